@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+#
+# devstack plugin of nova-vhpc. Each phase does its part in a function of
+# devstack/lib/vhpc; all of them may run again without harm.
+
+XTRACE_VHPC=$(set +o | grep xtrace)
+set +o xtrace
+
+source "$VHPC_DIR/devstack/lib/vhpc"
+
+case "$1 $2" in
+    "stack pre-install")
+        echo_summary "nova-vhpc: installing OS packages"
+        install_vhpc_packages
+        ;;
+    "stack install")
+        echo_summary "nova-vhpc: installing"
+        install_vhpc
+        ;;
+    "stack post-config")
+        echo_summary "nova-vhpc: configuring"
+        configure_vhpc_scheduler
+        configure_vhpc_agent
+        ;;
+    "stack extra")
+        echo_summary "nova-vhpc: starting"
+        create_vhpc_bridges
+        start_vhpc
+        create_vhpc_examples
+        ;;
+    "stack test-config")
+        configure_vhpc_tempest
+        ;;
+    "unstack "*)
+        stop_vhpc
+        ;;
+    "clean "*)
+        cleanup_vhpc
+        ;;
+esac
+
+$XTRACE_VHPC

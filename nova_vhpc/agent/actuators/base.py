@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an actuator is: it writes a cputune, and knows its own limits."""
+
+from typing import Any, Protocol
+
+from nova_vhpc.agent import guest
+from nova_vhpc.control import model
+
+
+class Actuator(Protocol):
+    """Writes what the controller decided. Runs in libvirt's workers."""
+
+    def __init__(self, conf: Any) -> None: ...
+
+    def check(self) -> str | None:
+        """Why this host cannot serve it; None if it can."""
+
+    def limits(self) -> model.ActuatorLimits:
+        """What it takes, and what it can really bring about."""
+
+    def write(
+        self, target: guest.Guest, tune: model.CpuTune, slice_us: int | None
+    ) -> None:
+        """Write the fields of ``tune`` that are not None.
+
+        :param slice_us: the time slice that they are to bring about.
+
+        Notes each value in the guest as soon as it is in force.
+
+        :raises libvirt.libvirtError, OSError: when one is refused.
+        """
+
+    def undo(self, target: guest.Guest) -> None:
+        """Take back what the journal knows nothing of."""

@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Period, quota, shares and pins, live, through libvirt."""
+
+import contextlib
+import pathlib
+from typing import Any
+
+import libvirt
+
+from nova_vhpc import kernel
+from nova_vhpc.agent import cputune, guest
+from nova_vhpc.control import model
+
+TICKS_PER_SLICE = 1
+"""An unforced switch happens at the scheduler's tick."""
+
+GUESSED_HZ = 250
+"""Tick rate where the kernel does not tell: what most distributions set."""
+
+
+class LibvirtCputuneActuator:
+    """The one that works everywhere.
+
+    :param conf: with ``[vhpc_agent]``.
+    """
+
+    def __init__(self, conf: Any) -> None:
+        self._cgroup = pathlib.Path(conf.vhpc_agent.cgroup_root)
+        self._limits: model.ActuatorLimits | None = None
+
+    def check(self) -> str | None:
+        """libvirt always takes these calls."""
+        return None
+
+    def limits(self) -> model.ActuatorLimits:
+        """Of libvirt, of the cgroup version, and of the kernel's tick."""
+        if self._limits is None:
+            v2 = (self._cgroup / 'cgroup.controllers').exists()
+            self._limits = model.ActuatorLimits(
+                effective_min_slice_us=max(
+                    1000,
+                    TICKS_PER_SLICE
+                    * 1_000_000
+                    // (kernel.tick_hz() or GUESSED_HZ),
+                ),
+                min_shares=1 if v2 else 2,
+                max_shares=10_000 if v2 else 262_144,
+            )
+        return self._limits
+
+    def write(
+        self, target: guest.Guest, tune: model.CpuTune, slice_us: int | None
+    ) -> None:
+        """One call for the bandwidth, one for shares, one per moved vCPU."""
+        domain = target.domain
+        if tune.period_us is not None and tune.quota_us is not None:
+            self._write_bandwidth(target, tune.period_us, tune.quota_us)
+            target.note_written(
+                {
+                    cputune.PERIOD: tune.period_us,
+                    cputune.QUOTA: tune.quota_us,
+                }
+            )
+        if tune.shares is not None:
+            cputune.write_shares(domain, tune.shares)
+            target.note_written({cputune.SHARES: tune.shares})
+        if tune.vcpu_pins is not None:
+            moved = False
+            for vcpu, cpus in enumerate(tune.vcpu_pins):
+                now = target.expected.vcpupins
+                if vcpu < len(now) and cpus != now[vcpu]:
+                    cputune.write_pin(
+                        domain, vcpu, cpus, target.expected.host_cpus
+                    )
+                    target.note_written(pins={vcpu: cpus})
+                    moved = True
+            target.moves += moved
+
+    @staticmethod
+    def _write_bandwidth(
+        target: guest.Guest, period_us: int, quota_us: int
+    ) -> None:
+        """Both or none: one without the other would change the share."""
+        before = target.expected.parameters
+        try:
+            cputune.write_bandwidth(target.domain, period_us, quota_us, before)
+        except libvirt.libvirtError:
+            with contextlib.suppress(libvirt.libvirtError, KeyError):
+                cputune.write_bandwidth(
+                    target.domain,
+                    before[cputune.PERIOD],
+                    before[cputune.QUOTA],
+                    {cputune.PERIOD: period_us, cputune.QUOTA: quota_us},
+                )
+            raise
+
+    def undo(self, target: guest.Guest) -> None:
+        """All of it is in the journal."""

@@ -1,0 +1,289 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A claim is where the packets go: plugs guest NICs into claimed uplinks.
+
+Nova's claim on an uplink does not choose the bridge that os-vif plugs a
+NIC into. With ``[vhpc_agent] bind_uplinks`` the agent reads the server's
+claims from Placement and moves the NIC by libvirt's live device update:
+journalled before, undone after, made anew when the domain is restarted.
+"""
+
+import dataclasses
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import journal, nics, processes
+from nova_vhpc.agent.guest import Guest
+from nova_vhpc.topology import placement
+
+LOG = logging.getLogger(__name__)
+
+PERIOD_S = 5.0
+LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+
+Claims = Callable[[str], tuple[str, ...]]
+"""Gives the bridges of the uplinks that a server has claimed here."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binding:
+    """What was moved in one run of a domain.
+
+    :ivar moved: by MAC address: the bridge before, and the one after.
+    """
+
+    uuid: str
+    identity: processes.Identity
+    moved: Mapping[str, tuple[str, str]]
+
+
+class BindingJournal(journal.Journal):
+    """Bindings on the disk, as durable as the cputune records."""
+
+    def __init__(self, state_path: str) -> None:
+        super().__init__(state_path)
+        self.path = self.path.with_name('bindings')
+
+    def save_binding(self, binding: Binding) -> None:
+        """Put a binding on the disk, whole.
+
+        :raises JournalError: it is not there.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            text = json.dumps({'version': 1, **dataclasses.asdict(binding)})
+            self._write(self._file(binding.uuid), text + '\n')
+        except OSError as error:
+            raise journal.JournalError(
+                f'cannot journal the NICs of {binding.uuid} in {self.path}: '
+                f'{error.strerror}; they are not moved'
+            ) from None
+
+    def load_binding(self, uuid: str) -> Binding | None:
+        """The binding of a domain; None without one.
+
+        :raises JournalError: it cannot be used.
+        """
+        target = self._file(uuid)
+        try:
+            data = json.loads(target.read_text())
+            if data['version'] != 1:
+                raise ValueError(f'version {data["version"]}')
+            return Binding(
+                str(data['uuid']),
+                processes.Identity(**data['identity']),
+                {m: (str(b), str(a)) for m, (b, a) in data['moved'].items()},
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise journal.JournalError(f'{target}: {error!r}') from None
+
+
+class Plugger:
+    """Moves and puts back the NICs of single domains."""
+
+    def __init__(
+        self, records: BindingJournal, host: processes.Processes
+    ) -> None:
+        self._records = records
+        self._host = host
+
+    def bind(
+        self, domain: Any, bridges: tuple[str, ...], uplink_nic: int | None
+    ) -> int:
+        """Move a domain's NICs to the bridges of its claims.
+
+        :returns: NICs that were moved.
+        :raises UnsupportedError, JournalError: nothing was written.
+        :raises libvirt.libvirtError: libvirt refused; what was moved
+            before is journalled.
+        """
+        known = {nic.mac: nic for nic in nics.read(domain.XMLDesc(0))}
+        moves = nics.choose(tuple(known.values()), bridges, uplink_nic)
+        updates = {
+            mac: known[mac].plugged_into(bridge)
+            for mac, bridge in moves.items()
+        }
+        if not updates:
+            return 0
+        uuid = domain.UUIDString()
+        identity = self._host.identity(uuid, domain.ID())
+        record = self._records.load_binding(uuid)
+        moved = (
+            dict(record.moved)
+            if record is not None and record.identity.same_run(identity)
+            else {}
+        )
+        for mac, bridge in moves.items():
+            before = moved.get(mac, (known[mac].bridge or '', ''))[0]
+            moved[mac] = (before, bridge)
+        self._records.save_binding(Binding(uuid, identity, moved))
+        for xml in updates.values():
+            domain.updateDeviceFlags(xml, LIVE)
+        return len(updates)
+
+    def undo(self, domain: Any) -> int:
+        """Put a domain's NICs back; those that others moved stay.
+
+        :returns: NICs that were put back.
+        :raises JournalError, libvirt.libvirtError: the record is kept.
+        """
+        uuid = domain.UUIDString()
+        record = self._records.load_binding(uuid)
+        if record is None:
+            return 0
+        done = 0
+        identity = self._host.identity(uuid, domain.ID())
+        if record.identity.same_run(identity):
+            for nic in nics.read(domain.XMLDesc(0)):
+                before, after = record.moved.get(nic.mac, ('', ''))
+                if after and nic.bridge == after and before != after:
+                    domain.updateDeviceFlags(nic.plugged_into(before), LIVE)
+                    done += 1
+        self._records.remove(uuid)
+        return done
+
+    def undo_all(self, conn: Any) -> dict[str, str]:
+        """Put all domains back that have a record.
+
+        :returns: what went wrong, by uuid; their records are kept.
+        """
+        failed: dict[str, str] = {}
+        for uuid in self._records.uuids():
+            try:
+                if self._host.find(uuid):
+                    self.undo(conn.lookupByUUIDString(uuid))
+                else:
+                    self._records.remove(uuid)
+            except (journal.JournalError, libvirt.libvirtError) as error:
+                failed[uuid] = str(error)
+        return failed
+
+
+class UplinkBinder:
+    """Binds the uplinks of this host's servers, in a thread of its own.
+
+    :param plugger: does it.
+    :param guests: gives the opted-in servers.
+    :param connection: gives libvirt's connection, or raises libvirtError.
+    :param claims: see :data:`Claims`; raises PlacementError.
+    """
+
+    def __init__(
+        self,
+        plugger: Plugger,
+        guests: Callable[[], Mapping[str, Guest]],
+        connection: Callable[[], Any],
+        claims: Claims,
+    ) -> None:
+        self._plugger = plugger
+        self._guests = guests
+        self._connection = connection
+        self._claims = claims
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._bound: dict[str, int] = {}
+        self._problems: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Begin to bind."""
+        self._stop.clear()
+        self._thread = threading.Thread(
+            target=self._run, name='vhpc-binding', daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        """Put all NICs back and end."""
+        self._stop.set()
+        if self._thread is None:
+            return
+        self._thread.join(timeout_s)
+        self._thread = None
+        try:
+            failed = self._plugger.undo_all(self._connection())
+        except libvirt.libvirtError as error:
+            failed = {'all': str(error)}
+        for uuid, reason in failed.items():
+            LOG.error('NICs of %s are not put back: %s', uuid, reason)
+
+    def status(self) -> dict[str, Any]:
+        """What is bound and what is not, in values that JSON takes."""
+        return {
+            'bound': sorted(self._bound),
+            'problems': dict(self._problems),
+        }
+
+    def step(self) -> None:
+        """Look at every server once."""
+        guests = self._guests()
+        for uuid in self._bound.keys() - guests.keys():
+            del self._bound[uuid]
+        for uuid in self._problems.keys() - guests.keys():
+            del self._problems[uuid]
+        for uuid, target in guests.items():
+            try:
+                self._look(uuid, target)
+            except (
+                nics.UnsupportedError,
+                journal.JournalError,
+                libvirt.libvirtError,
+                placement.PlacementError,
+                ValueError,
+            ) as error:
+                text = str(error)
+                if self._problems.get(uuid) != text:
+                    LOG.warning('Uplinks of %s: %s', target.name, text)
+                self._problems[uuid] = text
+            else:
+                self._problems.pop(uuid, None)
+
+    def _look(self, uuid: str, target: Guest) -> None:
+        if target.hands_off:
+            if self._bound.pop(uuid, None) is not None:
+                self._plugger.undo(target.domain)
+            return
+        network = target.info.specs.network
+        if network in (None, 'exported') or (
+            self._bound.get(uuid) == target.domain_id
+        ):
+            return
+        bridges = self._claims(uuid)
+        if not bridges:
+            return
+        moved = self._plugger.bind(
+            target.domain, bridges, target.info.specs.uplink_nic
+        )
+        self._bound[uuid] = target.domain_id
+        if moved:
+            LOG.info(
+                'VM %s: %d NICs are plugged into the claimed %s',
+                target.name,
+                moved,
+                ', '.join(bridges),
+            )
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD_S):
+            try:
+                self.step()
+            except Exception:
+                # A daemon's thread must outlive what nobody thought of.
+                LOG.exception('Binding uplinks failed; trying again')

@@ -1,0 +1,218 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The connection to libvirt: opened, watched, and opened again."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+import tenacity
+
+LOG = logging.getLogger(__name__)
+
+KEEPALIVE_INTERVAL_S = 2
+KEEPALIVE_COUNT = 3
+"""A libvirtd that hangs is given up after about (count + 1) intervals; all
+its calls then fail at once, and we connect anew."""
+
+FIRST_PAUSE_S = 0.2
+
+_event_loop_lock = threading.Lock()
+_event_loop_runs = False
+
+
+def start_event_loop() -> None:
+    """Run libvirt's event loop in a thread; needed before any open."""
+    global _event_loop_runs
+    with _event_loop_lock:
+        if _event_loop_runs:
+            return
+        _event_loop_runs = True
+        # Errors come as exceptions; libvirt's own print to stderr is noise.
+        libvirt.registerErrorHandler(lambda context, error: None, None)
+        libvirt.virEventRegisterDefaultImpl()
+        threading.Thread(
+            target=_run_events, name='libvirt-events', daemon=True
+        ).start()
+
+
+def _run_events() -> None:
+    while True:
+        if libvirt.virEventRunDefaultImpl() < 0:
+            LOG.error("libvirt's event loop failed; events may be missed")
+            threading.Event().wait(1.0)
+
+
+class Connection:
+    """Keeps one libvirt connection open.
+
+    :param uri: what to connect to.
+    :param on_up: told of every new connection, in our own thread.
+    :param on_down: told when it is lost.
+    :param max_pause_s: longest pause between two tries.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        on_up: Callable[[Any], None],
+        on_down: Callable[[], None],
+        max_pause_s: float = 30.0,
+    ) -> None:
+        self.uri = uri
+        self.reconnects = 0
+        self._on_up = on_up
+        self._on_down = on_down
+        self._max_pause_s = max_pause_s
+        self._stop = threading.Event()
+        self._lost = threading.Event()
+        self._conn: Any = None
+        self._announced = False
+        self._thread = threading.Thread(
+            target=self._run, name='libvirt-connection', daemon=True
+        )
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a connection now."""
+        return self._conn is not None
+
+    def get(self) -> Any:
+        """The connection.
+
+        :raises libvirt.libvirtError: there is none now.
+        """
+        conn = self._conn
+        if conn is None:
+            raise libvirt.libvirtError(f'no connection to {self.uri}')
+        return conn
+
+    def start(self) -> None:
+        """Begin to connect, in a thread."""
+        start_event_loop()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Connect no more. The open connection ends with the process."""
+        self._stop.set()
+        self._lost.set()
+
+    def failed(self, error: libvirt.libvirtError) -> None:
+        """A call failed: if the connection is dead, have it renewed."""
+        conn = self._conn
+        if conn is not None and is_connection_error(error):
+            try:
+                alive = bool(conn.isAlive())
+            except libvirt.libvirtError:
+                alive = False
+            if not alive:
+                self._lost.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            retry = tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(libvirt.libvirtError),
+                wait=tenacity.wait_random_exponential(
+                    multiplier=FIRST_PAUSE_S, max=self._max_pause_s
+                ),
+                before_sleep=self._note_failure,
+                sleep=lambda seconds: self._wait(seconds),
+                stop=tenacity.stop_when_event_set(self._stop),
+                reraise=True,
+            )
+            try:
+                conn = retry(self._open)
+            except libvirt.libvirtError:
+                return
+            self._announced = False
+            self._conn = conn
+            LOG.info('libvirt at %s: connected', self.uri)
+            try:
+                self._on_up(conn)
+            except libvirt.libvirtError as error:
+                LOG.warning(
+                    'libvirt at %s: lost while starting: %s', self.uri, error
+                )
+                self._announced = True
+                self._lost.set()
+            self._lost.wait()
+            self._conn = None
+            self._on_down()
+            if self._stop.is_set():
+                return
+            self.reconnects += 1
+            if not self._announced:
+                LOG.warning(
+                    'libvirt at %s: connection lost; trying again with '
+                    'pauses of up to %g s',
+                    self.uri,
+                    self._max_pause_s,
+                )
+                self._announced = True
+
+    def _wait(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+
+    def _open(self) -> Any:
+        # A close callback of the old connection must not end the new one.
+        lost = threading.Event()
+        conn = libvirt.open(self.uri)
+        try:
+            conn.setKeepAlive(KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT)
+        except libvirt.libvirtError:
+            LOG.debug('%s has no keep-alive', self.uri)
+        self._lost = lost
+        if self._stop.is_set():
+            lost.set()
+        try:
+            conn.registerCloseCallback(
+                lambda _conn, _reason, _opaque: lost.set(), None
+            )
+        except libvirt.libvirtError:
+            LOG.debug('%s tells nothing of its end', self.uri)
+        return conn
+
+    def _note_failure(self, state: tenacity.RetryCallState) -> None:
+        if self._announced:
+            return
+        self._announced = True
+        error = state.outcome.exception() if state.outcome else None
+        LOG.warning(
+            'libvirt at %s: not reachable (%s); trying again with pauses '
+            'of up to %g s',
+            self.uri,
+            error,
+            self._max_pause_s,
+        )
+
+
+def is_connection_error(error: libvirt.libvirtError) -> bool:
+    """Whether a failed call says that the connection itself is gone."""
+    return error.get_error_code() in (
+        None,
+        libvirt.VIR_ERR_INTERNAL_ERROR,
+        libvirt.VIR_ERR_SYSTEM_ERROR,
+        libvirt.VIR_ERR_RPC,
+        libvirt.VIR_ERR_NO_CONNECT,
+        libvirt.VIR_ERR_INVALID_CONN,
+    )
+
+
+def is_gone(error: libvirt.libvirtError) -> bool:
+    """Whether a failed call says that the domain does not run any more."""
+    return error.get_error_code() in (
+        libvirt.VIR_ERR_NO_DOMAIN,
+        libvirt.VIR_ERR_OPERATION_INVALID,
+    )

@@ -1,0 +1,208 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Control calls to an agent, over the service's own message bus."""
+
+import logging
+import queue
+import threading
+from typing import Any, Protocol
+
+from oslo_config import cfg
+
+from nova_vhpc.agent.messaging import get_transport, hush, messaging
+
+LOG = logging.getLogger(__name__)
+
+TOPIC = 'vhpc.control'
+NAMESPACE = 'vhpc.control'
+VERSION = '1.0'
+
+_GRACE_S = 2.0
+
+
+class Control(Protocol):
+    """What an agent lets others do. Answers are values that JSON takes."""
+
+    def status(self) -> dict[str, Any]:
+        """What the agent knows and does."""
+
+    def pause(self) -> dict[str, Any] | None:
+        """Put everything back and write nothing more until resumed."""
+
+    def resume(self) -> dict[str, Any] | None:
+        """Go on after a pause."""
+
+    def restore(self, server: str | None) -> dict[str, Any]:
+        """Put the original cputune of one server, or of all, back."""
+
+
+class ControlError(Exception):
+    """A host did not do what it was asked to; says why and what to do."""
+
+
+class _Endpoint:
+    target = messaging.Target(namespace=NAMESPACE, version=VERSION)
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def status(self, context: Any) -> dict[str, Any]:
+        return self._answer(self._control.status)
+
+    def pause(self, context: Any) -> dict[str, Any]:
+        return self._answer(self._control.pause)
+
+    def resume(self, context: Any) -> dict[str, Any]:
+        return self._answer(self._control.resume)
+
+    def restore(
+        self, context: Any, server: str | None = None
+    ) -> dict[str, Any]:
+        return self._answer(self._control.restore, server)
+
+    @staticmethod
+    def _answer(call: Any, *args: Any) -> dict[str, Any]:
+        try:
+            return {'answer': call(*args) or {}}
+        except Exception as error:
+            LOG.warning('A control call failed: %r', error)
+            return {'error': f'{type(error).__name__}: {error}'}
+
+
+class ControlServer:
+    """Answers control calls; waits for the broker in the background."""
+
+    def __init__(self, transport: Any, host: str, control: Control) -> None:
+        self._server = messaging.get_rpc_server(
+            transport,
+            messaging.Target(topic=TOPIC, server=host),
+            [_Endpoint(control)],
+            access_policy=messaging.DefaultRPCAccessPolicy,
+        )
+        self._started = threading.Event()
+
+    def start(self) -> None:
+        """Start answering as soon as there is a broker."""
+        threading.Thread(
+            target=self._start, name='vhpc-control', daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        """Stop answering; does not wait for the broker."""
+        if self._started.is_set():
+            threading.Thread(target=self._end, daemon=True).start()
+
+    def _start(self) -> None:
+        try:
+            self._server.start()
+            self._started.set()
+        except Exception as error:
+            LOG.warning('Control calls are not answered: %s', error)
+
+    def _end(self) -> None:
+        try:
+            self._server.stop()
+            self._server.wait()
+        except Exception as error:
+            LOG.debug('Ending the control server: %s', error)
+
+
+class ControlClient:
+    """Asks agents; used by ``nova-vhpc-ctl``.
+
+    :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        hush()
+        self._timeout_s = conf.vhpc_peers.call_timeout
+        self._stuck = False
+        self._transport = get_transport(conf)
+        self._client = messaging.get_rpc_client(
+            self._transport,
+            messaging.Target(
+                topic=TOPIC, namespace=NAMESPACE, version=VERSION
+            ),
+            retry=1,
+            # Says at once when nobody listens under a host's name.
+            transport_options=messaging.TransportOptions(at_least_once=True),
+        )
+
+    def call(self, host: str, method: str, **arguments: Any) -> Any:
+        """Ask one host.
+
+        :param method: ``status``, ``pause``, ``resume`` or ``restore``.
+        :raises ControlError: when it does not answer, or not with success.
+        """
+        try:
+            answer = self._within(host, method, arguments)
+        except messaging.MessageUndeliverable:
+            raise ControlError(
+                f'host {host}: no agent listens under this name; is '
+                f'nova-vhpc-agent running there, with this transport_url '
+                f'and [vhpc_peers] enabled?'
+            ) from None
+        except messaging.MessagingTimeout:
+            raise ControlError(
+                f'host {host}: no answer within {self._timeout_s:g} s; is '
+                f'nova-vhpc-agent running there, with this transport_url?'
+            ) from None
+        except messaging.MessageDeliveryFailure as error:
+            raise ControlError(
+                f'the message bus cannot be reached: '
+                f'{" ".join(str(error).split())}; check transport_url'
+            ) from None
+        except messaging.RemoteError as error:
+            raise ControlError(f'host {host}: {error.value}') from None
+        if 'error' in answer:
+            raise ControlError(f'host {host}: {answer["error"]}')
+        return answer['answer']
+
+    def _within(
+        self, host: str, method: str, arguments: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Call, but not for ever: drivers wait for a broker themselves.
+
+        :raises Exception: what the call raised.
+        """
+        client = self._client.prepare(server=host, timeout=self._timeout_s)
+        done: queue.SimpleQueue[tuple[Any, Exception | None]] = (
+            queue.SimpleQueue()
+        )
+
+        def call() -> None:
+            try:
+                done.put((client.call({}, method, **arguments), None))
+            except Exception as error:
+                done.put((None, error))
+
+        threading.Thread(target=call, daemon=True).start()
+        try:
+            answer, error = done.get(timeout=self._timeout_s + _GRACE_S)
+        except queue.Empty:
+            self._stuck = True
+            raise ControlError(
+                f'host {host}: the message bus did not answer within '
+                f'{self._timeout_s + _GRACE_S:g} s; check transport_url and '
+                f'the broker'
+            ) from None
+        if error is not None:
+            raise error
+        return dict(answer)
+
+    def close(self) -> None:
+        """Leave the bus."""
+        if not self._stuck:
+            # A driver that waits for its broker would keep us here.
+            self._transport.cleanup()

@@ -1,0 +1,224 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A domain's whole cputune as libvirt tells it, and how to put it back.
+
+*Exact* means: after a restore, ``schedulerParameters``, ``vcpuPinInfo`` and
+``emulatorPinInfo`` give what they gave before the first write. libvirt
+cannot take a ``<vcpupin>`` or ``<period>`` element out of the live XML
+again, so the elements stay, with the original values in them; the
+persistent XML, from which a restart is made, is never written at all.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.control import model
+
+LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+
+PERIOD = 'vcpu_period'
+QUOTA = 'vcpu_quota'
+SHARES = 'cpu_shares'
+PINS = 'vcpupin'
+MANAGED = (PERIOD, QUOTA, SHARES, PINS)
+"""What we ever write. All else is recorded, and never touched."""
+
+LARGEST_QUOTA_US = 17_592_186_044_415
+"""Above this libvirt refuses; old cgroup code reads "unlimited" so."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cputune:
+    """Every value of a domain's cputune.
+
+    :ivar parameters: all scheduler parameters by libvirt's names.
+    :ivar vcpupins: for each vCPU the host CPUs it may use.
+    :ivar emulatorpin: the same for the emulator's threads.
+    :ivar host_cpus: length of libvirt's CPU maps.
+    """
+
+    parameters: Mapping[str, int]
+    vcpupins: tuple[frozenset[int], ...]
+    emulatorpin: frozenset[int]
+    host_cpus: int
+
+    def tune(self, vcpus: int) -> model.CpuTune:
+        """The part that the controller deals with.
+
+        :param vcpus: that are online; libvirt tells of all there could be.
+        """
+        quota = self.parameters.get(QUOTA)
+        if quota is not None and is_unlimited(quota):
+            quota = model.UNLIMITED
+        return model.CpuTune(
+            self.parameters.get(PERIOD),
+            quota,
+            self.parameters.get(SHARES),
+            self.vcpupins[:vcpus],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            'parameters': dict(self.parameters),
+            'vcpupins': [sorted(pin) for pin in self.vcpupins],
+            'emulatorpin': sorted(self.emulatorpin),
+            'host_cpus': self.host_cpus,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> 'Cputune':
+        """From JSON.
+
+        :raises KeyError, TypeError, ValueError: if it is not what
+            :meth:`to_dict` makes.
+        """
+        return cls(
+            {str(k): int(v) for k, v in data['parameters'].items()},
+            tuple(
+                frozenset(int(cpu) for cpu in pin) for pin in data['vcpupins']
+            ),
+            frozenset(int(cpu) for cpu in data['emulatorpin']),
+            int(data['host_cpus']),
+        )
+
+
+def is_unlimited(quota_us: int) -> bool:
+    """Whether a quota that was read back does not limit."""
+    return quota_us <= 0 or quota_us >= LARGEST_QUOTA_US
+
+
+def read(domain: Any) -> Cputune:
+    """Ask libvirt for all of a running domain's cputune.
+
+    :raises libvirt.libvirtError: when it cannot tell.
+    """
+    parameters = domain.schedulerParametersFlags(LIVE)
+    pins = domain.vcpuPinInfo(LIVE)
+    emulator = domain.emulatorPinInfo(LIVE)
+    return Cputune(
+        {name: int(value) for name, value in parameters.items()},
+        tuple(_cpus(pin) for pin in pins),
+        _cpus(emulator),
+        len(emulator),
+    )
+
+
+def write_bandwidth(
+    domain: Any, period_us: int, quota_us: int, now: Mapping[str, int]
+) -> None:
+    """Set vCPU period and quota so that no step between is refused.
+
+    cgroup v1 refuses a vCPU ratio above the domain's own global one (code
+    38, the earlier keys of the call stay applied): going to a shorter
+    period the quota comes first, going to a longer one the period, so the
+    ratio in between is never above both ends.
+
+    :raises libvirt.libvirtError: when refused all the same.
+    """
+    limited = not is_unlimited(now.get(QUOTA, model.UNLIMITED))
+    quota_first = quota_us < 0 or (limited and period_us < now.get(PERIOD, 0))
+    steps = (
+        {QUOTA: quota_us, PERIOD: period_us}
+        if quota_first
+        else {PERIOD: period_us, QUOTA: quota_us}
+    )
+    domain.setSchedulerParametersFlags(steps, LIVE)
+
+
+def write_shares(domain: Any, shares: int) -> None:
+    """Set the weight of the domain. Raises libvirt.libvirtError."""
+    domain.setSchedulerParametersFlags({SHARES: shares}, LIVE)
+
+
+def write_pin(
+    domain: Any, vcpu: int, cpus: frozenset[int], host_cpus: int
+) -> None:
+    """Pin one vCPU. Raises libvirt.libvirtError."""
+    domain.pinVcpuFlags(
+        vcpu, tuple(cpu in cpus for cpu in range(host_cpus)), LIVE
+    )
+
+
+def restore(
+    domain: Any,
+    original: Cputune,
+    released: frozenset[str] = frozenset(),
+) -> tuple[str, ...]:
+    """Put back what we may have written; nothing else.
+
+    :param released: names in :data:`MANAGED` that are no longer ours.
+    :returns: what differs afterwards all the same, empty when exact.
+    :raises libvirt.libvirtError: when a call is refused.
+    """
+    now = read(domain)
+    want = original.parameters
+    bandwidth = {PERIOD, QUOTA} - released
+    if bandwidth and any(
+        name in want and want[name] != now.parameters.get(name)
+        for name in bandwidth
+    ):
+        mixed = {
+            name: (want if name in bandwidth else now.parameters)[name]
+            for name in (PERIOD, QUOTA)
+        }
+        quota = mixed[QUOTA]
+        write_bandwidth(
+            domain,
+            mixed[PERIOD],
+            # 0 is silently ignored by libvirt; too large is refused.
+            model.UNLIMITED if is_unlimited(quota) else quota,
+            now.parameters,
+        )
+    if (
+        SHARES not in released
+        and SHARES in want
+        and want[SHARES] != now.parameters.get(SHARES)
+    ):
+        write_shares(domain, want[SHARES])
+    if PINS not in released:
+        for vcpu, pin in enumerate(original.vcpupins):
+            if vcpu < len(now.vcpupins) and pin != now.vcpupins[vcpu]:
+                write_pin(domain, vcpu, pin, original.host_cpus)
+    return differences(original, read(domain), released)
+
+
+def differences(
+    want: Cputune,
+    have: Cputune,
+    released: frozenset[str] = frozenset(),
+) -> tuple[str, ...]:
+    """Name the managed values that are not as wanted, for people."""
+    found = [
+        f'{name} is {have.parameters.get(name)}, not {want.parameters[name]}'
+        for name in (PERIOD, QUOTA, SHARES)
+        if name not in released
+        and name in want.parameters
+        and want.parameters[name] != have.parameters.get(name)
+    ]
+    if PINS not in released:
+        found += [
+            f'vcpupin {vcpu} is {sorted(now)}, not {sorted(pin)}'
+            for vcpu, (pin, now) in enumerate(
+                zip(want.vcpupins, have.vcpupins, strict=False)
+            )
+            if pin != now
+        ]
+    return tuple(found)
+
+
+def _cpus(pin: tuple[bool, ...]) -> frozenset[int]:
+    return frozenset(cpu for cpu, usable in enumerate(pin) if usable)

@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a domain's XML says about the VM: whose it is, what it asked for."""
+
+import dataclasses
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+
+from nova_vhpc import extra_specs
+from nova_vhpc.agent import cpus
+
+NOVA_NAMESPACES = (
+    'http://openstack.org/xmlns/libvirt/nova/1.1',
+    'http://openstack.org/xmlns/libvirt/nova/1.0',
+)
+"""Nova's metadata; extra specs are in it since Nova 2025.2 (1.1)."""
+
+DEDICATED_POLICIES = ('dedicated', 'mixed')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DomainInfo:
+    """The parts of a domain's XML that matter here.
+
+    :ivar nova: whether Nova made it; others are never touched.
+    :ivar specs: parsed ``vhpc:*`` extra specs of its flavor.
+    :ivar repin: False for dedicated-CPU and NUMA-pinned guests.
+    :ivar cpuset: of ``<vcpu cpuset=...>``; None without one.
+    :ivar taps: host-side names of its network interfaces.
+    :ivar project: its owner's, for clusters named in the flavor.
+    """
+
+    uuid: str
+    name: str
+    vcpus: int
+    nova: bool
+    flavor_specs: Mapping[str, str]
+    specs: extra_specs.ExtraSpecs
+    repin: bool
+    cpuset: frozenset[int] | None = None
+    taps: tuple[str, ...] = ()
+    disks: tuple[str, ...] = ()
+    project: str | None = None
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether its flavor gives it host CPUs of its own."""
+        return self.flavor_specs.get('hw:cpu_policy') in DEDICATED_POLICIES
+
+    @property
+    def ours(self) -> bool:
+        """Whether the VM asked for us: a Nova server with vhpc: specs."""
+        return self.nova and self.specs.requested
+
+
+def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
+    """Read a domain's live XML.
+
+    :param static_xml: its inactive XML where it has one: the live one also
+        shows pins that we have written ourselves.
+    :raises ValueError: if it is no domain XML.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
+        static = (
+            root if static_xml is None else ElementTree.fromstring(static_xml)
+        )
+    except ElementTree.ParseError as error:
+        raise ValueError(f'not XML: {error}') from None
+    uuid = root.findtext('uuid')
+    if root.tag != 'domain' or not uuid:
+        raise ValueError('no domain with a uuid')
+    vcpu = root.find('vcpu')
+    flavor_specs, nova, project = _flavor(root)
+    return DomainInfo(
+        uuid=uuid,
+        name=root.findtext('name') or uuid,
+        vcpus=_vcpus(vcpu),
+        nova=nova,
+        flavor_specs=flavor_specs,
+        specs=extra_specs.parse(flavor_specs) if nova else extra_specs.NOTHING,
+        repin=not _pinned(static, flavor_specs),
+        cpuset=_cpuset(vcpu),
+        taps=_targets(root, './devices/interface/target'),
+        disks=_targets(root, './devices/disk/target'),
+        project=project,
+    )
+
+
+def _flavor(
+    root: ElementTree.Element,
+) -> tuple[dict[str, str], bool, str | None]:
+    """Nova's extra specs, whether Nova made the VM, and its project."""
+    for namespace in NOVA_NAMESPACES:
+        instance = root.find(f'./metadata/{{{namespace}}}instance')
+        if instance is None:
+            continue
+        path = (
+            f'./{{{namespace}}}flavor/{{{namespace}}}extraSpecs'
+            f'/{{{namespace}}}extraSpec'
+        )
+        project = instance.find(
+            f'./{{{namespace}}}owner/{{{namespace}}}project'
+        )
+        specs = {
+            spec.get('name', ''): (spec.text or '').strip()
+            for spec in instance.findall(path)
+        }
+        return specs, True, None if project is None else project.get('uuid')
+    return {}, False, None
+
+
+def _vcpus(vcpu: ElementTree.Element | None) -> int:
+    if vcpu is None:
+        return 1
+    try:
+        return int(vcpu.get('current') or vcpu.text or 1)
+    except ValueError:
+        return 1
+
+
+def _cpuset(vcpu: ElementTree.Element | None) -> frozenset[int] | None:
+    text = '' if vcpu is None else vcpu.get('cpuset', '')
+    if not text:
+        return None
+    try:
+        return cpus.parse_cpu_set(text)
+    except ValueError:
+        return None
+
+
+def _pinned(
+    static: ElementTree.Element, flavor_specs: Mapping[str, str]
+) -> bool:
+    """Whether somebody chose the host CPUs of this guest on purpose."""
+    if flavor_specs.get('hw:cpu_policy') in DEDICATED_POLICIES:
+        return True
+    return any(
+        static.find(path) is not None
+        for path in (
+            './cputune/vcpupin',
+            './numatune',
+            './cpu/numa',
+        )
+    )
+
+
+def _targets(root: ElementTree.Element, path: str) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name in (target.get('dev', '') for target in root.findall(path))
+        if name
+    )

@@ -1,0 +1,353 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which virtual cluster a server of this host belongs to.
+
+Nova's API is the truth, a groups file stands above it, and notifications
+are no more than a hint to ask again. When Nova is away, what it said last
+is kept, and its age is shown.
+"""
+
+import contextlib
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from keystoneauth1 import exceptions as ksa_exceptions
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from nova_vhpc.agent import group_hints, membership
+
+LOG = logging.getLogger(__name__)
+
+MICROVERSION = '2.100'
+_MAX_BACK_OFF_S = 120.0
+_FILE_POLL_S = 5.0
+_ASK_FOR = 5
+_ASK_FOR_MOST = 1000
+
+
+class NovaError(Exception):
+    """Nova is away, refused us, or answered what it should not."""
+
+
+class Groups:
+    """Asks Nova in a thread of its own; answers from memory.
+
+    :param conf: with the group ``vhpc_nova``.
+    :param host: name of this host as Nova knows it (``[DEFAULT] host``).
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+        self._conf = conf
+        self._options = conf.vhpc_nova
+        self._host = host
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._hints: group_hints.GroupHints | None = None
+        self._adapter: Any = None
+        self._clusters: Mapping[str, str] = {}
+        self._asked_for: dict[str, int] = {}
+        self._known: frozenset[str] = frozenset()
+        self._filed: Mapping[str, str] = {}
+        self._migrating: frozenset[str] = frozenset()
+        self._file_stamp: tuple[float, int] | None = None
+        self._state = 'off'
+        self._detail = ''
+        self._heard_at: float | None = None
+
+    @property
+    def uses_nova(self) -> bool:
+        """Whether credentials for the Nova API are configured."""
+        return bool(self._options.auth_type)
+
+    def start(self) -> None:
+        """Start asking, if there is anybody to ask."""
+        if self._thread is not None or not (
+            self.uses_nova or self._options.groups_file
+        ):
+            return
+        self._stop.clear()
+        self._read_file()
+        self._enter('starting' if self.uses_nova else 'file', '')
+        self._thread = threading.Thread(
+            target=self._run, name='vhpc-groups', daemon=True
+        )
+        self._thread.start()
+        if self.uses_nova and self._options.notifications:
+            self._hints = group_hints.GroupHints(
+                self._conf, self._host, self._wake.set
+            )
+            self._hints.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Stop asking. What is known stays known."""
+        self._stop.set()
+        self._wake.set()
+        if self._hints is not None:
+            self._hints.stop()
+            self._hints = None
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            self._thread = None
+
+    def cluster_of(
+        self,
+        server_uuid: str,
+        flavor_cluster: str | None = None,
+        project: str | None = None,
+    ) -> str | None:
+        """Id of the virtual cluster of a server; None without one.
+
+        Answers at once. A server that Nova has not told of yet makes the
+        thread ask soon.
+
+        :param flavor_cluster: ``vhpc:cluster`` from the flavor as the
+            domain XML has it, used while Nova says nothing of the server.
+        :param project: the server's project, from the domain XML too.
+        """
+        with self._lock:
+            filed = self._filed.get(server_uuid)
+            known = server_uuid in self._known
+            cluster = self._clusters.get(server_uuid)
+        if filed is not None:
+            return filed
+        if not known:
+            self._ask_for(server_uuid)
+            if flavor_cluster is not None:
+                return membership.scoped(flavor_cluster, project)
+        return cluster
+
+    @property
+    def migrating(self) -> frozenset[str]:
+        """Servers that Nova is about to migrate away, when last asked."""
+        return self._migrating
+
+    def status(self) -> dict[str, Any]:
+        """What is known and how old it is, in values that JSON takes."""
+        with self._lock:
+            at = self._heard_at
+            merged = {**self._clusters, **self._filed}
+            state, detail = self._state, self._detail
+        counts: dict[str, int] = {}
+        for cluster in merged.values():
+            counts[cluster] = counts.get(cluster, 0) + 1
+        return {
+            'state': state,
+            'detail': detail,
+            'age_s': None if at is None else round(time.time() - at, 1),
+            'servers': len(merged),
+            'clusters': counts,
+        }
+
+    def _ask_for(self, server_uuid: str) -> None:
+        """Ask soon, but not for ever for a server that Nova never names."""
+        asked = self._asked_for.get(server_uuid, 0)
+        if self.uses_nova and asked < _ASK_FOR:
+            self._wake.set()
+            self._asked_for.setdefault(server_uuid, 0)
+
+    def refresh(self) -> None:
+        """Ask Nova once, in the caller's thread.
+
+        :raises NovaError: when Nova is away or refuses.
+        """
+        with _translated():
+            nova = self._nova()
+            members = list(self._servers(nova))
+            listed = {member.server for member in members}
+            gone = frozenset(
+                group
+                for group in {member.group for member in members}
+                if group is not None and self._is_gone(nova, group)
+            )
+        with self._lock:
+            self._known = frozenset(listed)
+            self._clusters = membership.clusters(members, gone)
+            self._migrating = frozenset(
+                member.server for member in members if member.migrating
+            )
+            self._heard_at = time.time()
+        for server in list(self._asked_for):
+            if server in listed or len(self._asked_for) > _ASK_FOR_MOST:
+                self._asked_for.pop(server, None)
+            else:
+                self._asked_for[server] += 1
+
+    def _run(self) -> None:
+        failures = 0
+        asked_s = due_s = 0.0
+        while not self._stop.is_set():
+            self._read_file()
+            now_s = time.monotonic()
+            if self.uses_nova:
+                soon_s = asked_s + self._options.min_interval
+                if now_s >= due_s or (
+                    self._wake.is_set() and not failures and now_s >= soon_s
+                ):
+                    self._wake.clear()
+                    asked_s = now_s
+                    failures = 0 if self._ask() else failures + 1
+                    due_s = time.monotonic() + self._pause_s(failures)
+                    continue
+            self._sleep(now_s, asked_s, due_s, failures)
+
+    def _sleep(
+        self, now_s: float, asked_s: float, due_s: float, failures: int
+    ) -> None:
+        until_s = now_s + _FILE_POLL_S
+        if self.uses_nova:
+            until_s = min(until_s, due_s)
+        if not self._wake.is_set():
+            self._wake.wait(max(0.0, until_s - now_s))
+            return
+        if not failures:
+            until_s = min(until_s, asked_s + self._options.min_interval)
+        # The hint is known; only the time to follow it has not come yet.
+        self._stop.wait(max(0.0, until_s - now_s))
+
+    def _pause_s(self, failures: int) -> float:
+        if not failures:
+            return float(self._options.poll_interval)
+        back_off_s = min(_MAX_BACK_OFF_S, 2.0 ** min(failures - 1, 10))
+        return back_off_s * random.uniform(0.75, 1.25)
+
+    def _ask(self) -> bool:
+        try:
+            self.refresh()
+        except NovaError as error:
+            self._adapter = None
+            if self._enter('nova-away', str(error)):
+                LOG.warning(
+                    'Nova does not tell the groups of this host; the last '
+                    'known ones stay in force: %s',
+                    error,
+                )
+            return False
+        except Exception as error:
+            # A daemon's thread must outlive what nobody thought of.
+            if self._state != 'failed':
+                LOG.exception('Reading groups failed; it will be tried again')
+            self._enter('failed', repr(error))
+            return False
+        if self._enter('fresh', ''):
+            LOG.info(
+                'Nova tells the groups of this host: %d servers in %d '
+                'virtual clusters',
+                len(self._clusters),
+                len(set(self._clusters.values())),
+            )
+        return True
+
+    def _nova(self) -> Any:
+        if self._adapter is None:
+            try:
+                auth = loading.load_auth_from_conf_options(
+                    self._conf, 'vhpc_nova'
+                )
+                self._adapter = loading.load_adapter_from_conf_options(
+                    self._conf,
+                    'vhpc_nova',
+                    session=loading.load_session_from_conf_options(
+                        self._conf, 'vhpc_nova', auth=auth
+                    ),
+                    default_microversion=MICROVERSION,
+                )
+            except ksa_exceptions.ClientException:
+                raise
+            except Exception as error:
+                raise NovaError(
+                    f'[vhpc_nova] of the configuration is unusable: {error}'
+                ) from error
+        return self._adapter
+
+    def _servers(self, nova: Any) -> Iterator[membership.Membership]:
+        marker = None
+        while True:
+            params = {'host': self._host, 'all_tenants': '1'}
+            if marker is not None:
+                params['marker'] = marker
+            body = nova.get('/servers/detail', params=params).json()
+            for server in body['servers']:
+                member = membership.read_server(server)
+                if member is not None:
+                    yield member
+            links = body.get('servers_links') or []
+            if not body['servers'] or not any(
+                link.get('rel') == 'next' for link in links
+            ):
+                return
+            marker = body['servers'][-1]['id']
+
+    @staticmethod
+    def _is_gone(nova: Any, group: str) -> bool:
+        try:
+            nova.get(f'/os-server-groups/{group}')
+        except ksa_exceptions.NotFound:
+            return True
+        except ksa_exceptions.Forbidden:
+            # Without the right to look, the server's own hint must do.
+            return False
+        return False
+
+    def _read_file(self) -> None:
+        name = self._options.groups_file
+        if not name:
+            return
+        try:
+            stat = Path(name).stat()
+            stamp = (stat.st_mtime, stat.st_size)
+            if stamp == self._file_stamp:
+                return
+            filed = membership.read_file(
+                yaml.safe_load(Path(name).read_text('utf-8'))
+            )
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            if self._file_stamp != (0.0, 0):
+                LOG.warning(
+                    '[vhpc_nova] groups_file %s cannot be used; the last '
+                    'known groups stay in force: %s',
+                    name,
+                    ' '.join(str(error).split()),
+                )
+            self._file_stamp = (0.0, 0)
+            return
+        self._file_stamp = stamp
+        LOG.info('Read %d servers from %s', len(filed), name)
+        with self._lock:
+            self._filed = filed
+
+    def _enter(self, state: str, detail: str) -> bool:
+        with self._lock:
+            changed = state != self._state
+            self._state, self._detail = state, detail
+        return changed
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except ksa_exceptions.ClientException as error:
+        text = ' '.join(str(error).split()) or type(error).__name__
+        raise NovaError(text) from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise NovaError(f'the answer is not understood: {error!r}') from error

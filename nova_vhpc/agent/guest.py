@@ -1,0 +1,213 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One opted-in VM, as the agent keeps it between ticks."""
+
+import dataclasses
+import threading
+import time
+from typing import Any
+
+from nova_vhpc.agent import cputune, domain_xml, journal, processes, sampler
+from nova_vhpc.control import model
+
+LONGEST_QUARANTINE = 10
+"""Times ``quarantine_seconds``."""
+
+
+NO_TUNE = model.CpuTune()
+
+Traits = tuple[
+    int, model.Workload, model.Paradigm, model.IoPoolUse, int | None
+]
+"""vCPUs, workload, paradigm, use of the I/O pool, specified slice (us)."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Guest:
+    """State of one domain. Calls about it run one after the other.
+
+    :ivar domain: libvirt's object, of the present connection.
+    :ivar original: its cputune before we first wrote to it.
+    :ivar expected: what it is as far as we know: read or written.
+    :ivar in_force: the same, in the controller's terms.
+    :ivar released: managed values that somebody else has taken over.
+    :ivar journalled: there is a record on the disk; we may write.
+    :ivar hands_off: why nothing is written now (migration, pause).
+    :ivar uncertain: a write failed halfway; what is in force is ours, but
+        not known.
+    :ivar pending: what is still to be written.
+    :ivar slice_us: the time slice that it is to bring about.
+    :ivar sliced: vCPU threads may have slices of their own.
+    :ivar lock: held while written or restored; windows write beside the
+        workers.
+    """
+
+    info: domain_xml.DomainInfo
+    domain: Any
+    domain_id: int
+    identity: processes.Identity
+    original: cputune.Cputune
+    expected: cputune.Cputune
+    reader: sampler.VmReader
+    tids: tuple[int, ...] = ()
+    xml_hash: int = 0
+    in_force: model.CpuTune = NO_TUNE
+    first_tune: model.CpuTune = NO_TUNE
+    allowed_cpus: frozenset[int] | None = None
+    repin: bool = True
+    released: frozenset[str] = frozenset()
+    journalled: bool = False
+    hands_off: str = ''
+    pending: model.CpuTune | None = None
+    slice_us: int | None = None
+    queued: bool = False
+    uncertain: bool = False
+    sliced: bool = False
+    shares_ours: set[int] = dataclasses.field(default_factory=set)
+    writes: int = 0
+    failures: int = 0
+    failed_in_row: int = 0
+    quarantines: int = 0
+    quarantined_until: float = 0.0
+    moves: int = 0
+    problem: str = ''
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    traits: Traits = (
+        1,
+        model.Workload.GENERAL,
+        model.Paradigm.MPI,
+        model.IoPoolUse.AUTO,
+        None,
+    )
+
+    def __post_init__(self) -> None:
+        self.set_info(self.info)
+        self.set_expected(self.expected)
+        self.first_tune = self.in_force
+
+    def set_info(self, info: domain_xml.DomainInfo) -> None:
+        """Take what the XML says."""
+        self.info = info
+        specs = info.specs
+        self.traits = (
+            info.vcpus,
+            model.Workload(specs.workload),
+            model.Paradigm(specs.paradigm),
+            model.IoPoolUse(specs.io_pool),
+            specs.time_slice_us,
+        )
+
+    @property
+    def uuid(self) -> str:
+        """Of the domain and of the Nova server."""
+        return self.info.uuid
+
+    @property
+    def name(self) -> str:
+        """libvirt's name of the domain."""
+        return self.info.name
+
+    @property
+    def free_to_write(self) -> bool:
+        """Whether nothing speaks against a write now."""
+        return not self.hands_off
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether it is left alone for a while."""
+        return time.monotonic() < self.quarantined_until
+
+    def set_expected(self, now: cputune.Cputune) -> None:
+        """Take what was read for what is in force."""
+        self.expected = now
+        self.in_force = now.tune(self.info.vcpus)
+
+    def note_written(
+        self,
+        parameters: dict[str, int] | None = None,
+        pins: dict[int, frozenset[int]] | None = None,
+    ) -> None:
+        """Take what was written for what is in force."""
+        vcpupins = list(self.expected.vcpupins)
+        for vcpu, cpus in (pins or {}).items():
+            if vcpu < len(vcpupins):
+                vcpupins[vcpu] = cpus
+        self.set_expected(
+            dataclasses.replace(
+                self.expected,
+                parameters={**self.expected.parameters, **(parameters or {})},
+                vcpupins=tuple(vcpupins),
+            )
+        )
+
+    def succeeded(self) -> None:
+        """A write went through."""
+        self.writes += 1
+        self.failed_in_row = 0
+        self.quarantines = 0
+        self.quarantined_until = 0.0
+        self.problem = ''
+
+    def failed(self, problem: str, limit: int, seconds: float) -> bool:
+        """A write failed.
+
+        :param limit: failures in a row that bring the quarantine.
+        :param seconds: its length; doubles each time.
+        :returns: whether it is in quarantine from now on.
+        """
+        self.failures += 1
+        self.failed_in_row += 1
+        self.problem = problem
+        if self.failed_in_row < limit:
+            return False
+        factor = min(2**self.quarantines, LONGEST_QUARANTINE)
+        self.quarantined_until = time.monotonic() + seconds * factor
+        self.quarantines += 1
+        return True
+
+    def record(self) -> journal.Record:
+        """For the journal."""
+        return journal.Record(
+            self.uuid,
+            self.name,
+            self.identity,
+            self.original,
+            self.repin,
+            self.released,
+            self.sliced,
+        )
+
+    def ours_to_write(self, tune: model.CpuTune) -> model.CpuTune | None:
+        """Leave out what is not ours to set, and what is so already."""
+        now = self.in_force
+        period, quota = tune.period_us, tune.quota_us
+        shares, pins = tune.shares, tune.vcpu_pins
+        if self.released:
+            if not self.released.isdisjoint((cputune.PERIOD, cputune.QUOTA)):
+                period = quota = None
+            if cputune.SHARES in self.released:
+                shares = None
+            if cputune.PINS in self.released:
+                pins = None
+        if not self.repin:
+            pins = None
+        if period == now.period_us and quota == now.quota_us:
+            period = quota = None
+        if shares == now.shares:
+            shares = None
+        if pins == now.vcpu_pins:
+            pins = None
+        if period is None and quota is None and shares is None and not pins:
+            return None
+        return model.CpuTune(period, quota, shares, pins)

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One agent per host."""
+
+import fcntl
+import os
+import pathlib
+
+from nova_vhpc.agent import errors
+
+
+class Lock:
+    """A locked file; the kernel lets go of it when the process ends.
+
+    :param run_path: ``[vhpc_agent]run_path``.
+    """
+
+    def __init__(self, run_path: str) -> None:
+        self.path = pathlib.Path(run_path, 'agent.lock')
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        :raises AgentError: another agent has it, or the directory is not
+            ours to write.
+        """
+        try:
+            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            descriptor = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+        except OSError as error:
+            raise errors.AgentError(
+                f'{self.path}: {error.strerror}; [vhpc_agent]run_path must '
+                'be a directory that the agent may write'
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 32, 0).decode().strip()
+            os.close(descriptor)
+            raise errors.AgentError(
+                f'{self.path}: another nova-vhpc-agent (process {owner}) '
+                'runs on this host; stop it first'
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f'{os.getpid()}\n'.encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let go. The file stays: removing it would race."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""oslo.messaging, with the threading backend and without its chatter.
+
+Import oslo_messaging through this module only: by itself it makes
+oslo.service choose eventlet, which this project never loads.
+"""
+
+import importlib
+import importlib.abc
+import logging
+import sys
+from typing import Any
+
+from oslo_config import cfg
+
+
+class _NoEventlet(importlib.abc.MetaPathFinder):
+    """Libraries load eventlet wherever it is installed, as nova does."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname.partition('.')[0] == 'eventlet':
+            raise ImportError('nova-vhpc runs native threads only')
+
+
+sys.meta_path.insert(0, _NoEventlet())
+
+from oslo_service import backend  # noqa: E402
+
+backend.init_backend(backend.BackendType.THREADING)
+
+import oslo_messaging as messaging  # noqa: E402
+
+__all__ = [
+    'EXCHANGE',
+    'get_transport',
+    'hush',
+    'messaging',
+    'register_stray_opts',
+]
+
+EXCHANGE = 'nova_vhpc'
+
+_CHATTY = (
+    'amqp',
+    'kombu',
+    'oslo_messaging._drivers.amqpdriver',
+    'oslo_messaging._drivers.impl_rabbit',
+    'oslo_messaging._drivers.pool',
+    'oslo_messaging.server',
+    'oslo.messaging._drivers.amqpdriver',
+    'oslo.messaging._drivers.impl_rabbit',
+    'oslo.messaging._drivers.pool',
+)
+
+
+_KEEPS_QUEUES = (
+    'amqp_auto_delete',
+    'amqp_durable_queues',
+    'rabbit_quorum_queue',
+)
+
+# Options that oslo.messaging reads from the ConfigOpts it is given but
+# registers on the global one only (18.3), by the module that has them.
+_STRAY_OPTS = {
+    'oslo_messaging_metrics': 'oslo_messaging._metrics.client',
+    'oslo_messaging_tracing': 'oslo_messaging._tracing.client',
+}
+
+
+def register_stray_opts(conf: cfg.ConfigOpts) -> None:
+    """Make oslo.messaging work with a ConfigOpts of our own."""
+    for group, module_name in _STRAY_OPTS.items():
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            # Older and newer versions do without.
+            continue
+        conf.register_opts(getattr(module, group, []), group=group)
+
+
+def hush() -> None:
+    """Keep the drivers from logging every try to reach a broker.
+
+    With a broker away they tell of each connection every few seconds,
+    some with a traceback; we tell of each change of state, once.
+    """
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
+    """The RPC transport of ``transport_url``. Connects to nobody yet.
+
+    A topic per cluster comes and goes with the cluster, so the broker is
+    to delete our queues with their last listener, unless they are
+    configured to be durable. That is said in the URL and not in ``conf``:
+    the exchange that notifications come from must stay as Nova declares it.
+    """
+    register_stray_opts(conf)
+    messaging.set_transport_defaults(EXCHANGE)
+    transport = messaging.get_rpc_transport(conf)
+    url = messaging.TransportURL.parse(conf)
+    if url.transport != 'rabbit' or any(
+        name in url.query or getattr(conf.oslo_messaging_rabbit, name)
+        for name in _KEEPS_QUEUES
+    ):
+        return transport
+    url.query['amqp_auto_delete'] = 'true'
+    transport.cleanup()
+    return messaging.get_rpc_transport(conf, url=url)

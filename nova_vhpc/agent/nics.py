@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A guest's NICs, and which of them goes to which claimed uplink: pure."""
+
+import copy
+import dataclasses
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+
+
+class UnsupportedError(Exception):
+    """A NIC cannot be re-plugged; says which, why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nic:
+    """One ``<interface>`` of a domain.
+
+    :ivar bridge: the Linux bridge it is plugged into; None if another kind.
+    :ivar kind: the interface's type, or its virtual port's.
+    """
+
+    mac: str
+    kind: str
+    bridge: str | None
+    element: ElementTree.Element = dataclasses.field(compare=False)
+
+    def plugged_into(self, bridge: str) -> str:
+        """XML of the same NIC on another bridge, for a live update.
+
+        :raises UnsupportedError: it is not on a Linux bridge.
+        """
+        if self.bridge is None:
+            raise UnsupportedError(
+                f'NIC {self.mac} is of kind {self.kind}; uplinks are bound '
+                f'on Linux bridges only. Use a flavor without own uplinks '
+                f'here, or turn [vhpc_agent] bind_uplinks off'
+            )
+        element = copy.deepcopy(self.element)
+        source = element.find('source')
+        if source is not None:
+            source.attrib.clear()
+            source.set('bridge', bridge)
+        return ElementTree.tostring(element, encoding='unicode')
+
+
+def read(xml: str) -> tuple[Nic, ...]:
+    """All NICs of a domain's live XML, in the guest's order.
+
+    :raises ValueError: if it is no XML.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError as error:
+        raise ValueError(f'not XML: {error}') from None
+    return tuple(_nic(one) for one in root.findall('./devices/interface'))
+
+
+def choose(
+    nics: Sequence[Nic], bridges: Sequence[str], uplink_nic: int | None
+) -> Mapping[str, str]:
+    """Which NIC goes to which bridge.
+
+    One claim binds one NIC: number ``uplink_nic``, or the last. More
+    claims bind as many NICs: from that number on, or the last ones. A NIC
+    that is on a claimed bridge already stays there.
+
+    :param bridges: of the uplinks that the server has claimed.
+    :returns: bridge by MAC address, for the NICs that must move.
+    :raises UnsupportedError: the guest has fewer NICs than claims.
+    """
+    first = len(nics) - len(bridges) if uplink_nic is None else uplink_nic
+    chosen = nics[first : first + len(bridges)] if first >= 0 else ()
+    if len(chosen) < len(bridges):
+        raise UnsupportedError(
+            f'{len(bridges)} uplinks are claimed from NIC {max(first, 0)} '
+            f'on, but the guest has {len(nics)} NICs; boot it with more '
+            f'ports, or mend vhpc:uplink_nic'
+        )
+    wanted = sorted(bridges)
+    movers = []
+    for nic in chosen:
+        if nic.bridge in wanted:
+            wanted.remove(nic.bridge)
+        else:
+            movers.append(nic)
+    return {
+        nic.mac: bridge for nic, bridge in zip(movers, wanted, strict=True)
+    }
+
+
+def _nic(element: ElementTree.Element) -> Nic:
+    mac = element.find('mac')
+    source = element.find('source')
+    port = element.find('virtualport')
+    kind = element.get('type', '')
+    if port is not None and port.get('type'):
+        kind = port.get('type', '')
+    bridge = source.get('bridge') if source is not None else None
+    return Nic(
+        mac='' if mac is None else mac.get('address', ''),
+        kind=kind,
+        bridge=bridge if kind == 'bridge' else None,
+        element=element,
+    )

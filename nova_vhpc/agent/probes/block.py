@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Block requests of a VM, from its cgroup or from its process.
+
+Measures: requests that the guest's disks made of the host's. From the
+domain's cgroup: v2 ``io.stat`` (rios, wios), v1
+``blkio.throttle.io_serviced``. Without one, ``/proc/PID/io``: bytes read
+and written over 4 KiB, the least a request can be. Units: requests. Cost:
+one pread per VM and tick, 2 to 5 us. Blind to: what the host's page cache
+serves, remote disks that QEMU reaches itself (rbd; its packets are the
+host's, not the tap's), and on v1 to buffered writes. ``/proc/PID/io``
+counts a large request many times and needs CAP_SYS_PTRACE.
+"""
+
+import contextlib
+import pathlib
+import re
+
+from nova_vhpc.agent.probes import base
+
+PAGE_BYTES = 4096
+
+_V2 = re.compile(rb'[rw]ios=(\d+)')
+_V1 = re.compile(rb'^\S+ (?:Read|Write) (\d+)$', re.MULTILINE)
+_PROC = re.compile(rb'\n(?:read|write)_bytes: (\d+)')
+
+
+class BlockProbe:
+    """Disk I/O events."""
+
+    def __init__(self, host: base.Host) -> None:
+        self._proc = pathlib.Path(host.proc_root)
+
+    def check(self) -> str | None:
+        """Whether the kernel accounts I/O at all."""
+        path = self._proc / 'self' / 'io'
+        if not path.exists():
+            return f'{path}: not there; kernel without I/O accounting'
+        return None
+
+    def attach(self, target: base.Target) -> 'BlockReader | None':
+        """Open the best source that this VM has."""
+        sources: list[tuple[pathlib.Path, re.Pattern[bytes], int]] = []
+        if target.block_group is not None:
+            sources.append((target.block_group / 'io.stat', _V2, 1))
+            sources.append(
+                (target.block_group / 'blkio.throttle.io_serviced', _V1, 1)
+            )
+        sources.append(
+            (self._proc / str(target.pid) / 'io', _PROC, PAGE_BYTES)
+        )
+        for path, pattern, divisor in sources:
+            with contextlib.suppress(OSError):
+                return BlockReader(
+                    base.KeptFiles([path], 16384), pattern, divisor
+                )
+        return None
+
+
+class BlockReader:
+    """Difference of a sum of all numbers that a pattern finds."""
+
+    __slots__ = ('_divisor', '_files', '_last', '_pattern', '_text')
+
+    def __init__(
+        self, files: base.KeptFiles, pattern: re.Pattern[bytes], divisor: int
+    ) -> None:
+        self._files = files
+        self._pattern = pattern
+        self._divisor = divisor
+        self._last: int | None = None
+        self._text = b''
+
+    def read(self) -> float | None:
+        """One pread and search."""
+        try:
+            text = self._files.read()[0]
+            if text == self._text and self._last is not None:
+                return 0.0
+        except (OSError, IndexError):
+            self._last = None
+            return None
+        self._text = text
+        now = sum(map(int, self._pattern.findall(text)))
+        last, self._last = self._last, now
+        return None if last is None else (now - last) / self._divisor
+
+    def close(self) -> None:
+        """Give back the file."""
+        self._files.close()

@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Run-queue delay as libvirt tells it: ``vcpu.N.delay``.
+
+Measures: the same as schedstat, where the agent cannot see the host's
+``/proc`` (a container). Units: nanoseconds. Cost: one call for all domains
+per period in a thread of its own; 0.7 ms per idle VM, thousands of times
+schedstat's, and seconds beside busy guests. Blind to: what happens between
+two answers; then there is no sample, never an old one. Covers WAIT and
+THROTTLE. Needs libvirt 7.2.
+"""
+
+import threading
+import time
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent.probes import base
+
+
+class LibvirtDelayProbe:
+    """The fallback: works wherever libvirt answers."""
+
+    covers = frozenset({base.WAIT, base.THROTTLE})
+
+    def __init__(self, host: base.Host) -> None:
+        self._connection = host.connection
+        self._period_s = host.period_s
+        self._delays: dict[str, tuple[int, ...]] = {}
+        self._serial = 0
+        self._thread: threading.Thread | None = None
+
+    def check(self) -> str | None:
+        """Whether there is a libvirt to ask."""
+        if self._connection is None:
+            return 'no libvirt connection'
+        return None
+
+    def attach(self, target: base.Target) -> 'LibvirtDelayReader':
+        """Begin to poll with the first VM."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._poll, name='libvirt-delay', daemon=True
+            )
+            self._thread.start()
+        return LibvirtDelayReader(self, target.uuid)
+
+    def latest(self, uuid: str) -> tuple[int, tuple[int, ...] | None]:
+        """Number of the answer, and the VM's delays in it (ns)."""
+        return self._serial, self._delays.get(uuid)
+
+    def _poll(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                assert self._connection is not None
+                answers = self._connection().getAllDomainStats(
+                    libvirt.VIR_DOMAIN_STATS_VCPU, 0
+                )
+                self._delays = {
+                    domain.UUIDString(): parse(stats)
+                    for domain, stats in answers
+                }
+                self._serial += 1
+            except libvirt.libvirtError:
+                self._delays = {}
+            pause = self._period_s - (time.monotonic() - began)
+            time.sleep(max(pause, self._period_s / 4))
+
+
+def parse(stats: dict[str, Any]) -> tuple[int, ...]:
+    """Delays of all vCPUs in one domain's statistics (ns)."""
+    return tuple(
+        int(stats[f'vcpu.{vcpu}.delay'])
+        for vcpu in range(int(stats.get('vcpu.maximum', 0)))
+        if f'vcpu.{vcpu}.delay' in stats
+    )
+
+
+class LibvirtDelayReader:
+    """Differences between the last two answers."""
+
+    __slots__ = ('_last', '_probe', '_serial', '_uuid')
+
+    def __init__(self, probe: LibvirtDelayProbe, uuid: str) -> None:
+        self._probe = probe
+        self._uuid = uuid
+        self._serial = -1
+        self._last: tuple[int, ...] | None = None
+
+    def read(self) -> base.SyncReading | None:
+        """None as long as no new answer has come."""
+        serial, now = self._probe.latest(self._uuid)
+        if serial == self._serial:
+            return None
+        self._serial = serial
+        last, self._last = self._last, now
+        if not now or last is None or len(last) != len(now):
+            return None
+        wait = tuple(
+            [(new - old) / 1000 for new, old in zip(now, last, strict=True)]
+        )
+        return base.SyncReading(sum(wait) / len(wait), None, wait, None)
+
+    def close(self) -> None:
+        """Nothing is kept open."""

@@ -1,0 +1,281 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Putting domains back: after a crash, on ``--restore``, on opt-out."""
+
+import dataclasses
+import enum
+import logging
+import pathlib
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import (
+    connection,
+    cpus,
+    cputune,
+    domain_xml,
+    journal,
+    mark,
+    processes,
+)
+from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.control import model
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_PERIOD_US = 100_000
+DEFAULT_SHARES_V1 = 1024
+DEFAULT_SHARES_V2 = 100
+
+
+class Outcome(enum.StrEnum):
+    """What became of one domain."""
+
+    NOTHING = 'nothing of ours in it'
+    RESTORED = 'restored'
+    FROM_DEFINITION = 'set to its persistent definition'
+    FROM_DEFINITION_NEWER = 'set to its definition; newer journal kept'
+    GONE = 'gone'
+
+
+class RestoreError(Exception):
+    """A domain is not what it was; its journal is kept."""
+
+
+@dataclasses.dataclass(slots=True)
+class Summary:
+    """What ``restore_all`` did."""
+
+    restored: list[str] = dataclasses.field(default_factory=list)
+    gone: list[str] = dataclasses.field(default_factory=list)
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def text(self) -> str:
+        """One line for people."""
+        line = (
+            f'{len(self.restored)} restored, {len(self.gone)} gone, '
+            f'{len(self.failed)} failed'
+        )
+        for name, reason in sorted(self.failed.items()):
+            line += f'; {name}: {reason}'
+        return line
+
+
+class Restorer:
+    """Puts domains back from the journal, the mark or their definition.
+
+    :param records: this host's journal.
+    :param host: reads the QEMU processes.
+    """
+
+    def __init__(
+        self, records: journal.Journal, host: processes.Processes
+    ) -> None:
+        self.journal = records
+        self.host = host
+
+    def clean(self, domain: Any) -> Outcome:
+        """Put one running domain back, if we have written to it.
+
+        :raises RestoreError: it is not exactly what it was.
+        :raises libvirt.libvirtError: a call was refused.
+        """
+        uuid = domain.UUIDString()
+        record: journal.Record | None = None
+        unreadable: journal.JournalError | None = None
+        try:
+            record = self.journal.load(uuid)
+        except journal.JournalError as error:
+            unreadable = error
+        identity = self.host.identity(uuid, domain.ID())
+        if record is not None and not record.identity.same_run(identity):
+            # Restarted since: the settings were made anew from the
+            # persistent definition, which we never write.
+            self._drop(uuid)
+            record = None
+        copy = mark.get(domain) if record is None else None
+        original, released = self._original(domain, record, copy, identity)
+        outcome = Outcome.RESTORED
+        if original is None and unreadable is not None:
+            original = from_definition(domain, self.host.cgroup)
+            outcome = Outcome.FROM_DEFINITION
+        if original is None:
+            return Outcome.NOTHING
+        source = record or copy
+        if source is None or source.sliced:
+            # Without a record it is not known; the reset harms nobody.
+            kernel_slice.reset(self.host, identity.pid, len(original.vcpupins))
+        left = cputune.restore(domain, original, released)
+        if left:
+            raise RestoreError('; '.join(left))
+        mark.remove(domain)
+        if isinstance(unreadable, journal.NewerVersion):
+            LOG.warning('%s', unreadable)
+            return Outcome.FROM_DEFINITION_NEWER
+        if unreadable is not None:
+            aside = self.journal.set_aside(uuid)
+            LOG.warning(
+                '%s; %s, the record is kept as %s', unreadable, outcome, aside
+            )
+        else:
+            self._drop(uuid)
+        return outcome
+
+    def clean_all(self, conn: Any, only: str | None = None) -> Summary:
+        """Put every domain of this libvirt back; never raises for one.
+
+        :param only: uuid of the one domain to look at.
+        :raises libvirt.libvirtError: the domains cannot be listed.
+        """
+        summary = Summary()
+        journalled = set(self.journal.uuids())
+        running = conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+        for domain in running:
+            uuid = domain.UUIDString()
+            known = uuid in journalled
+            journalled.discard(uuid)
+            if only is not None and uuid != only:
+                continue
+            try:
+                if known or mark.URI in domain.XMLDesc(0):
+                    outcome = self.clean(domain)
+                    if outcome is not Outcome.NOTHING:
+                        summary.restored.append(uuid)
+            except (
+                libvirt.libvirtError,
+                RestoreError,
+                journal.JournalError,
+                OSError,
+            ) as error:
+                if isinstance(
+                    error, libvirt.libvirtError
+                ) and connection.is_gone(error):
+                    journalled.add(uuid)
+                else:
+                    summary.failed[domain.name()] = str(error)
+        for uuid in journalled:
+            if only is not None and uuid != only:
+                continue
+            if self.host.find(uuid):
+                summary.failed[uuid] = (
+                    'it runs, but this libvirt does not know it; is '
+                    '[vhpc_agent]libvirt_uri right?'
+                )
+                continue
+            self.forget(uuid)
+            summary.gone.append(uuid)
+        return summary
+
+    def forget(self, uuid: str) -> None:
+        """A domain has stopped: its record has no more use."""
+        try:
+            self.journal.load(uuid)
+        except journal.NewerVersion:
+            return
+        except journal.JournalError as error:
+            aside = self.journal.set_aside(uuid)
+            LOG.warning('%s; the VM is gone, kept as %s', error, aside)
+            return
+        self._drop(uuid)
+
+    def _drop(self, uuid: str) -> None:
+        try:
+            self.journal.remove(uuid)
+        except journal.JournalError as error:
+            # A leftover record does no harm: the next run of the domain
+            # has another identity, and this one is as the record says.
+            LOG.warning('%s', error)
+
+    @staticmethod
+    def _original(
+        domain: Any,
+        record: journal.Record | None,
+        copy: journal.Record | None,
+        identity: processes.Identity,
+    ) -> tuple[cputune.Cputune | None, frozenset[str]]:
+        if record is not None:
+            return record.original, record.released
+        if copy is None:
+            return None, frozenset()
+        if copy.identity.same_run(identity):
+            return copy.original, copy.released
+        # Came from another host, or back from disk: the other settings are
+        # the VM's own, the CPUs are this host's.
+        return (
+            dataclasses.replace(
+                copy.original,
+                vcpupins=_pins_here(domain, copy.original),
+                emulatorpin=frozenset(),
+                host_cpus=len(domain.emulatorPinInfo(cputune.LIVE)),
+            ),
+            copy.released,
+        )
+
+
+def _pins_here(
+    domain: Any, original: cputune.Cputune
+) -> tuple[frozenset[int], ...]:
+    """Pins of a VM that came here, in terms of this host's CPUs."""
+    host_cpus = len(domain.emulatorPinInfo(cputune.LIVE))
+    here = frozenset(range(host_cpus))
+    everywhere = frozenset(range(original.host_cpus))
+    # Nova has written its own cpuset for this host into the XML.
+    cpuset = domain_xml.parse(domain.XMLDesc(0)).cpuset
+    return tuple(
+        (cpuset or here)
+        if pin == everywhere or cpuset is not None or not pin & here
+        else pin & here
+        for pin in original.vcpupins
+    )
+
+
+def from_definition(domain: Any, cgroup: pathlib.Path) -> cputune.Cputune:
+    """What a domain would be set to if it were started anew.
+
+    The last resort when the journal is torn and there is no mark: Nova and
+    we never change the cputune of a persistent definition of a VM that
+    runs.
+
+    :raises libvirt.libvirtError: it cannot be told.
+    """
+    now = cputune.read(domain)
+    root = ElementTree.fromstring(
+        domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    )
+    v2 = (cgroup / 'cgroup.controllers').exists()
+    shares = DEFAULT_SHARES_V2 if v2 else DEFAULT_SHARES_V1
+    defaults = {
+        cputune.PERIOD: ('period', DEFAULT_PERIOD_US),
+        cputune.QUOTA: ('quota', -1),
+        cputune.SHARES: ('shares', shares),
+    }
+    parameters = dict(now.parameters)
+    for name, (element, default) in defaults.items():
+        value = int(root.findtext(f'./cputune/{element}') or default)
+        if name == cputune.QUOTA and cputune.is_unlimited(value):
+            # Keep the way this host reads "unlimited".
+            old = parameters.get(name, value)
+            value = old if cputune.is_unlimited(old) else model.UNLIMITED
+        parameters[name] = value
+    info = domain_xml.parse(ElementTree.tostring(root, 'unicode'))
+    pin = info.cpuset or frozenset(range(now.host_cpus))
+    pins = [pin] * len(now.vcpupins)
+    for pinned in root.findall('./cputune/vcpupin'):
+        vcpu = int(pinned.get('vcpu', '-1'))
+        if 0 <= vcpu < len(pins):
+            pins[vcpu] = cpus.parse_cpu_set(pinned.get('cpuset', ''))
+    return dataclasses.replace(
+        now, parameters=parameters, vcpupins=tuple(pins)
+    )

@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Processes and threads that stand in for QEMU and its vCPUs.
+
+One child process per VM with one thread per vCPU, named as QEMU names
+them, mostly asleep. Run as ``python -S agent_load.py VMS VCPUS``: a small
+interpreter that forks, so that hundreds share their memory. Prints one pid
+per VM and ends, with all of them, when its standard input is closed.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+NAP_S = 1.0
+
+
+def _vcpu(number: int) -> None:
+    with open('/proc/thread-self/comm', 'w') as file:
+        file.write(f'CPU {number}/KVM')
+    # Spread the wake-ups, as idle guests' timers are.
+    time.sleep(NAP_S * (number % 10) / 10)
+    while True:
+        time.sleep(NAP_S)
+
+
+def _vm(vcpus: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.stack_size(64 * 1024)
+    for number in range(vcpus):
+        threading.Thread(target=_vcpu, args=(number,), daemon=True).start()
+    while True:
+        time.sleep(60)
+
+
+def main(argv: list[str]) -> int:
+    """Fork the VMs, print their pids, wait for the end of stdin."""
+    vms, vcpus = int(argv[0]), int(argv[1])
+    pids = []
+    for _ in range(vms):
+        pid = os.fork()
+        if pid == 0:
+            os.close(0)
+            os.close(1)
+            _vm(vcpus)
+        pids.append(pid)
+    print(' '.join(str(pid) for pid in pids), flush=True)
+    try:
+        sys.stdin.read()
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            os.waitpid(pid, 0)
+    return 0
+
+
+class Load:
+    """The stand-ins, for the length of a ``with`` block."""
+
+    def __init__(self, vms: int, vcpus: int) -> None:
+        self.vms = vms
+        self.vcpus = vcpus
+        self.pids: tuple[int, ...] = ()
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> 'Load':
+        self._process = subprocess.Popen(
+            (sys.executable, '-S', __file__, str(self.vms), str(self.vcpus)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.pids = tuple(
+            int(pid) for pid in self._process.stdout.readline().split()
+        )
+        if len(self.pids) != self.vms:
+            raise RuntimeError(f'only {len(self.pids)} stand-ins started')
+        self._wait_for_threads()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self._process is not None
+        self._process.communicate()
+
+    def _wait_for_threads(self) -> None:
+        end = time.monotonic() + 60
+        for pid in self.pids:
+            while len(os.listdir(f'/proc/{pid}/task')) <= self.vcpus:
+                if time.monotonic() > end:
+                    raise RuntimeError('the stand-ins do not start')
+                time.sleep(0.01)
+        # Names come a moment after the threads.
+        time.sleep(0.5)
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench controller``: what one decision costs."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_vhpc.agent import errors, policy
+from nova_vhpc.conf import control as control_conf
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller, model
+
+HELP = 'Measure the time of one decision, from 100 to 1,000 VMs.'
+
+VCPUS = 8
+MEMBERS = 4
+"""VMs per virtual cluster."""
+
+HOST = tuple(
+    model.Cpu(number, socket=number // 32, llc=number // 16, core=number)
+    for number in range(64)
+)
+
+PERIOD_US = 100_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
+    )
+    parser.add_argument(
+        '--vms',
+        type=int,
+        nargs='+',
+        default=[100, 200, 500, 1000],
+        help='numbers of VMs to measure (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--ticks',
+        type=int,
+        default=150,
+        help='decisions per measurement (default: %(default)s)',
+    )
+    conf = cfg.ConfigOpts()
+    control_conf.register_opts(conf)
+    for option in policy.PLUGINS:
+        parser.add_argument(
+            '--' + option.replace('_', '-'),
+            default=conf[policy.GROUP][option],
+            metavar='NAME',
+            help='default, as shipped: %(default)s',
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and report.
+
+    :returns: 0, or 1 if a plugin cannot be had.
+    """
+    if min(args.vms) < 1 or args.ticks < 2:
+        print(
+            'controller: --vms needs numbers >= 1, --ticks >= 2',
+            file=sys.stderr,
+        )
+        return 1
+    results: dict[str, dict[str, Any]] = {}
+    names = f'{args.slice_policy} / {args.pinning_policy} / {args.predictor}'
+    print(f'decide(), {names}, {VCPUS} vCPUs per VM, CPU time of one core')
+    print(
+        f'{"VMs":>6}{"mean ms":>10}{"median":>10}{"p99":>10}{"us per VM":>11}'
+    )
+    for vms in args.vms:
+        try:
+            subject = make(
+                args.slice_policy, args.pinning_policy, args.predictor
+            )
+        except errors.ConfigError as error:
+            print(f'controller: {error}', file=sys.stderr)
+            return 1
+        figures = measure(subject, vms, args.ticks)
+        results[str(vms)] = figures
+        print(
+            f'{vms:>6}{figures["mean_ms"]:>10.2f}'
+            f'{figures["median_ms"]:>10.2f}{figures["p99_ms"]:>10.2f}'
+            f'{figures["us_per_vm"]:>11.1f}'
+        )
+    if args.json:
+        args.json.write_text(
+            json.dumps(
+                {
+                    'slice_policy': args.slice_policy,
+                    'pinning_policy': args.pinning_policy,
+                    'predictor': args.predictor,
+                    'vcpus_per_vm': VCPUS,
+                    'vms': results,
+                },
+                indent=1,
+            )
+            + '\n'
+        )
+    return 0
+
+
+def make(
+    slice_policy: str, pinning_policy: str, predictor: str
+) -> controller.Controller:
+    """A controller with its default settings.
+
+    :raises ConfigError: if there is no such plugin.
+    """
+    config = control_config.ControlConfig()
+    return controller.Controller(
+        config,
+        policy.load_plugin('slice_policy', slice_policy)(config),
+        policy.load_plugin('pinning_policy', pinning_policy)(config),
+        policy.load_plugin('predictor', predictor),
+    )
+
+
+def measure(
+    subject: controller.Controller, vms: int, ticks: int
+) -> dict[str, float]:
+    """CPU time per decision, over so many ticks of a busy host.
+
+    What the plan asks for is in force in the next tick, as with a real
+    agent. Making the views is not counted.
+    """
+    times_ms: list[float] = []
+    in_force: dict[str, model.CpuTune] = {}
+    noise = _noise()
+    for tick in range(ticks):
+        view = _view(vms, tick, in_force, noise)
+        begin = time.process_time_ns()
+        plan = subject.decide(view)
+        times_ms.append((time.process_time_ns() - begin) / 1e6)
+        for uuid, planned in plan.vms.items():
+            if planned.writes is not None:
+                in_force[uuid] = planned.tune
+    times_ms.sort()
+    mean_ms = statistics.fmean(times_ms)
+    return {
+        'mean_ms': mean_ms,
+        'median_ms': statistics.median(times_ms),
+        'p99_ms': times_ms[min(len(times_ms) - 1, len(times_ms) * 99 // 100)],
+        'max_ms': times_ms[-1],
+        'us_per_vm': 1e3 * mean_ms / vms,
+    }
+
+
+ORIGINAL = model.CpuTune(
+    period_us=100_000,
+    quota_us=50_000,
+    shares=1_024,
+    vcpu_pins=(frozenset(cpu.id for cpu in HOST),) * VCPUS,
+)
+
+
+def _view(
+    vms: int,
+    tick: int,
+    in_force: dict[str, model.CpuTune],
+    noise: Iterator[float],
+) -> model.HostView:
+    """Clusters that compute and communicate by turns, each in its time."""
+    views: list[model.VmView] = []
+    for number in range(vms):
+        cluster = number // MEMBERS
+        busy = (tick // 10 + cluster) % 3 == 0
+        uuid = f'vm{number}'
+        views.append(
+            model.VmView(
+                uuid=uuid,
+                vcpus=VCPUS,
+                workload=model.Workload.PARALLEL,
+                cluster=f'cluster{cluster}',
+                original=ORIGINAL,
+                in_force=in_force.get(uuid, ORIGINAL),
+                sample=model.Sample(
+                    sync_latency_us=1_000 * next(noise),
+                    io_events=(300 if busy else 10) + 60 * next(noise),
+                    vcpu_run_us=(50_000.0,) * VCPUS,
+                    vcpu_wait_us=(1_000.0,) * VCPUS,
+                    vcpu_runs=(20,) * VCPUS,
+                    elapsed_us=float(PERIOD_US),
+                ),
+            )
+        )
+    return model.HostView(
+        tick=tick,
+        now_us=tick * PERIOD_US,
+        wall_us=tick * PERIOD_US,
+        period_us=PERIOD_US,
+        cpus=HOST,
+        vms=tuple(views),
+        limits=model.ActuatorLimits(effective_min_slice_us=4_000),
+    )
+
+
+def _noise() -> Iterator[float]:
+    """Repeatable numbers, evenly within 0..1."""
+    state = 1
+    while True:
+        state = (state * 1_103_515_245 + 12_345) % 2**31
+        yield state / 2**31

@@ -1,0 +1,218 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-vhpc-bench lab``: real guests, all policies, one run.
+
+Starts real libvirt guests with workloads of our own, and measures stock
+Linux, the policies of the papers and ours on the same running guests, in
+turn. See ``doc/source/admin/lab.rst``.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HELP = 'real libvirt guests under stock Linux and every policy'
+
+QUICK_POLICIES = ('stock', 'balance', 'atc', 'default')
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this benchmark's options."""
+    from nova_vhpc.bench.lab import mixes, policies
+
+    parser.add_argument(
+        '--json', type=Path, metavar='FILE', help='write the figures here'
+    )
+    parser.add_argument(
+        '--merge',
+        action='store_true',
+        help='keep the other mixes and policies that FILE holds already',
+    )
+    parser.add_argument(
+        '--plot',
+        type=Path,
+        metavar='DIR',
+        help='draw the figures here (needs matplotlib)',
+    )
+    parser.add_argument(
+        '--quick',
+        action='store_true',
+        help='few and short measurements: about twenty minutes in all',
+    )
+    parser.add_argument(
+        '--mixes',
+        type=_names(mixes.MIXES),
+        default=list(mixes.DEFAULT_MIXES),
+        metavar='LIST',
+        help=f'of {", ".join(mixes.MIXES)}; default: the first five; empty '
+        'for none',
+    )
+    parser.add_argument(
+        '--policies',
+        type=_names(policies.POLICIES),
+        default=list(policies.POLICIES),
+        metavar='LIST',
+        help=f'of {", ".join(policies.POLICIES)}; default: all',
+    )
+    parser.add_argument(
+        '--claims',
+        action='store_true',
+        help="also check the papers' claims of slices, I/O and scaling",
+    )
+    parser.add_argument(
+        '-k', type=int, help='how many best runs must agree (default 10)'
+    )
+    parser.add_argument(
+        '-m', type=int, help='runs after which to stop anyway (default 100)'
+    )
+    parser.add_argument(
+        '--option',
+        action='append',
+        default=[],
+        metavar='POLICY:NAME=VALUE',
+        help='add a policy, or options in [vhpc_control] to one, such as '
+        'wide:gang_window_us=100000',
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, report.
+
+    :returns: 0, or 1 when the lab cannot be set up here.
+    """
+    from nova_vhpc.bench.lab import (
+        experiments,
+        guest,
+        host,
+        kbest,
+        mixes,
+        policies,
+        report,
+        runner,
+    )
+
+    options, extra = _policy_options(args.option)
+    names = [*args.policies, *(n for n in extra if n not in args.policies)]
+    scheme = kbest.KBest(
+        k=args.k or (2 if args.quick else 10),
+        m=args.m or (2 if args.quick else 100),
+    )
+    timing = (
+        runner.Timing(settle_s=2.5, measure_s=2.0, alone_s=0.4)
+        if args.quick
+        else runner.Timing()
+    )
+    document: dict[str, Any] = {'mixes': {}}
+    if args.merge and args.json and args.json.exists():
+        document = json.loads(args.json.read_text())
+    document.update(report.circumstances(scheme, timing))
+    began = time.monotonic()
+    # Guests, bridges and control groups must not stay behind.
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        cpus = _two_cpus()
+        image = guest.build_image()
+        for name in args.mixes:
+            mix = mixes.MIXES[name]
+            runs = runner.measure_mix(
+                mix, image, names, timing, scheme, _say, cpus, options
+            )
+            figures = runner.summarise(mix, runs, scheme, len(cpus))
+            document['mixes'].setdefault(name, {}).update(figures)
+            document['overall'] = runner.overall(document['mixes'])
+            document['seconds'] = round(time.monotonic() - began)
+            # After each mix: a long run that is broken off is not lost.
+            if args.json:
+                args.json.write_text(json.dumps(document, indent=2) + '\n')
+        if args.claims:
+            document['claims'] = experiments.measure(
+                image, timing, 2 if args.quick else 5, _say, cpus
+            )
+            if args.json:
+                args.json.write_text(json.dumps(document, indent=2) + '\n')
+    except (
+        guest.ImageError,
+        host.LabError,
+        policies.AgentError,
+    ) as error:
+        print(f'nova-vhpc-bench lab: {error}', file=sys.stderr)
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    report.print_tables(document)
+    if args.plot:
+        from nova_vhpc.bench.lab import plot
+
+        plot.draw(document, args.plot)
+    return 0
+
+
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _two_cpus() -> tuple[int, ...]:
+    from nova_vhpc.bench.lab import host
+
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        raise host.LabError('the lab needs two CPUs')
+    return tuple(usable[:2])
+
+
+def _names(known: Any) -> Any:
+    def parse(text: str) -> list[str]:
+        found = [name for name in text.split(',') if name]
+        for name in found:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"'{name}' is not one of {', '.join(known)}"
+                )
+        return found
+
+    return parse
+
+
+def _policy_options(
+    words: list[str],
+) -> tuple[dict[str, dict[str, str] | None], list[str]]:
+    """Policies with what the command line adds, and the added names."""
+    from nova_vhpc.bench.lab import policies
+
+    options = {
+        name: None if one is None else dict(one)
+        for name, one in policies.POLICIES.items()
+    }
+    added: list[str] = []
+    for word in words:
+        policy, _, setting = word.partition(':')
+        key, equals, value = setting.partition('=')
+        if not equals:
+            raise SystemExit(f"--option '{word}': not POLICY:NAME=VALUE")
+        values = options.get(policy)
+        if values is None:
+            values = options[policy] = {}
+        values[key] = value
+        if policy not in added:
+            added.append(policy)
+    return options, added

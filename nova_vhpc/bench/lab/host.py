@@ -1,0 +1,316 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Start a mix's guests on a private libvirtd and watch them work."""
+
+import contextlib
+import itertools
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import libvirt
+
+from nova_vhpc.bench.lab import guest, libvirtd, mixes, progress, webclient
+
+CGROUP = Path('/sys/fs/cgroup/cpu')
+
+MACHINE_SHARES = 4096
+"""Weight of all guests together during a measurement, so that whatever
+else runs on the machine disturbs less."""
+
+
+class LabError(Exception):
+    """The lab cannot be set up here; says what is missing."""
+
+
+class Running:
+    """One guest that runs."""
+
+    def __init__(self, spec: mixes.Guest, domain: Any, pid: int) -> None:
+        self.spec = spec
+        self.domain = domain
+        self.pid = pid
+        self.page = progress.ProgressPage(pid, guest.nonce_of(domain.name()))
+        self.vcpu_threads = _vcpu_threads(pid)
+
+
+class Lab:
+    """A mix's guests, started once and measured many times.
+
+    :param mix: what to start.
+    :param image: what the guests boot.
+    :param cpus: the host CPUs to use, two of them.
+    :raises LabError: without root, cgroup v1 or libvirt.
+    """
+
+    _serial = itertools.count()
+
+    def __init__(
+        self,
+        mix: mixes.Mix,
+        image: guest.GuestImage,
+        cpus: tuple[int, ...] = (0, 1),
+    ) -> None:
+        self.mix = mix
+        self.cpus = cpus
+        self.web: webclient.WebClient | None = None
+        self._image = image
+        self._stack = contextlib.ExitStack()
+        self._tag = f'vl{os.getpid()}x{next(self._serial)}'
+        self.guests: dict[str, Running] = {}
+        self.root = Path()
+        self.uri = ''
+        self.aside: Path | None = None
+        self.bridge: str | None = None
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    # -- measuring -----------------------------------------------------
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        """Work per second of every guest, over that time."""
+        before = {n: g.page.read() for n, g in self.guests.items()}
+        time.sleep(seconds)
+        after = {n: g.page.read() for n, g in self.guests.items()}
+        return {
+            name: (after[name].work - reading.work)
+            / (after[name].when_s - reading.when_s)
+            for name, reading in before.items()
+        }
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time of each guest's vCPUs since it started."""
+        return {
+            name: sum(
+                int(
+                    Path(f'/proc/{one.pid}/task/{thread}/schedstat')
+                    .read_text()
+                    .split()[0]
+                )
+                for thread in one.vcpu_threads
+            )
+            / 1e9
+            for name, one in self.guests.items()
+        }
+
+    @contextlib.contextmanager
+    def only(self, names: tuple[str, ...]) -> Any:
+        """Suspend all other guests for a while."""
+        others = [g for n, g in self.guests.items() if n not in names]
+        for other in others:
+            other.domain.suspend()
+        try:
+            yield
+        finally:
+            for other in others:
+                other.domain.resume()
+
+    @contextlib.contextmanager
+    def pinned_apart(self, names: tuple[str, ...]) -> Any:
+        """Give the vCPUs of these guests one CPU each, for a while.
+
+        Not by libvirt: a ``<vcpupin>`` would stay in the domain's XML, and
+        an agent leaves VMs alone that somebody else has pinned.
+        """
+        turn = itertools.cycle(self.cpus)
+        threads = [t for n in names for t in self.guests[n].vcpu_threads]
+        for thread in threads:
+            os.sched_setaffinity(thread, {next(turn)})
+        try:
+            yield
+        finally:
+            for thread in threads:
+                os.sched_setaffinity(thread, set(self.cpus))
+
+    # -- starting ------------------------------------------------------
+
+    def _start(self) -> None:
+        if os.geteuid() != 0:
+            raise LabError('the lab starts libvirtd and guests: run as root')
+        if not (CGROUP / 'cpu.shares').exists():
+            raise LabError(
+                f'{CGROUP} is no cgroup v1 CPU controller; the lab knows '
+                'no other'
+            )
+        scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
+        self.root = Path(self._stack.enter_context(scratch))
+        daemon = self._stack.enter_context(
+            libvirtd.PrivateLibvirtd(self.root / 'lv')
+        )
+        self.uri = daemon.uri
+        bridge = self.bridge = self._bridge()
+        self._connection = libvirt.open(daemon.uri)
+        self._stack.callback(self._connection.close)
+        # The group is made for all libvirtds alike; the weight goes back.
+        self.aside = aside = self._group()
+        for spec in self.mix.guests:
+            self._boot(spec, bridge, daemon.run_dir)
+        self._stack.enter_context(_shares('machine', MACHINE_SHARES))
+        for running in self.guests.values():
+            try:
+                running.page.wait(120)
+            except progress.ProgressError as error:
+                console = (self.root / f'{running.spec.name}.log').read_text()
+                raise LabError(f'{error}: {console[-300:]}') from error
+            self._stack.callback(running.page.close)
+            _move_emulator(running.pid, aside)
+            if running.spec.workload == 'web':
+                self.web = self._stack.enter_context(
+                    webclient.WebClient(self._address(running.spec))
+                )
+        aside_daemon = [os.getpid()] + ([daemon.pid] if daemon.pid else [])
+        for pid in aside_daemon:
+            (aside / 'cgroup.procs').write_text(str(pid))
+        self._stack.callback(
+            (CGROUP / 'cgroup.procs').write_text, str(os.getpid())
+        )
+
+    def _boot(
+        self, spec: mixes.Guest, bridge: str | None, run_dir: Path
+    ) -> None:
+        name = f'{self._tag}{spec.name}'
+        cpuset = ','.join(str(cpu) for cpu in self.cpus)
+        domain = self._connection.defineXML(
+            guest.domain_xml(
+                name,
+                self._image,
+                vcpus=spec.vcpus,
+                workload=spec.workload,
+                extra_specs=spec.extra_specs,
+                bridges=(bridge,) if bridge and spec.network else (),
+                console=self.root / f'{spec.name}.log',
+                arguments={'net': self._net, **spec.arguments},
+                cpuset=cpuset,
+            )
+        )
+        # Persistent, as Nova's are: the agent compares with the definition.
+        domain.create()
+        pid = int((run_dir / 'qemu' / f'{name}.pid').read_text())
+        self.guests[spec.name] = Running(spec, domain, pid)
+
+    @property
+    def _net(self) -> str:
+        """First three numbers of the guests' addresses; one net per lab."""
+        return f'10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}'
+
+    def _address(self, spec: mixes.Guest) -> str:
+        rank = int(spec.arguments.get('rank', 0))
+        offset = int(spec.arguments.get('net_offset', 0))
+        return f'{self._net}.{rank + offset + 2}'
+
+    def _bridge(self) -> str | None:
+        if not any(spec.network for spec in self.mix.guests):
+            return None
+        name = f'{self._tag}b'[:15]
+        _ip('link', 'add', name, 'type', 'bridge')
+        self._stack.callback(_ip, 'link', 'del', name)
+        _ip('addr', 'add', f'{self._net}.1/24', 'dev', name)
+        _ip('link', 'set', name, 'up')
+        return name
+
+    def _group(self) -> Path:
+        group = CGROUP / f'vhpc-lab-{self._tag}'
+        group.mkdir()
+        self._stack.callback(_remove_group, group)
+        (group / 'cpu.shares').write_text(str(MACHINE_SHARES))
+        return group
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(['ip', *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LabError(
+            f'ip {" ".join(arguments)} failed: {done.stderr.strip()}'
+        )
+
+
+def _vcpu_threads(pid: int) -> tuple[int, ...]:
+    """Thread ids of a QEMU process's vCPUs, in vCPU order."""
+    found: dict[int, int] = {}
+    for task in Path(f'/proc/{pid}/task').iterdir():
+        match = re.match(r'CPU (\d+)/', (task / 'comm').read_text())
+        if match:
+            found[int(match.group(1))] = int(task.name)
+    return tuple(found[vcpu] for vcpu in sorted(found))
+
+
+@contextlib.contextmanager
+def _shares(group: str, shares: int) -> Any:
+    path = CGROUP / group / 'cpu.shares'
+    before = path.read_text()
+    path.write_text(str(shares))
+    try:
+        yield
+    finally:
+        # The group goes with its last domain.
+        with contextlib.suppress(OSError):
+            path.write_text(before)
+
+
+def _move_emulator(pid: int, aside: Path) -> None:
+    """Take a guest's emulator threads out of its CPU group.
+
+    Without that, some kernels give a runnable vCPU no CPU for seconds.
+    """
+    for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
+        _, controllers, path = line.split(':', 2)
+        if 'cpu' in controllers.split(','):
+            emulator = CGROUP / path.lstrip('/')
+            if emulator.name != 'emulator':
+                emulator = emulator / 'emulator'
+            for thread in (emulator / 'tasks').read_text().split():
+                with contextlib.suppress(OSError):
+                    (aside / 'tasks').write_text(thread)
+            return
+    raise LabError(f'process {pid} is in no CPU control group')
+
+
+def _remove_group(group: Path) -> None:
+    for thread in (group / 'tasks').read_text().split():
+        with contextlib.suppress(OSError):
+            (CGROUP / 'tasks').write_text(thread)
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            group.rmdir()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.1)
+
+
+def relative(
+    rates: Mapping[str, float], alone: Mapping[str, float]
+) -> dict[str, float]:
+    """Each guest's progress as part of what it does alone."""
+    return {
+        name: rate / alone[name] if alone.get(name) else 0.0
+        for name, rate in rates.items()
+    }

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""K-best measurement: repeat until the best ones agree.
+
+R. E. Bryant and D. R. O'Hallaron, as used in the NPC'09 paper, section 3:
+measure until the K best values lie within a fraction epsilon of each
+other, at most M times. Here a value is a rate: more is better.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KBest:
+    """When to stop, and what to report.
+
+    :ivar k: number of best values that must agree.
+    :ivar epsilon: how closely, relative to the best.
+    :ivar m: values after which to give up.
+    """
+
+    k: int = 10
+    epsilon: float = 0.02
+    m: int = 100
+
+    def converged(self, values: Sequence[float]) -> bool:
+        """Whether the K best values agree."""
+        best = sorted(values, reverse=True)[: self.k]
+        return len(best) == self.k and best[-1] >= best[0] * (1 - self.epsilon)
+
+    def done(self, values: Sequence[float]) -> bool:
+        """Whether to stop measuring."""
+        return len(values) >= self.m or self.converged(values)
+
+    def best(self, values: Sequence[float]) -> float:
+        """Mean of the K best values.
+
+        :raises ValueError: without any.
+        """
+        if not values:
+            raise ValueError('nothing was measured')
+        return statistics.fmean(sorted(values, reverse=True)[: self.k])

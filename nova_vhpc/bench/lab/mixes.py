@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The mixes of guests that the lab measures, for a host of two CPUs.
+
+On a larger host the lab uses the first two CPUs that it may use.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+PARALLEL: Mapping[str, str] = {'vhpc:workload': 'parallel'}
+LATENCY: Mapping[str, str] = {'vhpc:workload': 'latency'}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guest:
+    """One guest of a mix.
+
+    :ivar kind: guests of one kind do the same work and should progress
+        alike.
+    :ivar cluster: its virtual cluster; None for guests that are no part
+        of one.
+    :ivar extra_specs: of its flavor; None makes it a domain that is not
+        Nova's, which the agent never writes to.
+    :ivar parallel: whether it runs a parallel program.
+    """
+
+    name: str
+    workload: str
+    kind: str
+    vcpus: int = 2
+    cluster: str | None = None
+    extra_specs: Mapping[str, str] | None = None
+    parallel: bool = True
+    network: bool = False
+    arguments: Mapping[str, str | int] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mix:
+    """Guests that run side by side.
+
+    :ivar overcommitted: more busy vCPUs than CPUs; counts for the
+        geometric mean of the speedups.
+    :ivar cycle_s: length of the guests' phases together; a measurement
+        that is no multiple of it would compare different phases.
+    """
+
+    name: str
+    about: str
+    guests: tuple[Guest, ...]
+    overcommitted: bool = True
+    cycle_s: float = 0.0
+
+    @property
+    def clusters(self) -> dict[str, tuple[Guest, ...]]:
+        """Parallel guests by cluster."""
+        found: dict[str, tuple[Guest, ...]] = {}
+        for guest in self.guests:
+            if guest.cluster is not None:
+                members = found.get(guest.cluster, ())
+                found[guest.cluster] = (*members, guest)
+        return found
+
+
+def _barrier(cluster: str) -> Guest:
+    return Guest(
+        name=cluster,
+        workload='barrier',
+        kind='barrier',
+        cluster=cluster,
+        extra_specs={**PARALLEL, 'vhpc:cluster': cluster},
+    )
+
+
+def _hog(name: str) -> Guest:
+    return Guest(name=name, workload='hog', kind='hog', parallel=False)
+
+
+def _allreduce(
+    cluster: str, rank: int, size: int, **arguments: str | int
+) -> Guest:
+    return Guest(
+        name=f'{cluster}{rank}',
+        workload='allreduce',
+        kind=f'allreduce-{cluster}',
+        vcpus=1,
+        cluster=cluster,
+        extra_specs={**PARALLEL, 'vhpc:cluster': cluster},
+        network=True,
+        arguments={'rank': rank, 'size': size, **arguments},
+    )
+
+
+MIXES: Mapping[str, Mix] = {
+    mix.name: mix
+    for mix in (
+        Mix(
+            'alone',
+            'one cluster, nobody else',
+            (_barrier('a'),),
+            overcommitted=False,
+        ),
+        Mix(
+            'clusters',
+            'three equal clusters',
+            (_barrier('a'), _barrier('b'), _barrier('c')),
+        ),
+        Mix(
+            'hogs',
+            'two clusters and two CPU hogs that did not opt in',
+            (_barrier('a'), _barrier('b'), _hog('h'), _hog('i')),
+        ),
+        Mix(
+            'web',
+            'two clusters and a web server that did not opt in',
+            (
+                _barrier('a'),
+                _barrier('b'),
+                Guest(
+                    'w',
+                    'web',
+                    'web',
+                    vcpus=1,
+                    parallel=False,
+                    network=True,
+                    arguments={'rank': 9},
+                ),
+            ),
+        ),
+        Mix(
+            'phased',
+            'a cluster that communicates in phases, and a computing one',
+            (
+                _allreduce('p', 0, 2, phase_ms=500),
+                _allreduce('p', 1, 2, phase_ms=500),
+                _barrier('c'),
+            ),
+            cycle_s=1.0,
+        ),
+        Mix(
+            'network',
+            'two clusters that communicate all the time',
+            (
+                _allreduce('p', 0, 2),
+                _allreduce('p', 1, 2),
+                _allreduce('q', 0, 2, net_offset=10),
+                _allreduce('q', 1, 2, net_offset=10),
+            ),
+        ),
+        Mix(
+            'block',
+            'three clusters that spin briefly and then sleep',
+            tuple(
+                dataclasses.replace(
+                    _barrier(name), workload='block', kind='block'
+                )
+                for name in 'abc'
+            ),
+        ),
+    )
+}
+"""By name. The first five are those of the issue; the last two check that
+others are not harmed."""
+
+DEFAULT_MIXES = ('alone', 'clusters', 'hogs', 'web', 'phased')

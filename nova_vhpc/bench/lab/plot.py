@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Draw the lab's figures in the papers' form: normalised execution time.
+
+The execution time of a fixed amount of work under stock Linux is 1, as
+that under Xen's credit scheduler is in the ATC paper; less is better.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TARGETS = {'efficiency': 0.8, 'fairness': 0.8}
+
+
+def normalised_times(
+    document: Mapping[str, Any],
+) -> dict[str, dict[str, float]]:
+    """Execution time over stock's, by mix and policy.
+
+    Geometric mean over the clusters of a mix, as speedups are.
+    """
+    return {
+        mix: {
+            policy: 1 / entry['speedup']
+            for policy, entry in by_policy.items()
+            if entry.get('speedup')
+        }
+        for mix, by_policy in document['mixes'].items()
+    }
+
+
+def draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
+    """Write one picture per figure.
+
+    :returns: the files, SVG.
+    :raises ImportError: without matplotlib.
+    """
+    import matplotlib
+
+    matplotlib.use('svg')
+    # The same figures give the same file.
+    matplotlib.rcParams['svg.hashsalt'] = 'nova-vhpc'
+    directory.mkdir(parents=True, exist_ok=True)
+    files = [
+        _bars(
+            normalised_times(document),
+            'execution time, stock Linux = 1',
+            directory / 'lab-time.svg',
+            reference=1.0,
+            logarithmic=True,
+        )
+    ]
+    for key, reference in TARGETS.items():
+        values = {
+            mix: {policy: entry[key] for policy, entry in by_policy.items()}
+            for mix, by_policy in document['mixes'].items()
+        }
+        files.append(
+            _bars(values, key, directory / f'lab-{key}.svg', reference)
+        )
+    return files
+
+
+def _bars(
+    values: Mapping[str, Mapping[str, float]],
+    label: str,
+    path: Path,
+    reference: float,
+    logarithmic: bool = False,
+) -> Path:
+    from matplotlib import pyplot
+
+    names: list[str] = []
+    for by_policy in values.values():
+        names.extend(name for name in by_policy if name not in names)
+    figure, axes = pyplot.subplots(figsize=(9, 4))
+    width = 0.8 / max(1, len(names))
+    for number, name in enumerate(names):
+        axes.bar(
+            [place + number * width for place in range(len(values))],
+            [by_policy.get(name, 0.0) for by_policy in values.values()],
+            width,
+            label=name,
+        )
+    axes.axhline(reference, color='grey', linewidth=0.8, linestyle='--')
+    axes.set_xticks(
+        [place + 0.4 - width / 2 for place in range(len(values))],
+        list(values),
+    )
+    if logarithmic:
+        axes.set_yscale('log')
+    axes.set_ylabel(label)
+    axes.legend(ncols=4, fontsize='small')
+    figure.tight_layout()
+    figure.savefig(path, metadata={'Date': None})
+    pyplot.close(figure)
+    return path

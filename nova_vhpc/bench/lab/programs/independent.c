@@ -1,0 +1,64 @@
+/*
+ * Licensed under the Apache License, Version 2.0 (the "License"); you may
+ * not use this file except in compliance with the License. You may obtain
+ * a copy of the License at
+ *
+ *      http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+ * WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+ * License for the specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*
+ * Programs whose threads do not wait for each other: "cpi" (pi by regular
+ * polygons, NPB's EP in kind), "hog" (nothing but CPU) and "stream"
+ * (memory bandwidth). Work is counted per thread.
+ */
+
+#include <stdlib.h>
+
+#include "vhpc.h"
+
+void run_cpi(int thread)
+{
+    for (;;) {
+        const long intervals = 4096;
+        volatile double sum = 0.0;
+        for (long i = 0; i < intervals; i++) {
+            double x = (i + 0.5) / intervals;
+            sum += 4.0 / (1.0 + x * x);
+        }
+        page->lanes[thread].work++;
+    }
+}
+
+void run_hog(int thread)
+{
+    for (;;) {
+        compute(4096);
+        page->lanes[thread].work++;
+    }
+}
+
+void run_stream(int thread)
+{
+    const size_t count = 256 * 1024;
+    double *a = malloc(count * sizeof(*a));
+    double *b = malloc(count * sizeof(*b));
+    double *c = malloc(count * sizeof(*c));
+
+    for (size_t i = 0; i < count; i++)
+        a[i] = b[i] = c[i] = 1.0;
+    for (;;) {
+        for (size_t start = 0; start < count; start += 4096) {
+            for (size_t i = start; i < start + 4096; i++)
+                a[i] = b[i] + 3.0 * c[i];
+            /* 24 bytes moved per element: 96 KiB each time. */
+            page->lanes[thread].work++;
+            __asm__ volatile("" : : "r"(a) : "memory");
+        }
+    }
+}

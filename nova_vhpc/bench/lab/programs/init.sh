@@ -1,0 +1,46 @@
+#!/bin/sh
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+# First process of the lab's guests: modules, network, then the workload.
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+value() {
+    for word in $(cat /proc/cmdline); do
+        case $word in
+            "vhpc.$1="*) echo "${word#*=}" ;;
+        esac
+    done
+}
+if [ "$(value modules)" != none ]; then
+    while read -r module; do
+        insmod "/modules/$module.ko"
+    done < /modules/order
+fi
+ip link set lo up
+net=$(value net)
+rank=$(value rank)
+offset=$(value net_offset)
+for nic in /sys/class/net/eth*; do
+    [ -e "$nic" ] || continue
+    nic=${nic##*/}
+    # The first NIC carries the workload, others only come up.
+    if [ "$nic" = eth0 ]; then
+        ip addr add "${net:-10.77.0}.$((${offset:-0} + ${rank:-0} + 2))/24" dev eth0
+    fi
+    ip link set "$nic" up
+done
+echo 'vhpc: up'
+exec /bin/vhpc-workload

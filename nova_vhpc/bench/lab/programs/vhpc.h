@@ -1,0 +1,79 @@
+/*
+ * Licensed under the Apache License, Version 2.0 (the "License"); you may
+ * not use this file except in compliance with the License. You may obtain
+ * a copy of the License at
+ *
+ *      http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+ * WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+ * License for the specific language governing permissions and limitations
+ * under the License.
+ */
+
+/* What all workloads of the lab share: the page that the host reads. */
+
+#ifndef VHPC_H
+#define VHPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_THREADS 16
+#define BUCKETS 64
+
+struct lane {
+    volatile uint64_t work;
+    char pad[56];
+};
+
+/*
+ * One page of guest memory. The host finds it by its magic string in the
+ * guest's memfd and reads it without asking the guest: a serial console
+ * lags by seconds when the guest's vCPUs are starved.
+ */
+struct page {
+    char magic[16];
+    uint64_t nonce;
+    uint64_t reserved[5];
+    struct lane lanes[MAX_THREADS];
+};
+
+extern struct page *page;
+extern int threads;
+
+/* Value of vhpc.<key>= on the kernel command line. */
+const char *option(const char *key, const char *fallback);
+long option_number(const char *key, long fallback);
+
+/* Sense-reversing spin barrier of all threads of this guest. */
+struct barrier {
+    volatile int count;
+    char pad[60];
+    volatile int sense;
+};
+void barrier_wait(struct barrier *barrier, int *sense);
+
+/* A little arithmetic that the compiler cannot drop. */
+double compute(long rounds);
+
+/* Milliseconds since boot; slow under emulation, not for inner loops. */
+uint64_t now_ms(void);
+
+/* Connected non-blocking TCP socket to the peer of that rank. */
+int connect_peer(int rank, int size, int peer);
+void send_all(int fd, const void *data, size_t size);
+void receive_all(int fd, void *data, size_t size);
+
+typedef void (*program_t)(int thread);
+void run_barrier(int thread);
+void run_block(int thread);
+void run_cpi(int thread);
+void run_hog(int thread);
+void run_stream(int thread);
+void run_pingpong(int thread);
+void run_allreduce(int thread);
+void run_web(int thread);
+
+#endif

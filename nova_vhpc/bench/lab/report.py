@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The lab's figures as tables."""
+
+import datetime
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import rich.console
+import rich.table
+
+from nova_vhpc.bench.lab import kbest, mixes, runner
+
+
+def circumstances(
+    scheme: kbest.KBest, timing: runner.Timing
+) -> dict[str, Any]:
+    """What else one must know to read the figures."""
+    return {
+        'when': datetime.datetime.now(datetime.UTC).isoformat(
+            timespec='seconds'
+        ),
+        'machine': {
+            'kernel': platform.release(),
+            'cpus': os.cpu_count(),
+            'guests': 'QEMU, emulated (no KVM)',
+        },
+        'scheme': {
+            'k': scheme.k,
+            'epsilon': scheme.epsilon,
+            'm': scheme.m,
+            'settle_s': timing.settle_s,
+            'measure_s': timing.measure_s,
+        },
+    }
+
+
+def print_tables(document: Mapping[str, Any]) -> None:
+    """One table per mix, and one over all."""
+    console = rich.console.Console()
+    for name, by_policy in document['mixes'].items():
+        mix = mixes.MIXES.get(name)
+        table = rich.table.Table(
+            title=f'{name}: {mix.about if mix else ""}', title_justify='left'
+        )
+        columns = ['policy', 'efficiency', 'fairness', 'speedup', 'loss']
+        with_latency = any('latency_ms' in e for e in by_policy.values())
+        if with_latency:
+            columns += ['latency ms', 'p99 ms']
+        columns += ['late ms', 'runs']
+        for column in columns:
+            table.add_column(
+                column, justify='left' if column == 'policy' else 'right'
+            )
+        for policy, entry in by_policy.items():
+            cells = [
+                policy,
+                f'{entry["efficiency"]:.2f}',
+                f'{entry["fairness"]:.2f}',
+                '-' if entry['speedup'] is None else f'{entry["speedup"]:.2f}',
+                f'{entry["loss"]:.1%}',
+            ]
+            if with_latency:
+                latency = entry.get('latency_ms', {})
+                cells += [
+                    f'{latency.get("median", 0):.1f}',
+                    f'{latency.get("p99", 0):.1f}',
+                ]
+            late = entry.get('window_late_us')
+            cells += ['-' if late is None else f'{late / 1000:.1f}']
+            cells += [str(entry['runs'])]
+            table.add_row(*cells)
+        console.print(table)
+    table = rich.table.Table(
+        title='over-committed mixes together', title_justify='left'
+    )
+    for column in ('policy', 'speedup', 'worst cluster'):
+        table.add_column(column)
+    for policy, entry in document.get('overall', {}).items():
+        table.add_row(
+            policy,
+            f'{entry["speedup"]:.2f}',
+            f'{entry["worst_speedup"]:.2f}',
+        )
+    console.print(table)

@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Ask the lab's web guest over and over, and time the answers.
+
+An open loop: requests go out at a steady rate whether or not the last one
+was answered, so a stalled server is not spared any.
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from typing import Self
+
+PORT = 8080
+_FORMAT = '<Qd'
+
+
+class WebClient:
+    """Sends requests in one thread and takes answers in another.
+
+    :param address: of the guest.
+    :param interval_s: between two requests.
+    """
+
+    def __init__(self, address: str, interval_s: float = 0.02) -> None:
+        self._address = (address, PORT)
+        self._interval_s = interval_s
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.settimeout(0.2)
+        self._end = threading.Event()
+        self._lock = threading.Lock()
+        self._latencies_ms: list[float] = []
+        self._threads = [
+            threading.Thread(target=self._ask, daemon=True),
+            threading.Thread(target=self._take, daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+        self._socket.close()
+
+    def take(self) -> list[float]:
+        """Latencies in ms of the answers since the last call."""
+        with self._lock:
+            taken, self._latencies_ms = self._latencies_ms, []
+        return taken
+
+    def _ask(self) -> None:
+        number = 0
+        due = time.monotonic()
+        while not self._end.is_set():
+            number += 1
+            message = struct.pack(_FORMAT, number, time.monotonic())
+            # The guest may not be up yet, or its queue may be full.
+            with contextlib.suppress(OSError):
+                self._socket.sendto(message, self._address)
+            due += self._interval_s
+            self._end.wait(max(0.0, due - time.monotonic()))
+
+    def _take(self) -> None:
+        while not self._end.is_set():
+            try:
+                message = self._socket.recv(2048)
+            except OSError:
+                continue
+            _, sent = struct.unpack(_FORMAT, message)
+            latency_ms = (time.monotonic() - sent) * 1000
+            with self._lock:
+                self._latencies_ms.append(latency_ms)

@@ -1,0 +1,234 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A RabbitMQ of our own from Debian's package: own port, name, directory.
+
+Nothing of a broker that already runs on the machine is touched, its name
+daemon (epmd) included.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+SERVER = Path('/usr/lib/rabbitmq/bin/rabbitmq-server')
+START_S = 90.0
+
+_CONFIG = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+loopback_users = none
+log.file.level = warning
+disk_free_limit.absolute = 50MB
+vm_memory_high_watermark.relative = 0.4
+"""
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+def _die_with_us() -> None:
+    """In a child before exec: nothing may stay when a test is killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class RabbitError(Exception):
+    """RabbitMQ is not installed or did not start."""
+
+
+class PrivateRabbit:
+    """A broker that lives as long as the ``with`` block.
+
+    :param parent: directory to put its own directory in.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        self._parent = parent
+        self._root = Path()
+        self._broker: subprocess.Popen[bytes] | None = None
+        self._epmd: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Transport URL for oslo.messaging."""
+        return f'rabbit://guest:guest@127.0.0.1:{self.port}/'
+
+    def __enter__(self) -> Self:
+        if not SERVER.exists():
+            raise RabbitError(
+                f'{SERVER} is not there; install the package rabbitmq-server'
+            )
+        self._root = Path(
+            tempfile.mkdtemp(prefix='vhpc-rabbit-', dir=self._parent)
+        )
+        try:
+            self.port, self._dist_port, self._epmd_port = _free_ports(3)
+            (self._root / 'rabbitmq.conf').write_text(
+                _CONFIG.format(port=self.port)
+            )
+            (self._root / 'enabled_plugins').write_text('[].\n')
+            self._epmd = subprocess.Popen(
+                ['epmd', '-port', str(self._epmd_port)],
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=_die_with_us,
+            )
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the broker and wait until it answers.
+
+        :raises RabbitError: when it does not, with its last words.
+        """
+        log = self._root / 'output'
+        with log.open('ab') as output:
+            self._broker = subprocess.Popen(
+                [str(SERVER)],
+                env=self._environment(),
+                cwd=self._root,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=_die_with_us,
+            )
+        end_s = time.monotonic() + START_S
+        while not self._answers():
+            if self._broker.poll() is not None or time.monotonic() > end_s:
+                words = log.read_text(errors='replace')[-2000:]
+                raise RabbitError(f'RabbitMQ did not start: {words}')
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash of its host would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the broker in an orderly way."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Freeze the broker: connections stay, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen broker go on."""
+        self._signal(signal.SIGCONT)
+
+    def ctl(self, *words: str) -> str:
+        """Output of ``rabbitmqctl``, which takes a few seconds."""
+        return subprocess.run(
+            [str(SERVER.with_name('rabbitmqctl')), '-q', *words],
+            env=self._environment(),
+            cwd=self._root,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+
+    def close(self) -> None:
+        """End everything and delete the directory."""
+        self.kill()
+        if self._epmd is not None:
+            self._epmd.kill()
+            self._epmd.wait()
+            self._epmd = None
+        if self._root != Path():
+            shutil.rmtree(self._root, ignore_errors=True)
+
+    def _environment(self) -> dict[str, str]:
+        root = str(self._root)
+        return {
+            'PATH': os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin'),
+            'HOME': root,
+            'LANG': 'C.UTF-8',
+            'ERL_EPMD_PORT': str(self._epmd_port),
+            'ERL_EPMD_ADDRESS': '127.0.0.1',
+            'RABBITMQ_NODENAME': f'vhpc{self.port}@localhost',
+            'RABBITMQ_NODE_PORT': str(self.port),
+            'RABBITMQ_DIST_PORT': str(self._dist_port),
+            'RABBITMQ_BASE': root,
+            'RABBITMQ_HOME': '/usr/lib/rabbitmq',
+            'RABBITMQ_MNESIA_BASE': f'{root}/mnesia',
+            'RABBITMQ_LOG_BASE': f'{root}/log',
+            'RABBITMQ_CONF_ENV_FILE': '/dev/null',
+            'RABBITMQ_CONFIG_FILE': f'{root}/rabbitmq',
+            'RABBITMQ_ENABLED_PLUGINS_FILE': f'{root}/enabled_plugins',
+            'RABBITMQ_PID_FILE': f'{root}/pid',
+            # An idle Erlang otherwise spins on the CPUs we measure on.
+            'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS': (
+                '+sbwt none +sbwtdcpu none +sbwtdio none'
+            ),
+        }
+
+    def _answers(self) -> bool:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(('127.0.0.1', self.port), 1) as sock,
+        ):
+            sock.settimeout(2)
+            sock.sendall(b'AMQP\x00\x00\x09\x01')
+            # A frame of the AMQP method class begins with a one.
+            return sock.recv(1) == b'\x01'
+        return False
+
+    def _signal(self, number: int) -> None:
+        if self._broker is not None and self._broker.poll() is None:
+            os.killpg(self._broker.pid, number)
+
+    def _end(self, number: int) -> None:
+        if self._broker is None:
+            return
+        self._signal(number)
+        try:
+            self._broker.wait(30)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._broker.wait()
+        # Helpers of the VM (inet_gethost, erl_child_setup) are in its group.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._broker.pid, signal.SIGKILL)
+        self._broker = None
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for sock in socks:
+            sock.bind(('127.0.0.1', 0))
+        return [sock.getsockname()[1] for sock in socks]

@@ -1,0 +1,165 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench replay``: the controller over a recorded trace."""
+
+import argparse
+import json
+import pathlib
+import sys
+
+from nova_vhpc.agent import errors
+from nova_vhpc.bench import replay_plot, replay_run
+
+HELP = (
+    'Run the controller over a trace of I/O events as the agent would, and '
+    'show what it foresees and when it moves VMs.'
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument(
+        'trace',
+        type=pathlib.Path,
+        help='CSV: a header of VM names, then I/O events per VM, a row per '
+        '100 ms',
+    )
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
+    )
+    parser.add_argument(
+        '--plot',
+        type=pathlib.Path,
+        metavar='FILE',
+        help='draw a timeline (.svg or .png; needs the extra "plot")',
+    )
+    parser.add_argument(
+        '--leave-rule',
+        choices=sorted(replay_run.RULES),
+        default='ours',
+        help='rule whose phases are drawn into the panels; both are run',
+    )
+    parser.add_argument(
+        '--predictor',
+        default='adaptive',
+        metavar='NAME',
+        help='predictor of I/O states (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--pinning-policy',
+        default='io_pool',
+        metavar='NAME',
+        help='pinning policy (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--cpus',
+        type=int,
+        default=4,
+        help='CPUs of the host, in two sockets (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--vcpus',
+        type=int,
+        default=2,
+        help='vCPUs of each VM (default: %(default)s)',
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay, report.
+
+    :returns: 0, or 1 if there is nothing to replay or to draw with.
+    """
+    try:
+        if args.cpus < 1 or args.vcpus < 1:
+            raise replay_run.TraceError('--cpus and --vcpus: at least 1')
+        trace = replay_run.read_trace(args.trace)
+        replays = {
+            rule: replay_run.replay(
+                trace,
+                rule,
+                args.predictor,
+                args.pinning_policy,
+                args.cpus,
+                args.vcpus,
+            )
+            for rule in replay_run.RULES
+        }
+        if args.plot:
+            replay_plot.plot(
+                trace, replays, args.leave_rule, args.predictor, args.plot
+            )
+        if args.json:
+            args.json.write_text(
+                json.dumps(
+                    {
+                        'trace': trace.name,
+                        'predictor': args.predictor,
+                        'leave_rule': args.leave_rule,
+                        'rules': {
+                            rule: replay.as_json()
+                            for rule, replay in replays.items()
+                        },
+                    },
+                    indent=1,
+                )
+                + '\n'
+            )
+    except (
+        replay_run.TraceError,
+        replay_plot.PlotError,
+        errors.ConfigError,
+        OSError,
+    ) as error:
+        print(f'replay: {error}', file=sys.stderr)
+        return 1
+    _report(trace, replays, args.predictor)
+    return 0
+
+
+def _report(
+    trace: replay_run.Trace,
+    replays: dict[str, replay_run.Replay],
+    predictor: str,
+) -> None:
+    """Print a table of both rules and the moves of each."""
+    print(
+        f'{trace.name}: {len(trace.vms)} VMs, {len(trace.rows)} periods of '
+        f'100 ms, predictor {predictor}'
+    )
+    print(f'{"leave rule":<12}{"moves":>7}{"in I/O pool":>13}{"writes":>8}')
+    for rule, replay in replays.items():
+        fraction = sum(phase == 'io' for phase in replay.phases) / len(
+            replay.phases
+        )
+        print(
+            f'{rule:<12}{len(replay.moves):>7}{fraction:>13.1%}'
+            f'{replay.writes:>8}'
+        )
+    print(f'\n{"VM":<12}{"predicted right":>16}{"threshold":>11}')
+    for name, line in next(iter(replays.values())).vms.items():
+        threshold = line.threshold_events[-1]
+        precision = line.precision
+        print(
+            f'{name[:11]:<12}'
+            + (
+                f'{precision:>16.1%}'
+                if precision is not None
+                else f'{"-":>16}'
+            )
+            + (
+                f'{threshold:>11.0f}'
+                if threshold is not None
+                else f'{"-":>11}'
+            )
+        )

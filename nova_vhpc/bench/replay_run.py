@@ -1,0 +1,280 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Run the controller over a recorded trace, as the agent would."""
+
+import csv
+import dataclasses
+import math
+import pathlib
+from typing import Any
+
+from nova_vhpc.agent import policy
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller, model, quantise
+
+PERIOD_US = 100_000
+"""Traces have one row per 100 ms."""
+
+CLUSTER = 'trace'
+
+RULES = {'paper': 'paper', 'ours': 'learned'}
+"""Leave rules as the command names them."""
+
+
+class TraceError(Exception):
+    """A trace cannot be read; the text says what is wrong with it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trace:
+    """I/O events per 100 ms, None where there is no number.
+
+    :ivar rows: one per period, one value per VM.
+    """
+
+    name: str
+    vms: tuple[str, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move:
+    """A virtual cluster's move between the pools.
+
+    :ivar period: the first period in the new pool.
+    """
+
+    period: int
+    to: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VmLine:
+    """One VM through the whole trace, a value per period.
+
+    :ivar predicted_events: what had been predicted *for* the period.
+    """
+
+    events: tuple[float | None, ...]
+    predicted_events: tuple[float | None, ...]
+    threshold_events: tuple[float | None, ...]
+    states: tuple[int | None, ...]
+    predicted_states: tuple[int | None, ...]
+
+    @property
+    def precision(self) -> float | None:
+        """Share of periods whose state was predicted right, 0..1."""
+        pairs = [
+            state == predicted
+            for state, predicted in zip(
+                self.states, self.predicted_states, strict=True
+            )
+            if state is not None and predicted is not None
+        ]
+        return sum(pairs) / len(pairs) if pairs else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Replay:
+    """What the controller did.
+
+    :ivar phases: of the cluster, one per period, as it was *in* it.
+    :ivar writes: VMs that had to be written to, summed over all periods.
+    """
+
+    rule: str
+    vms: dict[str, VmLine]
+    phases: tuple[str, ...]
+    moves: tuple[Move, ...]
+    writes: int
+    ignored: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        periods = len(self.phases)
+        in_io = sum(phase == model.Phase.IO for phase in self.phases)
+        return {
+            'leave_rule': self.rule,
+            'periods': periods,
+            'moves': len(self.moves),
+            'move_list': [dataclasses.asdict(move) for move in self.moves],
+            'io_fraction': in_io / periods if periods else 0.0,
+            'writes': self.writes,
+            'ignored': self.ignored,
+            'phases': list(self.phases),
+            'vms': {
+                name: {**dataclasses.asdict(line), 'precision': line.precision}
+                for name, line in self.vms.items()
+            },
+        }
+
+
+def read_trace(path: pathlib.Path) -> Trace:
+    """Read a CSV: a header of VM names, then a row per 100 ms.
+
+    Cells that are no number count as not measured.
+
+    :raises TraceError: if there is nothing to replay in it.
+    """
+    try:
+        with path.open(newline='', encoding='utf-8') as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f'{path}: cannot be read: {error}') from None
+    if len(rows) < 2:
+        raise TraceError(
+            f'{path}: a header of VM names and a row per 100 ms expected'
+        )
+    vms = tuple(
+        name.strip() or f'column {number}'
+        for number, name in enumerate(rows[0], 1)
+    )
+    if len(set(vms)) != len(vms):
+        raise TraceError(f'{path}: two columns have the same name')
+    return Trace(
+        path.stem,
+        vms,
+        tuple(
+            tuple(
+                _number(row[index]) if index < len(row) else None
+                for index in range(len(vms))
+            )
+            for row in rows[1:]
+        ),
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def make_controller(
+    rule: str, predictor: str, pinning: str
+) -> controller.Controller:
+    """A controller with the plugins that were asked for.
+
+    :raises nova_vhpc.agent.errors.ConfigError: if there is no such.
+    """
+    config = control_config.ControlConfig(leave_rule=RULES[rule])
+    return controller.Controller(
+        config,
+        policy.load_plugin('slice_policy', 'none')(config),
+        policy.load_plugin('pinning_policy', pinning)(config),
+        policy.load_plugin('predictor', predictor),
+    )
+
+
+def replay(
+    trace: Trace,
+    rule: str,
+    predictor: str,
+    pinning: str = 'io_pool',
+    cpus: int = 4,
+    vcpus: int = 2,
+) -> Replay:
+    """Run all VMs of a trace as one virtual cluster on one host.
+
+    :param rule: a key of :data:`RULES`.
+    :param cpus: CPUs of the host, in two sockets.
+    :param vcpus: of each VM.
+    """
+    subject = make_controller(rule, predictor, pinning)
+    host = tuple(
+        model.Cpu(number, socket=2 * number // cpus, llc=2 * number // cpus)
+        for number in range(cpus)
+    )
+    everywhere = frozenset(range(cpus))
+    original = model.CpuTune(
+        period_us=100_000,
+        quota_us=model.UNLIMITED,
+        shares=1_024,
+        vcpu_pins=(everywhere,) * vcpus,
+    )
+    in_force = dict.fromkeys(trace.vms, original)
+    plans: list[model.Plan] = []
+    writes = 0
+    for tick, row in enumerate(trace.rows):
+        plan = subject.decide(
+            model.HostView(
+                tick=tick,
+                now_us=tick * PERIOD_US,
+                wall_us=tick * PERIOD_US,
+                period_us=PERIOD_US,
+                cpus=host,
+                vms=tuple(
+                    model.VmView(
+                        uuid=name,
+                        vcpus=vcpus,
+                        workload=model.Workload.PARALLEL,
+                        cluster=CLUSTER,
+                        original=original,
+                        in_force=in_force[name],
+                        sample=model.Sample(io_events=events),
+                    )
+                    for name, events in zip(trace.vms, row, strict=True)
+                ),
+            )
+        )
+        plans.append(plan)
+        for name, planned in plan.vms.items():
+            if planned.writes is not None:
+                writes += 1
+                in_force[name] = planned.tune
+    return _summary(trace, rule, plans, writes)
+
+
+def _summary(
+    trace: Trace, rule: str, plans: list[model.Plan], writes: int
+) -> Replay:
+    """Lay decisions beside the periods that they were made for."""
+    # A decision after period i is in force in period i + 1.
+    decided = [str(plan.clusters[CLUSTER].phase) for plan in plans]
+    in_force = (str(model.Phase.COMPUTING), *decided[:-1])
+    moves = tuple(
+        Move(period, in_force[period])
+        for period in range(1, len(in_force))
+        if in_force[period] != in_force[period - 1]
+    )
+    lines: dict[str, VmLine] = {}
+    for index, name in enumerate(trace.vms):
+        events = tuple(row[index] for row in trace.rows)
+        predicted = (
+            None,
+            *(plan.vms[name].predicted_events for plan in plans[:-1]),
+        )
+        lines[name] = VmLine(
+            events=events,
+            predicted_events=predicted,
+            threshold_events=(
+                None,
+                *(plan.vms[name].threshold_events for plan in plans[:-1]),
+            ),
+            states=tuple(map(_state, events)),
+            predicted_states=tuple(map(_state, predicted)),
+        )
+    return Replay(
+        rule=rule,
+        vms=lines,
+        phases=in_force,
+        moves=moves,
+        writes=writes,
+        ignored=sum(len(plan.ignored) for plan in plans),
+    )
+
+
+def _state(events: float | None) -> int | None:
+    return None if events is None else quantise.to_state(events)

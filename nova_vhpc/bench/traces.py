@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Strict reading of traces of I/O events (DESIGN.md, section 7)."""
+
+import csv
+import dataclasses
+import math
+import pathlib
+
+
+class TraceError(Exception):
+    """A trace cannot be used; the text says which, where and why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trace:
+    """I/O events per 100 ms of the VMs of one run.
+
+    :ivar name: the file's name without ``.csv``.
+    :ivar vms: names of the VMs.
+    :ivar events: by VM, in the order of :attr:`vms`, one number a period.
+    """
+
+    name: str
+    vms: tuple[str, ...]
+    events: tuple[tuple[float, ...], ...]
+
+
+def read(path: pathlib.Path) -> Trace:
+    """Read a CSV: a header of VM names, then one row per 100 ms.
+
+    :raises TraceError: not readable, no rows, or a row that does not fit.
+    """
+    try:
+        with path.open(newline='', encoding='utf-8-sig') as file:
+            lines = [
+                (number, row)
+                for number, row in enumerate(csv.reader(file), 1)
+                if any(cell.strip() for cell in row)
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f'{path}: cannot be read: {error}') from None
+    if not lines:
+        raise TraceError(f'{path}: empty; a header of VM names is expected')
+    vms = tuple(name.strip() for name in lines[0][1])
+    if len(lines) < 3:
+        raise TraceError(
+            f'{path}: {len(lines) - 1} rows; at least 2 periods are needed '
+            'to predict anything'
+        )
+    rows = [_row(path, number, row, len(vms)) for number, row in lines[1:]]
+    return Trace(path.stem, vms, tuple(zip(*rows, strict=True)))
+
+
+def read_all(directory: pathlib.Path) -> list[Trace]:
+    """Read all ``*.csv`` of a directory, in the order of their names.
+
+    :raises TraceError: no such directory, nothing in it, or a bad trace.
+    """
+    if not directory.is_dir():
+        raise TraceError(f'{directory}: no such directory')
+    paths = sorted(directory.glob('*.csv'))
+    if not paths:
+        raise TraceError(f'{directory}: no *.csv in it')
+    return [read(path) for path in paths]
+
+
+def _row(
+    path: pathlib.Path, number: int, row: list[str], width: int
+) -> tuple[float, ...]:
+    if len(row) != width:
+        raise TraceError(
+            f'{path}, line {number}: {len(row)} values for {width} VMs'
+        )
+    return tuple(_events(path, number, cell) for cell in row)
+
+
+def _events(path: pathlib.Path, number: int, cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise TraceError(
+            f'{path}, line {number}: "{cell}" is no number of I/O events'
+        )
+    return value

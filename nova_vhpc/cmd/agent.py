@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-agent``: the daemon of a compute host."""
+
+import importlib
+import logging
+import pkgutil
+import socket
+import sys
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_vhpc import conf as conf_package
+from nova_vhpc import version
+from nova_vhpc.agent import errors, publishing, report, service
+from nova_vhpc.topology import placement
+
+LOG = logging.getLogger(__name__)
+
+NOT_OURS = ('opts', 'scheduler', 'vendordata')
+"""Modules of ``nova_vhpc.conf`` that other services read."""
+
+CLI_OPTS = [
+    cfg.BoolOpt(
+        'restore',
+        default=False,
+        help='Put every VM back to what it was before the agent wrote to '
+        'it, then end. For use after a crash; systemd calls it.',
+    ),
+    cfg.BoolOpt(
+        'withdraw',
+        default=False,
+        help='Take what the agent published about this host out of '
+        'Placement, then end. Stop the agent first.',
+    ),
+    cfg.BoolOpt(
+        'dry-run',
+        default=False,
+        help='Decide and show, but write nothing.',
+    ),
+]
+
+
+def make_conf(argv: list[str] | None = None) -> cfg.ConfigOpts:
+    """Read command line and files into a ``ConfigOpts`` of our own.
+
+    :param argv: arguments; None for those of the process.
+    :raises SystemExit: on --help, --version and bad arguments.
+    :raises cfg.Error: on files that cannot be read.
+    """
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    conf.register_cli_opts(CLI_OPTS)
+    report.register_opts(conf)
+    for module_info in pkgutil.iter_modules(conf_package.__path__):
+        if module_info.name not in NOT_OURS:
+            importlib.import_module(
+                f'{conf_package.__name__}.{module_info.name}'
+            ).register_opts(conf)
+    conf(
+        sys.argv[1:] if argv is None else argv,
+        project='nova-vhpc',
+        prog='nova-vhpc-agent',
+        version=version.version_string(),
+    )
+    if conf.dry_run:
+        conf.set_override('dry_run', True, group='vhpc_agent')
+    return conf
+
+
+def withdraw(conf: cfg.ConfigOpts) -> int:
+    """Take this host's uplinks out of Placement.
+
+    :returns: 0; 1 when Placement is away or claims keep some of them.
+    """
+    host = conf.vhpc_agent.host or socket.gethostname()
+    try:
+        kept = publishing.PublishWorker(conf, host).withdraw()
+    except placement.PlacementError as error:
+        print(f'nova-vhpc-agent: {error}', file=sys.stderr)
+        return 1
+    for name in kept:
+        print(
+            f'nova-vhpc-agent: {name} is reserved, as servers still have '
+            f'claims on it; run this again when they are gone',
+            file=sys.stderr,
+        )
+    return 1 if kept else 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the agent.
+
+    :returns: 0; 1 when something could not be restored; 2 when it cannot
+        start, with one line on stderr that says why.
+    """
+    try:
+        conf = make_conf(argv)
+        log.setup(conf, 'nova-vhpc-agent')
+        if conf.restore:
+            return service.restore_host(conf)
+        if conf.withdraw:
+            return withdraw(conf)
+        return service.Service(conf).run()
+    except (errors.AgentError, cfg.Error, ValueError) as error:
+        text = ' '.join(str(error).split())
+        print(f'nova-vhpc-agent: {text}', file=sys.stderr)
+        return 2
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How the console scripts reach a cloud: clouds.yaml or OS_* variables."""
+
+import argparse
+from typing import Any
+
+MICROVERSION = '2.86'
+"""From here on Nova checks extra specs against our validators."""
+
+
+class CloudError(Exception):
+    """The cloud cannot be reached, or does not have what was named."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options that name the cloud."""
+    parser.add_argument(
+        '--os-cloud',
+        metavar='NAME',
+        help='cloud in clouds.yaml; without it the OS_* variables count',
+    )
+
+
+def connect(args: argparse.Namespace) -> Any:
+    """An openstacksdk connection.
+
+    :raises CloudError: if the cloud is not configured.
+    """
+    # Imported late: it takes a second, and --help and offline use do
+    # without.
+    import keystoneauth1.exceptions
+    import openstack
+    import openstack.exceptions
+
+    try:
+        return openstack.connect(cloud=args.os_cloud)
+    except (
+        openstack.exceptions.SDKException,
+        keystoneauth1.exceptions.ClientException,
+    ) as error:
+        raise CloudError(
+            f'cannot connect to the cloud: {error}; set OS_CLOUD or the '
+            'OS_* variables'
+        ) from None
+
+
+def validating(connection: Any) -> None:
+    """Make Nova check what is written, if it can."""
+    from openstack import utils
+
+    compute = connection.compute
+    if utils.supports_microversion(compute, MICROVERSION):
+        compute.default_microversion = MICROVERSION
+
+
+def find_flavor(connection: Any, name: str) -> Any:
+    """A flavor by name or id, with its extra specs.
+
+    :raises CloudError: if there is none, or it may not be seen.
+    """
+    flavor = connection.compute.find_flavor(
+        name, ignore_missing=True, get_extra_specs=True
+    )
+    if flavor is None:
+        raise CloudError(
+            f"no flavor '{name}': openstack flavor list --all has them all"
+        )
+    return flavor

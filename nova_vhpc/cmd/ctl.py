@@ -1,0 +1,200 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-vhpc-ctl``: asks or tells agents over the message bus."""
+
+import argparse
+import concurrent.futures
+import json
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_vhpc import version
+from nova_vhpc.agent import control_rpc
+from nova_vhpc.agent.messaging import messaging
+from nova_vhpc.conf import agent as agent_conf
+from nova_vhpc.conf import peers as peers_conf
+
+COMMANDS = {
+    'status': 'show what agents know and do',
+    'pause': 'put all servers back and write nothing until resume',
+    'resume': 'go on after pause or restore',
+    'restore': 'put one server, or all, back and leave them alone',
+}
+
+_AT_ONCE = 32
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog='nova-vhpc-ctl',
+        description='Ask or tell agents over the message bus of '
+        'transport_url.',
+    )
+    parser.add_argument(
+        '--version', action='version', version=version.version_string()
+    )
+    parser.add_argument(
+        '--config-file',
+        action='append',
+        metavar='FILE',
+        help="the agents' configuration; without it the usual places, "
+        'such as /etc/nova-vhpc/nova-vhpc.conf',
+    )
+    parser.add_argument(
+        '--timeout',
+        type=float,
+        metavar='SECONDS',
+        help='how long to wait for an answer; [vhpc_peers] call_timeout',
+    )
+    parser.add_argument(
+        '--json', action='store_true', help='print whole answers as JSON'
+    )
+    commands = parser.add_subparsers(dest='command', required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument(
+            '--host',
+            action='append',
+            metavar='HOST',
+            help="an agent's host, may be repeated; without it, this one",
+        )
+        if name == 'restore':
+            command.add_argument(
+                '--server', metavar='UUID', help='this server only'
+            )
+    return parser
+
+
+def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
+    """Read the agents' configuration.
+
+    :raises cfg.Error: when a file cannot be read or a value is wrong.
+    """
+    conf = cfg.ConfigOpts()
+    agent_conf.register_opts(conf)
+    peers_conf.register_opts(conf)
+    conf(
+        [],
+        project='nova-vhpc',
+        prog='nova-vhpc-ctl',
+        default_config_files=args.config_file,
+    )
+    if args.timeout is not None:
+        conf.set_override('call_timeout', args.timeout, group='vhpc_peers')
+    return conf
+
+
+def describe(host: str, answer: dict[str, Any]) -> str:
+    """The answer to ``status`` in a few lines for people."""
+    agent = answer.get('agent', {})
+    lines = [
+        f'{host}: agent {answer.get("version", "?")}'
+        + (', paused' if agent.get('paused') else '')
+        + (', dry run' if agent.get('dry_run') else '')
+        + ('' if agent.get('libvirt_up', True) else ', libvirt is away')
+    ]
+    for part in ('publishing', 'groups', 'peers'):
+        state = answer.get(part) or {}
+        words = [str(state.get('state', 'off'))]
+        if state.get('age_s') is not None:
+            words.append(f'{state["age_s"]} s old')
+        if state.get('detail'):
+            words.append(str(state['detail']))
+        lines.append(f'  {part}: {", ".join(words)}')
+    clusters = (answer.get('peers') or {}).get('clusters') or {}
+    for name, cluster in sorted(clusters.items()):
+        hosts = ', '.join(
+            f'{other} {word["phase"]}'
+            for other, word in sorted(cluster['hosts'].items())
+        )
+        lines.append(
+            f'  cluster {name}: {cluster["phase"]}'
+            f' (here {cluster["own"]}; {hosts or "no other host heard"})'
+        )
+    vms = answer.get('vms') or []
+    lines.append(f'  servers: {len(vms)}')
+    return '\n'.join(lines)
+
+
+def ask(
+    hosts: Sequence[str], call: Callable[[str], Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Ask hosts side by side.
+
+    :returns: answers, and what went wrong, by host.
+    """
+    answers: dict[str, Any] = {}
+    failures: dict[str, str] = {}
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        pending = {host: pool.submit(call, host) for host in hosts}
+        for host, future in pending.items():
+            try:
+                answers[host] = future.result()
+            except control_rpc.ControlError as error:
+                failures[host] = str(error)
+    return answers, failures
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command.
+
+    :returns: 0; 1 when a host did not do it; 2 on bad arguments.
+    """
+    args = make_parser().parse_args(argv)
+    try:
+        conf = make_conf(args)
+        client = control_rpc.ControlClient(conf)
+    except (cfg.Error, ValueError, messaging.MessagingException) as error:
+        text = ' '.join(str(error).split())
+        print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
+        return 2
+    hosts = args.host or [conf.vhpc_agent.host or socket.gethostname()]
+    arguments = {}
+    if getattr(args, 'server', None) is not None:
+        arguments['server'] = args.server
+    try:
+        answers, failures = ask(
+            list(dict.fromkeys(hosts)),
+            lambda host: client.call(host, args.command, **arguments),
+        )
+    finally:
+        client.close()
+    show(args, answers)
+    for text in failures.values():
+        print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
+    return 1 if failures else 0
+
+
+def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
+    """Print what hosts answered."""
+    if args.json:
+        print(json.dumps(answers, indent=2, sort_keys=True))
+        return
+    for host, answer in answers.items():
+        if args.command == 'status':
+            print(describe(host, answer))
+        elif args.command == 'restore':
+            servers = answer.get('restored', [])
+            print(f'{host}: restored {len(servers)} servers', *servers)
+        else:
+            print(f'{host}: {args.command}: done')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,226 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-vhpc-explain``: why would a member go where it goes?
+
+From a REQUEST.json with hosts it needs no cloud. Exit code 0 when it was
+explained, 1 when it could not be, 2 on bad arguments.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from nova_vhpc.cmd import cloud, explain_live
+from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.scheduler import explain
+from nova_vhpc.scheduler.explain_reader import RequestError
+from nova_vhpc.scheduler.explain_request import Options, Request, read
+
+NOVA_CONF = '/etc/nova/nova.conf'
+
+
+def main(argv: list[str] | None = None, connection: Any = None) -> int:
+    """Explain one request.
+
+    :param connection: an openstacksdk connection; without it one is made
+        if one is needed.
+    """
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if (args.request is None) == (args.flavor is None):
+        parser.error('give either REQUEST.json or --flavor')
+    try:
+        answer = _answer(args, connection)
+    except (
+        cloud.CloudError,
+        RequestError,
+        OSError,
+        json.JSONDecodeError,
+        cfg.Error,
+    ) as error:
+        print(f'nova-vhpc-explain: {error}', file=sys.stderr)
+        return 1
+    if args.json:
+        print(json.dumps(answer.as_dict(), indent=2))
+    else:
+        _print(answer, args.limit)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='nova-vhpc-explain',
+        description='Show, host by host, what filter and weigher say to a '
+        'request, and the plan for the whole virtual cluster.',
+    )
+    cloud.add_arguments(parser)
+    parser.add_argument(
+        'request',
+        nargs='?',
+        metavar='REQUEST.json',
+        help='file that holds the request, - for standard input',
+    )
+    parser.add_argument('--flavor', help='flavor of the cloud, name or id')
+    parser.add_argument('--group', help='server group, name or id')
+    parser.add_argument(
+        '--members', type=int, help='members to place (1 if not given)'
+    )
+    parser.add_argument(
+        '--devices',
+        type=int,
+        help='SR-IOV ports of a member that are bound to PCI devices',
+    )
+    parser.add_argument(
+        '--config-file',
+        metavar='FILE',
+        help=f"nova-scheduler's configuration, for [vhpc_scheduler]; "
+        f'{NOVA_CONF} if it can be read',
+    )
+    parser.add_argument('--json', action='store_true', help='print JSON')
+    parser.add_argument(
+        '--limit',
+        type=int,
+        default=40,
+        help='most hosts to print, 0 for all (default: 40)',
+    )
+    return parser
+
+
+def _answer(args: argparse.Namespace, connection: Any) -> explain.Answer:
+    if args.request is None:
+        request, hosts = Request(flavor_name=args.flavor), None
+    else:
+        request, hosts = read(_load(args.request))
+    given: dict[str, Any] = {}
+    if args.group is not None:
+        given['group_name'] = args.group
+    if args.members is not None:
+        if args.members < 1:
+            raise RequestError(f'--members: {args.members} is less than 1')
+        given['members'] = args.members
+    if args.devices is not None:
+        given['devices'] = args.devices
+    request = dataclasses.replace(request, **given)
+    keys = ('vhpc:switch', 'vhpc:rack')
+    if args.request is None or args.config_file:
+        request, keys = _configured(request, args.config_file)
+    named = request.flavor_name or request.group_name
+    if hosts is None or named:
+        if connection is None:
+            connection = cloud.connect(args)
+        request = explain_live.look_up(connection, request)
+    if hosts is None:
+        hosts = explain_live.hosts(connection, request, *keys)
+    return explain.explain(request.question(hosts))
+
+
+def _load(path: str) -> Any:
+    if path == '-':
+        return json.load(sys.stdin)
+    with Path(path).open() as file:
+        return json.load(file)
+
+
+def _configured(
+    request: Request, config_file: str | None
+) -> tuple[Request, tuple[str, str]]:
+    """The request under nova-scheduler's own options."""
+    conf = cfg.ConfigOpts()
+    scheduler_conf.register_opts(conf)
+    files: Sequence[str] = []
+    if config_file:
+        files = [config_file]
+    elif os.access(NOVA_CONF, os.R_OK):
+        files = [NOVA_CONF]
+    conf([], project='nova', default_config_files=files)
+    group = conf.vhpc_scheduler
+    options = Options(
+        spare_cpus=group.spare_cpus,
+        max_overcommit=group.max_overcommit,
+        allow_unknown=group.unknown_topology == 'allow',
+        topology_max_age_s=group.topology_max_age,
+        weight_of_unknown=group.weight_of_unknown,
+    )
+    return (
+        dataclasses.replace(request, options=options),
+        (group.switch_key, group.rack_key),
+    )
+
+
+def _print(answer: explain.Answer, limit: int) -> None:
+    # A pipe has no width; reasons should not be cut into words there.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    shown = answer.hosts[:limit] if limit > 0 else answer.hosts
+    table = Table(
+        title=f'{answer.members} member(s), network '
+        f'{answer.network or "not named"}'
+    )
+    for name in ('host', 'plan', 'runs', 'weight', 'room', 'link', 'place'):
+        table.add_column(name, no_wrap=name != 'place')
+    table.add_column('filter', overflow='fold')
+    for host in shown:
+        table.add_row(
+            escape(host.name),
+            str(host.planned or ''),
+            str(host.running or ''),
+            '' if host.weight is None else f'{host.weight:.3f}',
+            str(host.room or ''),
+            str(host.link_mbps or ''),
+            escape('/'.join(p for p in (host.rack, host.switch) if p)),
+            escape(_words(host)),
+        )
+    console.print(table)
+    left = len(answer.hosts) - len(shown)
+    if left:
+        console.print(f'{left} more host(s): --limit 0 shows them all.')
+    for flaw in answer.flaws:
+        console.print(f'Wrong with the flavor: {flaw}', markup=False)
+    placement = answer.placement
+    if placement.infeasible_reason is not None:
+        console.print(f'No plan: {placement.infeasible_reason}', markup=False)
+        return
+    console.print(
+        f'Plan: {len(placement.assignments)} host(s), smallest tier that '
+        f'holds all: {placement.tier.name.lower()}, predicted cost '
+        f'{placement.cost:.0f} us per message.'
+    )
+    if answer.slowdown is not None:
+        console.print(
+            'Predicted run time of an all-to-all program over native '
+            f'Linux: {answer.slowdown:.2f}.'
+        )
+
+
+def _words(host: explain.HostAnswer) -> str:
+    if host.reason is not None:
+        return f'{host.rejected_by}: {host.reason}'
+    if host.unknown:
+        return 'passes, topology unknown'
+    if host.uplinks:
+        return 'passes: ' + ', '.join(host.uplinks[:2])
+    return 'passes'
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Reads from a cloud what ``nova-vhpc-explain`` needs.
+
+Asks Placement for the flavor's allocation candidates as nova-scheduler
+does, and for the uplinks with the filter's own bulk read.
+"""
+
+import dataclasses
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nova_vhpc.cmd.cloud import CloudError
+from nova_vhpc.scheduler import explain, snapshot
+from nova_vhpc.scheduler.explain_request import Flavor, Request
+from nova_vhpc.scheduler.planner_model import HostFacts
+from nova_vhpc.scheduler.requirements import HostView
+from nova_vhpc.topology import model
+
+HYPERVISORS_VERSION = '2.87'
+"""The last one that tells host CPUs and used vCPUs."""
+
+GROUPS_VERSION = '2.64'
+CANDIDATES_VERSION = '1.36'
+
+
+class NothingPublishedError(CloudError):
+    """Placement does not even know the names of what agents publish."""
+
+
+_GROUP_KEY = re.compile('(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.+)')
+
+
+def look_up(connection: Any, request: Request) -> Request:
+    """Fill in the flavor and the server group that are named.
+
+    :raises CloudError: if there is none of that name.
+    """
+    if request.flavor_name is not None:
+        request = dataclasses.replace(
+            request, flavor=_flavor(connection, request.flavor_name)
+        )
+    if request.group_name is not None:
+        request = _with_group(connection, request, request.group_name)
+    return request
+
+
+def hosts(
+    connection: Any,
+    request: Request,
+    switch_key: str = 'vhpc:switch',
+    rack_key: str = 'vhpc:rack',
+) -> tuple[explain.Host, ...]:
+    """All compute hosts, as filter and planner would see them."""
+    assert request.flavor is not None
+    topology = _snapshot(connection).hosts
+    offers = _Offers(
+        _get(
+            connection.placement,
+            candidates_query(request.flavor),
+            CANDIDATES_VERSION,
+        ),
+        dedicated(request.flavor.extra_specs),
+    )
+    places = _places(connection, switch_key, rack_key)
+    claims = any(model.UPLINK in key for key in request.flavor.extra_specs)
+    found = []
+    for hypervisor in _hypervisors(connection):
+        uuid = hypervisor['id']
+        name = hypervisor['service']['host']
+        total = hypervisor['vcpus'] or 0
+        used = hypervisor['vcpus_used'] or 0
+        switch, rack = places.get(name, (None, None))
+        free_cpus, free_ram_mb = offers.free(uuid)
+        offered = offers.uplinks.get(uuid)
+        found.append(
+            explain.Host(
+                facts=HostFacts(
+                    name,
+                    total,
+                    used,
+                    free_cpus,
+                    free_ram_mb,
+                    switch=switch,
+                    rack=rack,
+                ),
+                view=HostView(
+                    total,
+                    used,
+                    topology.get(uuid),
+                    frozenset(offered) if claims and offered else None,
+                ),
+                nova_lack=_nova_lack(hypervisor, offered is not None),
+            )
+        )
+    if not found:
+        raise CloudError('Nova knows no compute host')
+    return tuple(found)
+
+
+def candidates_query(flavor: Flavor) -> str:
+    """The question that Nova asks Placement for one member."""
+    specs = flavor.extra_specs
+    resources: dict[str, dict[str, str]] = {
+        '': {
+            'PCPU' if dedicated(specs) else 'VCPU': str(flavor.vcpus),
+            'MEMORY_MB': str(flavor.ram_mb),
+        }
+    }
+    if flavor.disk_gb:
+        resources['']['DISK_GB'] = str(flavor.disk_gb)
+    required: dict[str, list[str]] = {}
+    for key, value in specs.items():
+        match = _GROUP_KEY.fullmatch(key)
+        if match is None:
+            continue
+        kind, suffix, name = match[1], match[2] or '', match[3]
+        if kind == 'resources':
+            resources.setdefault(suffix, {})[name] = value
+        elif value in ('required', 'forbidden'):
+            mark = '!' if value == 'forbidden' else ''
+            required.setdefault(suffix, []).append(mark + name)
+    query = [
+        (
+            'resources' + suffix,
+            ','.join(f'{n}:{v}' for n, v in wanted.items() if v != '0'),
+        )
+        for suffix, wanted in resources.items()
+    ]
+    query += [
+        ('required' + suffix, ','.join(traits))
+        for suffix, traits in required.items()
+    ]
+    if 'group_policy' in specs and len(resources) > 1:
+        query.append(('group_policy', specs['group_policy']))
+    return '/allocation_candidates?' + urllib.parse.urlencode(query)
+
+
+def dedicated(specs: Mapping[str, str]) -> bool:
+    """Whether a flavor's vCPUs are claimed as dedicated CPUs."""
+    return specs.get('hw:cpu_policy') == 'dedicated'
+
+
+class _Offers:
+    """What Placement would give one member, by root provider."""
+
+    def __init__(self, body: Mapping[str, Any], pcpu: bool) -> None:
+        self._summaries = body['provider_summaries']
+        self._cpus = 'PCPU' if pcpu else 'VCPU'
+        self.uplinks: dict[str, set[str]] = {}
+        for candidate in body['allocation_requests']:
+            uplinks = set()
+            root = ''
+            for uuid, allocation in candidate['allocations'].items():
+                root = self._summaries[uuid]['root_provider_uuid']
+                if model.UPLINK in allocation['resources']:
+                    uplinks.add(uuid)
+            self.uplinks.setdefault(root, set()).update(uplinks)
+
+    def free(self, root: str) -> tuple[float, float]:
+        """CPUs and RAM in MB that may still be claimed on a host."""
+        summary = self._summaries.get(root)
+        if summary is None:
+            return 0.0, 0.0
+        resources = summary['resources']
+        cpus = resources.get(self._cpus, {'capacity': 0, 'used': 0})
+        ram = resources.get('MEMORY_MB', {'capacity': 0, 'used': 0})
+        return (
+            float(cpus['capacity'] - cpus['used']),
+            float(ram['capacity'] - ram['used']),
+        )
+
+
+def _nova_lack(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
+    if hypervisor['state'] != 'up':
+        return 'its nova-compute is down'
+    if hypervisor['status'] != 'enabled':
+        why = hypervisor['service'].get('disabled_reason')
+        return 'its nova-compute is disabled' + (f': {why}' if why else '')
+    if not offered:
+        return (
+            'Placement has no candidate there: CPUs, RAM, disk, traits or '
+            'uplinks are short'
+        )
+    return None
+
+
+def _flavor(connection: Any, name: str) -> Flavor:
+    from nova_vhpc.cmd import cloud
+
+    found = cloud.find_flavor(connection, name)
+    return Flavor(
+        vcpus=found.vcpus,
+        ram_mb=found.ram,
+        disk_gb=(found.disk or 0) + (found.ephemeral or 0),
+        name=found.name,
+        extra_specs=dict(found.extra_specs),
+    )
+
+
+def _with_group(connection: Any, request: Request, name: str) -> Request:
+    body = _get(
+        connection.compute,
+        '/os-server-groups?all_projects=True',
+        GROUPS_VERSION,
+    )
+    for group in body['server_groups']:
+        if name in (group['id'], group['name']):
+            break
+    else:
+        raise CloudError(
+            f"no server group '{name}': openstack server group list "
+            '--all-projects has them all'
+        )
+    existing: dict[str, int] = {}
+    for uuid in group['members']:
+        server = _get(connection.compute, f'/servers/{uuid}', GROUPS_VERSION)
+        host = server['server'].get('OS-EXT-SRV-ATTR:host')
+        if host:
+            existing[host] = existing.get(host, 0) + 1
+    return dataclasses.replace(
+        request,
+        policy=group['policy'],
+        max_server_per_host=group['rules'].get('max_server_per_host'),
+        existing=existing,
+    )
+
+
+def _snapshot(connection: Any) -> snapshot.Snapshot:
+    """The uplinks of all hosts; of none while no agent has run yet."""
+    try:
+        body = _get(
+            connection.placement,
+            snapshot.BULK_READ,
+            snapshot.BULK_READ_VERSION,
+        )
+    except NothingPublishedError:
+        return snapshot.Snapshot({}, 0.0)
+    names: snapshot.Names = {}
+    path = snapshot.names_read(body, names)
+    if path is not None:
+        found = _get(connection.placement, path, snapshot.NAMES_READ_VERSION)
+        names = snapshot.parse_names(found['resource_providers'])
+    return snapshot.parse(body, names)
+
+
+def _places(
+    connection: Any, switch_key: str, rack_key: str
+) -> dict[str, tuple[str | None, str | None]]:
+    """Switch and rack of every host that is in an aggregate with them."""
+    places: dict[str, tuple[str | None, str | None]] = {}
+    body = _get(connection.compute, '/os-aggregates', GROUPS_VERSION)
+    for aggregate in body['aggregates']:
+        metadata = aggregate['metadata']
+        for host in aggregate['hosts']:
+            switch, rack = places.get(host, (None, None))
+            places[host] = (
+                metadata.get(switch_key) or switch,
+                metadata.get(rack_key) or rack,
+            )
+    return places
+
+
+def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
+    path: str | None = '/os-hypervisors/detail'
+    while path:
+        body = _get(connection.compute, path, HYPERVISORS_VERSION)
+        yield from body['hypervisors']
+        path = None
+        for link in body.get('hypervisors_links', ()):
+            if link['rel'] == 'next':
+                query = urllib.parse.urlsplit(link['href']).query
+                path = '/os-hypervisors/detail?' + query
+
+
+def _get(adapter: Any, path: str, version: str) -> Any:
+    """One answer, decoded.
+
+    :raises CloudError: if it is none.
+    """
+    response = adapter.get(path, microversion=version)
+    if response.status_code == 400 and 'CUSTOM_VHPC_' in response.text:
+        raise NothingPublishedError(
+            'Placement does not know what the flavor claims; no '
+            'nova-vhpc-agent has published anything yet. It says: '
+            + ' '.join(response.text.split())[:300]
+        )
+    if response.status_code != 200:
+        raise CloudError(
+            f'GET {path} was answered {response.status_code}: '
+            f'{response.text[:200]}'
+        )
+    return response.json()

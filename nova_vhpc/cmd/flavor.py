@@ -1,0 +1,267 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-vhpc-flavor``: writes flavors that say the same thing throughout.
+
+Shows what would change; only ``--yes`` writes. Exit code 0 when done (or
+nothing to do), 1 when it was refused or failed, 2 on bad arguments.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from nova_vhpc import extra_specs, flavors
+from nova_vhpc.cmd import cloud
+
+
+def main(argv: list[str] | None = None, connection: Any = None) -> int:
+    """Run one command.
+
+    :param connection: an openstacksdk connection; without it one is made.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        if connection is None:
+            connection = cloud.connect(args)
+        status: int = args.run(args, connection)
+        return status
+    except (cloud.CloudError, flavors.RecipeError) as error:
+        print(f'nova-vhpc-flavor: {error}', file=sys.stderr)
+        return 1
+    except Exception as error:
+        if type(error).__module__.split('.')[0] not in (
+            'openstack',
+            'keystoneauth1',
+        ):
+            raise
+        print(f'nova-vhpc-flavor: the cloud says: {error}', file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='nova-vhpc-flavor',
+        description='Show and write the extra specs of virtual clusters.',
+    )
+    cloud.add_arguments(parser)
+    commands = parser.add_subparsers(dest='command', required=True)
+
+    one = commands.add_parser(
+        'set', help='write a consistent set of extra specs'
+    )
+    one.add_argument('flavor', help='name or id')
+    for key in extra_specs.KEYS:
+        one.add_argument(
+            '--' + key.name.replace('_', '-'),
+            dest=key.name,
+            metavar=key.name.upper(),
+            help=f'{key.description} Takes {key.allowed}.'.replace('%', '%%'),
+        )
+    one.add_argument(
+        '--physnet',
+        help='Neutron physical network that the uplink must be on',
+    )
+    one.add_argument(
+        '--alias',
+        metavar='NAME[:COUNT]',
+        help="PCI alias ([pci] alias in nova.conf) of exported's devices",
+    )
+    one.add_argument(
+        '--sriov-ports',
+        action='store_true',
+        help="exported's devices come with the server's ports instead",
+    )
+    _add_writing(one)
+    one.set_defaults(run=_set)
+
+    two = commands.add_parser(
+        'unset', help='take all extra specs of nova-vhpc out'
+    )
+    two.add_argument('flavor', help='name or id')
+    two.add_argument(
+        '--alias',
+        metavar='NAME',
+        help='also take this PCI alias out, which others may use as well',
+    )
+    _add_writing(two)
+    two.set_defaults(run=_unset)
+
+    three = commands.add_parser(
+        'show', help='show them, and whether they fit together'
+    )
+    three.add_argument('flavor', help='name or id')
+    three.add_argument('--json', action='store_true', help='print JSON')
+    three.set_defaults(run=_show)
+    return parser
+
+
+def _add_writing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--yes', action='store_true', help='write; without it only show'
+    )
+    parser.add_argument('--json', action='store_true', help='print JSON')
+
+
+def _set(args: argparse.Namespace, connection: Any) -> int:
+    given = {
+        key.name: getattr(args, key.name)
+        for key in extra_specs.KEYS
+        if getattr(args, key.name) is not None
+    }
+    flavor = cloud.find_flavor(connection, args.flavor)
+    current = dict(flavor.extra_specs)
+    options = flavors.merged(current, given)
+    if not options:
+        raise flavors.RecipeError(
+            'nothing to set: give at least --workload or --network'
+        )
+    same_network = 'network' not in given or (
+        given['network'] == current.get('vhpc:network')
+    )
+    # The devices of an exported flavor need not be named again.
+    named = flavors.ALIAS in current and same_network
+    exported = options.get('network') == 'exported'
+    sriov_ports = args.sriov_ports or (
+        exported and named and args.alias is None
+    )
+    wanted = flavors.recipe(
+        options,
+        physnet=args.physnet
+        or (flavors.physnet_of(current) if not exported else None),
+        alias=args.alias,
+        sriov_ports=sriov_ports,
+    )
+    change = flavors.change(current, wanted, sriov_ports=sriov_ports)
+    return _write(args, connection, flavor, change)
+
+
+def _unset(args: argparse.Namespace, connection: Any) -> int:
+    flavor = cloud.find_flavor(connection, args.flavor)
+    change = flavors.change(dict(flavor.extra_specs), {})
+    if args.alias:
+        change = flavors.without_alias(change, args.alias)
+    return _write(args, connection, flavor, change)
+
+
+def _show(args: argparse.Namespace, connection: Any) -> int:
+    flavor = cloud.find_flavor(connection, args.flavor)
+    specs = dict(flavor.extra_specs)
+    found = flavors.problems(specs)
+    if args.json:
+        print(
+            json.dumps(
+                {
+                    'flavor': flavor.name,
+                    'extra_specs': specs,
+                    'problems': found,
+                    'advice': flavors.advice(specs),
+                },
+                indent=2,
+            )
+        )
+        return 1 if found else 0
+    table = Table(title=f'Flavor {flavor.name}')
+    table.add_column('extra spec', overflow='fold')
+    table.add_column('value', overflow='fold')
+    table.add_column('of nova-vhpc')
+    for key, value in sorted(specs.items()):
+        ours = 'yes' if flavors.is_ours(key) else ''
+        table.add_row(escape(key), escape(value), ours)
+    console = Console()
+    console.print(table)
+    _tell(console, specs, found)
+    return 1 if found else 0
+
+
+def _write(
+    args: argparse.Namespace,
+    connection: Any,
+    flavor: Any,
+    change: flavors.Change,
+) -> int:
+    """Show a change and carry it out if told so."""
+    if change and args.yes:
+        cloud.validating(connection)
+        # What is set first is checked first: a refusal removes nothing.
+        if change.write:
+            connection.compute.create_flavor_extra_specs(
+                flavor, dict(change.write)
+            )
+        for key in change.remove:
+            connection.compute.delete_flavor_extra_specs_property(flavor, key)
+    written = bool(change) and args.yes
+    if args.json:
+        print(
+            json.dumps(
+                {
+                    'flavor': flavor.name,
+                    'set': dict(change.write),
+                    'remove': list(change.remove),
+                    'after': change.after,
+                    'written': written,
+                    'advice': flavors.advice(change.after),
+                },
+                indent=2,
+            )
+        )
+        return 0
+    console = Console()
+    if not change:
+        console.print(f'Flavor {flavor.name} is as it should be.')
+        return 0
+    console.print(_diff(flavor.name, change))
+    _tell(console, change.after, [])
+    if written:
+        console.print('Written. Servers that exist keep what they have.')
+    else:
+        console.print('Nothing is written yet: add --yes to do it.')
+    return 0
+
+
+def _diff(name: str, change: flavors.Change) -> Table:
+    table = Table(title=f'Flavor {name}')
+    table.add_column('')
+    table.add_column('extra spec', overflow='fold')
+    table.add_column('before', overflow='fold')
+    table.add_column('after', overflow='fold')
+    after: Mapping[str, str] = change.after
+    for key in sorted({*change.before, *after}):
+        old, new = change.before.get(key), after.get(key)
+        if old == new:
+            mark = ''
+        elif old is None:
+            mark = '+'
+        else:
+            mark = '-' if new is None else '~'
+        table.add_row(mark, escape(key), escape(old or ''), escape(new or ''))
+    return table
+
+
+def _tell(
+    console: Console, specs: Mapping[str, str], problems: list[str]
+) -> None:
+    for text in problems:
+        console.print(f'Wrong: {text}', markup=False)
+    for text in flavors.advice(specs):
+        console.print(f'Mind: {text}', markup=False)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

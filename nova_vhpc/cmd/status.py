@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-status upgrade check``: is this host ready? Codes as Nova's."""
+
+import sys
+from pathlib import Path
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from nova_vhpc.conf import agent as agent_conf
+from nova_vhpc.conf import placement as placement_conf
+from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.status import host
+
+DEFAULT_FILES = (
+    '/etc/nova/nova.conf',
+    '/etc/nova-vhpc/nova-vhpc.conf',
+)
+
+
+def make_conf() -> cfg.ConfigOpts:
+    """Every option that the checks read, nova's own ones as nova has them."""
+    conf = cfg.ConfigOpts()
+    agent_conf.register_opts(conf)
+    placement_conf.register_opts(conf)
+    scheduler_conf.register_opts(conf)
+    try:
+        from nova.conf import scheduler as nova_scheduler_conf
+    except ImportError:
+        return conf
+    nova_scheduler_conf.register_opts(conf)
+    return conf
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the checks.
+
+    :returns: 0 all is well, 1 a warning, 2 a failure, 255 a fault of ours.
+    """
+    conf = make_conf()
+    files = [name for name in DEFAULT_FILES if Path(name).exists()]
+    status: int = upgradecheck.main(
+        conf,
+        project='nova-vhpc',
+        upgrade_command=host.Checks(conf),
+        argv=sys.argv[1:] if argv is None else argv,
+        default_config_files=files,
+    )
+    return status
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-top``: the live plan of this host, like top.
+
+Talks to the agent over its local socket; never to libvirt.
+"""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from rich import box, console, live, panel, table
+
+from nova_vhpc import version
+from nova_vhpc.agent import status
+
+COLUMNS = (
+    ('VM', 'left'),
+    ('workload', 'left'),
+    ('phase', 'left'),
+    ('slice ms', 'right'),
+    ('period ms', 'right'),
+    ('quota ms', 'right'),
+    ('shares', 'right'),
+    ('pins', 'left'),
+    ('CPU %', 'right'),
+    ('latency us', 'right'),
+    ('I/O', 'right'),
+    ('writes', 'right'),
+    ('note', 'left'),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Show the live plan.
+
+    :returns: 0, or 1 if the agent cannot be asked.
+    """
+    args = _parser().parse_args(argv)
+    path = args.socket or status.socket_path(args.run_path)
+    try:
+        if args.once:
+            document = status.fetch(path)
+            if args.json:
+                print(json.dumps(document, indent=2, sort_keys=True))
+            else:
+                console.Console().print(render(document))
+            return 0
+        return _follow(path, args.interval)
+    except (OSError, ValueError) as error:
+        print(
+            f'nova-vhpc-top: {path}: {error}; is nova-vhpc-agent running, '
+            'and may you open its socket?',
+            file=sys.stderr,
+        )
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='nova-vhpc-top', description=str(__doc__).split('\n')[0]
+    )
+    parser.add_argument(
+        '--version', action='version', version=version.version_string()
+    )
+    parser.add_argument(
+        '--run-path',
+        default='/run/nova-vhpc',
+        help="the agent's [vhpc_agent]run_path (default: %(default)s)",
+    )
+    parser.add_argument('--socket', help='the socket itself')
+    parser.add_argument(
+        '--interval',
+        type=float,
+        default=1.0,
+        metavar='SECONDS',
+        help='between two looks (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--once', action='store_true', help='show it once, then end'
+    )
+    parser.add_argument(
+        '--json', action='store_true', help='with --once: for scripts'
+    )
+    return parser
+
+
+def _follow(path: str, interval_s: float) -> int:
+    with live.Live(
+        render(status.fetch(path)), screen=True, auto_refresh=False
+    ) as screen:
+        while True:
+            time.sleep(interval_s)
+            screen.update(render(status.fetch(path)), refresh=True)
+
+
+def render(document: dict[str, Any]) -> panel.Panel:
+    """The status document as a table.
+
+    :param document: as :func:`nova_vhpc.agent.status.fetch` gives it.
+    """
+    agent = document['agent']
+    rows = table.Table(box=box.SIMPLE, expand=True, pad_edge=False)
+    for name, side in COLUMNS:
+        rows.add_column(name, justify='right' if side == 'right' else 'left')
+    for vm in document['vms']:
+        rows.add_row(*_row(vm, agent['period_us']))
+    marks = [
+        word
+        for word, on in (
+            ('DRY RUN', agent['dry_run']),
+            ('PAUSED', agent['paused']),
+            ('NO LIBVIRT', not agent['libvirt_up']),
+        )
+        if on
+    ]
+    tick_us = agent['tick_us']
+    tick = '-' if tick_us is None else f'{tick_us / 1000:.1f}'
+    title = ' '.join(
+        [
+            f'nova-vhpc {agent["host"]}',
+            f'CPUs {agent["cpus"]}',
+            f'tick {tick} of {agent["period_us"] / 1000:.0f} ms',
+            f'missed {agent["overruns"]}',
+            *marks,
+        ]
+    )
+    return panel.Panel(rows, title=title, subtitle=_windows(document))
+
+
+def _windows(document: dict[str, Any]) -> str:
+    windows = document.get('windows') or {}
+    turns = windows.get('turns') or []
+    if not windows.get('playing') or not turns:
+        return 'no gang windows'
+    widths = ', '.join(f'{turn["width_us"] / 1000:g}' for turn in turns)
+    return f'gang windows of {widths} ms'
+
+
+def _row(vm: dict[str, Any], period_us: int) -> list[str]:
+    run_us = vm['run_us']
+    note = vm['problem'] or vm['hands_off'] or vm['reason']
+    if vm['released']:
+        note = f'theirs: {", ".join(vm["released"])}; {note}'
+    return [
+        vm['name'],
+        vm['workload'],
+        vm['phase'] or '-',
+        _ms(vm['slice_us']),
+        _ms(vm['period_us']),
+        'none' if (vm['quota_us'] or -1) < 0 else _ms(vm['quota_us']),
+        str(vm['shares'] or '-'),
+        ' '.join(vm['vcpu_pins'] or []),
+        '-' if run_us is None else f'{100 * run_us / period_us:.0f}',
+        _number(vm['sync_latency_us']),
+        _number(vm['io_events']),
+        str(vm['writes']),
+        note,
+    ]
+
+
+def _ms(value_us: int | None) -> str:
+    return '-' if value_us is None else f'{value_us / 1000:g}'
+
+
+def _number(value: float | None) -> str:
+    return '-' if value is None else f'{value:.0f}'
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-vendordata``: tells members of a cluster about each other."""
+
+import ipaddress
+import socketserver
+import sys
+import wsgiref.simple_server
+from typing import Any
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from nova_vhpc import version
+from nova_vhpc.conf import nova_api as nova_conf
+from nova_vhpc.conf import vendordata as vendordata_conf
+from nova_vhpc.vendordata import nova_api, wsgi
+
+LOG = logging.getLogger(__name__)
+
+
+class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests go to the log at DEBUG, not to stderr."""
+        LOG.debug(format, *args)
+
+
+def load(argv: list[str]) -> cfg.ConfigOpts:
+    """Read the configuration and set up the log."""
+    conf = cfg.ConfigOpts()
+    logging.register_options(conf)
+    nova_conf.register_opts(conf)
+    vendordata_conf.register_opts(conf)
+    conf(
+        argv,
+        project='nova-vhpc',
+        prog='nova-vhpc-vendordata',
+        version=version.version_string(),
+    )
+    logging.setup(conf, 'nova-vhpc-vendordata')
+    return conf
+
+
+def make(conf: cfg.ConfigOpts) -> Any:
+    """The application, reading clusters with ``[vhpc_nova]``."""
+    group = nova_conf.GROUP
+    auth = loading.load_auth_from_conf_options(conf, group)
+    session = loading.load_session_from_conf_options(conf, group, auth=auth)
+    client = loading.load_adapter_from_conf_options(
+        conf, group, session=session
+    )
+    source = nova_api.Nova(client, conf.vhpc_vendordata.cache_seconds)
+    return wsgi.make_application(conf, source)
+
+
+def application() -> Any:
+    """For uwsgi and the like: ``nova_vhpc.cmd.vendordata:application()``."""
+    return make(load([]))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until interrupted.
+
+    :returns: 0, or 1 on a configuration that would be unsafe.
+    """
+    conf = load(sys.argv[1:] if argv is None else argv)
+    options = conf.vhpc_vendordata
+    if options.auth_strategy == 'noauth' and not _loopback(
+        options.listen_host
+    ):
+        print(
+            'nova-vhpc-vendordata: [vhpc_vendordata]auth_strategy = noauth '
+            f'with listen_host = {options.listen_host}: without '
+            'authentication only a loopback address such as 127.0.0.1 is '
+            'allowed',
+            file=sys.stderr,
+        )
+        return 1
+    with wsgiref.simple_server.make_server(
+        str(options.listen_host),
+        options.listen_port,
+        make(conf),
+        server_class=_Server,
+        handler_class=_Handler,
+    ) as server:
+        LOG.info('Listening on %s:%s', *server.server_address[:2])
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            LOG.info('Interrupted, ending')
+    return 0
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return str(host) == 'localhost'
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``[placement]``: how the agent reaches Placement.
+
+The same group and options as nova-compute's own, so that the agent can
+read them from nova.conf as they stand.
+"""
+
+from typing import Any
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+GROUP = 'placement'
+TIMEOUT_S = 30
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register keystoneauth's session, auth and adapter options."""
+    loading.register_session_conf_options(conf, GROUP)
+    loading.register_auth_conf_options(conf, GROUP)
+    loading.register_adapter_conf_options(conf, GROUP)
+    # keystoneauth's own default waits for ever on a silent server.
+    conf.set_default('timeout', TIMEOUT_S, group=GROUP)
+    conf.set_default('service_type', 'placement', group=GROUP)
+
+
+def list_opts() -> list[tuple[Any, list[Any]]]:
+    """The group and its options, for the sample file."""
+    return [
+        (
+            GROUP,
+            [
+                *loading.get_session_conf_options(),
+                *loading.get_auth_common_conf_options(),
+                *loading.get_auth_plugin_conf_options('password'),
+                *loading.get_adapter_conf_options(),
+            ],
+        )
+    ]

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of what nova-scheduler loads, group ``[vhpc_scheduler]``."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'vhpc_scheduler',
+    title='nova-vhpc: filter, weigher and planner',
+    help='Read by nova-scheduler, from nova.conf.',
+)
+
+OPTS = [
+    cfg.FloatOpt(
+        'weight_multiplier',
+        default=20.0,
+        help="""
+How strongly VirtualClusterWeigher weighs against Nova's other weighers.
+
+A host that the plan wants weighs at least 0.4 more than any other, so 20
+outweighs eight of Nova's own weighers at their default of 1.0. Lower it
+(try 2.0) to let free RAM or CPUs matter more than the plan; 0.0 plans
+nothing. The aggregate metadata key ``vhpc_weight_multiplier`` overrides
+it for the hosts of an aggregate.
+""",
+    ),
+    cfg.FloatOpt(
+        'weight_of_unknown',
+        default=-1.0,
+        help="""
+Raw weight of a host whose topology is unknown or stale.
+
+Only matters with ``unknown_topology = allow``. Hosts that are known weigh
+from 0.0 to 1.0; the default keeps unknown ones for the last. Raise it to
+0.0 while agents are being rolled out over a cloud.
+""",
+    ),
+    cfg.StrOpt(
+        'unknown_topology',
+        default='reject',
+        choices=[
+            ('reject', 'Such a host takes no member that needs an uplink.'),
+            ('allow', 'It is taken when nothing better is left.'),
+        ],
+        help="""
+What becomes of a host whose agent has published nothing, or nothing newer
+than ``topology_max_age``.
+
+Change to ``allow`` while agents are being rolled out. Requests that name
+no network configuration and no link speed never ask for topology.
+""",
+    ),
+    cfg.IntOpt(
+        'topology_max_age',
+        default=1200,
+        min=0,
+        help="""
+Seconds after which what an agent published counts as stale; 0 for never.
+
+Set it to three or four times the agents' own
+``[vhpc_topology] stamp_interval`` (300 by default), so that one lost
+write does not take a host out.
+""",
+    ),
+    cfg.IntOpt(
+        'snapshot_ttl',
+        default=30,
+        min=1,
+        help="""
+Seconds between two bulk reads of all uplinks from Placement, in every
+scheduler worker that has seen a request for a virtual cluster.
+
+A stale snapshot costs no correctness: the claim itself is made in
+Placement. Raise it (try 120) when Placement serves more than 5,000 hosts.
+""",
+    ),
+    cfg.IntOpt(
+        'snapshot_max_age',
+        default=600,
+        min=1,
+        help="""
+Seconds for which the last snapshot is still used when Placement does not
+answer. After that, hosts are rejected for requests that need topology,
+with a reason that says so.
+""",
+    ),
+    cfg.IntOpt(
+        'refresh_timeout',
+        default=60,
+        min=1,
+        help="""
+Seconds that one bulk read may take before it is given up and started
+anew. At 10,000 hosts with four uplinks a read takes several seconds.
+""",
+    ),
+    cfg.FloatOpt(
+        'first_read_timeout',
+        default=15.0,
+        min=0.1,
+        help="""
+Seconds that the first request of a worker waits for the first bulk read.
+Later requests never wait. Keep it below Nova's RPC timeout (60).
+""",
+    ),
+    cfg.IntOpt(
+        'claim_attempts',
+        default=512,
+        min=0,
+        help="""
+Most additional claims that one member may try, on uplinks of hosts that
+were already tried once, when other schedulers win the race for an uplink.
+
+Nova alone tries one uplink per host. With 0, a boot can fail although
+uplinks are free. Raise it when more than 500 members are booted at once.
+""",
+    ),
+    cfg.IntOpt(
+        'spare_cpus',
+        default=0,
+        min=0,
+        help="""
+Host CPUs to leave free for the host's own packet work, for flavors
+without ``vhpc:spare_cpus``.
+
+Without a spare CPU, programs that communicate through a bridge lose 30 to
+35% (HPCVirt'09, section 6.4). Suggested: 1 on hosts that serve bridges to
+virtual clusters only.
+""",
+    ),
+    cfg.DictOpt(
+        'max_overcommit',
+        default={'openmp': '1.0', 'hybrid': '1.0'},
+        help="""
+Most vCPUs per host CPU for flavors without ``vhpc:max_overcommit``, by
+``vhpc:paradigm``. A paradigm that is not named has no limit but Nova's.
+
+There is no loss while vCPUs do not outnumber CPUs; beyond, OpenMP and
+hybrid codes lose steeply (NPC'09, section 4.2). Set
+``mpi:1.0,openmp:1.0,hybrid:1.0`` to never over-commit parallel programs,
+or ``none:0`` to leave it all to Nova's ratios.
+""",
+    ),
+    cfg.StrOpt(
+        'switch_key',
+        default='vhpc:switch',
+        help="""
+Aggregate metadata key whose value names the switch that the aggregate's
+hosts hang on. Change it when your aggregates already carry such a key.
+""",
+    ),
+    cfg.StrOpt(
+        'rack_key',
+        default='vhpc:rack',
+        help="""
+Aggregate metadata key whose value names the next larger part of the
+fabric, such as a rack or a pod. See ``switch_key``.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register ``[vhpc_scheduler]`` on a ConfigOpts."""
+    # By name: a group object would share overrides between ConfigOpts.
+    conf.register_opts(OPTS, group=GROUP.name)
+
+
+def list_opts() -> list[tuple[Any, list[Any]]]:
+    """For the sample file and the configuration reference."""
+    return [(GROUP, OPTS)]

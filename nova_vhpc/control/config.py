@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""All numbers that the control core can be given, with the papers' values.
+
+The agent fills it from ``[vhpc_control]``; tests and the replay from
+keywords. Times are microseconds, *periods* are control periods.
+"""
+
+import dataclasses
+
+from nova_vhpc.control import model
+
+LEAVE_RULES = ('learned', 'paper')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ControlConfig:
+    """What the controller and its policies work with.
+
+        ATC paper, section III:
+
+        :ivar default_slice_us: DEFAULT; written as "leave the original".
+        :ivar alpha_us: the coarse step, "e.g., decrease by 1ms".
+        :ivar beta_us: the fine step; with 100 us, seven of them lead from the
+            coarse step exactly to minThreshold.
+        :ivar min_threshold_us: minThreshold; the actuator's effective minimum
+            bounds it from below.
+        :ivar atc_literal: Algorithm 1 to the letter, gaps included, without
+            guard and latency floor.
+        :ivar latency_floor_us: synchronisation latency per period that counts
+            as zero. Ours: on Linux it is never exactly zero.
+        :ivar guard: take back a shortening that made the latency worse (ours).
+        :ivar guard_window: periods compared before and after.
+        :ivar guard_margin: least relative worsening that counts.
+        :ivar guard_hold: periods for which it is not tried again; doubles.
+        :ivar share_slices: let Algorithm 2's minimum run over the other hosts
+            of a virtual cluster, too (ours).
+
+        The other slice policies:
+
+        :ivar fixed_slice_us: of ``fixed``.
+        :ivar micro_slice_us: of ``vslicer``, for latency VMs.
+        :ivar dss_events_per_slice: of ``dss``: I/O events that a VM may get
+            between two of its slices.
+
+    Gang windows (``gang``):
+
+        :ivar gang_window_us: mean width of a window.
+        :ivar gang_min_window_us: windows in which no gang is favoured, for
+            VMs that take no part, are not made shorter than this.
+        :ivar gang_favour: a favoured VM weighs so many times the heaviest
+        VM that is not.
+
+        I/O-perception paper, section III:
+
+        :ivar sample_us: sampling period of I/O phases.
+        :ivar io_floor_events: an Otsu threshold below this is raised to it;
+            keeps programs with next to no I/O out of the I/O pool (ours).
+        :ivar otsu_history: samples that the threshold is computed from.
+        :ivar otsu_renewal: samples after which it is renewed.
+        :ivar leave_periods: low periods in a row before a VM may leave.
+        :ivar leave_rule: ``paper``, or ``learned`` (ours; see ``phases``).
+        :ivar move_cost_periods: what a needless move out and back costs, in
+            periods spent needlessly in the I/O pool (``learned``).
+
+        Pools:
+
+        :ivar io_pool_cpus: fixed I/O pool; None to size it from demand.
+        :ivar computing_pool_cpus: fixed; None for all but the I/O pool.
+        :ivar io_slice_us: time slice in the I/O pool ("short period"; the
+            paper's 0.5 ms is below what libvirt takes).
+        :ivar pool_shrink_periods: how long demand must be lower before the
+            I/O pool shrinks, and empty before its CPUs are lent out.
+        :ivar rebalance_periods: how long CPUs must be unevenly loaded before
+            a VM is moved among them.
+    """
+
+    default_slice_us: int = model.DEFAULT_SLICE_US
+    alpha_us: int = 1_000
+    beta_us: int = 100
+    min_threshold_us: int = model.MIN_THRESHOLD_US
+    atc_literal: bool = False
+    latency_floor_us: float = 100.0
+    guard: bool = True
+    guard_window: int = 5
+    guard_margin: float = 0.1
+    guard_hold: int = 100
+    share_slices: bool = False
+    fixed_slice_us: int = 10_000
+    micro_slice_us: int = 5_000
+    dss_events_per_slice: float = 10.0
+    gang_window_us: int = 50_000
+    gang_min_window_us: int = 20_000
+    gang_favour: int = 10
+    sample_us: int = 100_000
+    io_floor_events: float = 50.0
+    otsu_history: int = 200
+    otsu_renewal: int = 50
+    leave_periods: int = 3
+    leave_rule: str = 'learned'
+    move_cost_periods: int = 20
+    io_pool_cpus: frozenset[int] | None = None
+    computing_pool_cpus: frozenset[int] | None = None
+    io_slice_us: int = 1_000
+    pool_shrink_periods: int = 100
+    rebalance_periods: int = 50

@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From what a host shows to what is to be in force: the only door.
+
+:class:`Controller` holds all state of the control core. It has no clock
+and touches nothing: the same views in the same order give the same plans.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import intake, model, phases, vm_plan, windows
+from nova_vhpc.control.pinning import base as pinning_base
+from nova_vhpc.control.predictors import base as predictors_base
+from nova_vhpc.control.slices import base as slices_base
+
+
+class Controller:
+    """Turns one :class:`model.HostView` per tick into a plan."""
+
+    def __init__(
+        self,
+        config: control_config.ControlConfig,
+        slice_policy: slices_base.SlicePolicy,
+        pinning_policy: pinning_base.PinningPolicy,
+        make_predictor: Callable[[], predictors_base.Predictor],
+    ) -> None:
+        """Take the policies and a factory of predictors, one per VM."""
+        self.config = config
+        self._slice_policy = slice_policy
+        self._pinning_policy = pinning_policy
+        self._phases = phases.PhaseTracker(
+            config,
+            make_predictor,
+            # Predicting is the dearest part of a tick: not for nothing.
+            follow=getattr(pinning_policy, 'uses_phases', True)
+            or getattr(slice_policy, 'uses_phases', False),
+        )
+        self._planner = vm_plan.VmPlanner()
+
+    def decide(self, view: model.HostView) -> model.Plan:
+        """Plan the next control period; never raises on bad input."""
+        checked = intake.check(view)
+        ignored = list(checked.ignored)
+        view = checked.view
+        vm_phases = self._phases.advance(view)
+        effective = {
+            uuid: phase.effective for uuid, phase in vm_phases.items()
+        }
+
+        pinned = self._pin(
+            pinning_base.PinContext(view=view, phases=effective), ignored
+        )
+        sliced = self._slice(
+            slices_base.SliceContext(
+                view=view,
+                phases=effective,
+                pins=pinned.pins,
+                in_io_pool=pinned.in_io_pool,
+            ),
+            ignored,
+        )
+        return model.Plan(
+            vms=self._plan_vms(view, vm_phases, pinned, sliced, ignored),
+            windows=sliced.windows,
+            clusters=self._clusters(view, sliced),
+            ignored=tuple(ignored),
+            pools=pinned.pools,
+        )
+
+    def _pin(
+        self,
+        context: pinning_base.PinContext,
+        ignored: list[model.Ignored],
+    ) -> pinning_base.PinDecision:
+        """Ask the pinning policy, and keep only pins that are allowed."""
+        try:
+            decision = self._pinning_policy.pin(context)
+        except Exception as error:
+            # Policies are plugins: a faulty one must not stop the agent.
+            ignored.append(
+                model.Ignored('', f'pinning policy failed: {error!r}')
+            )
+            return pinning_base.PinDecision()
+        ignored.extend(decision.ignored)
+        cpus = frozenset(cpu.id for cpu in context.view.cpus)
+        pins: dict[str, pinning_base.Pins] = {}
+        for vm in context.view.vms:
+            wanted = decision.pins.get(vm.uuid)
+            if wanted is None or not vm.repin:
+                continue
+            allowed = pinning_base.usable_cpus(vm, cpus)
+            if (
+                len(wanted) == vm.vcpus
+                and all(wanted)
+                and frozenset().union(*wanted) <= allowed
+            ):
+                pins[vm.uuid] = wanted
+            else:
+                ignored.append(
+                    model.Ignored(
+                        vm.uuid, 'pins outside of its CPUs; not pinned'
+                    )
+                )
+        return dataclasses.replace(
+            decision,
+            pins=pins,
+            in_io_pool=decision.in_io_pool & pins.keys(),
+        )
+
+    def _slice(
+        self,
+        context: slices_base.SliceContext,
+        ignored: list[model.Ignored],
+    ) -> slices_base.SliceDecision:
+        """Ask the slice policy, and drop windows that could do harm."""
+        try:
+            decision = self._slice_policy.decide(context)
+        except Exception as error:
+            ignored.append(
+                model.Ignored('', f'slice policy failed: {error!r}')
+            )
+            return slices_base.SliceDecision()
+        if decision.windows is not None:
+            fault = windows.fault(
+                decision.windows,
+                frozenset(context.phases) - context.in_io_pool,
+                context.view.limits,
+            )
+            if fault is not None:
+                ignored.append(model.Ignored('', f'windows dropped: {fault}'))
+                decision = dataclasses.replace(decision, windows=None)
+        return decision
+
+    def _plan_vms(
+        self,
+        view: model.HostView,
+        vm_phases: Mapping[str, phases.VmPhase],
+        pinned: pinning_base.PinDecision,
+        sliced: slices_base.SliceDecision,
+        ignored: list[model.Ignored],
+    ) -> dict[str, model.VmPlan]:
+        """Put slices, pins and originals together, VM by VM."""
+        self._planner.forget_all_but(set(vm_phases))
+        in_windows: Collection[str] = ()
+        if sliced.windows is not None:
+            in_windows = sliced.windows.shares_after.keys()
+        in_pool = slices_base.VmSlice(
+            self.config.io_slice_us, reason='I/O pool'
+        )
+        original = slices_base.VmSlice()
+        plans: dict[str, model.VmPlan] = {}
+        for vm in view.vms:
+            uuid = vm.uuid
+            wanted = vm_plan.Wanted(
+                choice=in_pool
+                if uuid in pinned.in_io_pool
+                else sliced.vms.get(uuid, original),
+                pins=pinned.pins.get(uuid),
+                in_windows=uuid in in_windows,
+                repin=vm.repin,
+                original=vm.original,
+                in_force=vm.in_force,
+                limits=view.limits,
+            )
+            plans[uuid] = self._planner.plan(
+                uuid, wanted, vm_phases[uuid], ignored
+            )
+        return plans
+
+    def _clusters(
+        self, view: model.HostView, sliced: slices_base.SliceDecision
+    ) -> dict[str, model.ClusterPlan]:
+        """What the other hosts of each cluster should know."""
+        least: dict[str, int | None] = {}
+        for vm in view.vms:
+            if vm.cluster is None:
+                continue
+            so_far = least.setdefault(vm.cluster, None)
+            choice = sliced.vms.get(vm.uuid)
+            own_us = None if choice is None else choice.own_us
+            if self.config.share_slices and own_us is not None:
+                least[vm.cluster] = (
+                    own_us if so_far is None else min(so_far, own_us)
+                )
+        return {
+            cluster: model.ClusterPlan(
+                phase=self._phases.own_phase(cluster), min_slice_us=slice_us
+            )
+            for cluster, slice_us in least.items()
+        }

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From a time slice to period and quota, keeping the bought CPU share.
+
+DESIGN.md, "What a slice is on Linux": a time slice *s* at CPU share *f* is
+written as quota = s, period = s/f, so only the grain changes. Where there
+is no quota, quota = period = s never throttles a vCPU. A slice that would
+be coarser than what the flavor makes anyway means the original.
+"""
+
+import math
+from fractions import Fraction
+
+from nova_vhpc.control import model
+
+EXACT_WITHIN = 0.05
+"""How far a slice may be moved so that the share is kept exactly."""
+
+Bandwidth = tuple[int, int]
+"""Period and quota, us."""
+
+
+def known(tune: model.CpuTune) -> Bandwidth | None:
+    """Period and quota of a cputune, no limit as -1; None if unknown."""
+    if tune.period_us is None or tune.quota_us is None:
+        return None
+    quota_us = tune.quota_us if tune.quota_us > 0 else model.UNLIMITED
+    return tune.period_us, quota_us
+
+
+def possible(bandwidth: Bandwidth, limits: model.ActuatorLimits) -> bool:
+    """Whether the actuator takes this period and quota."""
+    period_us, quota_us = bandwidth
+    return limits.min_period_us <= period_us <= limits.max_period_us and (
+        quota_us == model.UNLIMITED
+        or limits.min_quota_us <= quota_us <= limits.max_quota_us
+    )
+
+
+def shortest_slice_us(limits: model.ActuatorLimits) -> int:
+    """What no slice may be shorter than."""
+    return max(
+        1,
+        limits.effective_min_slice_us,
+        limits.min_quota_us,
+        limits.min_period_us,
+    )
+
+
+def for_slice(
+    slice_us: int | None,
+    original: Bandwidth,
+    limits: model.ActuatorLimits,
+    specified: bool = False,
+) -> Bandwidth | None:
+    """Period and quota that make a time slice at the original's share.
+
+    :param slice_us: None for the original.
+    :param original: as :func:`known` returns it.
+    :param specified: the administrator wants just this slice, even where
+        the original is finer.
+    :returns: None when the original is to stay: because that is what was
+        asked for, or because no integers inside the limits keep the share.
+    """
+    if slice_us is None or not possible(original, limits):
+        return None
+    period_us, quota_us = original
+    shortest_us = shortest_slice_us(limits)
+    if quota_us == model.UNLIMITED:
+        length_us = max(slice_us, shortest_us)
+        length_us = min(length_us, limits.max_period_us, limits.max_quota_us)
+        return (length_us, length_us) if length_us >= shortest_us else None
+    share = Fraction(quota_us, period_us)
+    # Both quota and period = quota / share must stay inside the limits.
+    low_us = max(shortest_us, math.ceil(limits.min_period_us * share))
+    high_us = min(
+        limits.max_quota_us, math.floor(limits.max_period_us * share)
+    )
+    length_us = min(max(slice_us, low_us), high_us)
+    if length_us < low_us or (length_us >= quota_us and not specified):
+        return None
+    return _keep_share(length_us, share, low_us, high_us)
+
+
+def _keep_share(
+    length_us: int, share: Fraction, low_us: int, high_us: int
+) -> Bandwidth:
+    """Integers with the share: exact if near, else within 0.05%."""
+    multiple = max(1, round(length_us / share.numerator))
+    quota_us = multiple * share.numerator
+    if (
+        low_us <= quota_us <= high_us
+        and abs(quota_us - length_us) <= EXACT_WITHIN * length_us
+    ):
+        return multiple * share.denominator, quota_us
+    # The period is at least 1000 us, so half a microsecond is 0.05% of it.
+    return round(length_us / share), length_us

@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Who spins, and who wants how much CPU: from run and wait times.
+
+A program that waits for its siblings by spinning is runnable whenever it
+may not run: schedstat's run and wait time add up to the whole time. One
+that blocks is not, and windows neither help nor hurt it.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+
+from nova_vhpc.control import model
+
+HUNGRY = 0.85
+"""A vCPU that is runnable for this part of the time never really sleeps."""
+
+SETTLED = 0.65
+"""Below this it does sleep; between the two nothing changes."""
+
+MEMORY_US = 2_000_000
+"""How far back measurements count. Long against a rotation of windows,
+which makes a spinner run and wait in turn."""
+
+AWAKE = 0.93
+AWAKE_US = 2_000_000
+"""A vCPU that was runnable for so much of so long a time never sleeps. A
+busy server does, if only when a burst of requests is done."""
+
+FIRST_US = 300_000
+"""Least time to have looked at a VM before it is judged."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Vcpu:
+    """Decaying sums. The kernel adds a wait to the counters when it is
+    over: while both stand still, a vCPU may sleep or starve, and the next
+    change tells which."""
+
+    elapsed_us: float = 0.0
+    run_us: float = 0.0
+    runnable_us: float = 0.0
+    unclear_us: float = 0.0
+    awake_us: float = 0.0
+
+    def add(self, elapsed_us: float, run_us: float, wait_us: float) -> None:
+        if run_us <= 0 and wait_us <= 0 and self.unclear_us < MEMORY_US:
+            self.unclear_us += elapsed_us
+            return
+        span_us = elapsed_us + self.unclear_us
+        self.unclear_us = 0.0
+        # No max() here: this runs for every vCPU of the host, each tick.
+        keep = 1 - span_us / MEMORY_US if span_us < MEMORY_US else 0.0
+        self.elapsed_us = self.elapsed_us * keep + span_us
+        self.run_us = self.run_us * keep + run_us
+        self.runnable_us = self.runnable_us * keep + run_us + wait_us
+        if self.runnable_us >= AWAKE * self.elapsed_us:
+            self.awake_us += span_us
+        elif self.runnable_us < HUNGRY * self.elapsed_us:
+            self.awake_us = 0.0
+
+    @property
+    def runnable(self) -> float:
+        """Part of the time in which it ran or wanted to."""
+        return min(1.0, self.runnable_us / self.elapsed_us)
+
+
+@dataclasses.dataclass(slots=True)
+class _Vm:
+    vcpus: list[_Vcpu]
+    spins: bool | None = None
+    blind: bool = False
+
+
+class DemandTracker:
+    """Follows all VMs of a host."""
+
+    def __init__(self) -> None:
+        """Know nobody yet."""
+        self._vms: dict[str, _Vm] = {}
+
+    def advance(self, vms: Iterable[model.VmView | model.OtherVm]) -> None:
+        """Take in one period; forget VMs that are no longer shown."""
+        known: dict[str, _Vm] = {}
+        for vm in vms:
+            state = self._vms.get(vm.uuid)
+            if state is None or len(state.vcpus) != vm.vcpus:
+                state = _Vm([_Vcpu() for _ in range(vm.vcpus)])
+            known[vm.uuid] = state
+            sample = vm.sample
+            if not sample.elapsed_us:
+                continue
+            state.blind = (
+                sample.vcpu_run_us is None or sample.vcpu_wait_us is None
+            )
+            if sample.vcpu_run_us is None or sample.vcpu_wait_us is None:
+                continue
+            for vcpu, run_us, wait_us in zip(
+                state.vcpus,
+                sample.vcpu_run_us,
+                sample.vcpu_wait_us,
+                strict=False,
+            ):
+                vcpu.add(sample.elapsed_us, run_us, wait_us)
+            _judge(state)
+        self._vms = known
+
+    def spins(self, uuid: str) -> bool:
+        """Whether all vCPUs of a VM want to run all of the time.
+
+        A VM whose host cannot tell is believed to: it said that it runs
+        a parallel program.
+        """
+        state = self._vms[uuid]
+        return state.blind or bool(state.spins)
+
+    def cpus(self, uuid: str) -> float:
+        """CPUs that a VM would use if it got all it wanted.
+
+        A vCPU that never sleeps wants a whole CPU. One that does sleep
+        gets its work done in the end, so it wants what it used: what it
+        waited must not count, or windows would feed themselves.
+        """
+        return sum(
+            1.0 if vcpu.runnable >= HUNGRY else vcpu.run_us / vcpu.elapsed_us
+            for vcpu in self._vms[uuid].vcpus
+            if vcpu.elapsed_us > 0
+        )
+
+    def hungry(self, uuid: str) -> bool:
+        """Whether some vCPU of a VM has not slept for long."""
+        return any(vcpu.awake_us >= AWAKE_US for vcpu in self._vms[uuid].vcpus)
+
+    def busiest(self, uuid: str) -> float:
+        """Part of the time that the busiest vCPU of a VM ran."""
+        return max(
+            (
+                min(1.0, vcpu.run_us / vcpu.elapsed_us)
+                for vcpu in self._vms[uuid].vcpus
+                if vcpu.elapsed_us > 0
+            ),
+            default=0.0,
+        )
+
+
+def _judge(state: _Vm) -> None:
+    """Decide with hysteresis; the laziest vCPU counts."""
+    part = 1.0
+    for vcpu in state.vcpus:
+        if vcpu.elapsed_us < FIRST_US:
+            return
+        runnable = vcpu.runnable_us / vcpu.elapsed_us
+        if runnable < part:
+            part = runnable
+    if state.spins:
+        state.spins = part >= SETTLED
+    else:
+        state.spins = part >= HUNGRY

@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""From gangs and their CPUs to windows (an Ousterhout matrix, in effect).
+
+Gangs that share a CPU take turns; gangs on disjoint CPUs do not mind each
+other and have windows at the same time.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time in which no weight changes.
+
+    :ivar favoured: who is to run; nobody in a pause, which belongs to the
+        VMs that take no part.
+    """
+
+    width_us: int
+    favoured: frozenset[str]
+
+
+Timeline = list[Window]
+"""One rotation."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gang:
+    """VMs whose vCPUs are to run at the same time.
+
+    :ivar key: what hosts agree on: the cluster's id, or the VM's uuid.
+    :ivar members: VM uuids.
+    :ivar cpus: host CPUs that they are pinned to.
+    :ivar weight: of one of its vCPUs, to divide time by.
+    """
+
+    key: str
+    members: frozenset[str]
+    cpus: frozenset[int]
+    weight: float
+
+
+def islands(gangs: Sequence[Gang]) -> list[list[Gang]]:
+    """Group gangs that share CPUs, directly or through others.
+
+    Inside an island gangs are in order of their keys, so that hosts with
+    the same clusters rotate in the same order.
+    """
+    found: list[list[Gang]] = []
+    for gang in sorted(gangs, key=lambda one: one.key):
+        touching = [
+            island
+            for island in found
+            if any(gang.cpus & other.cpus for other in island)
+        ]
+        merged = [gang]
+        for island in touching:
+            merged.extend(island)
+            found.remove(island)
+        found.append(sorted(merged, key=lambda one: one.key))
+    return sorted(found, key=lambda island: island[0].key)
+
+
+def rows(island: Sequence[Gang]) -> list[list[Gang]]:
+    """Pack an island's gangs so that those of one row share no CPU."""
+    packed: list[list[Gang]] = []
+    for gang in island:
+        for row in packed:
+            if not any(gang.cpus & other.cpus for other in row):
+                row.append(gang)
+                break
+        else:
+            packed.append([gang])
+    return packed
+
+
+def rotation(
+    island: Sequence[Gang],
+    window_us: int,
+    others_part: float,
+    min_window_us: int,
+) -> Timeline:
+    """One rotation of an island: a window for each row, and for others.
+
+    :param window_us: mean width of the rows' windows.
+    :param others_part: part of the whole time in which no gang of the
+        island is favoured; 0 for none.
+    :param min_window_us: windows for others are not made shorter; there
+        are fewer instead.
+    :returns: empty if there is nothing to take turns with.
+    """
+    packed = rows(island)
+    if len(packed) < 2 and others_part <= 0:
+        return []
+    weights = [sum(gang.weight for gang in row) / len(row) for row in packed]
+    mean = sum(weights) / len(weights)
+    widths = [round(window_us * weight / mean) for weight in weights]
+    others_us = round(sum(widths) * others_part / (1 - others_part))
+    pauses = min(len(packed), max(1, others_us // min_window_us))
+    timeline: Timeline = []
+    paused_us = 0
+    for number, (row, width_us) in enumerate(
+        zip(packed, widths, strict=True), start=1
+    ):
+        members = frozenset().union(*(gang.members for gang in row))
+        timeline.append(Window(width_us, members))
+        due_us = others_us * (number * pauses // len(packed)) // pauses
+        if others_us and due_us > paused_us:
+            timeline.append(Window(due_us - paused_us, frozenset()))
+            paused_us = due_us
+    return timeline
+
+
+def merge(rotations: Sequence[Timeline]) -> Timeline:
+    """Play several islands' rotations side by side.
+
+    All are stretched to the longest one; shorter ones are repeated within
+    it, as often as they fit. A stretched window is at most twice as long.
+    """
+    turning = [one for one in rotations if one]
+    if len(turning) < 2:
+        return turning[0] if turning else []
+    cycle_us = max(length_us(one) for one in turning)
+    borders: set[int] = set()
+    plans: list[list[tuple[int, Window]]] = []
+    for one in turning:
+        times = cycle_us // length_us(one)
+        total_us = length_us(one) * times
+        at_us = 0
+        plan: list[tuple[int, Window]] = []
+        for window in one * times:
+            at_us += window.width_us
+            end_us = at_us * cycle_us // total_us
+            plan.append((end_us, window))
+            borders.add(end_us)
+        plans.append(plan)
+    merged: Timeline = []
+    begin_us = 0
+    for border_us in sorted(borders):
+        if border_us == begin_us:
+            continue
+        merged.append(
+            Window(
+                border_us - begin_us,
+                frozenset().union(
+                    *(_at(plan, begin_us).favoured for plan in plans)
+                ),
+            )
+        )
+        begin_us = border_us
+    return merged
+
+
+def length_us(timeline: Timeline) -> int:
+    """Of one whole rotation."""
+    return sum(window.width_us for window in timeline)
+
+
+def _at(plan: Sequence[tuple[int, Window]], time_us: int) -> Window:
+    for end_us, window in plan:
+        if time_us < end_us:
+            return window
+    raise AssertionError('unreachable: the time is within the cycle')

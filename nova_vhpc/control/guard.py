@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The guard: a shorter slice must prove itself, or is taken back.
+
+Ours; not in the papers. Under Xen's credit scheduler a shorter slice
+always meant a lower latency. On Linux it need not: below a few scheduler
+ticks quotas throttle the vCPUs of one VM at different times, and the
+latency grows again. So the guard compares the mean latency of a few
+periods after a shortening with that before it. Worse beyond noise: the
+slice goes back to where the latency was best, and is not shortened for a
+while, each time twice as long. If going back does not help either, it was
+something else that made the latency worse, and the blame is withdrawn.
+"""
+
+import collections
+import dataclasses
+import math
+import statistics
+
+LONGEST_HOLD = 16
+"""The hold time doubles up to this many times the first one."""
+
+_SIGMAS = 2.5
+"""Standard errors of a difference of means that count as noise."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Level:
+    """A slice and the latencies measured with it."""
+
+    slice_us: int
+    mean_us: float
+    variance: float
+    count: int
+
+    def worse_than(self, other: '_Level', margin: float) -> bool:
+        """Whether this latency is above another one, beyond noise."""
+        noise = _SIGMAS * math.sqrt(
+            self.variance / self.count + other.variance / other.count
+        )
+        return self.mean_us - other.mean_us > max(
+            noise, margin * other.mean_us
+        )
+
+
+class Guard:
+    """Watches one slice that is common to a set of VMs."""
+
+    __slots__ = (
+        '_best',
+        '_blamed',
+        '_hold',
+        '_hold_left',
+        '_margin',
+        '_members',
+        '_next_hold',
+        '_samples',
+        '_settle',
+        '_window',
+    )
+
+    def __init__(self, window: int, margin: float, hold: int) -> None:
+        """Start knowing nothing.
+
+        :param window: periods per comparison.
+        :param margin: least relative worsening that counts.
+        :param hold: first hold time, in periods.
+        """
+        self._window = max(2, window)
+        self._margin = max(0.0, margin)
+        self._hold = self._next_hold = max(1, hold)
+        self._members: frozenset[str] = frozenset()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._samples: collections.deque[float] = collections.deque(
+            maxlen=self._window
+        )
+        self._best: _Level | None = None
+        self._blamed: _Level | None = None
+        self._hold_left = 0
+        self._settle = 0
+
+    @property
+    def holding(self) -> bool:
+        """Whether shorter slices are refused at present."""
+        return self._hold_left > 0
+
+    def step(
+        self,
+        applied_us: int,
+        wanted_us: int,
+        latency_us: float | None,
+        members: frozenset[str],
+    ) -> int:
+        """One period is over.
+
+        :param applied_us: slice in that period.
+        :param wanted_us: slice wanted for the next one.
+        :param latency_us: mean latency in that period; None if unknown.
+        :param members: VMs that it was measured of; when they change, all
+            that was learned is void.
+        :returns: the slice to be used.
+        """
+        if members != self._members:
+            self._members = members
+            self._next_hold = self._hold
+            self._reset()
+        if self._hold_left > 0:
+            self._hold_left -= 1
+            if self._hold_left == 0:
+                # Times may have changed: measure anew before trying again.
+                self._best = None
+                self._samples.clear()
+        if latency_us is not None:
+            if self._settle > 0:
+                self._settle -= 1
+            else:
+                self._samples.append(latency_us)
+        if len(self._samples) == self._window:
+            back_us = self._judge(applied_us)
+            if back_us is not None:
+                return max(back_us, wanted_us)
+        if wanted_us < applied_us and (self.holding or self._best is None):
+            # Nothing to compare with yet, or known to be worse.
+            return applied_us
+        return wanted_us
+
+    def _judge(self, applied_us: int) -> int | None:
+        """A window is full; returns a slice to go back to, if any."""
+        now = _Level(
+            applied_us,
+            statistics.fmean(self._samples),
+            statistics.variance(self._samples),
+            self._window,
+        )
+        if self.holding:
+            if self._blamed is not None:
+                if not self._blamed.worse_than(now, self._margin / 2):
+                    # Going back did not help: the slice was not to blame.
+                    self._next_hold = self._hold
+                    self._hold_left = 0
+                    self._best = now
+                self._blamed = None
+            self._samples.clear()
+            return None
+        best = self._best
+        if best is None or applied_us >= best.slice_us:
+            self._best = now
+        elif now.worse_than(best, self._margin):
+            self._blamed = now
+            self._hold_left = self._next_hold
+            self._next_hold = min(
+                2 * self._next_hold, LONGEST_HOLD * self._hold
+            )
+            self._samples.clear()
+            self._settle = 1
+            return best.slice_us
+        elif now.mean_us <= best.mean_us:
+            if best.worse_than(now, self._margin):
+                self._next_hold = self._hold
+            self._best = now
+        # Else neither better nor surely worse: the best one stays the
+        # measure, or many small losses would add up unseen.
+        self._samples.clear()
+        return None

@@ -1,0 +1,270 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who is in the I/O phase: prediction, threshold, enter and leave rule.
+
+I/O-perception paper, sections III.A to III.C. The members of a virtual
+cluster move together, so the phase belongs to a *group*: a cluster's
+members on this host, or a VM that has no cluster.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import leaving, model, otsu, quantise
+from nova_vhpc.control.predictors import base as predictors_base
+
+RENEWALS = 16
+"""Thresholds that may be renewed in one step, or a tenth of the VMs."""
+
+STALE_STEPS = 10
+"""Samples missed in a row until a VM's I/O counts as unknown."""
+
+
+class VmPhase(NamedTuple):
+    """Where one VM belongs, and the numbers that say so.
+
+    :ivar effective: with the group, the peers and ``vhpc:io_pool``.
+    :ivar predicted_events: of the coming period; None before any sample.
+    :ivar threshold_events: None before the first renewal.
+    """
+
+    effective: model.Phase
+    predicted_events: float | None = None
+    threshold_events: float | None = None
+
+
+class _Watch:
+    """What is remembered of one VM."""
+
+    __slots__ = (
+        'high',
+        'limit',
+        'missed',
+        'predicted',
+        'predictor',
+        'threshold',
+    )
+
+    def __init__(
+        self,
+        config: control_config.ControlConfig,
+        predictor: predictors_base.Predictor,
+    ) -> None:
+        self.predictor = predictor
+        self.threshold = otsu.OtsuThreshold(
+            config.otsu_history, config.otsu_renewal
+        )
+        self.predicted: float | None = None
+        # The threshold in use: Otsu's, but not below the floor.
+        self.limit: float | None = None
+        self.high = False
+        self.missed = 0
+
+
+class _Group:
+    """Phase of the VMs that move together."""
+
+    __slots__ = ('_whole', 'low', 'patience', 'phase')
+
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        self.phase = model.Phase.COMPUTING
+        self.low = 0
+        # The first low stretch began before we looked: its length is not
+        # known and nothing can be learned from it.
+        self._whole = False
+        self.patience = leaving.Patience(
+            config.leave_periods,
+            config.move_cost_periods,
+            learn=config.leave_rule == 'learned',
+        )
+
+    def step(self, high: bool, predicted_high: bool) -> None:
+        """One sampling period has passed.
+
+        :param high: some member's real intensity was above its threshold.
+        :param predicted_high: some member's prediction is above it.
+        """
+        if high:
+            if self._whole:
+                self.patience.stretch_ended(self.low)
+            self._whole = True
+            self.low = 0
+        else:
+            self.low += 1
+        if predicted_high:
+            self.phase = model.Phase.IO
+        elif self.low >= self.patience.periods:
+            self.phase = model.Phase.COMPUTING
+
+
+class PhaseTracker:
+    """Follows the I/O phases of all VMs of a host."""
+
+    def __init__(
+        self,
+        config: control_config.ControlConfig,
+        make_predictor: Callable[[], predictors_base.Predictor],
+        follow: bool = True,
+    ) -> None:
+        """Start with no VM known; the factory is called once for each.
+
+        :param follow: False where nobody wants to know: nothing is
+            predicted then, and only ``vhpc:io_pool`` and peers count.
+        """
+        self._follow = follow
+        self._config = config
+        self._make_predictor = make_predictor
+        self._watches: dict[str, _Watch] = {}
+        self._groups: dict[str, _Group] = {}
+        self._sums: dict[str, tuple[float, int]] = {}
+        self._elapsed_us = 0
+        self._renewals_left = 0
+
+    def own_phase(self, cluster: str) -> model.Phase:
+        """A cluster's phase by its members on this host alone."""
+        group = self._groups.get(_cluster_key(cluster))
+        return model.Phase.COMPUTING if group is None else group.phase
+
+    def advance(self, view: model.HostView) -> dict[str, VmPhase]:
+        """Take one tick's samples in; returns the phase of every VM.
+
+        Ticks shorter than the sampling period are summed up to it.
+        """
+        keys = {vm.uuid: _group_key(vm) for vm in view.vms}
+        if self._follow:
+            self._follow_on(view, keys)
+        return {
+            vm.uuid: self._vm_phase(vm, keys[vm.uuid], view.peers)
+            for vm in view.vms
+        }
+
+    def _follow_on(
+        self, view: model.HostView, keys: Mapping[str, str]
+    ) -> None:
+        self._forget(keys)
+        self._elapsed_us += view.period_us
+        # Ticks come a bit early or late; half a tick is near enough.
+        due = self._elapsed_us + view.period_us // 2 >= self._config.sample_us
+        if not due or self._sums:
+            self._collect(view)
+        if due:
+            self._elapsed_us = 0
+            self._step(view, keys)
+
+    def _forget(self, keys: Mapping[str, str]) -> None:
+        """Drop VMs and groups that are no longer there."""
+        for gone in self._watches.keys() - keys.keys():
+            del self._watches[gone]
+        for gone in self._sums.keys() - keys.keys():
+            del self._sums[gone]
+        for gone in self._groups.keys() - set(keys.values()):
+            del self._groups[gone]
+
+    def _collect(self, view: model.HostView) -> None:
+        """Remember samples of a tick that is shorter than a period."""
+        for vm in view.vms:
+            events = vm.sample.io_events
+            if events is not None:
+                total, count = self._sums.get(vm.uuid, (0.0, 0))
+                self._sums[vm.uuid] = (total + events, count + 1)
+
+    def _step(self, view: model.HostView, keys: Mapping[str, str]) -> None:
+        """One sampling period is over: predict and move groups."""
+        # All VMs that start together would renew together; some per step
+        # keep the time of a tick even.
+        self._renewals_left = max(RENEWALS, -(-len(view.vms) // 10))
+        means = {
+            uuid: total / count for uuid, (total, count) in self._sums.items()
+        }
+        summed_up = bool(means)
+        self._sums.clear()
+        votes: dict[str, tuple[bool, bool]] = {}
+        for vm in view.vms:
+            watch = self._watches.get(vm.uuid)
+            if watch is None:
+                watch = _Watch(self._config, self._make_predictor())
+                self._watches[vm.uuid] = watch
+            self._observe(
+                watch,
+                means.get(vm.uuid) if summed_up else vm.sample.io_events,
+            )
+            limit = watch.limit
+            if limit is None or vm.io_pool == model.IoPoolUse.NEVER:
+                continue
+            key = keys[vm.uuid]
+            high, predicted_high = votes.get(key, (False, False))
+            votes[key] = (
+                high or watch.high,
+                predicted_high
+                or (watch.predicted is not None and watch.predicted > limit),
+            )
+        for key, (high, predicted_high) in votes.items():
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = _Group(self._config)
+            group.step(high, predicted_high)
+
+    def _observe(self, watch: _Watch, events: float | None) -> None:
+        """Take one sample of one VM, or note that there is none."""
+        if events is None:
+            watch.missed += 1
+            if watch.missed >= STALE_STEPS:
+                watch.predicted = None
+                watch.high = False
+            return
+        watch.missed = 0
+        threshold = watch.threshold
+        threshold.add(events)
+        if threshold.due and self._renewals_left > 0:
+            self._renewals_left -= 1
+            threshold.renew()
+            if threshold.value is not None:
+                watch.limit = max(
+                    threshold.value, self._config.io_floor_events
+                )
+        watch.predictor.observe(quantise.to_state(events), events)
+        watch.predicted = quantise.to_events(watch.predictor.predict())
+        watch.high = watch.limit is not None and events > watch.limit
+
+    def _vm_phase(
+        self,
+        vm: model.VmView,
+        key: str,
+        peers: Mapping[str, model.PeerView],
+    ) -> VmPhase:
+        watch = self._watches.get(vm.uuid)
+        group = self._groups.get(key)
+        phase = model.Phase.COMPUTING if group is None else group.phase
+        if peers and vm.cluster is not None:
+            peer = peers.get(vm.cluster)
+            if peer is not None and peer.io:
+                phase = model.Phase.IO
+        if vm.io_pool == model.IoPoolUse.ALWAYS:
+            phase = model.Phase.IO
+        elif vm.io_pool == model.IoPoolUse.NEVER:
+            phase = model.Phase.COMPUTING
+        if watch is None:
+            return VmPhase(phase)
+        return VmPhase(phase, watch.predicted, watch.limit)
+
+
+def _cluster_key(cluster: str) -> str:
+    return 'cluster ' + cluster
+
+
+def _group_key(vm: model.VmView) -> str:
+    """VMs with the same key move together."""
+    if vm.cluster is None:
+        return 'vm ' + vm.uuid
+    return _cluster_key(vm.cluster)

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``balance``: the vCPUs of a parallel VM on different CPUs.
+
+VMs with other workloads are left alone: they gain nothing, and the
+kernel's own balancing serves them better than pins.
+"""
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import model
+from nova_vhpc.control.pinning import base, loads, spread
+
+
+class BalancePolicy:
+    """Spreads parallel VMs over all CPUs of the host."""
+
+    uses_phases = False
+
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        """Start with nobody placed."""
+        self._spreader = spread.Spreader(config.rebalance_periods)
+
+    def pin(self, context: base.PinContext) -> base.PinDecision:
+        """Pin every parallel VM that may be pinned."""
+        cpus = frozenset(cpu.id for cpu in context.view.cpus)
+        ignored: list[model.Ignored] = []
+        requests: list[loads.Request] = []
+        in_force: dict[str, base.Pins] = {}
+        for vm in context.view.vms:
+            if vm.workload != model.Workload.PARALLEL or not vm.repin:
+                continue
+            domain = base.usable_cpus(vm, cpus)
+            if not domain:
+                ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
+                continue
+            requests.append(request_for(vm, domain))
+            if vm.in_force.vcpu_pins is not None:
+                in_force[vm.uuid] = vm.in_force.vcpu_pins
+        return base.PinDecision(
+            pins=self._spreader.assign(requests, context.view.cpus, in_force),
+            ignored=tuple(ignored),
+        )
+
+
+def request_for(vm: model.VmView, domain: frozenset[int]) -> loads.Request:
+    """How a VM is to be spread over a set of CPUs.
+
+    OpenMP threads share data, so they stay inside one last-level cache;
+    the processes of an MPI program gain more from a cache of their own.
+    """
+    return loads.Request(
+        uuid=vm.uuid,
+        vcpus=vm.vcpus,
+        domain=domain,
+        compact=vm.paradigm != model.Paradigm.MPI,
+        mates=vm.cluster or '',
+    )

@@ -1,0 +1,177 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Spread vCPUs over CPUs: siblings apart, loads even, moves rare.
+
+Balance scheduling (O. Sukwong and H. S. Kim, EuroSys 2011; BS in the ATC
+paper) puts the vCPUs of a VM on different CPUs, so that siblings can run
+at the same time. Here every vCPU gets one CPU, and keeps it while VMs
+come and go, unless the load becomes uneven for long.
+"""
+
+import collections
+from collections.abc import Mapping, Sequence
+
+from nova_vhpc.control import model
+from nova_vhpc.control.pinning import base, loads
+
+CANDIDATES = 16
+"""VMs looked at per rebalancing; bounds the time of a tick."""
+
+
+class Spreader:
+    """Remembers who is where."""
+
+    def __init__(self, rebalance_periods: int) -> None:
+        """Start empty.
+
+        :param rebalance_periods: calls for which the load must be uneven
+            before one VM is moved.
+        """
+        self._rebalance_periods = max(1, rebalance_periods)
+        self._calls = 0
+        self._settled = True
+        self._cpus: tuple[model.Cpu, ...] = ()
+        self._loads = loads.Loads(())
+        self._placed: dict[str, loads.Request] = {}
+        self._places: dict[str, loads.Place] = {}
+        self._pins: dict[str, base.Pins] = {}
+
+    def assign(
+        self,
+        requests: Sequence[loads.Request],
+        cpus: tuple[model.Cpu, ...],
+        in_force: Mapping[str, base.Pins],
+    ) -> dict[str, base.Pins]:
+        """Pins of one CPU per vCPU for every request.
+
+        :param in_force: pins of VMs as they are; what suits is adopted, so
+            that a restarted agent moves nobody.
+        """
+        if cpus != self._cpus:
+            self._start_over(cpus)
+        known = self._placed
+        news = [one for one in requests if known.get(one.uuid) != one]
+        if news or len(known) != len(requests):
+            self._settled = False
+            for gone in known.keys() - {one.uuid for one in requests}:
+                self._take_off(gone)
+                del self._places[gone]
+            self._place(news, in_force)
+        self._calls += 1
+        if not self._settled and self._calls >= self._rebalance_periods:
+            self._calls = 0
+            self._settled = not self._rebalance()
+        return dict(self._pins)
+
+    def _start_over(self, cpus: tuple[model.Cpu, ...]) -> None:
+        """Count anew on other CPUs; who can stay, stays."""
+        self._cpus = cpus
+        self._loads = loads.Loads(cpus)
+        self._placed = {}
+        self._pins = {}
+
+    def _put_on(self, request: loads.Request, place: loads.Place) -> None:
+        self._loads.add(request, place)
+        self._placed[request.uuid] = request
+        if self._places.get(request.uuid) != place or (
+            request.uuid not in self._pins
+        ):
+            self._places[request.uuid] = place
+            self._pins[request.uuid] = _as_pins(place)
+
+    def _take_off(self, uuid: str) -> None:
+        request = self._placed.pop(uuid, None)
+        if request is not None:
+            self._loads.remove(request, self._places[uuid])
+            del self._pins[uuid]
+
+    def _place(
+        self,
+        news: Sequence[loads.Request],
+        in_force: Mapping[str, base.Pins],
+    ) -> None:
+        """Keep who can stay, adopt who is well placed, find CPUs for all."""
+        homeless: list[loads.Request] = []
+        for request in news:
+            self._take_off(request.uuid)
+            place = self._places.get(request.uuid)
+            if place is None:
+                place = _singles(in_force.get(request.uuid))
+            if place is not None and _suits(place, request):
+                self._put_on(request, place)
+            else:
+                homeless.append(request)
+        # Great ones first: the small ones then fill what is left.
+        homeless.sort(key=lambda request: (-request.vcpus, request.uuid))
+        for request in homeless:
+            self._put_on(request, self._loads.find(request))
+
+    def _rebalance(self) -> bool:
+        """Move one VM, if that makes the loads clearly more even.
+
+        :returns: whether one was moved; if not, none will until VMs or
+            CPUs change.
+        """
+        fullest = sorted(
+            self._placed,
+            key=lambda uuid: (
+                -self._loads.height(self._places[uuid]),
+                uuid,
+            ),
+        )
+        for uuid in fullest[:CANDIDATES]:
+            request, old = self._placed[uuid], self._places[uuid]
+            self._take_off(uuid)
+            new = self._loads.find(request)
+            # Moving a vCPU from a load of n to one of n - 1 evens nothing
+            # out, it only swaps who shares with whom: no gain then.
+            better = self._loads.roughness(new) < self._loads.roughness(old)
+            self._put_on(request, _least_moves(old, new) if better else old)
+            if better:
+                return True
+        return False
+
+
+def _as_pins(place: loads.Place) -> base.Pins:
+    return tuple(frozenset((cpu,)) for cpu in place)
+
+
+def _singles(pins: base.Pins | None) -> loads.Place | None:
+    """CPUs of pins that are one CPU each; None for any other pins."""
+    if pins is None or any(len(pin) != 1 for pin in pins):
+        return None
+    return tuple(cpu for pin in pins for cpu in pin)
+
+
+def _suits(place: loads.Place, request: loads.Request) -> bool:
+    """Whether a VM can stay: in its domain, siblings apart."""
+    if len(place) != request.vcpus or not request.domain.issuperset(place):
+        return False
+    if len(set(place)) == len(place):
+        return True
+    most = -(-request.vcpus // len(request.domain))
+    return max(collections.Counter(place).values()) <= most
+
+
+def _least_moves(old: loads.Place, new: loads.Place) -> loads.Place:
+    """The new CPUs in such an order that most vCPUs stay where they are."""
+    free = collections.Counter(new)
+    placed: list[int | None] = []
+    for cpu in old:
+        if free[cpu] > 0:
+            free[cpu] -= 1
+            placed.append(cpu)
+        else:
+            placed.append(None)
+    rest = iter(sorted(free.elements()))
+    return tuple(next(rest) if cpu is None else cpu for cpu in placed)

@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How readily a change is predicted: hits against transitions seen."""
+
+TIMID = 0.7
+EVEN = 1.0
+BOLD = 1.5
+"""A change is predicted where staying is less than so many times as likely.
+
+1 gives most hits if the probabilities are right; more sees more of the
+transitions, at the price of false ones."""
+
+_BUSY = 0.35
+"""Share of periods with a transition from which on boldness is assumed to
+pay: staying is wrong so often then that there is little to lose."""
+
+_RESTLESS = 0.5
+"""The same from which on even a losing boldness is only given up for the
+middle threshold."""
+
+_USUAL_TRANSITIONS = 5.0
+_USUAL_PERIODS = 20.0
+"""What the share is assumed to be before anything was seen."""
+
+_MARGIN = 3.0
+_MARGIN_SHARE = 0.01
+"""Hits, and share of all periods, by which one must be better than the
+other before that counts more than the share of transitions."""
+
+_WORTH = 0.6
+"""What a transition seen counts besides the hit that it is, in favour of
+boldness, and against it."""
+
+_WORTH_LOSING = 0.2
+
+
+class Boldness:
+    """Decides between staying and the likeliest change.
+
+    The paper holds transitions to be the more important (section III.A),
+    but a false one costs a hit that staying would have won. Where
+    transitions are frequent the bold threshold is used, where they are
+    rare the timid one. The hits and the transitions seen of both are
+    counted as if each had been in force all the time, and overrule that
+    when they differ by a margin.
+    """
+
+    __slots__ = (
+        '_gain',
+        '_gain_seen',
+        '_periods',
+        '_said',
+        '_threshold',
+        '_transitions',
+    )
+
+    def __init__(self) -> None:
+        self._periods = 0
+        self._transitions = 0
+        self._gain = 0
+        self._gain_seen = 0
+        self._said = (False, False)
+        self._threshold = TIMID
+
+    def learn(self, stayed: bool, expected: bool) -> None:
+        """Count the period that has ended.
+
+        :param stayed: the state stayed.
+        :param expected: it changed to the very state that was likeliest.
+        """
+        self._periods += 1
+        timid, bold = self._said
+        # Only where the two differ is there anything to gain.
+        differ = bold and not timid
+        if stayed:
+            self._gain -= differ
+        else:
+            self._transitions += 1
+            if differ and expected:
+                self._gain += 1
+                self._gain_seen += 1
+        margin = _MARGIN + _MARGIN_SHARE * self._periods
+        rate = (self._transitions + _USUAL_TRANSITIONS) / (
+            self._periods + _USUAL_PERIODS
+        )
+        if self._gain + _WORTH_LOSING * self._gain_seen < -margin:
+            self._threshold = EVEN if rate > _RESTLESS else TIMID
+        elif self._gain + _WORTH * self._gain_seen > margin or rate > _BUSY:
+            self._threshold = BOLD
+        else:
+            self._threshold = TIMID
+
+    def is_change(self, stay: float, change: float, is_new: bool) -> bool:
+        """Whether to predict the change, for these two probabilities.
+
+        :param is_new: the current state was never met before. Such ones
+            are mostly strays, so there is reason to be bold.
+        """
+        self._said = (stay < TIMID * change, stay < BOLD * change)
+        return stay < (BOLD if is_new else self._threshold) * change

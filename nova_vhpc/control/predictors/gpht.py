@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Global phase history table predictor."""
+
+from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base
+
+DEPTH = 8
+ENTRIES = 128
+
+
+class GphtPredictor:
+    """GPHT (Isci, Contreras, Martonosi: MICRO-39, 2006, section 4).
+
+    A shift register of the last states (GPHR) is looked up, whole, in a
+    table of patterns (PHT). A known pattern gives the state that followed
+    it last time; an unknown one is put into the table, in the place of the
+    least recently used if need be, and the last state is predicted.
+
+    :param depth: states in the register; Isci's choice is 8.
+    :param entries: patterns in the table; Isci's choice is 128.
+    :raises ValueError: depth or entries below 1.
+    """
+
+    __slots__ = ('_depth', '_entries', '_prediction', '_register', '_table')
+
+    def __init__(self, depth: int = DEPTH, entries: int = ENTRIES) -> None:
+        if depth < 1 or entries < 1:
+            raise ValueError(
+                'depth and entries must be at least 1, not '
+                f'{depth} and {entries}'
+            )
+        self._depth = depth
+        self._entries = entries
+        self._register: tuple[int, ...] = ()
+        self._table: dict[tuple[int, ...], int] = {}
+        self._prediction = quantise.IDLE_STATE
+
+    def observe(self, state: int, events: float) -> None:
+        """Note what followed the pattern, then look up the next one."""
+        state = base.clean_state(state)
+        table = self._table
+        if self._register:
+            # Taken out and put back, so that the order is that of use.
+            table.pop(self._register, None)
+            if len(table) >= self._entries:
+                del table[next(iter(table))]
+            table[self._register] = state
+        self._register = (*self._register, state)[-self._depth :]
+        self._prediction = table.get(self._register, state)
+
+    def predict(self) -> int:
+        """What followed this pattern last time, else the last state."""
+        return self._prediction
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes held."""
+        return base.deep_bytes(self)

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Markov model of the states."""
+
+from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base, counts
+
+ORDER = 1
+"""The paper's "standard Markov predictor"."""
+
+
+class MarkovPredictor:
+    """Markov of order k (I/O-perception paper, section III.A, [13]).
+
+    Predicts the state that most often followed the last k states. Where
+    these have not been met before, the last k-1 decide, and so on; where
+    the last one is new, it is expected to stay. Of equals the current
+    state wins, then the one met first.
+
+    :param order: states that make a context, at least 1.
+    :raises ValueError: order below 1.
+    """
+
+    __slots__ = ('_history', '_order', '_table')
+
+    def __init__(self, order: int = ORDER) -> None:
+        if order < 1:
+            raise ValueError(f'order must be at least 1, not {order}')
+        self._order = order
+        self._history: tuple[int, ...] = ()
+        self._table = counts.CountTable()
+
+    def observe(self, state: int, events: float) -> None:
+        """Count the transition for contexts of every length."""
+        state = base.clean_state(state)
+        history = self._history
+        for length in range(1, len(history) + 1):
+            self._table.add(history[-length:], state)
+        self._history = (*history, state)[-self._order :]
+
+    def predict(self) -> int:
+        """The most frequent successor of the longest known context."""
+        history = self._history
+        if not history:
+            return quantise.IDLE_STATE
+        current = history[-1]
+        for length in range(len(history), 0, -1):
+            known = self._table.get(history[-length:])
+            if known:
+                most = max(known.values())
+                if known.get(current) == most:
+                    return current
+                return next(s for s, n in known.items() if n == most)
+        return current
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes held."""
+        return base.deep_bytes(self)

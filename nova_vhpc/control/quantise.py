@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""I/O events to discrete states and back (I/O-perception, section III.A).
+
+The paper encodes "at a precision of 50 times/100ms (for example, a
+frequency of 125 [...] will be encoded to state 3)". State *n* therefore
+covers the *n*-th bin of 50 events: 0..49 is state 1, 100..149 is state 3.
+Rounding to the nearest multiple would also give 3 for 125, but it splits
+the traces elsewhere: with it RLE loses 14 points on SP, and only bins that
+begin at multiples of 50 give the figures that were measured for RLE.
+"""
+
+EVENTS_PER_STATE = 50
+"""Width of a state in I/O events per sampling period of 100 ms."""
+
+IDLE_STATE = 1
+"""State of a VM without any I/O."""
+
+MAX_STATE = 1_000_000
+"""More than a network can carry in 100 ms; what exceeds it is garbage."""
+
+
+def to_state(events: float) -> int:
+    """Encode a number of I/O events per 100 ms; 125 gives state 3.
+
+    Never raises: what is no number, or negative, counts as no events.
+
+    :returns: 1 (:data:`IDLE_STATE`) to :data:`MAX_STATE`.
+    """
+    if not events > 0:
+        return IDLE_STATE
+    if events >= MAX_STATE * EVENTS_PER_STATE:
+        return MAX_STATE
+    return int(events // EVENTS_PER_STATE) + 1
+
+
+def to_events(state: int) -> float:
+    """I/O events per 100 ms in the middle of a state's bin.
+
+    :returns: 0 for :data:`IDLE_STATE`, of which most periods are empty.
+    """
+    if state <= IDLE_STATE:
+        return 0.0
+    return (state - 0.5) * EVENTS_PER_STATE

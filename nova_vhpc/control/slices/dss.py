@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``dss``: each VM's slice from its own I/O behaviour.
+
+Dynamic Switching-frequency Scaling, a rival in the ATC paper's evaluation
+(section IV.A): the more I/O events a VM gets, the more often it should be
+switched to. A slice is as long as it takes ``dss_events_per_slice`` events
+to come in, by a moving average, between the least slice and DEFAULT.
+"""
+
+import dataclasses
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import cputune
+from nova_vhpc.control.slices import base
+
+WEIGHT = 0.3
+"""Weight of the newest sample in the moving average."""
+
+LADDER = 2**0.5
+"""Ratio between neighbouring slices; finer is not worth a write."""
+
+_PER_US = 100_000
+"""I/O events are counted per 100 ms."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Rate:
+    events: float
+    step: int | None = None
+
+
+class DssPolicy:
+    """Slices inversely to I/O events, on a ladder, with hysteresis."""
+
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        """Start knowing no VM."""
+        self._config = config
+        self._rates: dict[str, _Rate] = {}
+
+    def decide(self, context: base.SliceContext) -> base.SliceDecision:
+        """Set every VM's slice, whatever its workload."""
+        shown = {vm.uuid for vm in context.view.vms}
+        for gone in self._rates.keys() - shown:
+            del self._rates[gone]
+        shortest_us = cputune.shortest_slice_us(context.view.limits)
+        choices: dict[str, base.VmSlice] = {}
+        for vm in context.view.vms:
+            if vm.time_slice_us is not None:
+                choices[vm.uuid] = base.VmSlice(
+                    vm.time_slice_us, reason='specified', specified=True
+                )
+                continue
+            rate = self._rates.get(vm.uuid)
+            events = vm.sample.io_events
+            if events is not None:
+                if rate is None:
+                    rate = self._rates[vm.uuid] = _Rate(events)
+                rate.events += WEIGHT * (events - rate.events)
+            if rate is not None:
+                slice_us = self._slice_us(rate, shortest_us)
+                choices[vm.uuid] = base.VmSlice(slice_us, reason='DSS')
+        return base.SliceDecision(choices)
+
+    def _slice_us(self, rate: _Rate, shortest_us: int) -> int | None:
+        """The slice on the ladder, which only a clear change moves."""
+        default_us = self._config.default_slice_us
+        wanted_us = (
+            _PER_US * self._config.dss_events_per_slice / rate.events
+            if rate.events > 0
+            else default_us
+        )
+        wanted_us = min(max(wanted_us, shortest_us), default_us)
+        if rate.step is not None:
+            now_us = default_us / LADDER**rate.step
+            if now_us / LADDER <= wanted_us <= now_us * LADDER:
+                wanted_us = now_us
+        step = 0
+        while (
+            default_us / LADDER ** (step + 1) >= wanted_us / LADDER**0.5
+            and default_us / LADDER ** (step + 1) >= shortest_us
+        ):
+            step += 1
+        rate.step = step
+        return None if step == 0 else round(default_us / LADDER**step)

@@ -1,0 +1,298 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``gang``: windows in which the vCPUs of one parallel VM run together.
+
+Linux runs the vCPUs of one VM at different times, so that siblings spin
+in vain for each other; shorter slices do not mend that, alignment does.
+Every window one parallel VM (or the members of one virtual cluster on this
+host) weighs nearly everything and the other parallel ones nearly nothing:
+gang scheduling in user space, work-conserving, with libvirt's
+``cpu_shares`` alone. The window is the time slice that the ATC paper
+shortens; here it stays long.
+
+VMs that do not take part are never written. Those that never sleep get
+pauses, windows of their own, as long as the kernel's fair division would
+have served them; only then does a gang outweigh them in its window. Where
+all of them sleep now and then, the favoured gang carries the summed weight
+of all gangs and no more, so that whoever wakes up is served as before.
+"""
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import (
+    gang_demand,
+    gang_fairness,
+    gang_windows,
+    model,
+)
+from nova_vhpc.control.slices import base
+
+DEFAULT_SHARES_V1 = 1024
+DEFAULT_SHARES_V2 = 100
+"""What the kernel and libvirt give a domain that asks for nothing."""
+
+LEAST_PART = 0.08
+"""VMs that want less are served within the windows: they sleep, and the
+kernel prefers whoever wakes up."""
+
+STEPS = 32
+"""The others' part is rounded to 1/32: hosts then agree, and small changes
+of demand do not make a new schedule every period."""
+
+
+OUT_OF_TURN = 50
+"""A VM that is not favoured weighs its own share divided by this: little
+enough, and still more than nothing if the player should come late."""
+
+
+class GangPolicy:
+    """Favours one gang at a time."""
+
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        """Take window, favour and bounds from the configuration."""
+        self._config = config
+        self._demands = gang_demand.DemandTracker()
+        self._part = 0.0
+
+    def decide(self, context: base.SliceContext) -> base.SliceDecision:
+        """Find who spins, who shares CPUs, and how long others need."""
+        view = context.view
+        parallel = [
+            vm for vm in view.vms if vm.workload == model.Workload.PARALLEL
+        ]
+        self._demands.advance([*view.vms, *view.others])
+        gangs = self._gangs(
+            [
+                vm
+                for vm in parallel
+                if self._demands.spins(vm.uuid)
+                and vm.uuid not in context.in_io_pool
+                and vm.uuid in context.pins
+            ],
+            context,
+        )
+        part = self._others_part(view, gangs)
+        islands = gang_windows.islands(gangs)
+        timeline = gang_windows.merge(
+            [
+                gang_windows.rotation(
+                    island,
+                    self._config.gang_window_us,
+                    part,
+                    self._config.gang_min_window_us,
+                )
+                for island in islands
+            ]
+        )
+        if not any(window.favoured for window in timeline):
+            return base.SliceDecision()
+        return self._decision(
+            view,
+            timeline,
+            self._strong(view, gangs)
+            if part > 0
+            else self._gentle(view, gangs, len(islands)),
+        )
+
+    def _gangs(
+        self, vms: list[model.VmView], context: base.SliceContext
+    ) -> list[gang_windows.Gang]:
+        """Members of a cluster together where they fit side by side."""
+        clusters: dict[str, list[model.VmView]] = {}
+        for vm in vms:
+            clusters.setdefault(vm.cluster or vm.uuid, []).append(vm)
+        gangs: list[gang_windows.Gang] = []
+        for key, members in clusters.items():
+            sets = [_cpus(context.pins[vm.uuid]) for vm in members]
+            joined = frozenset().union(*sets)
+            if sum(len(one) for one in sets) == len(joined):
+                gangs.append(_gang(key, members, joined, context))
+                continue
+            gangs.extend(
+                _gang(f'{key}/{vm.uuid}', [vm], cpus, context)
+                for vm, cpus in zip(members, sets, strict=True)
+            )
+        # A gang of one vCPU has no sibling to run together with.
+        return [gang for gang in gangs if len(gang.cpus) > 1]
+
+    def _hungry(
+        self, view: model.HostView, members: frozenset[str]
+    ) -> frozenset[str]:
+        """VMs that never sleep and have no windows."""
+        shown = [
+            vm.uuid
+            for vm in view.vms
+            # Who says that its answers are urgent is no hog.
+            if vm.workload != model.Workload.LATENCY and vm.uuid not in members
+        ]
+        shown += [vm.uuid for vm in view.others]
+        return frozenset(filter(self._demands.hungry, shown))
+
+    def _others_part(
+        self,
+        view: model.HostView,
+        gangs: list[gang_windows.Gang],
+    ) -> float:
+        """Part of the time that is fair for VMs that never sleep.
+
+        The others are served within the windows.
+        """
+        if not gangs:
+            return 0.0
+        members = frozenset().union(*(gang.members for gang in gangs))
+        hungry = self._hungry(view, members)
+        if not hungry:
+            return 0.0
+        cpus = len(frozenset().union(*(gang.cpus for gang in gangs)))
+        claims = [
+            gang_fairness.Claim(
+                vm.uuid,
+                _shares(vm.original.shares, view.limits),
+                float(vm.vcpus)
+                if vm.uuid in members
+                else self._demands.cpus(vm.uuid),
+            )
+            for vm in view.vms
+        ]
+        claims += [
+            gang_fairness.Claim(
+                vm.uuid,
+                _shares(vm.shares, view.limits),
+                self._demands.cpus(vm.uuid),
+            )
+            for vm in view.others
+        ]
+        fair = gang_fairness.fair_cpus(claims, len(view.cpus))
+        ours = sum(cpus for uuid, cpus in fair.items() if uuid in members)
+        theirs = sum(cpus for uuid, cpus in fair.items() if uuid in hungry)
+        # CPUs without gangs serve the others first.
+        theirs = max(0.0, theirs - (len(view.cpus) - cpus))
+        part = theirs / max(cpus, ours + theirs)
+        # What they get within the windows as well is not taken off: they
+        # lose a little at each border.
+        if part < LEAST_PART:
+            part = 0.0
+        if abs(part - self._part) > 0.75 / STEPS:
+            self._part = round(part * STEPS) / STEPS
+        return min(self._part, 1 - 1 / STEPS)
+
+    def _gentle(
+        self,
+        view: model.HostView,
+        gangs: list[gang_windows.Gang],
+        islands: int,
+    ) -> int:
+        """Nobody but the gangs is hungry: no more than what they weigh.
+
+        Together, the gangs weigh as much against all others as ever.
+        """
+        members = frozenset().union(*(gang.members for gang in gangs))
+        together = sum(
+            _shares(vm.original.shares, view.limits)
+            for vm in view.vms
+            if vm.uuid in members
+        )
+        return min(view.limits.max_shares, together // islands)
+
+    def _strong(
+        self, view: model.HostView, gangs: list[gang_windows.Gang]
+    ) -> int:
+        """Others never sleep and have their pauses: outweigh them.
+
+        But those who do sleep must get three times what they use within
+        the windows, too, or they would answer late.
+        """
+        limits = view.limits
+        members = frozenset().union(*(gang.members for gang in gangs))
+        hungry = self._hungry(view, members)
+        shares = {
+            vm.uuid: _shares(vm.original.shares, limits) for vm in view.vms
+        }
+        shares |= {vm.uuid: _shares(vm.shares, limits) for vm in view.others}
+        high = float(max(shares.values()) * self._config.gang_favour)
+        spread = max(len(gang.cpus) for gang in gangs)
+        for uuid, weight in shares.items():
+            used = self._demands.busiest(uuid)
+            if uuid in members or uuid in hungry or used <= 0:
+                continue
+            high = min(high, spread * weight * (1 / (3 * used) - 1))
+        least = max(shares[uuid] for uuid in members)
+        return round(min(limits.max_shares, max(high, least)))
+
+    def _decision(
+        self,
+        view: model.HostView,
+        timeline: gang_windows.Timeline,
+        high: int,
+    ) -> base.SliceDecision:
+        playing = frozenset().union(*(window.favoured for window in timeline))
+        originals = {
+            vm.uuid: _shares(vm.original.shares, view.limits)
+            for vm in view.vms
+            if vm.uuid in playing
+        }
+        turns = tuple(
+            model.Turn(
+                width_us=window.width_us,
+                favoured=window.favoured,
+                shares={
+                    uuid: high
+                    if uuid in window.favoured
+                    else max(view.limits.min_shares, shares // OUT_OF_TURN)
+                    for uuid, shares in originals.items()
+                },
+            )
+            for window in timeline
+        )
+        return base.SliceDecision(
+            vms={
+                uuid: base.VmSlice(
+                    slice_us=self._config.gang_window_us,
+                    reason='gang window',
+                    by_windows=True,
+                )
+                for uuid in playing
+            },
+            windows=model.WindowSchedule(turns, originals),
+        )
+
+
+def _gang(
+    key: str,
+    members: list[model.VmView],
+    cpus: frozenset[int],
+    context: base.SliceContext,
+) -> gang_windows.Gang:
+    weights = [
+        _shares(vm.original.shares, context.view.limits) / vm.vcpus
+        for vm in members
+    ]
+    return gang_windows.Gang(
+        key=key,
+        members=frozenset(vm.uuid for vm in members),
+        cpus=cpus,
+        weight=sum(weights) / len(weights),
+    )
+
+
+def _cpus(pins: tuple[frozenset[int], ...]) -> frozenset[int]:
+    return frozenset().union(*pins)
+
+
+def _shares(shares: int | None, limits: model.ActuatorLimits) -> int:
+    """A VM's own weight; where unknown, what it has by default."""
+    if shares is not None and shares > 0:
+        return max(limits.min_shares, min(limits.max_shares, shares))
+    if limits.min_shares < 2:
+        return DEFAULT_SHARES_V2
+    return DEFAULT_SHARES_V1

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One VM's plan: from slice and pins to cputune, and to what to write."""
+
+from typing import NamedTuple
+
+from nova_vhpc.control import cputune, model, phases
+from nova_vhpc.control.pinning import base as pinning_base
+from nova_vhpc.control.slices import base as slices_base
+
+UNKNOWN_QUOTA = 'original period or quota unknown; not written'
+
+
+class Wanted(NamedTuple):
+    """All that a VM's cputune depends on.
+
+    :ivar pins: None for the original ones.
+    :ivar in_windows: the window player owns the VM's shares.
+    """
+
+    choice: slices_base.VmSlice
+    pins: pinning_base.Pins | None
+    in_windows: bool
+    repin: bool
+    original: model.CpuTune
+    in_force: model.CpuTune
+    limits: model.ActuatorLimits
+
+
+class Outcome(NamedTuple):
+    """What comes of it.
+
+    :ivar remark: what could not be done, and why.
+    """
+
+    tune: model.CpuTune
+    writes: model.CpuTune | None
+    slice_us: int | None
+    remark: str | None = None
+
+
+class VmPlanner:
+    """Plans VMs, and remembers the outcome while nothing changes."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._outcomes: dict[str, tuple[Wanted, Outcome]] = {}
+
+    def forget_all_but(self, uuids: set[str]) -> None:
+        """Drop VMs that are no longer there."""
+        for gone in self._outcomes.keys() - uuids:
+            del self._outcomes[gone]
+
+    def plan(
+        self,
+        uuid: str,
+        wanted: Wanted,
+        phase: phases.VmPhase,
+        ignored: list[model.Ignored],
+    ) -> model.VmPlan:
+        """One VM's whole cputune, and what of it must be written."""
+        known = self._outcomes.get(uuid)
+        if known is not None and known[0] == wanted:
+            outcome = known[1]
+        else:
+            outcome = work_out(wanted)
+            self._outcomes[uuid] = (wanted, outcome)
+        if outcome.remark is not None:
+            ignored.append(model.Ignored(uuid, outcome.remark))
+        return model.VmPlan(
+            uuid=uuid,
+            tune=outcome.tune,
+            writes=outcome.writes,
+            slice_us=outcome.slice_us,
+            phase=phase.effective,
+            reason=wanted.choice.reason,
+            predicted_events=phase.predicted_events,
+            threshold_events=phase.threshold_events,
+        )
+
+
+def work_out(wanted: Wanted) -> Outcome:
+    """The cputune that is wanted, inside all limits."""
+    limits = wanted.limits
+    choice = wanted.choice
+    slice_us = choice.slice_us
+    remark: str | None = None
+    original = cputune.known(wanted.original)
+    if original is not None and not cputune.possible(original, limits):
+        original = None
+    bandwidth = original
+    if not choice.by_windows and slice_us is not None:
+        if original is None:
+            remark = UNKNOWN_QUOTA
+            slice_us = None
+        else:
+            made = cputune.for_slice(
+                slice_us, original, limits, choice.specified
+            )
+            bandwidth = made or original
+            slice_us = None if made is None else made[1]
+    pins: pinning_base.Pins | None = None
+    if wanted.repin:
+        pins = (
+            wanted.original.vcpu_pins if wanted.pins is None else wanted.pins
+        )
+    tune = model.CpuTune(
+        period_us=None if bandwidth is None else bandwidth[0],
+        quota_us=None if bandwidth is None else bandwidth[1],
+        # While windows are played their player owns the shares.
+        shares=None if wanted.in_windows else _shares(wanted.original, limits),
+        vcpu_pins=pins,
+    )
+    return Outcome(tune, _writes(tune, wanted.in_force), slice_us, remark)
+
+
+def _shares(
+    original: model.CpuTune, limits: model.ActuatorLimits
+) -> int | None:
+    """The original shares, if they can be written at all."""
+    shares = original.shares
+    if shares is None or not limits.min_shares <= shares <= limits.max_shares:
+        return None
+    return shares
+
+
+def _writes(
+    tune: model.CpuTune, in_force: model.CpuTune
+) -> model.CpuTune | None:
+    """Fields of a cputune that differ from what is in force."""
+    bandwidth = cputune.known(tune)
+    if bandwidth == cputune.known(in_force):
+        bandwidth = None
+    writes = model.CpuTune(
+        period_us=None if bandwidth is None else bandwidth[0],
+        quota_us=None if bandwidth is None else bandwidth[1],
+        shares=None if tune.shares == in_force.shares else tune.shares,
+        vcpu_pins=(
+            None if tune.vcpu_pins == in_force.vcpu_pins else tune.vcpu_pins
+        ),
+    )
+    return None if writes == model.CpuTune() else writes

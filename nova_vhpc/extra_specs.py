@@ -1,0 +1,282 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The ``vhpc:*`` flavor extra specs: one table that parses and registers.
+
+DESIGN.md section 6. :func:`parse` is for the filter and the agent, which
+must live with whatever an older API let through; :func:`register` is the
+door for Nova's API, which refuses what is wrong.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+PREFIX = 'vhpc:'
+
+WORKLOADS = ('parallel', 'latency', 'general')
+PARADIGMS = ('mpi', 'openmp', 'hybrid')
+NETWORKS = (
+    'exported',
+    'shared',
+    'multiple-shared',
+    'separate',
+    'shared-separate',
+)
+IO_POOL_USES = ('auto', 'always', 'never')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """One extra spec: its name, meaning and what it takes.
+
+    :ivar kind: ``int``, ``enum``, ``decimal`` or ``name``.
+    :ivar choices: for ``enum``, all values.
+    :ivar minimum: for ``int`` and ``decimal``, the least value.
+    """
+
+    name: str
+    description: str
+    kind: str
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int | None = None
+
+    @property
+    def full_name(self) -> str:
+        """Name with its namespace, as it stands on the flavor."""
+        return PREFIX + self.name
+
+    @property
+    def allowed(self) -> str:
+        """What the key takes, in words for people."""
+        if self.kind == 'enum':
+            return 'one of: ' + ', '.join(self.choices)
+        if self.kind == 'int':
+            top = '' if self.maximum is None else f' and <= {self.maximum}'
+            return f'an integer >= {self.minimum}{top}'
+        if self.kind == 'decimal':
+            return f'a decimal number >= {self.minimum}, such as 1.5'
+        return '1 to 255 letters, digits or any of . _ : -'
+
+    def parse(self, value: str) -> str | int | float:
+        """Turn the flavor's text into a value.
+
+        :raises ValueError: naming key, value and what is allowed.
+        """
+        text = str(value).strip()
+        parsed: str | int | float | None = None
+        if self.kind == 'enum':
+            parsed = text if text in self.choices else None
+        elif self.kind == 'int':
+            if re.fullmatch('[0-9]{1,12}', text):
+                number = int(text)
+                if number >= self.minimum and (
+                    self.maximum is None or number <= self.maximum
+                ):
+                    parsed = number
+        elif self.kind == 'decimal':
+            if re.fullmatch(r'[0-9]{1,6}(\.[0-9]{1,6})?', text):
+                decimal = float(text)
+                parsed = decimal if decimal >= self.minimum else None
+        elif re.fullmatch('[A-Za-z0-9._:-]{1,255}', text):
+            parsed = text
+        if parsed is None:
+            raise ValueError(
+                f"{self.full_name}: '{value}' is not {self.allowed}"
+            )
+        return parsed
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        'workload',
+        'Which time slice policy applies: parallel for MPI and OpenMP '
+        'programs, latency for request/response servers, general for all '
+        'else.',
+        'enum',
+        choices=WORKLOADS,
+    ),
+    Key(
+        'paradigm',
+        'How the parallel program communicates. Sets the defaults of '
+        'over-commit and pinning.',
+        'enum',
+        choices=PARADIGMS,
+    ),
+    Key(
+        'network',
+        'Network configuration that a host must be able to serve.',
+        'enum',
+        choices=NETWORKS,
+    ),
+    Key(
+        'min_link_mbps',
+        'Least link speed of the uplink, in Mbit/s.',
+        'int',
+    ),
+    Key(
+        'spare_cpus',
+        "Host CPUs to be left free for the host's own packet work.",
+        'int',
+    ),
+    Key(
+        'uplink_nic',
+        'Index (from 0) of the guest NIC that goes to the own uplink. '
+        'Without it, the last NIC.',
+        'int',
+        maximum=255,
+    ),
+    Key(
+        'max_overcommit',
+        'Most vCPUs per host CPU that the host may reach with this server.',
+        'decimal',
+    ),
+    Key(
+        'io_pool',
+        'Whether the server may be moved to the I/O pool: auto by its '
+        'phase, always, never.',
+        'enum',
+        choices=IO_POOL_USES,
+    ),
+    Key(
+        'time_slice_us',
+        'Administrator-specified time slice in microseconds (the SPECIFIED '
+        "of the ATC paper's Algorithm 2).",
+        'int',
+        minimum=1000,
+        maximum=1_000_000,
+    ),
+    Key(
+        'cluster',
+        'Name of the virtual cluster, for clouds without an answering Nova '
+        'API on the compute hosts. A server group is better.',
+        'name',
+    ),
+)
+
+BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExtraSpecs:
+    """A flavor's parsed ``vhpc:*`` extra specs; None where not given.
+
+    :ivar requested: whether the flavor carries any ``vhpc:`` key at all.
+    :ivar errors: keys or values that no one should have let through; the
+        server is then treated as ``general`` (DESIGN.md section 6).
+    """
+
+    requested: bool = False
+    workload: str = 'general'
+    paradigm: str = 'mpi'
+    network: str | None = None
+    min_link_mbps: int | None = None
+    spare_cpus: int | None = None
+    uplink_nic: int | None = None
+    max_overcommit: float | None = None
+    io_pool: str = 'auto'
+    time_slice_us: int | None = None
+    cluster: str | None = None
+    errors: tuple[str, ...] = ()
+
+
+NOTHING = ExtraSpecs()
+
+
+def requested(extra_specs: Mapping[str, str]) -> bool:
+    """Whether a flavor asks for anything of ours. Costs microseconds."""
+    return any(name.startswith(PREFIX) for name in extra_specs)
+
+
+def parse(extra_specs: Mapping[str, str]) -> ExtraSpecs:
+    """Read a flavor's ``vhpc:*`` keys; never raises.
+
+    :param extra_specs: all extra specs of the flavor.
+    """
+    values: dict[str, Any] = {}
+    errors: list[str] = []
+    found = False
+    for name, value in sorted(extra_specs.items()):
+        if not name.startswith(PREFIX):
+            continue
+        found = True
+        key = BY_NAME.get(name[len(PREFIX) :])
+        if key is None:
+            errors.append(f'{name}: no such extra spec; {_known()}')
+            continue
+        try:
+            values[key.name] = key.parse(value)
+        except ValueError as error:
+            errors.append(str(error))
+    if not found:
+        return NOTHING
+    if errors:
+        values['workload'] = 'general'
+    return ExtraSpecs(requested=True, errors=tuple(errors), **values)
+
+
+def _known(keys: Iterable[Key] = KEYS) -> str:
+    return 'known are: ' + ', '.join(key.full_name for key in keys)
+
+
+def register() -> list[Any]:
+    """Validators for Nova's API (``nova.api.extra_spec_validators``)."""
+    # Only nova-api has nova at hand; agents parse without it.
+    from nova import exception
+    from nova.api.validation.extra_specs import base
+
+    class Validator(base.ExtraSpecValidator):  # type: ignore[misc]
+        """Nova's own messages name the value only; ours name the key."""
+
+        def validate(self, name: str, value: str) -> None:
+            try:
+                BY_NAME[name.removeprefix(PREFIX)].parse(value)
+            except ValueError as error:
+                raise exception.ValidationError(
+                    f'Validation failed; {error}'
+                ) from None
+
+    return [
+        Validator(
+            name=key.full_name,
+            description=key.description,
+            value=_nova_value(key),
+        )
+        for key in KEYS
+    ]
+
+
+def _nova_value(key: Key) -> dict[str, Any]:
+    """The key's type in the terms of Nova's documentation generator."""
+    if key.kind == 'enum':
+        return {
+            'type': str,
+            'description': key.allowed,
+            'enum': list(key.choices),
+        }
+    if key.kind == 'int':
+        value = {
+            'type': int,
+            'description': key.allowed,
+            'min': key.minimum,
+        }
+        if key.maximum is not None:
+            value['max'] = key.maximum
+        return value
+    pattern = (
+        r'[0-9]{1,6}(\.[0-9]{1,6})?'
+        if key.kind == 'decimal'
+        else '[A-Za-z0-9._:-]{1,255}'
+    )
+    return {'type': str, 'description': key.allowed, 'pattern': pattern}

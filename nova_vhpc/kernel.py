@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the running kernel tells of itself."""
+
+import gzip
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def tick_hz(files: Sequence[Path] | None = None) -> int | None:
+    """CONFIG_HZ, the tick rate; None where nothing tells.
+
+    User space otherwise sees only USER_HZ, which is 100 everywhere.
+
+    :param files: configurations of the kernel, plain or ``.gz``; by default
+        where distributions keep them.
+    """
+    if files is None:
+        release = os.uname().release
+        files = (
+            Path('/proc/config.gz'),
+            Path(f'/boot/config-{release}'),
+            Path(f'/lib/modules/{release}/config'),
+        )
+    for file in files:
+        try:
+            data = file.read_bytes()
+            text = gzip.decompress(data) if file.suffix == '.gz' else data
+        except (OSError, EOFError):
+            continue
+        match = re.search(rb'^CONFIG_HZ=([0-9]+)$', text, re.MULTILINE)
+        if match:
+            return int(match.group(1))
+    return None

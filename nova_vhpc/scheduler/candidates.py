@@ -1,0 +1,175 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host's allocation candidates, in the order in which to claim them.
+
+Nova reads the candidates of a host once per request and only ever claims
+``host.allocation_candidates[0]``. Left alone, the second member of a
+multi-create on a host claims the very uplink that the first one took, and
+the host is passed over although others of its uplinks are free; and of
+several schedulers that race for one uplink, the losers never try the
+next. :class:`Candidates` therefore keeps count of what was claimed, and
+hands out the next candidate each time that its first element is taken.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nova_vhpc.scheduler import network
+from nova_vhpc.scheduler.planner_model import NO_LIMIT
+from nova_vhpc.scheduler.snapshot import UplinkState
+from nova_vhpc.topology import model
+
+Candidate = Mapping[str, Any]
+
+
+def uplinks_of(candidate: Candidate) -> tuple[str, ...]:
+    """Uuids of the uplinks that a candidate would claim."""
+    return tuple(
+        uuid
+        for uuid, allocation in candidate['allocations'].items()
+        if model.UPLINK in allocation['resources']
+    )
+
+
+def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
+    """Uuids of all uplinks that Placement offers in these candidates."""
+    return frozenset(
+        uuid for candidate in candidates for uuid in uplinks_of(candidate)
+    )
+
+
+class Candidates(list[Candidate]):
+    """Allocation candidates whose first element moves on when taken.
+
+    Reading ``[0]`` hands out the next one, round and round. Iterating,
+    counting and all else are those of a list, so that Nova's other
+    filters may prune it.
+
+    :param on_take: called when a candidate is handed out.
+    """
+
+    def __init__(
+        self,
+        candidates: Iterable[Candidate] = (),
+        on_take: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(candidates)
+        self.handed_out: list[Candidate] = []
+        self._on_take = on_take
+
+    def __getitem__(self, index: Any) -> Any:
+        if index != 0 or len(self) < 2:
+            found = super().__getitem__(index)
+        else:
+            found = super().__getitem__(len(self.handed_out) % len(self))
+        if index == 0:
+            self.handed_out.append(found)
+            if self._on_take is not None:
+                self._on_take()
+        return found
+
+
+class Ledger:
+    """What the members of one request have claimed on one host.
+
+    :param uplinks: the uplinks that serve the request there.
+    :param rule: of the network configuration.
+    :param unknown: whether the host's topology is unknown; then all
+        uplinks are taken to serve, and to have one slot.
+    """
+
+    def __init__(
+        self,
+        uplinks: Sequence[UplinkState],
+        rule: network.Rule | None,
+        unknown: bool = False,
+    ) -> None:
+        self._uplinks = {uplink.uuid: uplink for uplink in uplinks}
+        self._rule = network.ANY if rule is None else rule
+        self._unknown = unknown
+        self._used: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+
+    def members_left(self) -> int:
+        """Members whose uplinks can still be claimed at the same time."""
+        if self._unknown:
+            return NO_LIMIT
+        return network.members(
+            self._rule,
+            (
+                # Placement offered it: its count is newer than ours.
+                (u.bridge, max(0, (u.free or 1) - self._used[u.uuid]))
+                for u in self._uplinks.values()
+            ),
+        )
+
+    def settle(self, candidates: Sequence[Candidate], gained: bool) -> None:
+        """Take note of what became of the candidates handed out.
+
+        :param candidates: those of the host as they are now.
+        :param gained: whether a member has landed on the host since.
+        """
+        if isinstance(candidates, Candidates):
+            tried = candidates.handed_out
+        else:
+            # A later filter put a list of its own in place of ours.
+            tried = list(candidates[:1]) if gained else []
+        for number, candidate in enumerate(tried, 1):
+            won = gained and number == len(tried)
+            for uuid in uplinks_of(candidate):
+                (self._used if won else self._lost)[uuid] += 1
+
+    def order(
+        self,
+        candidates: Iterable[Candidate],
+        on_take: Callable[[], None] | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> Candidates:
+        """Those that may still be claimed, the best first.
+
+        Fast links first, then those with most free slots; chance decides
+        between equals, so that schedulers do not race for the same.
+        """
+        kept = []
+        for candidate in candidates:
+            key = self._rank(uplinks_of(candidate), chance)
+            if key is not None:
+                kept.append((key, candidate))
+        kept.sort(key=lambda pair: pair[0])
+        return Candidates([pair[1] for pair in kept], on_take)
+
+    def _rank(
+        self, claimed: Sequence[str], chance: Callable[[], float]
+    ) -> tuple[float, ...] | None:
+        lost = 0
+        crowded = 0
+        slowest: float = 0
+        bridges = set()
+        for uuid in claimed:
+            uplink = self._uplinks.get(uuid)
+            used = self._used[uuid]
+            lost += self._lost[uuid]
+            crowded += used
+            if uplink is not None:
+                if used >= uplink.slots:
+                    return None
+                crowded += uplink.used
+                slowest = min(slowest or uplink.mbps, uplink.mbps)
+                bridges.add(uplink.bridge)
+            elif not self._unknown or used:
+                return None
+        if len(bridges) < self._rule.bridges and not self._unknown:
+            return None
+        return (lost, -slowest, crowded, chance())

@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Why a member would go where it goes, host by host.
+
+Pure: the very code of filter, planner and weigher, run on facts that
+were read from a cloud or from a file.
+"""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from nova_vhpc.scheduler import cost, planner, weighing
+from nova_vhpc.scheduler.planner_model import (
+    NO_LIMIT,
+    ClusterPlacement,
+    HostFacts,
+    PlanRequest,
+    Policy,
+)
+from nova_vhpc.scheduler.requirements import (
+    NO_LIMITS,
+    HostView,
+    Limits,
+    Requirements,
+    Verdict,
+    evaluate,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """One host as it is shown to filter and planner.
+
+    :ivar facts: for the planner; its slots and link are filled in from
+        the filter's verdict.
+    :ivar view: for the filter.
+    :ivar nova_lack: why Nova itself or Placement leaves the host out, None
+        if they do not.
+    :ivar devices: free PCI devices of the kind that ``exported`` asks for,
+        None if unknown.
+    """
+
+    facts: HostFacts
+    view: HostView
+    nova_lack: str | None = None
+    devices: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be explained.
+
+    :ivar members: to be placed now.
+    :ivar ram_mb: of one member.
+    :ivar policy: of the server group, or None.
+    :ivar existing: running members by host.
+    :ivar flaws: what is wrong with the flavor, for people.
+    """
+
+    wanted: Requirements
+    members: int
+    ram_mb: int
+    hosts: tuple[Host, ...]
+    policy: str | None = None
+    max_server_per_host: int | None = None
+    existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    limits: Limits = NO_LIMITS
+    weight_of_unknown: float = -1.0
+    flaws: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostAnswer:
+    """What filter and weigher say of one host.
+
+    :ivar reason: why the host is rejected, None if it passes.
+    :ivar rejected_by: ``nova``, ``filter`` or None.
+    :ivar weight: raw weight for the first member; None if rejected.
+    :ivar slots: members that its uplinks can take, None without limit.
+    :ivar room: members that it can take in all.
+    :ivar planned: new members that the plan gives it.
+    :ivar running: members that it has.
+    """
+
+    name: str
+    reason: str | None
+    rejected_by: str | None
+    weight: float | None
+    slots: int | None
+    room: int
+    link_mbps: int
+    uplinks: tuple[str, ...]
+    switch: str | None
+    rack: str | None
+    planned: int
+    running: int
+    unknown: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole explanation.
+
+    :ivar hosts: planned ones first, then by weight, rejected ones last.
+    :ivar slowdown: predicted run time of a communicating program over
+        native Linux at the plan's mean members per host, by network
+        configuration (:func:`nova_vhpc.scheduler.cost.slowdown`).
+    """
+
+    hosts: tuple[HostAnswer, ...]
+    placement: ClusterPlacement
+    members: int
+    network: str | None
+    flaws: tuple[str, ...]
+    slowdown: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        placement = self.placement
+        feasible = placement.infeasible_reason is None
+        return {
+            'members': self.members,
+            'network': self.network,
+            'flaws': list(self.flaws),
+            'plan': {
+                'assignments': dict(placement.assignments),
+                'cost_us': round(placement.cost, 1) if feasible else None,
+                'tier': placement.tier.name.lower() if feasible else None,
+                'infeasible_reason': placement.infeasible_reason,
+                'slowdown': self.slowdown,
+            },
+            'hosts': [dataclasses.asdict(host) for host in self.hosts],
+        }
+
+
+def explain(question: Question) -> Answer:
+    """What filter, planner and weigher make of a request."""
+    verdicts = [_verdict(question, host) for host in question.hosts]
+    passing = [
+        (host, verdict)
+        for host, (_, verdict) in zip(question.hosts, verdicts, strict=True)
+        if verdict.passes
+    ]
+    facts = [_facts(host, verdict) for host, verdict in passing]
+    unknown = {host.facts.name for host, verdict in passing if verdict.unknown}
+    asked = _plan_request(question, facts)
+    placement = _place(asked, unknown)
+    weights = dict(
+        zip(
+            (fact.name for fact in facts),
+            weighing.other_weights(
+                asked, placement, facts, unknown, question.weight_of_unknown
+            ),
+            strict=True,
+        )
+    )
+    weights.update(weighing.planned_weights(placement))
+    rooms = {fact.name: planner.capacity(fact, asked) for fact in facts}
+    answers = [
+        HostAnswer(
+            name=host.facts.name,
+            reason=verdict.reason,
+            rejected_by=rejected_by,
+            weight=_rounded(weights.get(host.facts.name)),
+            slots=None if verdict.slots >= NO_LIMIT else verdict.slots,
+            room=rooms.get(host.facts.name, 0),
+            link_mbps=verdict.link_mbps,
+            uplinks=tuple(str(uplink) for uplink in verdict.uplinks),
+            switch=host.facts.switch,
+            rack=host.facts.rack,
+            planned=placement.assignments.get(host.facts.name, 0),
+            running=question.existing.get(host.facts.name, 0),
+            unknown=verdict.unknown,
+        )
+        for host, (rejected_by, verdict) in zip(
+            question.hosts, verdicts, strict=True
+        )
+    ]
+    answers.sort(key=_order)
+    return Answer(
+        hosts=tuple(answers),
+        placement=placement,
+        members=question.members,
+        network=question.wanted.specs.network,
+        flaws=question.flaws,
+        slowdown=_slowdown(question, placement),
+    )
+
+
+def limits(
+    *,
+    max_age_s: int = 1200,
+    allow_unknown: bool = False,
+    now_s: float | None = None,
+) -> Limits:
+    """How strictly topology is judged, as ``[vhpc_scheduler]`` says."""
+    return Limits(
+        now_minutes=(time.time() if now_s is None else now_s) / 60,
+        max_age_s=max_age_s,
+        allow_unknown=allow_unknown,
+    )
+
+
+def _verdict(question: Question, host: Host) -> tuple[str | None, Verdict]:
+    """Who rejects a host, if anybody, and the verdict."""
+    wanted = question.wanted
+    verdict = evaluate(host.view, wanted, question.limits)
+    if host.nova_lack is not None:
+        # Ours is asked all the same: its reasons name bridge and NIC.
+        reason = host.nova_lack
+        if verdict.reason is not None:
+            reason += f'; and our filter: {verdict.reason}'
+        return 'nova', verdict._replace(reason=reason)
+    if verdict.reason is not None:
+        return 'filter', verdict
+    if host.devices is None or not wanted.devices:
+        return None, verdict
+    slots = host.devices // wanted.devices
+    if slots:
+        return None, verdict._replace(slots=min(verdict.slots, slots))
+    return 'filter', verdict._replace(
+        reason=f'it has {host.devices} free PCI device(s), '
+        f'{wanted.devices} are needed'
+    )
+
+
+def _facts(host: Host, verdict: Verdict) -> HostFacts:
+    return host.facts._replace(
+        slots=min(host.facts.slots, verdict.slots),
+        link_mbps=verdict.link_mbps,
+    )
+
+
+def _plan_request(question: Question, facts: list[HostFacts]) -> PlanRequest:
+    """The weigher's question, with the hosts that only hold members."""
+    passing = {fact.name for fact in facts}
+    away = [
+        host.facts._replace(slots=0)
+        for host in question.hosts
+        if host.facts.name in question.existing
+        and host.facts.name not in passing
+    ]
+    wanted = question.wanted
+    return PlanRequest(
+        members=question.members,
+        vcpus=wanted.vcpus,
+        ram_mb=max(1, question.ram_mb),
+        hosts=[*facts, *away],
+        network=wanted.specs.network,
+        paradigm=wanted.specs.paradigm,
+        policy=question.policy,
+        max_server_per_host=question.max_server_per_host,
+        spare_cpus=wanted.spare_cpus,
+        max_overcommit=wanted.max_overcommit,
+        existing=question.existing,
+    )
+
+
+def _place(asked: PlanRequest, unknown: set[str]) -> ClusterPlacement:
+    """The weigher's plan: unknown topology only if there is no other."""
+    if unknown:
+        known = [host for host in asked.hosts if host.name not in unknown]
+        placement = planner.plan(dataclasses.replace(asked, hosts=known))
+        if placement.infeasible_reason is None:
+            return placement
+    return planner.plan(asked)
+
+
+def _slowdown(question: Question, placement: ClusterPlacement) -> float | None:
+    network = question.wanted.specs.network
+    used = set(placement.assignments) | set(question.existing)
+    if network is None or not placement.assignments:
+        return None
+    members = question.members + sum(question.existing.values())
+    here = max(1, round(members / len(used)))
+    return round(cost.slowdown(network, min(here, members), members, 1.0), 3)
+
+
+def _rounded(weight: float | None) -> float | None:
+    return None if weight is None else round(weight, 4)
+
+
+def _order(answer: HostAnswer) -> tuple[Any, ...]:
+    weight = answer.weight
+    return (
+        answer.reason is not None,
+        answer.planned == 0,
+        0.0 if weight is None else -weight,
+        answer.name,
+    )
+
+
+POLICIES = tuple(str(policy) for policy in Policy)

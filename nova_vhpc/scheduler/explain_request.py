@@ -1,0 +1,253 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Reads the REQUEST.json of ``nova-vhpc-explain``.
+
+Pure. The schema is told in ``doc/source/admin/explain.rst``. Every error
+names the place in the file, what is there and what is wanted.
+"""
+
+import collections
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from nova_vhpc import flavors
+from nova_vhpc.scheduler import explain
+from nova_vhpc.scheduler.explain_reader import Reader, RequestError
+from nova_vhpc.scheduler.planner_model import HostFacts
+from nova_vhpc.scheduler.requirements import HostView, requirements
+from nova_vhpc.scheduler.snapshot import HostUplinks, UplinkState
+from nova_vhpc.topology.model import BridgeKind, provider_uuid
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """The options of ``[vhpc_scheduler]`` that matter, at their defaults."""
+
+    spare_cpus: int = 0
+    max_overcommit: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {'openmp': '1.0', 'hybrid': '1.0'}
+    )
+    allow_unknown: bool = False
+    topology_max_age_s: int = 1200
+    weight_of_unknown: float = -1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flavor:
+    """A flavor, as far as it matters here.
+
+    :ivar disk_gb: root and ephemeral disk.
+    """
+
+    vcpus: int
+    ram_mb: int
+    extra_specs: Mapping[str, str]
+    disk_gb: int = 0
+    name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, but for the hosts.
+
+    :ivar flavor: None if only its name is given.
+    :ivar flavor_name: name or id of a flavor to look up, or None.
+    :ivar group_name: name or id of a server group to look up, or None.
+    :ivar devices: PCI devices of one member that come with its ports.
+    """
+
+    flavor: Flavor | None = None
+    flavor_name: str | None = None
+    members: int = 1
+    group_name: str | None = None
+    policy: str | None = None
+    max_server_per_host: int | None = None
+    existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    devices: int = 0
+    options: Options = dataclasses.field(default_factory=Options)
+
+    def question(
+        self, hosts: tuple[explain.Host, ...], now_s: float | None = None
+    ) -> explain.Question:
+        """The question for :func:`explain.explain`."""
+        options = self.options
+        flavor = self.flavor
+        if flavor is None:
+            raise RequestError('flavor: it has not been looked up')
+        wanted = requirements(
+            flavor.extra_specs,
+            flavor.vcpus,
+            self.devices + flavors.alias_devices(flavor.extra_specs),
+            options.spare_cpus,
+            options.max_overcommit,
+        )
+        return explain.Question(
+            wanted=wanted,
+            members=self.members,
+            ram_mb=flavor.ram_mb,
+            hosts=hosts,
+            policy=self.policy,
+            max_server_per_host=self.max_server_per_host,
+            existing=self.existing,
+            limits=explain.limits(
+                max_age_s=options.topology_max_age_s,
+                allow_unknown=options.allow_unknown,
+                now_s=now_s,
+            ),
+            weight_of_unknown=options.weight_of_unknown,
+            flaws=tuple(flavors.problems(flavor.extra_specs)),
+        )
+
+
+def read(
+    document: Any, now_s: float | None = None
+) -> tuple[Request, tuple[explain.Host, ...] | None]:
+    """Read a REQUEST.json.
+
+    :param document: as decoded from JSON.
+    :param now_s: seconds since the epoch, to date what was published.
+    :returns: the request and its hosts, or None if they are to be read
+        from the cloud.
+    :raises RequestError: naming the place.
+    """
+    now_s = time.time() if now_s is None else now_s
+    top = Reader(document, 'request')
+    flavor = top.get('flavor')
+    request = Request(
+        flavor=None if isinstance(flavor, str) else _flavor(flavor),
+        flavor_name=flavor if isinstance(flavor, str) else None,
+        members=top.integer('members', 1, least=1),
+        devices=top.integer('devices', 0),
+        options=_options(top.child('options')),
+    )
+    group = top.get('group', None)
+    if isinstance(group, str):
+        request = dataclasses.replace(request, group_name=group)
+    elif group is not None:
+        reader = top.child('group')
+        running = reader.child('existing')
+        request = dataclasses.replace(
+            request,
+            policy=reader.choice('policy', explain.POLICIES, None),
+            max_server_per_host=reader.optional(
+                'max_server_per_host', least=1
+            ),
+            existing={name: running.integer(name) for name in running.values},
+        )
+        reader.done()
+    hosts = None
+    if top.get('hosts', None) is not None:
+        hosts = tuple(_host(reader, now_s) for reader in top.children('hosts'))
+        names = collections.Counter(host.facts.name for host in hosts)
+        twice = sorted(name for name, count in names.items() if count > 1)
+        if twice:
+            raise RequestError(
+                f'request.hosts: {", ".join(twice)} stands there twice'
+            )
+    top.done()
+    return request, hosts
+
+
+def _flavor(document: Any) -> Flavor:
+    reader = Reader(document, 'request.flavor')
+    specs = reader.child('extra_specs').values
+    found = Flavor(
+        vcpus=reader.integer('vcpus', least=1),
+        ram_mb=reader.integer('ram_mb', 0),
+        disk_gb=reader.integer('disk_gb', 0),
+        name=reader.get('name', None),
+        extra_specs={name: str(value) for name, value in specs.items()},
+    )
+    reader.done()
+    return found
+
+
+def _options(reader: Reader) -> Options:
+    default = Options()
+    overcommit = reader.child('max_overcommit')
+    found = Options(
+        spare_cpus=reader.integer('spare_cpus', default.spare_cpus),
+        max_overcommit=(
+            {name: str(value) for name, value in overcommit.values.items()}
+            if 'max_overcommit' in reader.values
+            else default.max_overcommit
+        ),
+        allow_unknown=reader.choice(
+            'unknown_topology', ('reject', 'allow'), 'reject'
+        )
+        == 'allow',
+        topology_max_age_s=reader.integer(
+            'topology_max_age', default.topology_max_age_s
+        ),
+        weight_of_unknown=reader.number(
+            'weight_of_unknown', default.weight_of_unknown
+        ),
+    )
+    reader.done()
+    return found
+
+
+def _host(reader: Reader, now_s: float) -> explain.Host:
+    name = reader.get('name')
+    if not isinstance(name, str) or not name:
+        raise RequestError(f'{reader.where}.name: {name!r} is no name')
+    cpus = reader.integer('cpus')
+    used = reader.integer('used_vcpus', 0)
+    ratio = reader.number('cpu_allocation_ratio', 1.0)
+    age = reader.optional('published_minutes_ago')
+    topology = None
+    if reader.get('uplinks', None) is not None:
+        topology = HostUplinks(
+            tuple(_uplink(item, name) for item in reader.children('uplinks')),
+            # Without a stamp, what was published never grows stale.
+            None if age is None else int(now_s // 60) - age,
+        )
+    host = explain.Host(
+        facts=HostFacts(
+            name,
+            cpus,
+            used,
+            cpus * ratio - used,
+            reader.number('free_ram_mb', 1e9),
+            switch=reader.get('switch', None),
+            rack=reader.get('rack', None),
+        ),
+        view=HostView(cpus, used, topology),
+        nova_lack=reader.get('nova_lack', None),
+        devices=reader.optional('devices'),
+    )
+    reader.done()
+    return host
+
+
+def _uplink(reader: Reader, host: str) -> UplinkState:
+    kind = reader.choice('kind', tuple(str(kind) for kind in BridgeKind))
+    bridge, nic = str(reader.get('bridge')), str(reader.get('nic', '?'))
+    up = bool(reader.get('up', True))
+    mbps = reader.integer('mbps', 1000)
+    slots = reader.integer('slots', 1)
+    found = UplinkState(
+        uuid=provider_uuid(host, bridge, nic),
+        kind=BridgeKind(kind),
+        bridge=bridge,
+        nic=nic,
+        # As the agent publishes a dead link.
+        mbps=mbps if up else 0,
+        slots=slots if up else 0,
+        used=reader.integer('used', 0),
+    )
+    reader.done()
+    return found

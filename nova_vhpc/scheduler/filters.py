@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The filter that nova-scheduler loads.
+
+``[filter_scheduler] available_filters`` gets
+``nova_vhpc.scheduler.filters.VirtualClusterFilter`` beside Nova's own;
+``enabled_filters`` gets ``VirtualClusterFilter``, best as the last one,
+since it puts the allocation candidates that the others left into order.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from nova import conf as nova_conf
+from nova.scheduler import filters, utils
+from oslo_log import log as logging
+
+from nova_vhpc import extra_specs
+from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.scheduler import request as requests
+
+LOG = logging.getLogger(__name__)
+
+CONF = nova_conf.CONF
+
+
+class VirtualClusterFilter(filters.BaseHostFilter):
+    """Keeps the hosts that can serve a member of a virtual cluster.
+
+    Requests whose flavor carries no ``vhpc:`` extra specs go through
+    untouched, and so do rebuilds, which stay on their host.
+    """
+
+    RUN_ON_REBUILD = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        scheduler_conf.register_opts(CONF)
+        # Wrong extra specs that were already told of, by flavor.
+        self._told: set[str] = set()
+
+    def filter_all(
+        self, filter_obj_list: Iterable[Any], spec_obj: Any
+    ) -> Iterable[Any]:
+        """The hosts that pass; some twice (see ``claim_attempts``)."""
+        flavor = spec_obj.flavor
+        if 'extra_specs' not in flavor or not extra_specs.requested(
+            flavor.extra_specs
+        ):
+            return filter_obj_list
+        if utils.request_is_rebuild(spec_obj):
+            return filter_obj_list
+        states = list(filter_obj_list)
+        if not states:
+            return states
+        request = requests.Request.of(states[0], spec_obj)
+        if request is None:
+            request = requests.Request(spec_obj, CONF)
+            self._tell(flavor, request)
+        return request.filter(states)
+
+    def host_passes(self, host_state: Any, filter_properties: Any) -> bool:
+        """Whether one host passes; Nova itself asks for all at once."""
+        return bool(list(self.filter_all([host_state], filter_properties)))
+
+    def _tell(self, flavor: Any, request: requests.Request) -> None:
+        errors = request.wanted.specs.errors
+        if not errors or flavor.flavorid in self._told:
+            return
+        self._told.add(flavor.flavorid)
+        LOG.warning(
+            'Flavor %s has extra specs that nobody can follow; its servers '
+            'count as vhpc:workload=general: %s',
+            flavor.name,
+            '; '.join(errors),
+        )

@@ -1,0 +1,159 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova's HostState says, in the words of filter and planner.
+
+A host state of a compute node that has just been created lacks most of
+its values; nothing here raises for that.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nova.pci import utils as pci_utils
+
+from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts
+
+
+class Fabric:
+    """Which switch and rack a host is on, by its aggregates' metadata.
+
+    One object serves one request: thousands of hosts share a few
+    aggregates, and reading one costs more than all else about a host.
+
+    :param switch_key: metadata key that names the switch.
+    :param rack_key: metadata key that names the rack.
+    """
+
+    def __init__(self, switch_key: str, rack_key: str) -> None:
+        self._keys = (switch_key, rack_key)
+        self._places: dict[int, tuple[str | None, str | None]] = {}
+        self._by_host: dict[str, tuple[str | None, str | None]] = {}
+
+    def place(self, state: Any) -> tuple[str | None, str | None]:
+        """Switch and rack of a host state."""
+        switch = rack = None
+        for aggregate in state.aggregates:
+            # Nova keeps one object per aggregate, shared by all hosts.
+            found = self._places.get(id(aggregate))
+            if found is None:
+                found = self._learn(aggregate)
+            switch = found[0] or switch
+            rack = found[1] or rack
+        return switch, rack
+
+    def place_of(self, host: str) -> tuple[str | None, str | None]:
+        """Switch and rack of a host that did not pass the filters."""
+        return self._by_host.get(host, (None, None))
+
+    def _learn(self, aggregate: Any) -> tuple[str | None, str | None]:
+        metadata = aggregate.metadata
+        place = (metadata.get(self._keys[0]), metadata.get(self._keys[1]))
+        self._places[id(aggregate)] = place
+        if place != (None, None):
+            for host in aggregate.hosts:
+                switch, rack = self.place_of(host)
+                self._by_host[host] = (place[0] or switch, place[1] or rack)
+        return place
+
+
+def facts(
+    state: Any,
+    name: str,
+    slots: int,
+    link_mbps: int,
+    fabric: Fabric,
+    ratios: tuple[float, float],
+) -> HostFacts:
+    """What the planner must know of a host that passed the filter.
+
+    :param ratios: initial allocation ratios of CPUs and RAM, for hosts
+        that report none.
+    """
+    total_cpus = state.vcpus_total or 0
+    used_vcpus = state.vcpus_used or 0
+    total_ram = state.total_usable_ram_mb or 0
+    switch, rack = fabric.place(state)
+    return HostFacts(
+        name,
+        total_cpus,
+        used_vcpus,
+        total_cpus * (state.cpu_allocation_ratio or ratios[0]) - used_vcpus,
+        total_ram * (state.ram_allocation_ratio or ratios[1])
+        - (total_ram - (state.free_ram_mb or 0)),
+        slots,
+        link_mbps,
+        switch,
+        rack,
+    )
+
+
+def devices_asked(requests: Iterable[Any]) -> int:
+    """PCI devices that a server asks for, by alias and by port."""
+    return sum(int(request.count) for request in requests)
+
+
+def device_members(state: Any, requests: Iterable[Any]) -> int:
+    """Members whose PCI devices the host has free at the same time."""
+    members = NO_LIMIT
+    for request in requests:
+        members = min(members, _free(state, request) // (request.count or 1))
+    return members
+
+
+def devices_lack(state: Any, requests: Iterable[Any]) -> str | None:
+    """Why a host's free PCI devices do not serve a server, or None."""
+    if state.pci_stats is None:
+        return 'its nova-compute has reported no PCI devices yet'
+    for request in requests:
+        free = _free(state, request)
+        if free < request.count:
+            return (
+                f'it has {free} free PCI device(s) for '
+                f'{_named(request)}, {request.count} are needed'
+            )
+    return None
+
+
+def supports_devices(
+    state: Any, requests: list[Any], candidate: Mapping[str, Any]
+) -> bool:
+    """Whether the devices can be had with an allocation candidate."""
+    return bool(
+        state.pci_stats.support_requests(
+            requests, provider_mapping=candidate['mappings']
+        )
+    )
+
+
+def _free(state: Any, request: Any) -> int:
+    if state.pci_stats is None:
+        return 0
+    ignored = getattr(state.pci_stats, 'ignored_spec_tags', ())
+    specs = [
+        {key: tag for key, tag in spec.items() if key not in ignored}
+        for spec in request.spec
+    ]
+    return sum(
+        int(pool['count'])
+        for pool in state.pci_stats.pools
+        if pci_utils.pci_device_prop_match(pool, specs)
+    )
+
+
+def _named(request: Any) -> str:
+    if request.alias_name:
+        return f'alias {request.alias_name}'
+    for spec in request.spec:
+        if 'physical_network' in spec:
+            return f'a port on physical network {spec["physical_network"]}'
+    return 'a port'

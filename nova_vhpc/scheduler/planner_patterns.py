@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Patterns that the planner's search starts from.
+
+A pattern is "at most so many members per host, within this part of the
+fabric". All sensible levels are tried in the few switches and racks that
+promise most.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+
+from nova_vhpc.scheduler.planner_field import (
+    Field,
+    Group,
+    fill,
+    fill_hosts,
+)
+from nova_vhpc.scheduler.planner_objective import Counts, Value
+
+MOST_LEVELS = 16
+"""Patterns per part of the fabric; jobs to 64 members have no more."""
+
+MOST_GROUPS = 4
+"""Switches, and racks, in which a level is tried."""
+
+MOST_SPEEDS = 2
+"""Link speeds that are tried without the slower hosts."""
+
+
+def patterns(field: Field) -> Iterator[Counts]:
+    """Placements to start from, each complete."""
+    objective = field.objective
+    members = objective.request.members
+    room = field.room
+    if not objective.existing:
+        single = one_host(field, members)
+        if single:
+            yield single
+    orders = _by_speed(field)
+    roomiest = room[field.everything.order[0]]
+    for level in dict.fromkeys(
+        min(level, roomiest) for level in levels(members)
+    ):
+        yield from _near(field, level, orders)
+        groups = _promising(field, field.switches, level)
+        groups += _promising(field, field.racks, level)
+        if field.everything.holds(level) >= members:
+            groups.append(field.everything)
+        for group in groups:
+            counts: Counts = {}
+            left = fill(group, level, members, room, counts)
+            if not left:
+                yield counts
+
+
+def one_host(field: Field, members: int) -> Counts | None:
+    """The best single host for all new members, or None.
+
+    Of equally good ones the fullest: big holes are kept whole.
+    """
+    best: tuple[Value, float] | None = None
+    found: Counts | None = None
+    tried: dict[tuple[int, int, int], Value] = {}
+    objective = field.objective
+    plain = not objective.existing
+    for index in field.everything.order:
+        if field.room[index] < members:
+            break
+        host = objective.hosts[index]
+        key = (host.total_cpus, host.used_vcpus, host.link_mbps)
+        value = tried.get(key) if plain else None
+        if value is None:
+            value = objective.value({index: members})
+            tried[key] = value
+        if best is None or (value, host.free_cpus) < best:
+            best = (value, host.free_cpus)
+            found = {index: members}
+    return found
+
+
+def levels(members: int) -> list[int]:
+    """Members per host worth trying: an even spread over 1, 2, 3 hosts...
+
+    At most :data:`MOST_LEVELS`, thinned out evenly, both ends kept.
+    """
+    found = list(
+        dict.fromkeys(-(-members // hosts) for hosts in range(1, members + 1))
+    )
+    if len(found) <= MOST_LEVELS:
+        return found
+    step = (len(found) - 1) / (MOST_LEVELS - 1)
+    return [found[round(step * number)] for number in range(MOST_LEVELS)]
+
+
+def balanced(counts: Counts, room: Sequence[int]) -> Counts:
+    """The same hosts with the members spread as evenly as they have room.
+
+    Patterns leave the last host with the rest, whose few members would
+    be far from all others.
+    """
+    if max(counts.values()) - min(counts.values()) <= 1:
+        return counts
+    left = sum(counts.values())
+    evened: Counts = {}
+    ordered = sorted(counts, key=room.__getitem__)
+    for number, index in enumerate(ordered):
+        evened[index] = min(room[index], left // (len(ordered) - number))
+        left -= evened[index]
+    return evened
+
+
+def _promising(
+    field: Field, groups: Iterable[Group], level: int
+) -> list[Group]:
+    """The few groups in which a level looks cheapest.
+
+    Judged by how many hosts it takes, and by the cost of a member on the
+    first and on the last of them.
+    """
+    objective = field.objective
+    members = objective.request.members
+    judged = []
+    for number, group in enumerate(groups):
+        if group.holds(level) < members:
+            continue
+        needed = group.needed(level, members)
+        total = 0.0
+        for index in (group.order[0], group.order[needed - 1]):
+            new = min(field.room[index], level)
+            local_us, remote_us = objective.term(
+                objective.hosts[index],
+                new + objective.existing.get(index, 0),
+                new,
+            )
+            total += local_us + remote_us
+        judged.append((total, needed, number, group))
+    return [
+        item[3]
+        for item in heapq.nsmallest(
+            MOST_GROUPS, judged, key=lambda item: item[:3]
+        )
+    ]
+
+
+def _near(
+    field: Field, level: int, orders: list[list[int]]
+) -> Iterator[Counts]:
+    """Patterns around the members that run already, if any.
+
+    On their hosts first; or on other hosts of their switches and racks.
+    Without any, the roomiest hosts wherever they are.
+
+    :param orders: hosts for those that find no room near by.
+    """
+    objective = field.objective
+    members = objective.request.members
+    room = field.room
+    order = sorted(
+        (index for index in objective.existing if room[index]),
+        key=lambda index: (-objective.existing[index], index),
+    )
+    switches, racks = _surroundings(field)
+    for grow in (members, level, 0) if order else (0,):
+        for near in (switches + racks, []) if order else ([],):
+            for anywhere in orders:
+                counts: Counts = {}
+                left = fill_hosts(order, grow, members, room, counts)
+                for group in near:
+                    left = fill(group, level, left, room, counts)
+                if not fill_hosts(anywhere, level, left, room, counts):
+                    yield counts
+
+
+def _by_speed(field: Field) -> list[list[int]]:
+    """All hosts with room, and those without the slowest links."""
+    hosts = field.objective.hosts
+    order = field.everything.order
+    speeds = sorted({hosts[index].link_mbps for index in order})
+    return [order] + [
+        [index for index in order if hosts[index].link_mbps >= speed]
+        for speed in speeds[-MOST_SPEEDS:]
+        if speed > speeds[0]
+    ]
+
+
+def _surroundings(field: Field) -> tuple[list[Group], list[Group]]:
+    """Switches and racks of the running members, fullest of them first."""
+    objective = field.objective
+    if not objective.existing:
+        return [], []
+    hosts = objective.hosts
+    weights: dict[tuple[str, str], int] = {}
+    for index, count in objective.existing.items():
+        host = hosts[index]
+        for kind, name in (('switch', host.switch), ('rack', host.rack)):
+            if name is not None:
+                key = (kind, name)
+                weights[key] = weights.get(key, 0) + count
+
+    def chosen(kind: str, groups: list[Group]) -> list[Group]:
+        found = []
+        for group in groups:
+            host = hosts[group.order[0]]
+            name = host.switch if kind == 'switch' else host.rack
+            weight = weights.get((kind, name or ''), 0)
+            if weight:
+                found.append((weight, group))
+        found.sort(key=lambda item: item[0], reverse=True)
+        return [group for _, group in found]
+
+    return chosen('switch', field.switches), chosen('rack', field.racks)

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The search for a good placement: patterns first, then small moves.
+
+The best patterns are improved by moving members. The work is bounded,
+whatever the number of hosts.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from nova_vhpc.scheduler.planner_field import Field
+from nova_vhpc.scheduler.planner_objective import Counts, Value
+from nova_vhpc.scheduler.planner_patterns import balanced, patterns
+
+MOST_STARTS = 3
+"""Patterns that are improved by moves."""
+
+MOVE_WORK = 6000
+"""Hosts that all moves together may look at."""
+
+
+def search(field: Field) -> Counts | None:
+    """Least-cost placement that was found, None if there is no room.
+
+    Deterministic: the hosts' order breaks ties.
+    """
+    objective = field.objective
+    members = objective.request.members
+    if field.everything.holds(members) < members:
+        return None
+    ranked: list[tuple[Value, int, Counts]] = []
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    for pattern in patterns(field):
+        for counts in (pattern, balanced(pattern, field.room)):
+            key = tuple(sorted(counts.items()))
+            if key not in seen:
+                seen.add(key)
+                ranked.append((objective.value(counts), len(seen), counts))
+    starts = heapq.nsmallest(MOST_STARTS, ranked, key=lambda item: item[:2])
+    improved = [
+        improve(field, counts, value, MOVE_WORK // len(starts))
+        for value, _, counts in starts
+    ]
+    return min(improved, key=lambda item: item[0])[1]
+
+
+def improve(
+    field: Field, counts: Counts, value: Value, work: int = MOVE_WORK
+) -> tuple[Value, Counts]:
+    """Move members while that pays and the work allows it.
+
+    :param work: hosts that all moves together may look at.
+    """
+    objective = field.objective
+    spare = _spare_hosts(field, counts)
+    paid = True
+    while paid and work > 0:
+        paid = False
+        for changed in _moves(field, counts, spare):
+            work -= len(changed) + len(objective.existing)
+            new_value = objective.value(changed)
+            if new_value < _less(value):
+                counts, value = changed, new_value
+                paid = True
+                break
+            if work <= 0:
+                break
+    return value, {index: new for index, new in counts.items() if new}
+
+
+def _less(value: Value) -> Value:
+    """A value that is better by more than rounding."""
+    return value[0], value[1] - 1e-9 * abs(value[1])
+
+
+def _spare_hosts(field: Field, counts: Counts) -> list[int]:
+    """Unused hosts worth moving to: the roomiest near by and anywhere."""
+    objective = field.objective
+    hosts = objective.hosts
+    merged = objective.merged(counts)
+    near = {hosts[index].switch for index in merged} - {None}
+    found: list[int] = []
+    for group in field.switches:
+        if hosts[group.order[0]].switch in near:
+            found += [i for i in group.order[:12] if i not in counts][:4]
+    found += [i for i in field.everything.order[:24] if i not in counts][:8]
+    found += [i for i in objective.existing if field.room[i]][:8]
+    return [i for i in dict.fromkeys(found) if i not in counts]
+
+
+def _moves(field: Field, counts: Counts, spare: list[int]) -> Iterator[Counts]:
+    """Neighbours of a placement: empty a host, or move one or half."""
+    room = field.room
+    used = sorted(
+        (index for index, new in counts.items() if new),
+        key=lambda index: counts[index],
+    )
+    targets = used[::-1] + [i for i in spare if not counts.get(i)]
+    for source in used:
+        have = counts[source]
+        amounts = dict.fromkeys((have, 1, have // 2))
+        for target in targets:
+            if target == source:
+                continue
+            free = room[target] - counts.get(target, 0)
+            for amount in amounts:
+                if 0 < amount <= free:
+                    changed = dict(counts)
+                    changed[source] = have - amount
+                    changed[target] = counts.get(target, 0) + amount
+                    yield changed

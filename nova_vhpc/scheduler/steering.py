@@ -1,0 +1,289 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Leads each member along the plan of its whole virtual cluster.
+
+The plan is made when the first member is weighed, not when it is
+filtered: only then is it known which hosts passed all of Nova's filters.
+It is made again when a member lands elsewhere, since another scheduler
+took its uplink or another weigher weighed more.
+"""
+
+import dataclasses
+import random
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oslo_log import log as logging
+
+from nova_vhpc.scheduler import hosts, planner, weighing
+from nova_vhpc.scheduler.planner_model import HostFacts, PlanRequest
+
+if TYPE_CHECKING:
+    from nova_vhpc.scheduler.request import Record, Request
+
+LOG = logging.getLogger(__name__)
+
+JITTER = 1e-6
+"""Most that chance adds to the weight of a host outside of the plan:
+schedulers that lose a race must not all go on to the same next host."""
+
+DUPLICATE = 2.0
+"""Taken off at a host's second entry: a further uplink of a host is tried
+after all other hosts."""
+
+MAX_PLANS = 8
+"""Plans per request. Each costs a look at all hosts; a request that eight
+others have run into is better finished than planned."""
+
+
+class Steering:
+    """The plan of one request, and the hosts' weights that follow.
+
+    :ivar duplicates: whether hosts stand in the list more than once.
+    """
+
+    def __init__(self, request: 'Request') -> None:
+        self.duplicates = False
+        self.placement: planner.ClusterPlacement | None = None
+        self._request = request
+        self._landed: list[Record] = []
+        self._left: int | None = None
+        self._existing: dict[str, int] = {}
+        self._quota: dict[Record, int] = {}
+        self._plans = 0
+        self._stale = True
+        self._run = 0
+
+    def planned(self) -> Iterable['Record']:
+        """Hosts that the plan has members left for."""
+        return tuple(self._quota)
+
+    def landed(self, record: 'Record') -> None:
+        """A member has landed on this host."""
+        self._landed.append(record)
+
+    def weigh(self, states: Sequence[Any]) -> list[float]:
+        """Raw weights of hosts for the next member, from 0.0 to 1.0."""
+        request = self._request
+        try:
+            records = [state._vhpc for state in states]
+        except AttributeError:
+            records = [request.record(state) for state in states]
+        if self._left is None:
+            self._begin(records)
+        self._follow()
+        if (
+            (self._stale or self._next_is_gone(records))
+            and (self._left or 0) > 0
+            and self._plans < MAX_PLANS
+        ):
+            try:
+                self._plan(list(dict.fromkeys(records)))
+            except Exception:
+                # A request is better placed without a plan than not at all.
+                self._plans = MAX_PLANS
+                LOG.exception(
+                    'No plan for this virtual cluster, its members are '
+                    'placed without one; please report this'
+                )
+        if not self.duplicates:
+            return [record.weight for record in records]
+        self._run += 1
+        weights = []
+        for record in records:
+            weight = record.weight
+            if record.weigh_run == self._run:
+                weight -= DUPLICATE
+            record.weigh_run = self._run
+            weights.append(weight)
+        return weights
+
+    def _begin(self, records: Sequence['Record']) -> None:
+        self._existing = self._running(records)
+        self._left = self._members(records)
+        if not self._request.spec_obj.instance_group:
+            self._left -= len(self._landed)
+        # With few hosts, members may have landed before any weighing.
+        self._landed.clear()
+
+    def _follow(self) -> None:
+        """Take note of the members that landed since."""
+        landed, self._landed = self._landed, []
+        for record in landed:
+            assert self._left is not None
+            self._left -= 1
+            name = record.name or record.state.host
+            self._existing[name] = self._existing.get(name, 0) + 1
+            quota = self._quota.get(record, 0)
+            if quota > 1:
+                self._quota[record] = quota - 1
+            elif quota:
+                del self._quota[record]
+                record.weight = weighing.OTHERS_MOST / 2
+            else:
+                self._stale = True
+
+    def _next_is_gone(self, records: Sequence['Record']) -> bool:
+        """Whether other filters have dropped the plan's next host."""
+        following = next(iter(self._quota), None)
+        return following is not None and following not in records
+
+    def _plan(self, records: Sequence['Record']) -> None:
+        self._stale = False
+        self._plans += 1
+        request = self._request
+        wanted = request.wanted
+        spec_obj = request.spec_obj
+        policy, most = _policy(spec_obj)
+        facts = self._facts(records)
+        known = {fact.name for fact in facts}
+        away = [
+            HostFacts(name, 0, 0, 0, 0, 0, 0, *request.fabric.place_of(name))
+            for name in self._existing
+            if name not in known
+        ]
+        assert self._left is not None
+        question = PlanRequest(
+            members=self._left,
+            vcpus=wanted.vcpus,
+            ram_mb=max(1, spec_obj.memory_mb),
+            hosts=[*facts, *away] if away else facts,
+            network=wanted.specs.network,
+            paradigm=wanted.specs.paradigm,
+            policy=policy,
+            max_server_per_host=most,
+            spare_cpus=wanted.spare_cpus,
+            max_overcommit=wanted.max_overcommit,
+            existing=dict(self._existing),
+        )
+        placement = self._placement(question, records)
+        self.placement = placement
+        if placement.infeasible_reason is not None:
+            # Members that are placed now make no more room.
+            self._plans = MAX_PLANS
+        LOG.debug(
+            'Plan for %d member(s): %s',
+            self._left,
+            placement.infeasible_reason or dict(placement.assignments),
+            instance_uuid=spec_obj.instance_uuid,
+        )
+        self._weigh_others(question, records, facts)
+        self._quota = {}
+        by_name = {record.name: record for record in records}
+        for name, weight in weighing.planned_weights(placement).items():
+            record = by_name[name]
+            self._quota[record] = placement.assignments[name]
+            record.weight = weight
+
+    def _placement(
+        self, question: PlanRequest, records: Sequence['Record']
+    ) -> planner.ClusterPlacement:
+        """Plan, on hosts of unknown topology only if there is no other."""
+        unknown = {r.name for r in records if r.verdict.unknown}
+        if unknown:
+            known = [h for h in question.hosts if h.name not in unknown]
+            placement = planner.plan(
+                dataclasses.replace(question, hosts=known)
+            )
+            if placement.infeasible_reason is None:
+                return placement
+        return planner.plan(question)
+
+    def _facts(self, records: Sequence['Record']) -> list[HostFacts]:
+        request = self._request
+        conf = request.conf
+        ratios = (
+            conf.initial_cpu_allocation_ratio,
+            conf.initial_ram_allocation_ratio,
+        )
+        facts = []
+        names: set[str] = set()
+        for record in records:
+            state = record.state
+            if not record.name:
+                name = state.host
+                if name in names:
+                    # One service may have several nodes.
+                    name = f'{name}/{state.nodename}'
+                record.name = name
+            names.add(record.name)
+            facts.append(
+                hosts.facts(
+                    state,
+                    record.name,
+                    request.slots(record),
+                    record.verdict.link_mbps,
+                    request.fabric,
+                    ratios,
+                )
+            )
+        return facts
+
+    def _weigh_others(
+        self,
+        question: PlanRequest,
+        records: Sequence['Record'],
+        facts: Sequence[HostFacts],
+    ) -> None:
+        """Weigh hosts outside of the plan by what a lone member costs."""
+        assert self.placement is not None
+        weights = weighing.other_weights(question, self.placement, facts)
+        unknown = self._request.conf.vhpc_scheduler.weight_of_unknown
+        for record, weight in zip(records, weights, strict=True):
+            weight = unknown if record.verdict.unknown else weight
+            record.weight = weight + JITTER * random.random()
+
+    def _members(self, records: Sequence['Record']) -> int:
+        """Members to place in this request.
+
+        ``num_instances`` is that of the first boot, also when one member
+        is moved later on; then all others of the group are on hosts.
+        """
+        spec_obj = self._request.spec_obj
+        asked = self._request.members
+        group = spec_obj.instance_group
+        if asked > 1 and group is not None and group.hosts:
+            members = set(group.members or ())
+            on_hosts = set(group.hosts)
+            placed = sum(
+                len(members.intersection(record.state.instances))
+                for record in set(records)
+                if record.state.host in on_hosts
+            )
+            asked = min(asked, max(1, len(members) - placed))
+        return asked
+
+    def _running(self, records: Sequence['Record']) -> dict[str, int]:
+        """Members of the server group that run already, by host name."""
+        spec_obj = self._request.spec_obj
+        group = spec_obj.instance_group
+        if group is None or not group.hosts:
+            return {}
+        others = set(group.members or ()) - {spec_obj.instance_uuid}
+        found = dict.fromkeys(group.hosts, 1)
+        for record in records:
+            if record.state.host in found:
+                here = len(others.intersection(record.state.instances))
+                if here:
+                    found[record.state.host] = here
+                else:
+                    del found[record.state.host]
+        return found
+
+
+def _policy(spec_obj: Any) -> tuple[str | None, int | None]:
+    group = spec_obj.instance_group
+    if group is None:
+        return None, None
+    most = (group.rules or {}).get('max_server_per_host')
+    return group.policy, most

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The weigher that nova-scheduler loads.
+
+``[filter_scheduler] weight_classes`` gets
+``nova_vhpc.scheduler.weights.VirtualClusterWeigher`` beside Nova's own.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova import conf as nova_conf
+from nova.scheduler import utils, weights
+
+from nova_vhpc import extra_specs
+from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.scheduler import request as requests
+
+CONF = nova_conf.CONF
+
+
+class VirtualClusterWeigher(weights.BaseHostWeigher):
+    """Weighs hosts by the plan of the virtual cluster.
+
+    Raw weights are absolute (1.0 is the plan's first host) and not
+    stretched to the extremes of the list: between hosts that cost the
+    same, Nova's other weighers decide.
+    """
+
+    minval = 0.0
+    maxval = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        scheduler_conf.register_opts(CONF)
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        """``[vhpc_scheduler] weight_multiplier``, or the aggregate's."""
+        record = getattr(host_state, requests.ATTRIBUTE, None)
+        # Without a virtual cluster, the raw weight is 0.0 anyhow.
+        return 0.0 if record is None else float(record.multiplier)
+
+    def weigh_objects(
+        self, weighed_obj_list: Sequence[Any], weight_properties: Any
+    ) -> list[float]:
+        """Raw weights of all hosts for the next member."""
+        spec_obj = weight_properties
+        flavor = spec_obj.flavor
+        if (
+            'extra_specs' not in flavor
+            or not extra_specs.requested(flavor.extra_specs)
+            or not weighed_obj_list
+            or utils.request_is_rebuild(spec_obj)
+        ):
+            return [0.0] * len(weighed_obj_list)
+        request = requests.Request.of(weighed_obj_list[0].obj, spec_obj)
+        if request is None:
+            # Forced hosts pass no filter.
+            request = requests.Request(spec_obj, CONF)
+        return request.steering.weigh([item.obj for item in weighed_obj_list])
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        return self.weigh_objects([_Weighed(obj)], weight_properties)[0]
+
+
+class _Weighed:
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj

@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reads this host and its services for :mod:`nova_vhpc.status.checks`."""
+
+import importlib.metadata
+import time
+from pathlib import Path
+
+from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import loading
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from nova_vhpc import kernel
+from nova_vhpc.conf import placement as placement_conf
+from nova_vhpc.status import checks
+from nova_vhpc.topology import model
+
+_MICROVERSION = '1.39'
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """``nova-vhpc-status upgrade check``.
+
+    :param conf: filled when the checks run, not before.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._upgrade_checks = (
+            ('Nova version', Checks._check_nova),
+            ('Filter and weigher', Checks._check_scheduler),
+            ('Placement', Checks._check_placement),
+            ('libvirt', Checks._check_libvirt),
+            ('cgroup controllers', Checks._check_cgroup),
+            ('Tick and time slice', Checks._check_tick),
+            ('Known traps', Checks._check_traps),
+        )
+
+    def _check_nova(self) -> checks.Result:
+        return checks.nova_version(_version('nova'))
+
+    def _check_scheduler(self) -> checks.Result:
+        if _version('nova') is None:
+            return checks.scheduler(None, (), ())
+        options = self._conf.filter_scheduler
+        return checks.scheduler(
+            options.available_filters,
+            options.enabled_filters,
+            options.weight_classes,
+        )
+
+    def _check_placement(self) -> checks.Result:
+        group = placement_conf.GROUP
+        try:
+            auth = loading.load_auth_from_conf_options(self._conf, group)
+            session = loading.load_session_from_conf_options(
+                self._conf, group, auth=auth
+            )
+            client = loading.load_adapter_from_conf_options(
+                self._conf, group, session=session
+            )
+            hosts = client.get(
+                f'/resource_providers?required={model.TRAIT_HOST}',
+                microversion=_MICROVERSION,
+            ).json()['resource_providers']
+            markers = client.get(
+                f'/resource_providers?resources={model.STAMP}:1',
+                microversion=_MICROVERSION,
+            ).json()['resource_providers']
+            stamps = {}
+            for marker in markers:
+                inventory = client.get(
+                    f'/resource_providers/{marker["uuid"]}/inventories',
+                    microversion=_MICROVERSION,
+                ).json()['inventories']
+                stamps[marker['name'].removesuffix(':vhpc')] = inventory[
+                    model.STAMP
+                ]['total']
+        except (ks_exceptions.ClientException, KeyError, ValueError) as error:
+            return checks.placement_away(str(error) or type(error).__name__)
+        return checks.placement(
+            len(hosts),
+            stamps,
+            time.time(),
+            self._conf.vhpc_scheduler.topology_max_age,
+        )
+
+    def _check_libvirt(self) -> checks.Result:
+        try:
+            import libvirt
+        except ImportError as error:
+            return checks.libvirt(None, str(error))
+        try:
+            connection = libvirt.openReadOnly(
+                self._conf.vhpc_agent.libvirt_uri
+            )
+        except libvirt.libvirtError as error:
+            if not Path('/dev/kvm').exists() and _version('nova') is not None:
+                return checks.success('no hypervisor here: scheduler only.')
+            return checks.libvirt(None, str(error))
+        try:
+            return checks.libvirt(connection.getLibVersion())
+        finally:
+            connection.close()
+
+    def _check_cgroup(self) -> checks.Result:
+        return checks.cgroup(
+            controllers(Path(self._conf.vhpc_agent.cgroup_root))
+        )
+
+    def _check_tick(self) -> checks.Result:
+        from nova_vhpc.agent.actuators import libvirt_cputune
+
+        limits = libvirt_cputune.LibvirtCputuneActuator(self._conf).limits()
+        return checks.tick(kernel.tick_hz(), limits.effective_min_slice_us)
+
+    def _check_traps(self) -> checks.Result:
+        names = ('SQLAlchemy', 'placement')
+        found = {name: _version(name) for name in names}
+        return checks.traps({n: v for n, v in found.items() if v is not None})
+
+
+def controllers(root: Path) -> set[str]:
+    """cgroup controllers that are usable below a cgroup mount."""
+    try:
+        return set((root / 'cgroup.controllers').read_text().split())
+    except OSError:
+        pass
+    # cgroup v1 has one hierarchy per controller, or several joined by a comma.
+    if not root.is_dir():
+        return set()
+    return {
+        name
+        for entry in root.iterdir()
+        if entry.is_dir()
+        for name in entry.name.split(',')
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench agent`` on a small scale: its keys, and the soak."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from oslotest import base
+
+KEYS = {
+    'vms',
+    'vcpus',
+    'core_fraction',
+    'tick_p99_ms',
+    'us_per_vm',
+    'libvirt_us_per_vm',
+    'rss_mib',
+}
+
+
+class TestBench(base.BaseTestCase):
+    def test_figures_and_no_growth(self) -> None:
+        file = pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 'agent.json')
+        self.addCleanup(file.unlink, missing_ok=True)
+        done = subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                'import argparse, sys\n'
+                'from nova_vhpc.bench import agent\n'
+                'parser = argparse.ArgumentParser()\n'
+                'agent.add_arguments(parser)\n'
+                'sys.exit(agent.run(parser.parse_args()))',
+                *('--vms', '10', '--vcpus', '2', '--seconds', '3'),
+                *('--guests', '2', '--soak', '9', '--json', str(file)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        result = json.loads(file.read_text())
+        self.assertLessEqual(KEYS, set(result))
+        self.assertEqual(10, result['vms'])
+        self.assertGreater(result['ticks'], 5)
+        self.assertEqual(0, result['tick_failures'])
+        self.assertGreater(result['writes'], 0)
+        self.assertGreater(result['libvirt_us_per_vm'], 0)
+        self.assertFalse(result['soak']['grew'])

@@ -1,0 +1,209 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""NICs of real guests, re-plugged into bridges with real uplinks."""
+
+import contextlib
+import pathlib
+import socket
+import types
+import uuid as uuid_module
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import binding, nics, processes
+from nova_vhpc.agent.domain_xml import parse
+from nova_vhpc.bench.lab import guest as lab_guest
+from nova_vhpc.bench.lab import image as lab_image
+from nova_vhpc.tests.functional.agent import base
+from nova_vhpc.tests.functional.topology import links
+
+ETH_P_ALL = 3
+ETHERTYPE = b'\x88\xb5'
+NET = pathlib.Path('/sys/class/net')
+SPECS = {'vhpc:workload': 'parallel', 'vhpc:network': 'shared-separate'}
+
+
+class BindingCase(base.AgentTestCase):
+    """A shared bridge, and one of its own with an uplink."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.links = self.useFixture(links.Links())
+        self.shared = self.links.bridge('s')
+        self.own = self.links.bridge('o')
+        self.far = self.links.uplink('u', self.own) + 'x'
+        self.records = binding.BindingJournal(str(self.path / 'state'))
+        self.plugger = binding.Plugger(self.records, processes.Processes())
+        self.claimed: dict[str, tuple[str, ...]] = {}
+        self.guests: dict[str, Any] = {}
+        self.binder = binding.UplinkBinder(
+            self.plugger,
+            lambda: self.guests,
+            lambda: self.conn,
+            lambda uuid: self.claimed.get(uuid, ()),
+        )
+
+    def boot(
+        self, bridges: tuple[str, ...], claimed: tuple[str, ...]
+    ) -> libvirt.virDomain:
+        name = f'bind-{uuid_module.uuid4().hex[:8]}'
+        none = pathlib.Path('/x')
+        root = ElementTree.fromstring(
+            lab_guest.domain_xml(
+                name,
+                lab_image.GuestImage(none, none),
+                memory_mib=32,
+                extra_specs=SPECS,
+                bridges=bridges,
+            )
+        )
+        system = root.find('os')
+        for tag in ('kernel', 'initrd', 'cmdline'):
+            system.remove(system.find(tag))
+        domain = self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
+        self.addCleanup(self._end_domain, domain.UUIDString())
+        domain.create()
+        self.claimed[domain.UUIDString()] = claimed
+        self.follow(domain)
+        return domain
+
+    def follow(self, domain: libvirt.virDomain) -> None:
+        self.guests[domain.UUIDString()] = types.SimpleNamespace(
+            domain=domain,
+            domain_id=domain.ID(),
+            info=parse(domain.XMLDesc(0)),
+            hands_off='',
+            name=domain.name(),
+        )
+
+    def taps(self, domain: libvirt.virDomain) -> list[str]:
+        root = ElementTree.fromstring(domain.XMLDesc(0))
+        return [
+            target.get('dev')
+            for target in root.findall('./devices/interface/target')
+        ]
+
+    def plugs(self, domain: libvirt.virDomain) -> list[str]:
+        """The bridges that the kernel has the guest's taps on."""
+        return [
+            (NET / tap / 'master').readlink().name for tap in self.taps(domain)
+        ]
+
+    def listen(self, tap: str) -> socket.socket:
+        """Sees the frames that the kernel hands to a guest's NIC.
+
+        The tap's own counters only count what the guest reads, and these
+        guests have no system that would.
+        """
+        sock = socket.socket(
+            socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)
+        )
+        self.addCleanup(sock.close)
+        sock.bind((tap, ETH_P_ALL))
+        sock.setblocking(False)
+        return sock
+
+    def heard(self, sock: socket.socket) -> int:
+        """Our frames among those that were seen."""
+        count = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                count += sock.recv(2048)[12:14] == ETHERTYPE
+        return count
+
+    def flood(self, nic: str, frames: int) -> None:
+        """Broadcasts that come in over the uplink."""
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind((nic, 0))
+            frame = b'\xff' * 6 + b'\x02' * 6 + ETHERTYPE + b'v' * 46
+            for _ in range(frames):
+                sock.send(frame)
+
+
+class BindingTest(BindingCase):
+    def test_the_last_nic_goes_to_the_claimed_uplink(self) -> None:
+        domain = self.boot((self.shared, self.shared), (self.own,))
+        before = domain.XMLDesc(0)
+        self.binder.step()
+        self.assertEqual([self.shared, self.own], self.plugs(domain))
+
+        # What comes in over the uplink reaches that NIC and no other.
+        first, second = (self.listen(tap) for tap in self.taps(domain))
+        self.flood(self.far, 50)
+        self.assertEqual((0, 50), (self.heard(first), self.heard(second)))
+
+        self.binder.stop()
+        self.plugger.undo_all(self.conn)
+        self.assertEqual([self.shared, self.shared], self.plugs(domain))
+        self.assertEqual(before, domain.XMLDesc(0))
+        self.assertEqual((), self.records.uuids())
+
+    def test_after_a_crash_all_is_put_back(self) -> None:
+        domain = self.boot((self.shared, self.shared), (self.own,))
+        self.binder.step()
+        # Another process, which knows the journal only.
+        other = binding.Plugger(
+            binding.BindingJournal(str(self.path / 'state')),
+            processes.Processes(),
+        )
+        self.assertEqual({}, other.undo_all(self.conn))
+        self.assertEqual([self.shared, self.shared], self.plugs(domain))
+
+    def test_bound_anew_after_a_hard_reboot(self) -> None:
+        domain = self.boot((self.shared, self.shared), (self.own,))
+        self.binder.step()
+        domain.destroy()
+        domain.create()
+        self.assertEqual([self.shared, self.shared], self.plugs(domain))
+        self.follow(domain)
+        self.binder.step()
+        self.assertEqual([self.shared, self.own], self.plugs(domain))
+        self.plugger.undo_all(self.conn)
+        self.assertEqual([self.shared, self.shared], self.plugs(domain))
+
+    def test_put_back_before_it_migrates_and_when_paused(self) -> None:
+        domain = self.boot((self.shared, self.shared), (self.own,))
+        self.binder.step()
+        self.guests[domain.UUIDString()].hands_off = 'leaving'
+        self.binder.step()
+        self.assertEqual([self.shared, self.shared], self.plugs(domain))
+        self.guests[domain.UUIDString()].hands_off = ''
+        self.binder.step()
+        self.assertEqual([self.shared, self.own], self.plugs(domain))
+
+    def test_what_others_moved_stays(self) -> None:
+        domain = self.boot((self.shared,), (self.own,))
+        self.binder.step()
+        third = self.links.bridge('t')
+        nic = nics.read(domain.XMLDesc(0))[0]
+        domain.updateDeviceFlags(nic.plugged_into(third), base.LIVE)
+        self.plugger.undo_all(self.conn)
+        self.assertEqual([third], self.plugs(domain))
+
+    def test_no_claim_no_write(self) -> None:
+        domain = self.boot((self.shared,), ())
+        self.binder.step()
+        self.assertEqual([self.shared], self.plugs(domain))
+        self.assertEqual((), self.records.uuids())
+
+    def test_more_claims_than_nics_is_told(self) -> None:
+        domain = self.boot((self.shared,), (self.own, self.shared))
+        self.binder.step()
+        self.assertIn(
+            'has 1 NICs',
+            self.binder.status()['problems'][domain.UUIDString()],
+        )
+        self.assertEqual([self.shared], self.plugs(domain))

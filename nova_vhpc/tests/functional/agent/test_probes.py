@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Probes on real QEMU threads and cgroups."""
+
+import time
+
+import libvirt
+
+from nova_vhpc.agent import domain_xml, processes
+from nova_vhpc.agent.probes import (
+    base as probe_base,
+)
+from nova_vhpc.agent.probes import block, cpu_stat, libvirt_delay, schedstat
+from nova_vhpc.tests.functional.agent import base
+
+
+class TestProbes(base.AgentTestCase):
+    """What the probes say of a guest that cannot run as it wants."""
+
+    def target(self, domain: libvirt.virDomain) -> probe_base.Target:
+        host = processes.Processes()
+        pid = host.find(domain.UUIDString())
+        self.assertGreater(pid, 0)
+        return probe_base.Target(
+            domain.UUIDString(),
+            domain.name(),
+            pid,
+            host.vcpu_threads(pid, 2),
+            host.vcpu_cgroups(pid, 2),
+            host.block_cgroup(pid),
+        )
+
+    def test_threads_by_cgroup_and_by_name_agree(self) -> None:
+        domain = self.domain(None)
+        host = processes.Processes()
+        pid = host.find(domain.UUIDString())
+        by_group = host._threads_by_cgroup(pid, 2)
+        self.assertEqual(2, len(by_group))
+        self.assertEqual(by_group, host._threads_by_name(pid, 2))
+        identity = host.identity(domain.UUIDString(), domain.ID())
+        self.assertTrue(
+            identity.same_run(
+                processes.Processes().identity(
+                    domain.UUIDString(), domain.ID()
+                )
+            )
+        )
+
+    def test_schedstat_tells_what_libvirt_tells(self) -> None:
+        domain = self.domain(None, busy=True)
+        # Both vCPUs on one CPU: each waits for the other.
+        for vcpu in range(2):
+            domain.pinVcpuFlags(vcpu, (True, False), base.LIVE)
+        time.sleep(4)
+        reader = schedstat.SchedstatProbe(probe_base.Host()).attach(
+            self.target(domain)
+        )
+        self.addCleanup(reader.close)
+
+        def delays() -> tuple[int, ...]:
+            for found, stats in self.conn.getAllDomainStats(
+                libvirt.VIR_DOMAIN_STATS_VCPU
+            ):
+                if found.UUIDString() == domain.UUIDString():
+                    return libvirt_delay.parse(stats)
+            self.fail('no statistics')
+
+        first = delays()
+        reader.read()
+        time.sleep(2)
+        reading = reader.read()
+        second = delays()
+        theirs = sum(new - old for old, new in zip(first, second, strict=True))
+        ours = sum(reading.wait_us) * 1000
+        self.assertGreater(ours, 100_000_000)
+        # libvirt was asked a moment before and after us.
+        self.assertLess(abs(theirs - ours) / theirs, 0.5)
+
+    def test_throttling_is_seen_by_both_and_counted_once(self) -> None:
+        domain = self.domain(
+            None,
+            busy=True,
+            cputune='<period>100000</period><quota>10000</quota>',
+        )
+        time.sleep(1)
+        target = self.target(domain)
+        self.assertEqual(2, len(target.vcpu_groups))
+        throttle = cpu_stat.CpuStatProbe(probe_base.Host()).attach(target)
+        both = schedstat.SchedstatProbe(probe_base.Host()).attach(target)
+        self.addCleanup(throttle.close)
+        self.addCleanup(both.close)
+        throttle.read()
+        both.read()
+        time.sleep(3)
+        held, waited = throttle.read(), both.read()
+        self.assertGreater(held.latency_us, 0)
+        # schedstat counts the time held back as well.
+        self.assertGreater(waited.latency_us, 0.8 * held.latency_us)
+
+    def test_block_has_a_source(self) -> None:
+        domain = self.domain(None)
+        reader = block.BlockProbe(probe_base.Host()).attach(
+            self.target(domain)
+        )
+        self.assertIsNotNone(reader)
+        reader.read()
+        self.assertIsNotNone(reader.read())
+        reader.close()
+
+    def test_domain_xml_of_libvirt_itself(self) -> None:
+        domain = self.domain({'vhpc:workload': 'latency'}, cpuset='0-1')
+        info = domain_xml.parse(domain.XMLDesc(0))
+        self.assertTrue(info.ours)
+        self.assertEqual({0, 1}, info.cpuset)
+        self.assertEqual(2, info.vcpus)

@@ -1,0 +1,252 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The daemon as systemd, operators and Prometheus see it."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import stat
+import time
+import urllib.request
+
+from nova_vhpc.agent import status
+from nova_vhpc.cmd import top
+from nova_vhpc.tests.functional.agent import base
+
+PARALLEL = {'vhpc:workload': 'parallel'}
+
+
+class TestService(base.AgentTestCase):
+    """Lock, signals, watchdog, metrics, status, dry run."""
+
+    def test_second_agent_refuses(self) -> None:
+        with self.running():
+            second = self.spawn()
+            second.join(20)
+            self.assertEqual(2, second.exitcode)
+            lines = self.log_lines('another nova-vhpc-agent')
+            self.assertEqual(1, len(lines))
+            self.assertIn('stop it first', lines[0])
+
+    def test_bad_configuration_is_one_line(self) -> None:
+        for options, words in (
+            ({'cpu_shared_set': '0-4000'}, ('cpu_shared_set', '0-4000')),
+            ({'cpu_shared_set': '3-1'}, ('cpu_shared_set', '3-1')),
+            ({'sync_probes': 'magic'}, ('sync_probes', 'magic')),
+            ({'actuators': 'magic'}, ('actuators', 'magic')),
+            ({'period_ms': '5'}, ('period_ms', '5')),
+            (
+                {'vhpc_control__slice_policy': 'magic'},
+                ('slice_policy', 'magic', 'atc'),
+            ),
+        ):
+            self.log.unlink(missing_ok=True)
+            self.configure(**options)
+            process = self.spawn()
+            process.join(20)
+            self.assertEqual(2, process.exitcode, options)
+            lines = self.log.read_text().strip().splitlines()
+            line = lines[-1]
+            self.assertEqual(
+                1, len([x for x in lines if x.startswith('nova-vhpc-agent:')])
+            )
+            for word in words:
+                self.assertIn(word, line)
+            self.assertNotIn('Traceback', self.log.read_text())
+
+    def test_sighup_reads_mutable_options_again(self) -> None:
+        domain = self.domain(PARALLEL)
+        process = self.start_agent(reconcile_period=3600)
+        self.wait_for_write(domain)
+        ours = self.period(domain)
+        self.configure(reconcile_period=3600, foreign_changes='override')
+        os.kill(process.pid, signal.SIGHUP)
+        self.wait_for(
+            lambda: self.log_lines('Options are read again'), 'SIGHUP'
+        )
+        domain.setSchedulerParametersFlags({'vcpu_period': 66_000}, base.LIVE)
+        self.wait_for(lambda: self.period(domain) == ours, 'our period')
+        self.assertEqual(0, self.stop_agent(process))
+
+    def test_broken_file_on_sighup_changes_nothing(self) -> None:
+        process = self.start_agent()
+        (self.path / 'agent.conf').write_text('[vhpc_agent\nbroken')
+        os.kill(process.pid, signal.SIGHUP)
+        self.wait_for(lambda: self.log_lines('not read again'), 'SIGHUP')
+        self.assertEqual(0, self.stop_agent(process))
+
+    def test_sigusr2_reports_the_live_plan(self) -> None:
+        domain = self.domain(PARALLEL)
+        process = self.start_agent()
+        self.wait_for_write(domain)
+        os.kill(process.pid, signal.SIGUSR2)
+        self.wait_for(
+            lambda: self.log_lines('nova-vhpc Configuration'), 'the report'
+        )
+        text = self.wait_for(
+            lambda: (
+                domain.name() in self.log.read_text().split('Live Plan')[-1]
+                and self.log.read_text()
+            ),
+            'the plan in the report',
+        )
+        self.assertIn('slice_us', text)
+        self.assertEqual(0, self.stop_agent(process))
+
+    def test_systemd_is_told_and_the_tick_feeds_the_watchdog(self) -> None:
+        path = str(self.path / 'notify')
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(server.close)
+        server.bind(path)
+        server.settimeout(20)
+        self.configure()
+        process = self.spawn(
+            environ={'NOTIFY_SOCKET': path, 'WATCHDOG_USEC': '600000'}
+        )
+        self.assertEqual(b'READY=1', server.recv(100))
+        for _ in range(4):
+            self.assertEqual(b'WATCHDOG=1', server.recv(100))
+        os.kill(process.pid, signal.SIGTERM)
+        last = b''
+        while last != b'STOPPING=1':
+            last = server.recv(100)
+        process.join(10)
+        self.assertEqual(0, process.exitcode)
+
+    def test_metrics(self) -> None:
+        domain = self.domain(PARALLEL)
+        with socket.socket() as sock:
+            sock.bind(('127.0.0.1', 0))
+            port = sock.getsockname()[1]
+        with self.running(metrics_port=port):
+            self.wait_for_write(domain)
+            self.wait_for(
+                lambda: self.vm(domain)['sync_latency_us'] is not None,
+                'a sample',
+            )
+            self.assertEqual(['127.0.0.1'], listeners(port))
+            with urllib.request.urlopen(
+                f'http://127.0.0.1:{port}/metrics', timeout=10
+            ) as answer:
+                text = answer.read().decode()
+        label = f'{{name="{domain.name()}",uuid="{domain.UUIDString()}"}}'
+        for name in (
+            'slice_microseconds',
+            'period_microseconds',
+            'quota_microseconds',
+            'sync_latency_microseconds',
+            'io_events',
+            'io_phase',
+            'writes_total',
+            'moves_total',
+            'failures_total',
+        ):
+            self.assertIn(f'nova_vhpc_vm_{name}{label}', text)
+        for name in (
+            'tick_seconds_bucket',
+            'journal_bytes',
+            'libvirt_up 1.0',
+            'ticks_total',
+        ):
+            self.assertIn(f'nova_vhpc_{name}', text)
+
+    def test_status_socket_and_top(self) -> None:
+        domain = self.domain(PARALLEL)
+        with self.running(status_socket_mode='0640'):
+            self.wait_for_write(domain)
+            path = status.socket_path(str(self.path / 'run'))
+            self.assertEqual(0o640, stat.S_IMODE(os.stat(path).st_mode))
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                code = top.main(
+                    ['--once', '--json', '--run-path', str(self.path / 'run')]
+                )
+            self.assertEqual(0, code)
+            document = json.loads(out.getvalue())
+            self.assertEqual(
+                [domain.name()], [vm['name'] for vm in document['vms']]
+            )
+            text = render(document)
+            self.assertIn(domain.name()[:6], text)
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            code = top.main(['--once', '--run-path', str(self.path / 'run')])
+        self.assertEqual(1, code)
+        self.assertIn('is nova-vhpc-agent running', err.getvalue())
+
+    def test_dry_run_decides_and_writes_nothing(self) -> None:
+        domain = self.domain(PARALLEL)
+        before = domain.XMLDesc(0), base.everything(domain)
+        process = self.start_agent('--dry-run')
+        self.wait_for(
+            lambda: (self.vm(domain) or {}).get('slice_us'), 'a decision'
+        )
+        time.sleep(1)
+        vm = self.vm(domain)
+        self.assertNotEqual(
+            vm['planned']['period_us'], vm['original']['period_us']
+        )
+        self.assertEqual(0, vm['writes'])
+        self.assertTrue(self.status()['agent']['dry_run'])
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(before, (domain.XMLDesc(0), base.everything(domain)))
+
+    def test_gang_windows_are_restored_too(self) -> None:
+        domains = [self.domain(PARALLEL, busy=True) for _ in range(2)]
+        before = [base.everything(domain) for domain in domains]
+        process = self.start_agent(vhpc_control__slice_policy='gang')
+        self.wait_for(
+            lambda: self.status().get('windows', {}).get('writes'),
+            'windows',
+            180,
+        )
+        # Our own writes must not be taken for somebody else's.
+        time.sleep(2)
+        self.assertEqual(0, self.status()['agent']['foreign_changes'])
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(before, [base.everything(d) for d in domains])
+        process = self.start_agent(vhpc_control__slice_policy='gang')
+        self.wait_for(
+            lambda: self.status().get('windows', {}).get('writes'),
+            'windows',
+            180,
+        )
+        process.kill()
+        process.join(10)
+        self.assertEqual(0, self.restore())
+        self.assertEqual(before, [base.everything(d) for d in domains])
+
+
+def listeners(port: int) -> list[str]:
+    """Addresses that somebody listens on at a port."""
+    found = []
+    with open('/proc/net/tcp') as file:
+        for line in file.readlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            address, _, hex_port = local.partition(':')
+            if state == '0A' and int(hex_port, 16) == port:
+                raw = bytes.fromhex(address)[::-1]
+                found.append(socket.inet_ntoa(raw))
+    return found
+
+
+def render(document: dict) -> str:
+    """What the terminal would show."""
+    from rich import console
+
+    out = io.StringIO()
+    console.Console(file=out, width=200).print(top.render(document))
+    return out.getvalue()

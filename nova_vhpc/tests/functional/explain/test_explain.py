@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-vhpc-explain`` against a real Nova and Placement.
+
+What it says must be what the scheduler then does.
+"""
+
+import collections
+import contextlib
+import io
+import json
+
+from nova_vhpc.cmd import explain as command
+from nova_vhpc.tests.functional import sdk
+from nova_vhpc.tests.functional.scheduler import base
+
+
+class ExplainTest(base.SchedulerTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud = sdk.connect(
+            self.api_fixture, self.placement.fixture.endpoint
+        )
+        self.start_hosts('good1', 'good2', 'dead', 'bare', 'mute', 'off')
+        for name in ('good1', 'good2', 'off'):
+            self.publish(
+                name,
+                base.separate('br1', 'eth1'),
+                base.separate('br2', 'eth2'),
+            )
+        self.publish('dead', base.separate('br1', 'eth1', up=False))
+        self.publish('bare')
+        service = self.api.api_get(
+            '/os-services?binary=nova-compute&host=off'
+        ).body['services'][0]
+        self.api.put_service(
+            service['id'], {'status': 'disabled', 'disabled_reason': 'new RAM'}
+        )
+        aggregate = self.api.post_aggregate({'aggregate': {'name': 'fabric'}})
+        for name in ('good1', 'good2'):
+            self.api.add_host_to_aggregate(aggregate['id'], name)
+        self.api.post_aggregate_action(
+            aggregate['id'],
+            {'set_metadata': {'metadata': {'vhpc:switch': 'leaf7'}}},
+        )
+        self.flavor_id = self.flavor(base.SEPARATE)
+
+    def run_(self, *argv):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = command.main(
+                ['--flavor', self.flavor_id, *argv], self.cloud
+            )
+        return status, out.getvalue(), err.getvalue()
+
+    def explain(self, *argv):
+        status, out, err = self.run_(*argv, '--json')
+        self.assertEqual((0, ''), (status, err))
+        found = json.loads(out)
+        return found, {host['name']: host for host in found['hosts']}
+
+    def test_every_host_is_explained(self):
+        found, hosts = self.explain('--members', '3')
+        self.assertEqual([], found['flaws'])
+        self.assertEqual(6, len(hosts))
+        for name in ('good1', 'good2'):
+            self.assertIsNone(hosts[name]['reason'])
+            self.assertEqual(2, hosts[name]['slots'])
+            self.assertEqual('leaf7', hosts[name]['switch'])
+            self.assertEqual(1000, hosts[name]['link_mbps'])
+        for name, words in (
+            ('dead', 'the link of NIC eth1 on bridge br1 is down'),
+            ('bare', 'no uplink at all'),
+            ('mute', 'no agent has published'),
+            ('off', 'its nova-compute is disabled: new RAM'),
+        ):
+            self.assertIn(words, hosts[name]['reason'])
+            self.assertEqual(0, hosts[name]['planned'])
+        self.assertEqual('switch', found['plan']['tier'])
+
+    def test_the_scheduler_does_what_was_explained(self):
+        _, hosts = self.explain('--members', '3')
+        planned = {
+            name: host['planned']
+            for name, host in hosts.items()
+            if host['planned']
+        }
+        self.assertEqual(3, sum(planned.values()))
+        servers = self.boot_cluster(
+            self.flavor_id, 3, self.group('soft-affinity')
+        )
+        self.assertEqual(
+            sorted(planned.values()),
+            sorted(collections.Counter(self.hosts_of(servers)).values()),
+        )
+        self.assertLessEqual(set(self.hosts_of(servers)), set(planned))
+
+    def test_a_running_cluster(self):
+        group = self.group('soft-affinity')
+        servers = self.boot_cluster(self.flavor_id, 2, group)
+        where = collections.Counter(self.hosts_of(servers))
+        found, hosts = self.explain('--group', group)
+        for name, running in where.items():
+            self.assertEqual(running, hosts[name]['running'])
+        self.assertEqual(1, sum(found['plan']['assignments'].values()))
+        # The same by name, and as a table.
+        status, out, _ = self.run_('--group', 'cluster')
+        self.assertEqual(0, status)
+        self.assertIn('Plan: 1 host(s)', out)
+
+    def test_no_uplink_is_left(self):
+        self.boot_cluster(self.flavor_id, 4)
+        found, hosts = self.explain()
+        self.assertIn('Placement', hosts['good1']['reason'])
+        self.assertIn('1 of 1 slot(s) taken', hosts['good1']['reason'])
+        self.assertIsNotNone(found['plan']['infeasible_reason'])
+
+    def test_names_that_do_not_exist(self):
+        status, _, err = self.run_('--group', 'nowhere')
+        self.assertEqual(1, status)
+        self.assertIn("no server group 'nowhere'", err)
+
+
+class BeforeAnyAgentTest(base.SchedulerTestCase):
+    def test_a_cloud_without_agents(self):
+        cloud = sdk.connect(self.api_fixture, self.placement.fixture.endpoint)
+        self.start_hosts('one')
+        for specs, status in (
+            ({'vhpc:workload': 'parallel'}, 0),
+            (base.SEPARATE, 1),
+        ):
+            self.check(cloud, self.flavor(specs), status)
+
+    def check(self, cloud, flavor_id, expected):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = command.main(['--flavor', flavor_id, '--json'], cloud)
+        self.assertEqual(expected, status)
+        if expected:
+            self.assertIn('no nova-vhpc-agent has published', err.getvalue())
+        else:
+            self.assertEqual(
+                {'one': 1}, json.loads(out.getvalue())['plan']['assignments']
+            )

@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-vhpc-flavor`` against a real Nova, and what it wrote is booted."""
+
+import contextlib
+import io
+import json
+
+from nova_vhpc.cmd import flavor as command
+from nova_vhpc.tests.functional import sdk
+from nova_vhpc.tests.functional.scheduler import base
+
+
+class FlavorTestCase(base.SchedulerTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud = sdk.connect(
+            self.api_fixture, self.placement.fixture.endpoint
+        )
+
+    def run_(self, *argv):
+        """Run the command: exit code, standard output, standard error."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = command.main(list(argv), self.cloud)
+            except SystemExit as stop:
+                status = stop.code
+        return status, out.getvalue(), err.getvalue()
+
+    def specs(self, flavor_id):
+        return self.api.api_get(f'/flavors/{flavor_id}/os-extra_specs').body[
+            'extra_specs'
+        ]
+
+
+class BootTest(FlavorTestCase):
+    """A flavor that it wrote claims the right uplinks."""
+
+    def setUp(self):
+        super().setUp()
+        self.start_hosts('host')
+        self.publish(
+            'host',
+            base.shared('br1', 'eth1'),
+            base.shared('br2', 'eth2'),
+            base.separate('br3', 'eth3'),
+        )
+
+    def boot(self, network):
+        flavor_id = self.flavor({})
+        status, _, err = self.run_(
+            'set',
+            flavor_id,
+            '--network',
+            network,
+            '--workload',
+            'parallel',
+            '--yes',
+        )
+        self.assertEqual((0, ''), (status, err))
+        (server,) = self.boot_cluster(flavor_id, 1)
+        return {name.split(':')[2] for name in self.claims(server)}
+
+    def test_shared(self):
+        (bridge,) = self.boot('shared')
+        self.assertIn(bridge, ('br1', 'br2'))
+
+    def test_multiple_shared(self):
+        self.assertEqual({'br1', 'br2'}, self.boot('multiple-shared'))
+
+    def test_separate(self):
+        self.assertEqual({'br3'}, self.boot('separate'))
+
+    def test_shared_separate(self):
+        self.assertEqual({'br3'}, self.boot('shared-separate'))
+
+
+class WriteTest(FlavorTestCase):
+    def test_nothing_is_written_without_yes(self):
+        flavor_id = self.flavor({'hw:mem_page_size': 'large'})
+        status, out, _ = self.run_('set', flavor_id, '--network', 'separate')
+        self.assertEqual(0, status)
+        self.assertIn('vhpc:network', out)
+        self.assertIn('add --yes', out)
+        self.assertEqual({'hw:mem_page_size': 'large'}, self.specs(flavor_id))
+
+    def test_set_change_and_unset(self):
+        others = {'hw:mem_page_size': 'large'}
+        flavor_id = self.flavor(others)
+        self.run_('set', flavor_id, '--network', 'multiple-shared', '--yes')
+        self.assertEqual(
+            {
+                **others,
+                'vhpc:network': 'multiple-shared',
+                'resources_uplink1:CUSTOM_VHPC_UPLINK': '1',
+                'resources_uplink2:CUSTOM_VHPC_UPLINK': '1',
+                'trait_uplink1:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
+                'trait_uplink2:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
+                'group_policy': 'isolate',
+            },
+            self.specs(flavor_id),
+        )
+        self.run_(
+            'set',
+            flavor_id,
+            '--network',
+            'shared-separate',
+            '--physnet',
+            'physnet0',
+            '--spare-cpus',
+            '1',
+            '--yes',
+        )
+        written = {
+            **others,
+            'vhpc:network': 'shared-separate',
+            'vhpc:spare_cpus': '1',
+            'resources_uplink:CUSTOM_VHPC_UPLINK': '1',
+            'trait_uplink:CUSTOM_VHPC_BRIDGE_SEPARATE': 'required',
+            'trait_uplink:CUSTOM_PHYSNET_PHYSNET0': 'required',
+        }
+        self.assertEqual(written, self.specs(flavor_id))
+        # What is not named stays.
+        self.run_('set', flavor_id, '--spare-cpus', '2', '--yes')
+        self.assertEqual(
+            {**written, 'vhpc:spare_cpus': '2'}, self.specs(flavor_id)
+        )
+        self.run_('unset', flavor_id, '--yes')
+        self.assertEqual(others, self.specs(flavor_id))
+
+    def test_exported_by_alias_and_back(self):
+        flavor_id = self.flavor({'pci_passthrough:alias': 'gpu:1'})
+        self.run_(
+            'set',
+            flavor_id,
+            '--network',
+            'exported',
+            '--alias',
+            'nic',
+            '--yes',
+        )
+        self.assertEqual(
+            {
+                'vhpc:network': 'exported',
+                'pci_passthrough:alias': 'gpu:1,nic:1',
+            },
+            self.specs(flavor_id),
+        )
+        # The devices need not be named again.
+        status, _, err = self.run_(
+            'set', flavor_id, '--workload', 'parallel', '--yes'
+        )
+        self.assertEqual((0, ''), (status, err))
+        self.run_('unset', flavor_id, '--alias', 'nic', '--yes')
+        self.assertEqual(
+            {'pci_passthrough:alias': 'gpu:1'}, self.specs(flavor_id)
+        )
+
+    def test_by_name_and_as_json(self):
+        flavor_id = self.flavor({})
+        name = self.api.get_flavor(flavor_id)['name']
+        status, out, _ = self.run_(
+            'set', name, '--network', 'shared', '--yes', '--json'
+        )
+        self.assertEqual(0, status)
+        document = json.loads(out)
+        self.assertTrue(document['written'])
+        self.assertEqual(self.specs(flavor_id), document['after'])
+        status, out, _ = self.run_(
+            'set', name, '--network', 'shared', '--yes', '--json'
+        )
+        document = json.loads(out)
+        self.assertFalse(document['written'])
+        self.assertEqual({}, document['set'])
+
+    def test_refusals_write_nothing(self):
+        flavor_id = self.flavor({})
+        for argv, words in (
+            (('--network', 'mesh'), "'mesh' is not one of"),
+            (('--network', 'exported'), '--alias NAME'),
+            (('--uplink-nic', '1'), 'without vhpc:network'),
+            ((), 'nothing to set'),
+        ):
+            status, out, err = self.run_('set', flavor_id, *argv, '--yes')
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn(words, err)
+            self.assertEqual(1, len(err.splitlines()))
+        self.assertEqual({}, self.specs(flavor_id))
+
+    def test_no_such_flavor(self):
+        status, _, err = self.run_('show', 'nowhere')
+        self.assertEqual(1, status)
+        self.assertIn("no flavor 'nowhere'", err)
+
+
+class ShowTest(FlavorTestCase):
+    def test_a_good_flavor(self):
+        flavor_id = self.flavor(base.SEPARATE)
+        status, out, _ = self.run_('show', flavor_id, '--json')
+        self.assertEqual(0, status)
+        self.assertEqual([], json.loads(out)['problems'])
+
+    def test_a_bad_flavor_is_told_of(self):
+        flavor_id = self.flavor({'vhpc:network': 'separate'})
+        status, out, _ = self.run_('show', flavor_id)
+        self.assertEqual(1, status)
+        self.assertIn('Wrong:', out)
+        self.assertIn('resources_uplink', out)

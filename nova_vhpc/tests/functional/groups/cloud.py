@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A real Nova (API, conductor, scheduler, compute) and Placement, in process.
+
+Traps of running Nova's own functional base class out of tree are told in
+each line's comment.
+"""
+
+import os
+import sys
+
+# Must come before nova is imported: its tests default to eventlet.
+os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
+
+from nova.tests.functional import integrated_helpers
+from oslo_config import cfg
+from wsgi_intercept import interceptor
+
+from nova_vhpc.conf import nova_api
+
+
+class CloudCase(integrated_helpers.ProviderUsageBaseTestCase):
+    """Computes ``host1`` and ``host2`` with nova's fake driver."""
+
+    compute_driver = 'fake.MediumFakeDriver'
+    microversion = '2.100'
+    api_down = False
+
+    def setUp(self) -> None:
+        # The wheel puts api-paste.ini elsewhere than nova's tests look.
+        self.flags(
+            group='wsgi',
+            api_paste_config=sys.prefix + '/etc/nova/api-paste.ini',
+        )
+        super().setUp()
+        self.api.microversion = self.microversion
+        self.admin_api.microversion = self.microversion
+        self.endpoint = self._serve()
+        self.computes = {
+            name: self._start_compute(name) for name in ('host1', 'host2')
+        }
+
+    def _serve(self) -> str:
+        """Nova's API for clients that have no fake users' headers."""
+        nova = self.api_fixture.app()
+
+        def app(environ: dict[str, object], start: object) -> object:
+            if self.api_down:
+                start('503 Service Unavailable', [])
+                return [b'']
+            environ.update(
+                HTTP_X_AUTH_USER='admin',
+                HTTP_X_AUTH_PROJECT_ID=self.api_fixture.project_id,
+                HTTP_X_ROLES='reader,member,admin',
+            )
+            return nova(environ, start)
+
+        url = 'http://nova-for-the-agent:80/'
+        intercept = interceptor.RequestsInterceptor(lambda: app, url=url)
+        intercept.install_intercept()
+        self.addCleanup(intercept.uninstall_intercept)
+        return url + 'v2.1'
+
+    def make_flavor(self, **specs: str) -> str:
+        """Create a flavor; extra specs are given without ``vhpc:``."""
+        extra = {f'vhpc:{name}': value for name, value in specs.items()}
+        flavor: str = self._create_flavor(
+            vcpu=1, memory_mb=64, disk=1, extra_spec=extra
+        )
+        return flavor
+
+    def boot(
+        self,
+        flavor: str,
+        host: str,
+        group: str | None = None,
+        metadata: dict[str, str] | None = None,
+    ) -> str:
+        """Boot a server on a host and wait for it."""
+        server = self._build_server(
+            flavor_id=flavor, networks='none', host=host
+        )
+        server['metadata'] = metadata or {}
+        body = {'server': server}
+        if group is not None:
+            body['os:scheduler_hints'] = {'group': group}
+        created = self.admin_api.post_server(body)
+        uuid: str = self._wait_for_state_change(created, 'ACTIVE')['id']
+        return uuid
+
+    def make_conf(self, **options: object) -> cfg.ConfigOpts:
+        """The agent's own configuration, to reach this Nova."""
+        conf = cfg.ConfigOpts()
+        nova_api.register_opts(conf)
+        conf([], project='nova-vhpc', default_config_files=[])
+        conf.set_override('auth_type', 'none', 'vhpc_nova')
+        conf.set_override('endpoint_override', self.endpoint, 'vhpc_nova')
+        for name, value in options.items():
+            conf.set_override(name, value, 'vhpc_nova')
+        return conf

@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Nova's notifications as a hint, beside another consumer of them."""
+
+import threading
+from typing import Any
+
+from oslo_config import cfg
+from oslotest import base
+
+from nova_vhpc.agent import group_hints
+from nova_vhpc.agent.messaging import messaging, register_stray_opts
+from nova_vhpc.conf import nova_api
+from nova_vhpc.tests.functional import rabbit
+
+
+class Other:
+    """A service that has read Nova's notifications all along."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.event = threading.Event()
+
+    def info(
+        self, context: Any, source: str, kind: str, payload: Any, meta: Any
+    ) -> None:
+        self.heard.append(kind)
+        self.event.set()
+
+
+class GroupHintsTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.url = self.useFixture(rabbit.Rabbit()).url
+        self.conf = cfg.ConfigOpts()
+        nova_api.register_opts(self.conf)
+        register_stray_opts(self.conf)
+        self.conf([], project='nova-vhpc', default_config_files=[])
+        # As nova does at its start.
+        messaging.set_transport_defaults('nova')
+        self.transport = messaging.get_notification_transport(
+            self.conf, url=self.url
+        )
+        self.addCleanup(self.transport.cleanup)
+        self.conf.set_override('transport_url', self.url)
+
+    def test_everybody_hears_everything(self) -> None:
+        other = Other()
+        listener = messaging.get_notification_listener(
+            self.transport,
+            [messaging.Target(topic=group_hints.TOPIC, exchange='nova')],
+            [other],
+        )
+        listener.start()
+        self.addCleanup(listener.stop)
+        hinted = [threading.Event(), threading.Event()]
+        for number, event in enumerate(hinted):
+            hints = group_hints.GroupHints(
+                self.conf, f'host{number}', event.set
+            )
+            hints.start()
+            self.addCleanup(hints.stop)
+            self.assertTrue(hints.listening.wait(30))
+        notifier = messaging.Notifier(
+            self.transport,
+            'nova-api:controller',
+            driver='messaging',
+            topics=[group_hints.TOPIC],
+        )
+        # Nothing that could change a group: no hint.
+        notifier.info({}, 'instance.exists', {})
+        self.assertTrue(other.event.wait(30))
+        other.event.clear()
+        self.assertFalse(any(event.is_set() for event in hinted))
+
+        notifier.info({}, 'server_group.add_member', {})
+        for event in (*hinted, other.event):
+            self.assertTrue(event.wait(30))
+        self.assertEqual(
+            ['instance.exists', 'server_group.add_member'], other.heard
+        )

@@ -1,0 +1,150 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Real guests: every workload boots, works and tells so."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import libvirt
+
+from nova_vhpc.agent import domain_xml
+from nova_vhpc.bench.lab import guest, host, libvirtd, mixes, progress
+from nova_vhpc.tests import base
+
+
+class TestGuests(base.TestCase):
+    """One libvirtd, one guest of each workload that needs no peer."""
+
+    def setUp(self):
+        super().setUp()
+        scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
+        self.addCleanup(scratch.cleanup)
+        self.root = Path(scratch.name)
+        self.image = guest.build_image()
+        self.daemon = libvirtd.PrivateLibvirtd(self.root / 'lv')
+        self.daemon.start()
+        self.addCleanup(self.daemon.stop)
+        self.connection = libvirt.open(self.daemon.uri)
+        self.addCleanup(self.connection.close)
+
+    def boot(self, workload, **settings):
+        name = f'vg{workload}{id(self) % 10000}'
+        console = self.root / f'{workload}.log'
+        domain = self.connection.createXML(
+            guest.domain_xml(
+                name,
+                self.image,
+                workload=workload,
+                console=console,
+                **settings,
+            )
+        )
+        self.addCleanup(domain.destroy)
+        pid = int((self.daemon.run_dir / f'qemu/{name}.pid').read_text())
+        page = progress.ProgressPage(pid, guest.nonce_of(name))
+        self.addCleanup(page.close)
+        page.wait(120)
+        return domain, page, console
+
+    def assert_progress(self, page):
+        before = page.read().work
+        deadline = time.monotonic() + 60
+        while page.read().work == before:
+            if time.monotonic() > deadline:
+                self.fail('no progress')
+            time.sleep(0.1)
+
+    def test_workloads_make_progress(self):
+        for workload in ('barrier', 'block', 'cpi', 'hog', 'stream'):
+            domain, page, console = self.boot(workload)
+            self.assert_progress(page)
+            self.assertIn('vhpc: up', console.read_text())
+            domain.suspend()
+
+    def test_progress_stands_still_while_suspended(self):
+        domain, page, _ = self.boot('barrier')
+        domain.suspend()
+        before = page.read().work
+        time.sleep(0.3)
+        self.assertEqual(before, page.read().work)
+        domain.resume()
+        self.assert_progress(page)
+
+    def test_the_console_counts_what_the_page_counts(self):
+        _, page, console = self.boot('hog')
+        deadline = time.monotonic() + 60
+        while 'vhpc: hog ' not in console.read_text():
+            if time.monotonic() > deadline:
+                self.fail(console.read_text())
+            time.sleep(0.2)
+        told = int(console.read_text().split('vhpc: hog ')[-1].split()[0])
+        self.assertLessEqual(told, page.read().work)
+
+    def test_two_guests_are_told_apart(self):
+        _, first, _ = self.boot('hog')
+        domain, second, _ = self.boot('cpi')
+        domain.suspend()
+        before = second.read().work
+        self.assert_progress(first)
+        self.assertEqual(before, second.read().work)
+
+    def test_the_agent_sees_a_nova_server(self):
+        domain, _, _ = self.boot(
+            'barrier', extra_specs={'vhpc:workload': 'parallel'}
+        )
+        info = domain_xml.parse(domain.XMLDesc(0))
+        self.assertTrue(info.ours)
+        self.assertEqual('parallel', info.specs.workload)
+        self.assertEqual(2, info.vcpus)
+
+    def test_without_metadata_it_is_nobodys(self):
+        domain, _, _ = self.boot('hog')
+        self.assertFalse(domain_xml.parse(domain.XMLDesc(0)).nova)
+
+
+class TestLab(base.TestCase):
+    """The lab's own set-up and its end."""
+
+    def test_messages_and_requests_flow(self):
+        mix = mixes.Mix(
+            'test',
+            'network',
+            tuple(
+                one
+                for name in ('phased', 'web')
+                for one in mixes.MIXES[name].guests
+                if one.network
+            ),
+        )
+        with host.Lab(mix, guest.build_image()) as lab:
+            root, bridge = lab.root, lab.bridge
+            deadline = time.monotonic() + 90
+            rates, answers = {}, []
+            while not answers or min(rates.values()) <= 0:
+                if time.monotonic() > deadline:
+                    self.fail(f'{rates}, {len(answers)} answers')
+                rates = lab.measure(1)
+                answers += lab.web.take()
+            self.assertGreater(min(answers), 0)
+        self.assertFalse(root.exists())
+        self.assertFalse(Path('/sys/class/net', bridge).exists())
+
+    def test_alone_a_cluster_runs_by_itself(self):
+        with host.Lab(mixes.MIXES['clusters'], guest.build_image()) as lab:
+            with lab.pinned_apart(('a',)), lab.only(('a',)):
+                rates = lab.measure(0.5)
+            self.assertEqual(0, rates['b'])
+            self.assertEqual(0, rates['c'])
+            self.assertGreater(rates['a'], 0)

@@ -1,0 +1,281 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Peers over a real RabbitMQ that is killed, restarted and frozen."""
+
+import contextlib
+import json
+import logging
+import statistics
+import time
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent import control_rpc
+from nova_vhpc.cmd import ctl
+from nova_vhpc.control.model import ClusterPlan, Phase
+from nova_vhpc.tests.functional import rabbit
+from nova_vhpc.tests.unit.agent import peer_agents as agents
+
+IO, QUIET = agents.IO, agents.QUIET
+LEASE_S = 3.0
+
+
+class RabbitCase(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker = self.useFixture(rabbit.Rabbit()).broker
+        self.log = self.useFixture(
+            fixtures.FakeLogger(
+                'nova_vhpc', format='%(message)s', level=logging.INFO
+            )
+        )
+
+    def agent(self, host: str, **options: object) -> agents.Agent:
+        options.setdefault('lease', LEASE_S)
+        agent = agents.Agent(self.broker.url, host, **options)
+        self.addCleanup(agent.stop)
+        return agent
+
+    def wait_for(self, what: object, timeout_s: float = 30) -> None:
+        self.assertTrue(agents.wait_for(what, timeout_s), 'it never came true')
+
+    def pair(self, **options: object) -> tuple[agents.Agent, agents.Agent]:
+        """Two hosts that have heard of each other."""
+        a = self.agent('a', **options).start(c1=QUIET)
+        b = self.agent('b', **options).start(c1=QUIET)
+        self.wait_for(lambda: a.listens('c1') and b.listens('c1'))
+        return a, b
+
+    def count(self, text: str) -> int:
+        return sum(text in line for line in self.log.output.splitlines())
+
+
+class PhasesTest(RabbitCase):
+    def test_one_broker_for_all_of_it(self) -> None:
+        """Starting a broker takes most of the time, so one serves all."""
+        a, b = self.pair()
+        stranger = self.agent('z').start(other=IO)
+        self.wait_for(lambda: stranger.listens('other'))
+        self.check_moves(a, b)
+        self.check_stranger(stranger)
+        self.check_leaving(a, b)
+        self.check_slices()
+        self.check_version_cap()
+        self.check_control(a)
+        self.check_ctl(a)
+        self.check_queues_go()
+
+    def check_moves(self, a: agents.Agent, b: agents.Agent) -> None:
+        """Phases of one host move the members on the other one."""
+        lags = []
+        for _ in range(20):
+            for word, io in ((IO, True), (QUIET, False)):
+                begin = time.monotonic()
+                a.say(c1=word)
+                self.wait_for(lambda io=io: b.io('c1') == io)
+                lags.append(time.monotonic() - begin)
+        self.addDetail(
+            'lag',
+            self.text(
+                f'median {statistics.median(lags) * 1000:.1f} ms, '
+                f'worst {max(lags) * 1000:.1f} ms'
+            ),
+        )
+        print(
+            f'phase from host to host: median '
+            f'{statistics.median(lags) * 1000:.1f} ms, worst '
+            f'{max(lags) * 1000:.1f} ms'
+        )
+        # Not by expiry of a lease, but by messages.
+        self.assertLess(statistics.median(lags), LEASE_S / 3)
+
+    def text(self, words: str) -> object:
+        from testtools import content
+
+        return content.text_content(words)
+
+    def check_stranger(self, stranger: agents.Agent) -> None:
+        """Hosts without members hear nothing of a cluster."""
+        status = stranger.peers.status()
+        self.assertEqual(['other'], status['listening'])
+        self.assertEqual(0, status['received'])
+
+    def check_leaving(self, a: agents.Agent, b: agents.Agent) -> None:
+        """A host whose agent stops is forgotten at once, not by lease."""
+        c = self.agent('c', lease=600.0).start(c1=IO)
+        self.wait_for(lambda: a.io('c1') and b.io('c1'))
+        c.stop()
+        self.wait_for(lambda: not a.io('c1') and not b.io('c1'))
+        # Members that leave a host take its word with them.
+        a.say(c1=IO)
+        self.wait_for(lambda: b.io('c1'))
+        a.say()
+        self.wait_for(lambda: not b.io('c1'))
+        self.wait_for(lambda: not a.listens('c1'))
+        a.say(c1=QUIET)
+        self.wait_for(lambda: a.listens('c1'))
+
+    def check_slices(self) -> None:
+        """The least slice of all hosts, where that is asked for."""
+        d = self.agent('d', share_min_slice=True)
+        e = self.agent('e', share_min_slice=True)
+        d.start(c2=ClusterPlan(Phase.COMPUTING, 5000))
+        e.start(c2=ClusterPlan(Phase.COMPUTING, 9000))
+
+        def slices() -> list[object]:
+            return [agent.peers.views()['c2'].min_slice_us for agent in (d, e)]
+
+        self.wait_for(lambda: {'c2'} <= d.peers.views().keys())
+        self.wait_for(lambda: {'c2'} <= e.peers.views().keys())
+        self.wait_for(lambda: slices() == [9000, 5000])
+        d.say(c2=ClusterPlan(Phase.COMPUTING, 4000))
+        self.wait_for(lambda: slices() == [9000, 4000])
+
+    def check_version_cap(self) -> None:
+        """A capped host still tells phases, only without slices."""
+        f = self.agent('f', share_min_slice=True, version_cap='1.0')
+        g = self.agent('g', share_min_slice=True)
+        f.start(c3=ClusterPlan(Phase.IO, 5000))
+        g.start(c3=QUIET)
+        self.wait_for(lambda: g.io('c3'))
+        self.assertIsNone(g.peers.views()['c3'].min_slice_us)
+
+    def check_control(self, a: agents.Agent) -> None:
+        """Control calls reach one host, and say so when they do not."""
+        client = control_rpc.ControlClient(
+            agents.make_conf(self.broker.url, call_timeout=3.0)
+        )
+        self.addCleanup(client.close)
+        self.assertEqual({'vms': ['x']}, client.call('a', 'status'))
+        client.call('a', 'pause')
+        client.call('a', 'resume')
+        client.call('a', 'restore', server='s1')
+        self.assertEqual(
+            ['pause', 'resume', ('restore', 's1')], a.control.calls
+        )
+        error = self.assertRaises(
+            control_rpc.ControlError,
+            client.call,
+            'a',
+            'restore',
+            server='missing',
+        )
+        self.assertIn('no server missing on this host', str(error))
+        error = self.assertRaises(
+            control_rpc.ControlError, client.call, 'nobody', 'status'
+        )
+        self.assertIn('host nobody', str(error))
+        self.assertIn('nova-vhpc-agent running', str(error))
+
+    def check_ctl(self, a: agents.Agent) -> None:
+        """The program, as an operator calls it."""
+        path = self.useFixture(fixtures.TempDir()).join('agent.conf')
+        with open(path, 'w') as file:
+            file.write(f'[DEFAULT]\ntransport_url = {self.broker.url}\n')
+
+        def run(*words: str) -> tuple[int, str, str]:
+            out = self.useFixture(fixtures.StringStream('out'))
+            err = self.useFixture(fixtures.StringStream('err'))
+            with (
+                contextlib.redirect_stdout(out.stream),
+                contextlib.redirect_stderr(err.stream),
+            ):
+                code = ctl.main(['--config-file', path, *words])
+                out.stream.flush()
+                err.stream.flush()
+            return (
+                code,
+                out.getDetails()['out'].as_text(),
+                err.getDetails()['err'].as_text(),
+            )
+
+        code, out, err = run('status', '--host', 'a', '--host', 'b')
+        self.assertEqual((0, ''), (code, err))
+        self.assertIn('a: agent', out)
+        self.assertIn('b: agent', out)
+        code, out, _ = run('--json', 'status', '--host', 'a')
+        self.assertEqual({'a': {'vms': ['x']}}, json.loads(out))
+        code, out, err = run(
+            '--timeout', '2', 'pause', '--host', 'a', '--host', 'nobody'
+        )
+        self.assertEqual(1, code)
+        self.assertIn('a: pause: done', out)
+        self.assertIn('host nobody', err)
+        self.assertEqual('pause', a.control.calls[-1])
+        code, out, _ = run('restore', '--host', 'a', '--server', 's2')
+        self.assertEqual(0, code)
+        self.assertIn('s2', out)
+
+    def check_queues_go(self) -> None:
+        """A cluster leaves nothing behind in the broker."""
+        h = self.agent('h').start(brief=QUIET)
+        self.wait_for(lambda: h.listens('brief'))
+        self.assertIn('vhpc.peers.brief', self.broker.ctl('list_queues'))
+        h.say()
+        self.wait_for(lambda: not h.listens('brief'))
+        self.wait_for(
+            lambda: 'vhpc.peers.brief' not in self.broker.ctl('list_queues')
+        )
+
+
+class BrokerAwayTest(RabbitCase):
+    def test_killed_in_the_middle_and_restarted(self) -> None:
+        a, b = self.pair()
+        a.say(c1=IO)
+        self.wait_for(lambda: b.io('c1'))
+        self.broker.kill()
+        # The host that sees I/O goes on by itself; the other one falls
+        # back to what it sees when the lease ends.
+        self.wait_for(lambda: not b.io('c1'), LEASE_S * 3)
+        self.assertTrue(a.io('c1'))
+        self.wait_for(lambda: a.peers.status()['state'] == 'down')
+        time.sleep(2)
+        self.broker.start()
+        self.wait_for(lambda: b.io('c1'), 60)
+        a.say(c1=QUIET)
+        self.wait_for(lambda: not b.io('c1'))
+        self.assertLess(a.slowest_s, 0.5)
+        self.assertLess(b.slowest_s, 0.5)
+        # One line for each change of state of the one host that had
+        # something to say all the time.
+        self.assertLessEqual(self.count('The message bus is away'), 2)
+        self.assertLessEqual(self.count('carries phases'), 4)
+        self.assertEqual(0, self.count('Traceback'))
+
+    def test_away_at_start(self) -> None:
+        self.broker.kill()
+        a = self.agent('a').start(c1=IO)
+        b = self.agent('b').start(c1=QUIET)
+        self.wait_for(lambda: a.peers.status()['state'] == 'down')
+        self.assertTrue(a.io('c1'))
+        self.assertFalse(b.io('c1'))
+        self.broker.start()
+        self.wait_for(lambda: b.io('c1'), 60)
+        self.assertLess(a.slowest_s, 0.5)
+
+    def test_frozen(self) -> None:
+        a, b = self.pair()
+        self.broker.pause()
+        self.addCleanup(self.broker.resume)
+        for _ in range(20):
+            a.say(c1=IO)
+            a.say(c1=QUIET)
+            time.sleep(0.05)
+        a.say(c1=IO)
+        time.sleep(1)
+        self.assertLess(a.slowest_s, 0.5)
+        self.assertFalse(b.io('c1'))
+        self.broker.resume()
+        self.wait_for(lambda: b.io('c1'), 60)

@@ -1,0 +1,327 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""One virtual cluster on two hosts, moved by two real agents.
+
+The hosts are two libvirtds with guests of their own on this machine; the
+agents are real processes and hear of each other over a real RabbitMQ.
+"""
+
+import contextlib
+import ctypes
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+from oslotest import base
+from testtools import content
+
+from nova_vhpc.agent import status
+from nova_vhpc.bench.lab import guest as lab_guest
+from nova_vhpc.bench.lab import libvirtd
+from nova_vhpc.cmd import ctl
+from nova_vhpc.tests.functional import rabbit
+from nova_vhpc.tests.stack import bridges
+
+LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+CLUSTER = 'spanning'
+MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
+LONER = {'vhpc:workload': 'parallel'}
+LEASE_S = 4
+PATIENCE_S = 60.0
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+def _die_with_us() -> None:
+    """In a child before exec: no agent may outlive a test that is killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Host:
+    """A libvirtd with its guests, and the agent that looks after them."""
+
+    def __init__(self, name: str, root: pathlib.Path) -> None:
+        self.name = name
+        self.path = root / name
+        self.path.mkdir()
+        self.config = self.path / 'agent.conf'
+        self.log = self.path / 'agent.log'
+        self.agent: subprocess.Popen[bytes] | None = None
+        self.daemon = libvirtd.PrivateLibvirtd(self.path / 'lv').start()
+        self.conn = libvirt.open(self.daemon.uri)
+
+    def close(self) -> None:
+        """End the agent, then libvirtd with all its guests."""
+        if self.agent is not None:
+            self.agent.kill()
+            self.agent.wait()
+        with contextlib.suppress(libvirt.libvirtError):
+            self.conn.close()
+        self.daemon.stop()
+
+    def start_guest(
+        self, name: str, specs: dict[str, str], **options: Any
+    ) -> libvirt.virDomain:
+        """A guest of one vCPU; without an image it has firmware only."""
+        image = options.pop('image', None)
+        nothing = pathlib.Path('/x')
+        xml = lab_guest.domain_xml(
+            f'{self.name}-{name}',
+            image or lab_guest.GuestImage(nothing, nothing),
+            vcpus=1,
+            memory_mib=128 if image else 32,
+            workload='web',
+            extra_specs=specs,
+            **options,
+        )
+        root = ElementTree.fromstring(xml)
+        system = root.find('os')
+        assert system is not None
+        if image is None:
+            for element in list(system):
+                if element.tag != 'type':
+                    system.remove(element)
+        return self.conn.createXML(ElementTree.tostring(root, 'unicode'))
+
+    def start_agent(self, url: str, io_cpu: int) -> None:
+        """Start the agent; does not wait until it ticks."""
+        self.config.write_text(
+            f"""\
+[DEFAULT]
+transport_url = {url}
+[vhpc_agent]
+host = {self.name}
+libvirt_uri = {self.daemon.uri}
+state_path = {self.path / 'state'}
+run_path = {self.path / 'run'}
+metrics_port = 0
+[vhpc_control]
+slice_policy = none
+pinning_policy = io_pool
+io_pool_cpus = {io_cpu}
+pool_shrink_periods = 1000000
+io_floor_events = 20
+otsu_renewal = 10
+otsu_history = 5000
+[vhpc_peers]
+lease = {LEASE_S}
+[vhpc_topology]
+publish = false
+"""
+        )
+        with self.log.open('ab') as log:
+            self.agent = subprocess.Popen(
+                [
+                    sys.executable,
+                    '-m',
+                    'nova_vhpc.cmd.agent',
+                    '--config-file',
+                    str(self.config),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_us,
+            )
+
+    def status(self) -> dict[str, Any]:
+        """What the status socket says; empty without an agent."""
+        try:
+            return status.fetch(status.socket_path(str(self.path / 'run')))
+        except (OSError, ValueError):
+            return {'vms': [], 'peers': {}}
+
+    def vm(self, domain: libvirt.virDomain) -> dict[str, Any]:
+        """One VM in the status; empty if it is not there."""
+        uuid = domain.UUIDString()
+        for vm in self.status()['vms']:
+            if vm['uuid'] == uuid:
+                found: dict[str, Any] = vm
+                return found
+        return {}
+
+
+def pins(domain: libvirt.virDomain) -> set[int]:
+    """Host CPUs of the only vCPU, as libvirt has them."""
+    (usable,) = domain.vcpuPinInfo(LIVE)
+    return {cpu for cpu, may in enumerate(usable) if may}
+
+
+class TwoAgentsTest(base.BaseTestCase):
+    """Packets come to the member of host A only."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        libvirt.registerErrorHandler(lambda context, error: None, None)
+        usable = sorted(os.sched_getaffinity(0))
+        self.assertGreater(len(usable), 1, 'two pools need two CPUs')
+        self.io_cpu = usable[-1]
+        self.computing = set(usable[:-1])
+        # Outside of the test's own directory: sockets want short paths.
+        root = pathlib.Path(tempfile.mkdtemp(prefix='nv-ta-', dir='/tmp'))
+        self.addCleanup(shutil.rmtree, root, ignore_errors=True)
+        self.broker = self.useFixture(rabbit.Rabbit()).broker
+        self.wires = bridges.Bridges(f't{os.getpid() % 1_000_000}', 1)
+        self.addCleanup(self.wires.remove)
+        self.wires.make()
+        self.a = self.host('two-a', root)
+        self.b = self.host('two-b', root)
+        self.console = root / 'console'
+        self.on_a = self.a.start_guest(
+            'member',
+            MEMBER,
+            image=lab_guest.build_image(),
+            bridges=self.wires.names,
+            console=self.console,
+        )
+        self.on_b = self.b.start_guest('member', MEMBER)
+        self.loner = self.b.start_guest('loner', LONER)
+
+    def host(self, name: str, root: pathlib.Path) -> Host:
+        host = Host(name, root)
+        self.addCleanup(host.close)
+        self.addOnException(lambda _: self.tell(host))
+        return host
+
+    def tell(self, host: Host) -> None:
+        with contextlib.suppress(OSError):
+            self.addDetail(
+                f'{host.name}.log', content.text_content(host.log.read_text())
+            )
+        self.addDetail(
+            f'{host.name}.status',
+            content.text_content(json.dumps(host.status(), indent=1)),
+        )
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> float:
+        """Wait until something is so; returns after how many seconds."""
+        begin = time.monotonic()
+        while time.monotonic() - begin < PATIENCE_S:
+            if condition():
+                return time.monotonic() - begin
+            time.sleep(0.05)
+        self.fail(f'waited in vain for {what}')
+
+    def wait_for_phase(self, phase: str, *hosts: Host) -> float:
+        """Both what the agents say, and what libvirt has."""
+        members = {self.a: self.on_a, self.b: self.on_b}
+        allowed = {self.io_cpu} if phase == 'io' else self.computing
+        return max(
+            self.wait_for(
+                lambda host=host: (
+                    host.vm(members[host]).get('phase') == phase
+                    and pins(members[host]) <= allowed
+                ),
+                f'phase {phase} on {host.name}',
+            )
+            for host in hosts
+        )
+
+    def test_members_move_together(self) -> None:
+        for host in (self.a, self.b):
+            host.start_agent(self.broker.url, self.io_cpu)
+        self.wait_for(
+            lambda: all(
+                host.status()['peers'].get('listening') == [CLUSTER]
+                for host in (self.a, self.b)
+            ),
+            'both agents to hear of the cluster',
+        )
+        self.wait_for(
+            lambda: (
+                self.console.exists()
+                and 'vhpc: up' in self.console.read_text(errors='replace')
+            ),
+            'the guest of host A to boot',
+        )
+        self.check_each_has_its_own()
+        # Until the first I/O phase all CPUs are lent to the computing pool,
+        # so pins tell the phase only from then on.
+        self.wait_for(
+            lambda: (
+                self.a.vm(self.on_a).get('phase')
+                == self.b.vm(self.on_b).get('phase')
+                == 'computing'
+            ),
+            'the computing phase before any I/O',
+        )
+        cable = self.wires.cables[0]
+        with bridges.traffic(cable):
+            self.wait_for_phase('io', self.a, self.b)
+            self.check_only_members_move()
+            self.check_ctl()
+        self.wait_for_phase('computing', self.a, self.b)
+        with bridges.traffic(cable):
+            self.wait_for_phase('io', self.a, self.b)
+            agent = self.a.agent
+            assert agent is not None
+            agent.kill()
+            agent.wait()
+            # Nobody takes A's word back: only the lease can end it.
+            took_s = self.wait_for_phase('computing', self.b)
+        print(f'host B returned {took_s:.1f} s after the end of agent A')
+        self.assertEqual({self.io_cpu}, pins(self.on_a))
+        self.assertNotIn('Traceback', self.b.log.read_text())
+
+    def check_each_has_its_own(self) -> None:
+        """Disjoint sets of domains."""
+        for host, domains in (
+            (self.a, [self.on_a]),
+            (self.b, [self.on_b, self.loner]),
+        ):
+            self.wait_for(
+                lambda host=host, domains=domains: (
+                    {vm['uuid'] for vm in host.status()['vms']}
+                    == {domain.UUIDString() for domain in domains}
+                ),
+                f'the guests of {host.name}',
+            )
+
+    def check_only_members_move(self) -> None:
+        """B's member has no I/O of its own; its neighbour stays."""
+        word = self.b.status()['peers']['clusters'][CLUSTER]
+        self.assertEqual('computing', word['own'])
+        self.assertEqual('computing', self.b.vm(self.loner)['phase'])
+        self.assertLessEqual(pins(self.loner), self.computing)
+
+    def check_ctl(self) -> None:
+        """One call reaches both agents."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = ctl.main(
+                [
+                    *('--config-file', str(self.a.config)),
+                    *('--timeout', '30', '--json', 'status'),
+                    *('--host', self.a.name, '--host', self.b.name),
+                ]
+            )
+        self.assertEqual(0, code)
+        answers = json.loads(out.getvalue())
+        for host, domain in ((self.a, self.on_a), (self.b, self.on_b)):
+            self.assertIn(
+                domain.UUIDString(),
+                [vm['uuid'] for vm in answers[host.name]['vms']],
+            )

@@ -1,0 +1,210 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What all tests of filter and weigher in a real Nova start from."""
+
+import sys
+import time
+
+from nova.tests.functional import integrated_helpers
+
+from nova_vhpc import flavors
+from nova_vhpc.scheduler import uplinks
+from nova_vhpc.topology import model
+
+FILTER = 'nova_vhpc.scheduler.filters.VirtualClusterFilter'
+WEIGHER = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
+
+SEPARATE = flavors.recipe({'workload': 'parallel', 'network': 'separate'})
+SHARED = flavors.recipe({'workload': 'parallel', 'network': 'shared'})
+
+
+def shared(bridge, nic, slots=8, mbps=1000, up=True):
+    """An uplink of a shared bridge."""
+    return model.Uplink(
+        nic, bridge, model.BridgeKind.SHARED, mbps, up, slots=slots
+    )
+
+
+def separate(bridge, nic, mbps=1000, up=True):
+    """An uplink for one guest."""
+    return model.Uplink(nic, bridge, model.BridgeKind.SEPARATE, mbps, up)
+
+
+class SchedulerTestCase(integrated_helpers.ProviderUsageBaseTestCase):
+    """Real API, conductor, scheduler and Placement; fake hypervisors.
+
+    Uplinks are published as the agent does it, by way of Placement's API.
+    """
+
+    compute_driver = 'fake.MediumFakeDriver'
+
+    enabled_filters = [
+        'ComputeFilter',
+        'ServerGroupAntiAffinityFilter',
+        'ServerGroupAffinityFilter',
+        'PciPassthroughFilter',
+        'VirtualClusterFilter',
+    ]
+
+    def setUp(self):
+        # pip installs the file where the wheel says, not beside the code.
+        self.flags(
+            group='wsgi',
+            api_paste_config=sys.prefix + '/etc/nova/api-paste.ini',
+        )
+        self.flags(
+            group='filter_scheduler',
+            available_filters=['nova.scheduler.filters.all_filters', FILTER],
+            enabled_filters=self.enabled_filters,
+            weight_classes=['nova.scheduler.weights.all_weighers', WEIGHER],
+        )
+        self.addCleanup(uplinks.reset)
+        super().setUp()
+
+    def start_hosts(self, *names):
+        """Start compute services, none of them with uplinks."""
+        for name in names:
+            self._start_compute(name)
+
+    def publish(self, node, *published, stamp_s=None):
+        """Publish a host's uplinks to Placement as the agent does."""
+        root = self._get_provider_uuid_by_host(node)
+        for resource_class in (model.UPLINK, model.MBPS, model.STAMP):
+            self.placement.put(
+                f'/resource_classes/{resource_class}', None, version='1.7'
+            )
+        traits = (model.TRAIT_HOST, model.TRAIT_SHARED, model.TRAIT_SEPARATE)
+        for trait in traits:
+            self.placement.put(f'/traits/{trait}', {}, version='1.6')
+        self._trait(root, model.TRAIT_HOST)
+        marker = model.marker_uuid(node)
+        self._provider(marker, model.marker_name(node), root)
+        now_s = time.time() if stamp_s is None else stamp_s
+        self._inventory(marker, {model.STAMP: {'total': model.stamp(now_s)}})
+        for uplink in published:
+            uuid = model.provider_uuid(node, uplink.bridge, uplink.nic)
+            self._provider(
+                uuid,
+                model.provider_name(node, uplink.bridge, uplink.nic),
+                root,
+            )
+            dead = {} if uplink.up else {'reserved': uplink.slots}
+            self._inventory(
+                uuid,
+                {
+                    model.UPLINK: {'total': uplink.slots, **dead},
+                    model.MBPS: {
+                        'total': max(1, uplink.mbps),
+                        'reserved': 0 if uplink.up else max(1, uplink.mbps),
+                    },
+                },
+            )
+            self._trait(
+                uuid,
+                model.TRAIT_SHARED
+                if uplink.kind is model.BridgeKind.SHARED
+                else model.TRAIT_SEPARATE,
+            )
+        reader = uplinks.reader(self._conf())
+        reader.refresh()
+
+    @staticmethod
+    def _conf():
+        from nova import conf
+
+        return conf.CONF
+
+    def _provider(self, uuid, name, root):
+        answer = self.placement.post(
+            '/resource_providers',
+            {'uuid': uuid, 'name': name, 'parent_provider_uuid': root},
+            version='1.20',
+        )
+        self.assertIn(answer.status, (200, 409))
+
+    def _inventory(self, uuid, inventories):
+        provider = self._get_resource_provider_by_uuid(uuid)
+        answer = self.placement.put(
+            f'/resource_providers/{uuid}/inventories',
+            {
+                'resource_provider_generation': provider['generation'],
+                'inventories': inventories,
+            },
+            version='1.26',
+        )
+        self.assertEqual(200, answer.status, answer.content)
+
+    def _trait(self, uuid, trait):
+        found = set(self._get_provider_traits(uuid))
+        self._set_provider_traits(uuid, sorted(found | {trait}))
+
+    def flavor(self, extra_specs, vcpu=1, memory_mb=256):
+        """Make a flavor with extra specs and return its id."""
+        return self._create_flavor(
+            vcpu=vcpu, memory_mb=memory_mb, disk=1, extra_spec=extra_specs
+        )
+
+    def group(self, policy='soft-affinity', **rules):
+        """Make a server group and return its id."""
+        body = {'name': 'cluster', 'policy': policy}
+        if rules:
+            body['rules'] = rules
+        return self.api.post_server_groups(body)['id']
+
+    def boot_cluster(
+        self, flavor_id, members, group=None, expected_state='ACTIVE'
+    ):
+        """Boot a virtual cluster in one multi-create.
+
+        :returns: its servers, in their order of creation.
+        """
+        server = self._build_server(
+            name='member', flavor_id=flavor_id, networks='none'
+        )
+        server['min_count'] = server['max_count'] = members
+        request = {'server': server}
+        if group is not None:
+            request['os:scheduler_hints'] = {'group': group}
+        first = self.api.post_server(request)
+        servers = [
+            found
+            for found in self.api.get_servers(detail=False)
+            if found['name'].startswith('member')
+        ]
+        self.assertIn(first['id'], {found['id'] for found in servers})
+        return [
+            self._wait_for_state_change(
+                self.api.get_server(found['id']), expected_state
+            )
+            for found in servers
+        ]
+
+    def claims(self, server):
+        """Uplinks that a server claims: provider name to slots."""
+        found = {}
+        allocations = self._get_allocations_by_server_uuid(server['id'])
+        for uuid, allocation in allocations.items():
+            slots = allocation['resources'].get(model.UPLINK)
+            if slots:
+                provider = self._get_resource_provider_by_uuid(uuid)
+                found[provider['name']] = slots
+        return found
+
+    def used(self, node, uplink):
+        """Slots of an uplink that are claimed."""
+        uuid = model.provider_uuid(node, uplink.bridge, uplink.nic)
+        return self._get_provider_usages(uuid)[model.UPLINK]
+
+    def hosts_of(self, servers):
+        """Hosts on which servers are, one entry per server, sorted."""
+        return sorted(server['OS-EXT-SRV-ATTR:host'] for server in servers)

@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hypervisors with SR-IOV devices, as many as their names say."""
+
+import json
+
+from nova.virt import fake
+
+VENDOR = '8086'
+PRODUCT = '154c'
+
+
+class DeviceDriver(fake.MediumFakeDriver):
+    """A fake hypervisor with as many VFs as its name's last digit."""
+
+    def get_available_resource(self, nodename):
+        """What the compute node has, with its PCI devices."""
+        resource = super().get_available_resource(nodename)
+        resource['pci_passthrough_devices'] = json.dumps(
+            [
+                {
+                    'address': f'0000:81:00.{number}',
+                    'vendor_id': VENDOR,
+                    'product_id': PRODUCT,
+                    'status': 'available',
+                    'dev_type': 'type-VF',
+                    'parent_addr': '0000:80:00.0',
+                    'parent_ifname': 'ens1',
+                    'numa_node': 0,
+                    'label': 'label_8086_154c',
+                }
+                for number in range(int(nodename[-1]))
+            ]
+        )
+        return resource

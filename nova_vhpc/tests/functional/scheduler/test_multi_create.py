@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Multi-create: several members of a virtual cluster in one request."""
+
+from nova_vhpc.tests.functional.scheduler import base
+
+
+class MultiCreateTest(base.SchedulerTestCase):
+    """Two hosts with two one-slot uplinks each."""
+
+    def setUp(self):
+        super().setUp()
+        self.uplinks = {}
+        self.start_hosts('alpha', 'beta')
+        for host in ('alpha', 'beta'):
+            self.uplinks[host] = [
+                base.separate('br1', 'eth1'),
+                base.separate('br2', 'eth2'),
+            ]
+            self.publish(host, *self.uplinks[host])
+        self.flavor_id = self.flavor(base.SEPARATE)
+
+    def used_uplinks(self):
+        return sum(
+            self.used(host, uplink)
+            for host, uplinks in self.uplinks.items()
+            for uplink in uplinks
+        )
+
+    def assert_own_uplinks(self, servers):
+        claims = [tuple(self.claims(server)) for server in servers]
+        self.assertEqual({1}, {len(claim) for claim in claims}, claims)
+        self.assertEqual(len(servers), len(set(claims)), claims)
+
+    def test_three_members_get_three_uplinks(self):
+        servers = self.boot_cluster(self.flavor_id, 3)
+        self.assertEqual(3, len(servers))
+        self.assert_own_uplinks(servers)
+
+    def test_four_members_get_all_uplinks(self):
+        servers = self.boot_cluster(self.flavor_id, 4, self.group())
+        self.assertEqual(4, len(servers))
+        self.assert_own_uplinks(servers)
+        self.assertEqual(4, self.used_uplinks())
+
+    def test_five_members_fail_as_a_whole(self):
+        servers = self.boot_cluster(self.flavor_id, 5, expected_state='ERROR')
+        self.assertEqual(5, len(servers))
+        for server in servers:
+            self.assertIn('No valid host', server['fault']['message'])
+            self.assertEqual(
+                {}, self._get_allocations_by_server_uuid(server['id'])
+            )
+        self.assertEqual(0, self.used_uplinks())

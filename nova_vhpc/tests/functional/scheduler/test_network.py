@@ -1,0 +1,231 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The five network configurations, each with its flavor recipe.
+
+HPCVirt'09 section 4. The recipes are those of ``nova-vhpc-flavor``; the
+same are in doc/source/admin/placement.rst.
+"""
+
+import json
+import logging
+
+import fixtures
+
+from nova_vhpc import flavors
+from nova_vhpc.tests.functional.scheduler import base, devices
+
+MULTIPLE_SHARED = flavors.recipe(
+    {'workload': 'parallel', 'network': 'multiple-shared'}
+)
+SHARED_SEPARATE = flavors.recipe(
+    {'workload': 'parallel', 'network': 'shared-separate'}
+)
+EXPORTED = flavors.recipe(
+    {'workload': 'parallel', 'network': 'exported'}, alias='hpc-nic'
+)
+
+
+class NetworkTestCase(base.SchedulerTestCase):
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(
+            fixtures.FakeLogger(
+                'nova_vhpc.scheduler',
+                level=logging.DEBUG,
+                nuke_handlers=False,
+            )
+        )
+
+    def boot(self, extra_specs, expected_state='ACTIVE', members=1, **more):
+        flavor_id = self.flavor({**extra_specs, **more})
+        return self.boot_cluster(
+            flavor_id, members, expected_state=expected_state
+        )
+
+    def assert_rejected(self, host, *words):
+        """One line of the log says that a host was rejected, and why."""
+        lines = [
+            line
+            for line in self.log.output.splitlines()
+            if line.startswith(f'Host {host} cannot take')
+        ]
+        self.assertEqual(1, len(lines), self.log.output)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+
+class BridgeTest(NetworkTestCase):
+    """The four configurations that have bridges."""
+
+    def test_shared(self):
+        self.start_hosts('one', 'two')
+        uplink = base.shared('br1', 'eth1')
+        self.publish('one', base.separate('br2', 'eth2'))
+        self.publish('two', uplink)
+        servers = self.boot(base.SHARED, members=2)
+        self.assertEqual(['two', 'two'], self.hosts_of(servers))
+        self.assertEqual(2, self.used('two', uplink))
+
+    def test_multiple_shared(self):
+        # Placement alone would take the two uplinks of one bridge.
+        self.start_hosts('one', 'two')
+        self.publish(
+            'one', base.shared('br1', 'eth1'), base.shared('br1', 'eth2')
+        )
+        self.publish(
+            'two',
+            base.shared('br1', 'eth1'),
+            base.shared('br1', 'eth2'),
+            base.shared('br2', 'eth3'),
+        )
+        servers = self.boot(MULTIPLE_SHARED, members=2)
+        self.assertEqual(['two', 'two'], self.hosts_of(servers))
+        for server in servers:
+            bridges = {name.split(':')[2] for name in self.claims(server)}
+            self.assertEqual({'br1', 'br2'}, bridges)
+        self.assert_rejected('one', '1 shared bridge(s)', '2 are needed')
+
+    def test_separate(self):
+        self.start_hosts('one', 'two')
+        self.publish('one', base.separate('br1', 'eth1', mbps=100))
+        uplinks = [
+            base.separate('br1', 'eth1'),
+            base.separate('br2', 'eth2'),
+        ]
+        self.publish('two', *uplinks)
+        servers = self.boot(
+            base.SEPARATE, members=2, **{'vhpc:min_link_mbps': '1000'}
+        )
+        self.assertEqual(['two', 'two'], self.hosts_of(servers))
+        self.assertEqual([1, 1], [self.used('two', u) for u in uplinks])
+        self.assert_rejected('one', 'NIC eth1 on bridge br1', '100 Mbit/s')
+
+    def test_shared_separate(self):
+        self.start_hosts('one', 'two')
+        own = base.separate('br2', 'eth2')
+        self.publish('one', own)
+        self.publish('two', base.shared('br1', 'eth1'), own)
+        (server,) = self.boot(SHARED_SEPARATE)
+        self.assertEqual('two', server['OS-EXT-SRV-ATTR:host'])
+        self.assertEqual({'two:vhpc:br2:eth2': 1}, self.claims(server))
+        self.assert_rejected('one', 'no shared bridge', 'NIC eth2')
+
+    def test_dead_link_takes_no_member(self):
+        self.start_hosts('one', 'two')
+        self.publish('one', base.shared('br1', 'eth1', up=False))
+        self.publish('two', base.shared('br1', 'eth1'))
+        # Without a claim, Placement offers both hosts.
+        (server,) = self.boot({'vhpc:network': 'shared'})
+        self.assertEqual('two', server['OS-EXT-SRV-ATTR:host'])
+        self.assert_rejected('one', 'link of NIC eth1 on bridge br1 is down')
+
+    def test_flavor_that_claims_nothing_says_what_to_do(self):
+        self.start_hosts('one')
+        self.publish('one', base.separate('br1', 'eth1'))
+        (server,) = self.boot({'vhpc:network': 'separate'}, 'ERROR')
+        self.assertIn('No valid host', server['fault']['message'])
+        self.assert_rejected('one', 'resources_uplink:CUSTOM_VHPC_UPLINK=1')
+
+    def test_spare_cpus_and_overcommit(self):
+        self.start_hosts('one')
+        self.publish('one', base.shared('br1', 'eth1'))
+        # The host has ten CPUs: nine may be used, by three of three.
+        flavor_id = self.flavor(
+            {**base.SHARED, 'vhpc:spare_cpus': '1'}, vcpu=3
+        )
+        self.boot_cluster(flavor_id, 3)
+        server = self._create_server(
+            name='late',
+            flavor_id=flavor_id,
+            networks='none',
+            expected_state='ERROR',
+        )
+        self.assertEqual('ERROR', server['status'])
+        self.assert_rejected('one', '12 vCPUs would share 9 CPUs')
+
+    def test_plain_server_goes_anywhere(self):
+        self.start_hosts('one')
+        server = self._create_server(networks='none')
+        self.assertEqual('ACTIVE', server['status'])
+
+
+class ExportedTest(NetworkTestCase):
+    """Passthrough devices, by flavor alias and by Neutron port."""
+
+    compute_driver = 'fake.DeviceDriver'
+
+    def setUp(self):
+        # Nova takes drivers from its own package only.
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova.virt.fake.DeviceDriver', devices.DeviceDriver
+            )
+        )
+        super().setUp()
+        device = {
+            'vendor_id': devices.VENDOR,
+            'product_id': devices.PRODUCT,
+        }
+        self.flags(
+            group='pci',
+            device_spec=[
+                json.dumps({**device, 'physical_network': 'physnet2'})
+            ],
+            alias=[
+                json.dumps(
+                    {**device, 'device_type': 'type-VF', 'name': 'hpc-nic'}
+                )
+            ],
+        )
+        for name in ('get_mac_by_pci_address', 'get_vf_num_by_pci_address'):
+            self.useFixture(
+                fixtures.MockPatch(f'nova.pci.utils.{name}', return_value=1)
+            )
+
+    def test_flavor_alias(self):
+        self.start_hosts('none0', 'some2')
+        servers = self.boot(EXPORTED, members=2)
+        self.assertEqual(['some2', 'some2'], self.hosts_of(servers))
+
+    def test_neutron_port(self):
+        self.start_hosts('none0', 'some1')
+        neutron = self.neutron
+        port = dict(neutron.sriov_port)
+        neutron._ports[port['id']] = port
+        neutron._networks[port['network_id']] = neutron.network_2
+        neutron._subnets[neutron.subnet_2['id']] = neutron.subnet_2
+        flavor_id = self.flavor({'vhpc:network': 'exported'})
+        server = self._create_server(
+            flavor_id=flavor_id, networks=[{'port': port['id']}]
+        )
+        self.assertEqual('some1', server['OS-EXT-SRV-ATTR:host'])
+
+    def test_no_device_asked_for(self):
+        self.start_hosts('some1')
+        (server,) = self.boot({'vhpc:network': 'exported'}, 'ERROR')
+        self.assertIn('No valid host', server['fault']['message'])
+        self.assert_rejected('some1', 'pci_passthrough:alias', 'vnic_type')
+
+
+class ExportedAloneTest(ExportedTest):
+    """The same without the help of Nova's own filter for devices."""
+
+    enabled_filters = ['VirtualClusterFilter']
+
+    def test_devices_are_counted(self):
+        self.start_hosts('some1')
+        servers = self.boot(EXPORTED, 'ERROR', members=2)
+        self.assertEqual(2, len(servers))
+        self.assert_rejected(
+            'some1', '0 free PCI device(s) for alias hpc-nic', '1 are needed'
+        )

@@ -1,0 +1,168 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where members of a virtual cluster land: plan, neighbours, multipliers."""
+
+import time
+
+import fixtures
+
+from nova_vhpc.scheduler import uplinks
+from nova_vhpc.tests.functional.scheduler import base
+
+
+class PlanTest(base.SchedulerTestCase):
+    """Four hosts under two switches; only one pair holds a whole job."""
+
+    def setUp(self):
+        super().setUp()
+        self.start_hosts('a1', 'b1', 'a2', 'b2')
+        for switch, hosts in (('a', ('a1', 'a2')), ('b', ('b1', 'b2'))):
+            aggregate = self.api.post_aggregate(
+                {'aggregate': {'name': switch}}
+            )['id']
+            for host in hosts:
+                self.api.add_host_to_aggregate(aggregate, host)
+            self.api.post_aggregate_action(
+                aggregate,
+                {
+                    'set_metadata': {
+                        'metadata': {
+                            'vhpc:switch': switch,
+                            'vhpc:rack': 'the-only-one',
+                        }
+                    }
+                },
+            )
+
+    def publish_separate(self, **slots):
+        for host, count in slots.items():
+            self.publish(
+                host,
+                *(
+                    base.separate(f'br{number}', f'eth{number}')
+                    for number in range(count)
+                ),
+            )
+
+    def test_cluster_ends_under_one_switch(self):
+        self.publish_separate(a1=3, b1=2, a2=1, b2=2)
+        servers = self.boot_cluster(
+            self.flavor(base.SEPARATE),
+            4,
+            self.group('anti-affinity', max_server_per_host=2),
+        )
+        # a1 has most uplinks, but a1 and a2 together hold three at two
+        # per host; b1 and b2 hold all four.
+        self.assertEqual(['b1', 'b1', 'b2', 'b2'], self.hosts_of(servers))
+
+    def test_later_member_is_placed_near(self):
+        self.publish_separate(a1=2, b1=2, a2=2, b2=2)
+        group = self.group('anti-affinity')
+        flavor_id = self.flavor(base.SEPARATE)
+        (first,) = self.boot_cluster(flavor_id, 1, group)
+        host = first['OS-EXT-SRV-ATTR:host']
+        late = self.boot_cluster(flavor_id, 1, group)
+        (second,) = (s for s in late if s['id'] != first['id'])
+        self.assertEqual(host[0], second['OS-EXT-SRV-ATTR:host'][0])
+
+    def test_affinity_keeps_the_cluster_on_one_host(self):
+        self.publish_separate(a1=2, b1=3, a2=2, b2=2)
+        servers = self.boot_cluster(
+            self.flavor(base.SEPARATE), 3, self.group('affinity')
+        )
+        self.assertEqual(['b1'] * 3, self.hosts_of(servers))
+
+    def test_aggregate_overrides_multiplier(self):
+        self.publish_separate(a1=1, b1=1, a2=1, b2=1)
+        (aggregate,) = (
+            found
+            for found in self.api.api_get('/os-aggregates').body['aggregates']
+            if found['name'] == 'a'
+        )
+        self.api.post_aggregate_action(
+            aggregate['id'],
+            {'set_metadata': {'metadata': {'vhpc_weight_multiplier': '-9'}}},
+        )
+        servers = self.boot_cluster(self.flavor(base.SEPARATE), 2)
+        self.assertEqual(['b1', 'b2'], self.hosts_of(servers))
+
+
+class UnknownTopologyTest(base.SchedulerTestCase):
+    """Hosts of which nothing, or nothing new, is known."""
+
+    def setUp(self):
+        super().setUp()
+        self.start_hosts('dark', 'known', 'stale')
+        self.uplink = base.shared('br1', 'eth1')
+        self.publish('known', self.uplink)
+        self.publish('stale', self.uplink, stamp_s=time.time() - 7200)
+        # No claim: Placement itself would take any of the hosts.
+        self.flavor_id = self.flavor({'vhpc:network': 'shared'})
+
+    def test_reject(self):
+        servers = self.boot_cluster(self.flavor_id, 5)
+        self.assertEqual(['known'] * 5, self.hosts_of(servers))
+
+    def test_allow_with_lowest_weight(self):
+        self.flags(group='vhpc_scheduler', unknown_topology='allow')
+        servers = self.boot_cluster(self.flavor_id, 5)
+        self.assertEqual(['known'] * 5, self.hosts_of(servers))
+        services = self.api.get_services(binary='nova-compute', host='known')
+        self.api.put_service(services[0]['id'], {'status': 'disabled'})
+        (server,) = (
+            s
+            for s in self.boot_cluster(self.flavor_id, 1)
+            if s['id'] not in {one['id'] for one in servers}
+        )
+        self.assertIn(server['OS-EXT-SRV-ATTR:host'], ('dark', 'stale'))
+
+    def test_placement_away(self):
+        reader = uplinks.reader(self._conf())
+        good = reader._get
+        calls = []
+
+        def away(path, version):
+            calls.append(path)
+            raise ConnectionError('connection refused')
+
+        log = self.useFixture(
+            fixtures.FakeLogger('nova_vhpc.scheduler', nuke_handlers=False)
+        )
+        self.flags(group='vhpc_scheduler', snapshot_ttl=1)
+        reader.snapshot()
+        reader._get = away
+        reader.expire()
+        self._wait_for_assert(lambda: self.assertLess(1, len(calls)))
+        # The last snapshot is still good.
+        (first,) = self.boot_cluster(self.flavor_id, 1)
+        self.assertEqual('ACTIVE', first['status'])
+        # Then it is too old.
+        self.flags(group='vhpc_scheduler', snapshot_max_age=1)
+        server = self._create_server(
+            name='late',
+            flavor_id=self.flavor_id,
+            networks='none',
+            expected_state='ERROR',
+        )
+        self.assertIn('No valid host', server['fault']['message'])
+        self.assertIn('connection refused', log.output)
+        self.assertIn('snapshot_max_age is 1 s', log.output)
+        # One line per change of state, however often it fails.
+        self.assertEqual(1, log.output.count('Cannot read the uplinks'))
+        reader._get = good
+        reader.expire()
+        self._wait_for_assert(lambda: self.assertIn('works again', log.output))
+        server = self._create_server(
+            name='again', flavor_id=self.flavor_id, networks='none'
+        )
+        self.assertEqual('known', server['OS-EXT-SRV-ATTR:host'])

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""An openstacksdk connection to the Nova and Placement of a test."""
+
+from keystoneauth1 import plugin, session
+from openstack import connection
+
+
+class _AsAdmin(plugin.BaseAuthPlugin):
+    """Says who it is as the tests' API server wants it; no Keystone."""
+
+    def __init__(self, compute, placement):
+        super().__init__()
+        self._endpoints = {'compute': compute, 'placement': placement}
+
+    def get_headers(self, session, **kwargs):
+        return {
+            'X-Auth-User': 'admin',
+            'X-User-Id': 'admin',
+            'X-Auth-Token': 'admin',
+            'X-Auth-Project-Id': '6f70656e737461636b20342065766572',
+            'X-Roles': 'reader,member,admin',
+        }
+
+    def get_endpoint(self, session, service_type=None, **kwargs):
+        return self._endpoints.get(service_type)
+
+    def get_project_id(self, session, **kwargs):
+        return '6f70656e737461636b20342065766572'
+
+
+def connect(api, placement_endpoint):
+    """A connection as administrator.
+
+    :param api: the OSAPIFixture of the test.
+    :param placement_endpoint: of the PlacementFixture.
+    """
+    auth = _AsAdmin(api.base_url, placement_endpoint)
+    made = connection.Connection(
+        session=session.Session(auth=auth),
+        compute_api_version='2.1',
+        compute_endpoint_override=api.base_url,
+        placement_endpoint_override=placement_endpoint,
+    )
+    return made

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The gate's smoke test, run as the gate runs it, on the embedded stack."""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import testtools
+
+from nova_vhpc.tests.stack import scenario
+
+TOP = pathlib.Path(__file__).parents[4]
+
+
+class TestGateScenario(testtools.TestCase):
+    """A stack and an agent of its own: the scenario claims every uplink."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.stage = scenario.Scenario()
+        self.addCleanup(self.stage.stop)
+        self.stage.start()
+        self.conf = self.stage.write_agent_conf()
+        self.stage.start_agent()
+        self.addCleanup(self.stage.stop_agent)
+        node = socket.gethostname()
+        self.stage.wait(
+            'uplinks in Placement', lambda: self.stage.published(node)
+        )
+        self.stage.admin.make_flavor('vhpc', scenario.FLAVOR)
+
+    def test_it_passes(self) -> None:
+        credentials = self.stage.cloud.config.credentials('admin')
+        result = subprocess.run(
+            [
+                sys.executable,
+                '-m',
+                'testtools.run',
+                'nova_vhpc.tests.scenario.test_virtual_cluster',
+            ],
+            cwd=TOP,
+            env={
+                **{f'OS_{k.upper()}': str(v) for k, v in credentials.items()},
+                'PATH': os.environ['PATH'],
+                'CI': 'true',
+                'OS_IDENTITY_API_VERSION': '3',
+                'VHPC_SCENARIO_FLAVOR': 'vhpc',
+                'VHPC_SCENARIO_IMAGE': self.stage.images['barrier'],
+                'VHPC_SCENARIO_NETWORK': self.stage.networks[0]['uuid'],
+                'VHPC_SCENARIO_LIBVIRT_URI': self.stage.cloud.libvirt.uri,
+                'VHPC_SCENARIO_CTL_CONF': str(self.conf),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        self.assertEqual(
+            0, result.returncode, result.stdout[-4000:] + result.stderr[-4000:]
+        )
+        self.assertIn('Ran 5 tests', result.stdout)

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Real Linux bridges with veth uplinks, for tests. Needs root."""
+
+import secrets
+
+import fixtures
+import pyroute2
+
+
+class Links(fixtures.Fixture):
+    """Makes links with names of their own and deletes them again."""
+
+    def _setUp(self) -> None:
+        self.prefix = 't' + secrets.token_hex(3)
+        self.ipr = pyroute2.IPRoute()
+        self.addCleanup(self.ipr.close)
+
+    def name(self, word: str) -> str:
+        """A name for a link; the kernel takes 15 characters."""
+        return f'{self.prefix}{word}'
+
+    def bridge(self, word: str) -> str:
+        """Make a bridge that is up, without ports."""
+        name = self.name(word)
+        self.ipr.link('add', ifname=name, kind='bridge')
+        self.addCleanup(self.delete, name)
+        self.set(name, state='up')
+        return name
+
+    def uplink(self, word: str, bridge: str) -> str:
+        """Make a veth pair, one end of which is an uplink of a bridge.
+
+        The other end, the "switch", is called the same with an ``x``.
+        """
+        name = self.name(word)
+        self.ipr.link('add', ifname=name, kind='veth', peer=name + 'x')
+        self.addCleanup(self.delete, name)
+        self.set(name, state='up', master=self.index(bridge))
+        self.set(name + 'x', state='up')
+        return name
+
+    def set(self, name: str, **what: object) -> None:
+        """Change a link."""
+        self.ipr.link('set', index=self.index(name), **what)
+
+    def index(self, name: str) -> int:
+        """The kernel's index of a link."""
+        return self.ipr.link_lookup(ifname=name)[0]
+
+    def delete(self, name: str) -> None:
+        """Delete a link, if it is still there."""
+        for index in self.ipr.link_lookup(ifname=name):
+            self.ipr.link('del', index=index)

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Discovery on real bridges and uplinks of this machine's kernel."""
+
+from oslotest import base
+
+from nova_vhpc.tests.functional.topology import links
+from nova_vhpc.topology import discovery, model, rules
+
+
+class DiscoveryTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.links = self.useFixture(links.Links())
+        self.shared = self.links.bridge('s')
+        self.own = self.links.bridge('o')
+        self.up1 = self.links.uplink('u1', self.shared)
+        self.up2 = self.links.uplink('u2', self.own)
+
+    def discover(
+        self, *texts: str, patterns: bool = True
+    ) -> discovery.Findings:
+        return discovery.Discovery(
+            rules.parse_rules(texts),
+            nic_patterns=[self.links.prefix + 'u*'] if patterns else [],
+        ).discover('node')
+
+    def rules(self) -> tuple[str, str]:
+        return (
+            f'{self.shared}:shared:slots=4:mbps=40000',
+            f'{self.own}:separate:physnet=fabric:mbps=25000',
+        )
+
+    def test_both_kinds(self) -> None:
+        findings = self.discover(*self.rules())
+        self.assertEqual((), findings.problems)
+        by_nic = {u.nic: u for u in findings.topology.uplinks}
+        self.assertEqual(
+            model.Uplink(
+                self.up1,
+                self.shared,
+                model.BridgeKind.SHARED,
+                40000,
+                slots=4,
+            ),
+            by_nic[self.up1],
+        )
+        self.assertEqual(
+            model.Uplink(
+                self.up2,
+                self.own,
+                model.BridgeKind.SEPARATE,
+                25000,
+                slots=1,
+                physnet='fabric',
+            ),
+            by_nic[self.up2],
+        )
+
+    def test_speed_is_the_drivers_word(self) -> None:
+        findings = self.discover(self.shared)
+        # The veth driver reports 10 Gbit/s.
+        self.assertEqual(10000, findings.topology.uplinks[0].mbps)
+
+    def test_cable_pulled(self) -> None:
+        self.links.set(self.up1 + 'x', state='down')
+        by_nic = {
+            u.nic: u for u in self.discover(*self.rules()).topology.uplinks
+        }
+        self.assertFalse(by_nic[self.up1].up)
+        self.assertEqual(0, by_nic[self.up1].mbps)
+        self.assertTrue(by_nic[self.up2].up)
+
+    def test_nic_off(self) -> None:
+        self.links.set(self.up1, state='down')
+        self.assertFalse(self.discover(self.shared).topology.uplinks[0].up)
+
+    def test_bridge_off(self) -> None:
+        self.links.set(self.shared, state='down')
+        self.assertFalse(self.discover(self.shared).topology.uplinks[0].up)
+
+    def test_virtual_ports_do_not_count_by_themselves(self) -> None:
+        findings = self.discover(self.shared, patterns=False)
+        self.assertEqual((), findings.topology.uplinks)
+        self.assertIn(self.shared, findings.problems[0])
+        self.assertIn('nic_patterns', findings.problems[0])
+
+    def test_two_uplinks_of_a_separate_bridge(self) -> None:
+        self.links.uplink('u3', self.own)
+        findings = self.discover(f'{self.own}:separate')
+        self.assertEqual((), findings.topology.uplinks)
+        self.assertIn('has 2 uplinks', findings.problems[0])
+
+    def test_a_bridge_that_is_gone(self) -> None:
+        self.links.delete(self.own)
+        findings = self.discover(*self.rules())
+        self.assertEqual(
+            [self.up1], [u.nic for u in findings.topology.uplinks]
+        )
+        self.assertIn('does not exist', findings.problems[0])

@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What we publish beside a real nova-compute, which writes there, too."""
+
+from keystoneauth1 import adapter, session
+from keystoneauth1.loading._plugins import admin_token
+from nova.tests.functional import fixtures as nova_fixtures
+
+from nova_vhpc.tests.functional.groups import cloud
+from nova_vhpc.topology import model, publisher
+from nova_vhpc.topology import placement as api
+
+UPLINK = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)
+TOPOLOGY = model.HostTopology(
+    'host1', (model.Bridge('br-a', UPLINK.kind, (UPLINK,)),)
+)
+
+
+class NovaComputeTest(cloud.CloudCase):
+    def setUp(self) -> None:
+        endpoints = []
+        real = nova_fixtures.PlacementFixture.setUp
+
+        def set_up(fixture: nova_fixtures.PlacementFixture) -> None:
+            real(fixture)
+            endpoints.append(fixture.endpoint)
+
+        self.stub_out(
+            'nova.tests.functional.fixtures.PlacementFixture.setUp', set_up
+        )
+        super().setUp()
+        auth = admin_token.AdminToken().load_from_options(
+            endpoint=endpoints[0], token='admin'
+        )
+        self.client = api.PlacementClient(
+            adapter.Adapter(
+                session.Session(auth=auth), service_type='placement'
+            )
+        )
+        self.publisher = publisher.Publisher(self.client, ['host1'])
+        self.root_uuid, _ = self.client.find_root(name='host1')
+
+    def test_each_leaves_the_others_alone(self) -> None:
+        before = self.client.inventories(self.root_uuid)[1]
+        self.publisher.publish(TOPOLOGY, 7)
+        for _ in range(2):
+            # nova-compute writes its own part, and we ours, in turn.
+            self.flags(cpu_allocation_ratio=3.0)
+            self._run_periodics()
+            self.assertEqual(0, self.publisher.publish(TOPOLOGY, 7).writes)
+        self.assertEqual(
+            before.keys(), self.client.inventories(self.root_uuid)[1].keys()
+        )
+        self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
+        self.publisher.withdraw()
+        self.assertEqual({}, self.client.children(self.root_uuid))
+        self._run_periodics()
+
+    def test_a_flavors_claim_reaches_the_uplink(self) -> None:
+        self.publisher.publish(TOPOLOGY, 7)
+        flavor = self._create_flavor(
+            vcpu=1,
+            memory_mb=64,
+            disk=1,
+            extra_spec={
+                'resources_uplink:CUSTOM_VHPC_UPLINK': '1',
+                'trait_uplink:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
+            },
+        )
+        server = self.boot(flavor, 'host1')
+        provider = model.provider_uuid('host1', 'br-a', 'eth1')
+        self.assertEqual({provider}, self.client.claimed_uplinks(server))
+        # Gone while claimed: reserved; the claim ends with the server.
+        gone = model.HostTopology('host1')
+        self.assertEqual(
+            ('host1:vhpc:br-a:eth1',),
+            self.publisher.publish(gone, 7).reserved,
+        )
+        self._delete_server({'id': server})
+        self.assertEqual((), self.publisher.publish(gone, 7).reserved)

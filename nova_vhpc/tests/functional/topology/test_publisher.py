@@ -1,0 +1,329 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Publishing to a real Placement, in process."""
+
+import dataclasses
+import uuid
+from typing import Any
+
+from keystoneauth1 import adapter, session
+from keystoneauth1.loading._plugins import admin_token
+from oslotest import base
+from placement.tests.functional.fixtures import placement as fixture
+
+from nova_vhpc.topology import model, publisher
+from nova_vhpc.topology import placement as api
+
+A = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)
+B = model.Uplink(
+    'eth2', 'br-b', model.BridgeKind.SEPARATE, 25000, physnet='fab-1'
+)
+
+
+def topology(*uplinks: model.Uplink) -> model.HostTopology:
+    return model.HostTopology(
+        'cn1', tuple(model.Bridge(u.bridge, u.kind, (u,)) for u in uplinks)
+    )
+
+
+class PlacementCase(base.BaseTestCase):
+    """A real Placement with the provider of one compute node, ``cn1``."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.placement = self.useFixture(fixture.PlacementFixture())
+        self.endpoint = self.placement.endpoint
+        self.serve()
+        self.client = api.PlacementClient(self.adapter())
+        self.root_uuid = str(uuid.uuid4())
+        self.nova(
+            'POST', '/resource_providers', name='cn1', uuid=self.root_uuid
+        )
+        self.nova(
+            'PUT',
+            f'/resource_providers/{self.root_uuid}/inventories',
+            resource_provider_generation=0,
+            inventories={'VCPU': {'total': 8}},
+        )
+
+    def serve(self) -> None:
+        """For subclasses that serve it on a port."""
+
+    def adapter(self) -> adapter.Adapter:
+        loader = admin_token.AdminToken()
+        return adapter.Adapter(
+            session.Session(
+                auth=loader.load_from_options(
+                    endpoint=self.endpoint, token='admin'
+                )
+            ),
+            service_type='placement',
+        )
+
+    def nova(self, method: str, url: str, **body: Any) -> dict[str, Any]:
+        """What somebody else says to Placement."""
+        response = self.adapter().request(
+            url, method, json=body or None, microversion='1.36'
+        )
+        return response.json() if response.text else {}
+
+    def claim(self, provider: str) -> str:
+        consumer = str(uuid.uuid4())
+        self.nova(
+            'PUT',
+            f'/allocations/{consumer}',
+            allocations={provider: {'resources': {model.UPLINK: 1}}},
+            project_id='p',
+            user_id='u',
+            consumer_generation=None,
+        )
+        return consumer
+
+    def inventory(self, uplink: model.Uplink, name: str) -> dict[str, Any]:
+        return self.client.inventories(self.uuid(uplink))[1][name]
+
+    def uuid(self, uplink: model.Uplink) -> str:
+        return model.provider_uuid('cn1', uplink.bridge, uplink.nic)
+
+    def names(self) -> list[str]:
+        return sorted(self.client.children(self.root_uuid).values())
+
+
+class PublisherTest(PlacementCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.publisher = publisher.Publisher(self.client, ['cn1'])
+
+    def test_publishes_flat_providers(self) -> None:
+        published = self.publisher.publish(topology(A, B), 77)
+        self.assertEqual(
+            ['cn1:vhpc', 'cn1:vhpc:br-a:eth1', 'cn1:vhpc:br-b:eth2'],
+            self.names(),
+        )
+        self.assertEqual('cn1', published.node)
+        slots = self.inventory(A, model.UPLINK)
+        self.assertEqual((4, 0), (slots['total'], slots['reserved']))
+        self.assertEqual(25000, self.inventory(B, model.MBPS)['total'])
+        self.assertEqual(
+            {model.TRAIT_SHARED}, self.client.traits(self.uuid(A))[1]
+        )
+        self.assertEqual(
+            {model.TRAIT_SEPARATE, 'CUSTOM_PHYSNET_FAB_1'},
+            self.client.traits(self.uuid(B))[1],
+        )
+        self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
+
+    def test_one_bulk_read_shows_every_host_once(self) -> None:
+        self.publisher.publish(topology(A, B), 77)
+        body = self.nova(
+            'GET',
+            f'/allocation_candidates?resources={model.STAMP}:1'
+            f'&root_required={model.TRAIT_HOST}',
+        )
+        self.assertEqual(1, len(body['allocation_requests']))
+        summaries = body['provider_summaries']
+        self.assertEqual(
+            77,
+            summaries[model.marker_uuid('cn1')]['resources'][model.STAMP][
+                'capacity'
+            ],
+        )
+        self.assertIn(self.uuid(A), summaries)
+        self.assertIn(self.uuid(B), summaries)
+
+    def test_nothing_changed_nothing_written(self) -> None:
+        first = self.publisher.publish(topology(A, B), 77)
+        again = self.publisher.publish(topology(A, B), 77)
+        self.assertGreater(first.writes, 0)
+        self.assertEqual(0, again.writes)
+
+    def test_a_new_stamp_is_one_write(self) -> None:
+        self.publisher.publish(topology(A, B), 77)
+        self.assertEqual(1, self.publisher.publish(topology(A, B), 78).writes)
+
+    def test_dead_link_is_reserved_and_comes_back(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        dead = dataclasses.replace(A, up=False, mbps=0)
+        self.publisher.publish(topology(dead), 77)
+        slots = self.inventory(A, model.UPLINK)
+        self.assertEqual((4, 4), (slots['total'], slots['reserved']))
+        candidates = self.nova(
+            'GET', f'/allocation_candidates?resources={model.UPLINK}:1'
+        )
+        self.assertEqual([], candidates['allocation_requests'])
+        self.publisher.publish(topology(A), 77)
+        self.assertEqual(0, self.inventory(A, model.UPLINK)['reserved'])
+
+    def test_dead_link_keeps_its_claims(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        consumer = self.claim(self.uuid(A))
+        dead = dataclasses.replace(A, up=False, mbps=0)
+        self.publisher.publish(topology(dead), 77)
+        self.assertIn(
+            self.uuid(A),
+            self.nova('GET', f'/allocations/{consumer}')['allocations'],
+        )
+
+    def test_speed_change(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        self.publisher.publish(topology(dataclasses.replace(A, mbps=1000)), 77)
+        self.assertEqual(1000, self.inventory(A, model.MBPS)['total'])
+
+    def test_vanished_uplink_is_deleted(self) -> None:
+        self.publisher.publish(topology(A, B), 77)
+        published = self.publisher.publish(topology(A), 77)
+        self.assertEqual(['cn1:vhpc', 'cn1:vhpc:br-a:eth1'], self.names())
+        self.assertEqual((), published.reserved)
+
+    def test_vanished_uplink_with_a_claim_stays_reserved(self) -> None:
+        self.publisher.publish(topology(A, B), 77)
+        consumer = self.claim(self.uuid(B))
+        for _ in range(2):
+            published = self.publisher.publish(topology(A), 77)
+            self.assertEqual(('cn1:vhpc:br-b:eth2',), published.reserved)
+            self.assertEqual(1, self.inventory(B, model.UPLINK)['reserved'])
+        self.assertEqual(0, published.writes)
+        self.nova('DELETE', f'/allocations/{consumer}')
+        published = self.publisher.publish(topology(A), 77)
+        self.assertEqual((), published.reserved)
+        self.assertNotIn('cn1:vhpc:br-b:eth2', self.names())
+
+    def test_fewer_slots_than_claims(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        self.claim(self.uuid(A))
+        self.claim(self.uuid(A))
+        self.publisher.publish(topology(dataclasses.replace(A, slots=1)), 77)
+        self.assertEqual(1, self.inventory(A, model.UPLINK)['total'])
+
+    def test_what_others_own_is_left_alone(self) -> None:
+        other = str(uuid.uuid4())
+        self.nova(
+            'POST',
+            '/resource_providers',
+            name='cn1:vhpc:made-by:somebody',
+            uuid=other,
+            parent_provider_uuid=self.root_uuid,
+        )
+        before = self.client.inventories(self.root_uuid)[1]
+        self.publisher.publish(topology(A), 77)
+        self.publisher.publish(topology(), 77)
+        self.publisher.withdraw()
+        self.assertEqual(['cn1:vhpc:made-by:somebody'], self.names())
+        self.assertEqual(before, self.client.inventories(self.root_uuid)[1])
+
+    def test_an_operators_trait_on_our_provider_is_kept(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        self.nova('PUT', '/traits/CUSTOM_BLUE')
+        generation, traits = self.client.traits(self.uuid(A))
+        self.client.put_traits(
+            self.uuid(A), generation, traits | {'CUSTOM_BLUE'}
+        )
+        published = self.publisher.publish(topology(A), 77)
+        self.assertEqual(0, published.writes)
+        self.assertIn('CUSTOM_BLUE', self.client.traits(self.uuid(A))[1])
+
+    def test_somebody_changed_our_inventory(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        generation, inventories = self.client.inventories(self.uuid(A))
+        del inventories[model.MBPS]
+        self.client.put_inventories(self.uuid(A), generation, inventories)
+        self.publisher.publish(topology(A), 77)
+        self.assertEqual(10000, self.inventory(A, model.MBPS)['total'])
+
+    def test_withdraw_leaves_no_trace(self) -> None:
+        self.publisher.publish(topology(A, B), 77)
+        self.assertEqual((), self.publisher.withdraw())
+        self.assertEqual([], self.names())
+        self.assertEqual(frozenset(), self.client.traits(self.root_uuid)[1])
+
+    def test_withdraw_with_a_claim(self) -> None:
+        self.publisher.publish(topology(A, B), 77)
+        self.claim(self.uuid(B))
+        self.assertEqual(('cn1:vhpc:br-b:eth2',), self.publisher.withdraw())
+        self.assertEqual(1, self.inventory(B, model.UPLINK)['reserved'])
+        self.assertEqual(frozenset(), self.client.traits(self.root_uuid)[1])
+
+    def test_no_compute_node_yet(self) -> None:
+        absent = publisher.Publisher(self.client, ['cn2', 'cn2.example'])
+        error = self.assertRaises(
+            publisher.NoRootError, absent.publish, topology(A), 77
+        )
+        self.assertIn('cn2 or cn2.example', str(error))
+        self.assertEqual((), absent.withdraw())
+
+    def test_root_by_uuid_gives_the_name(self) -> None:
+        by_uuid = publisher.Publisher(self.client, ['other'], self.root_uuid)
+        self.assertEqual('cn1', by_uuid.publish(topology(A), 77).node)
+        self.assertIn('cn1:vhpc:br-a:eth1', self.names())
+
+
+class Meddler(api.PlacementClient):
+    """Somebody else writes between each of our reads and writes."""
+
+    meddling = 0
+
+    def _meddle(self, uuid: str, generation: int) -> None:
+        if self.meddling:
+            self.meddling -= 1
+            super().put_inventories(
+                uuid, generation, super().inventories(uuid)[1]
+            )
+
+    def inventories(self, uuid: str) -> tuple[int, dict[str, Any]]:
+        answer = super().inventories(uuid)
+        self._meddle(uuid, answer[0])
+        return answer
+
+    def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+        answer = super().traits(uuid)
+        self._meddle(uuid, answer[0])
+        return answer
+
+
+class ConcurrencyTest(PlacementCase):
+    def test_conflicts_are_retried_from_the_reading_on(self) -> None:
+        client = Meddler(self.adapter())
+        client.meddling = 5
+        publisher.Publisher(client, ['cn1']).publish(topology(A), 77)
+        self.assertEqual(0, client.meddling)
+        self.assertEqual(4, self.inventory(A, model.UPLINK)['total'])
+        self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
+
+    def test_endless_conflicts_end_in_an_error(self) -> None:
+        client = Meddler(self.adapter())
+        client.meddling = 1000
+        meddled = publisher.Publisher(client, ['cn1'])
+        self.assertRaises(api.ConflictError, meddled.publish, topology(A), 77)
+
+    def test_a_trait_nova_sets_meanwhile_is_not_lost(self) -> None:
+        first = publisher.Publisher(self.client, ['cn1'])
+        first.publish(topology(), 77)
+        outer = self
+
+        class NovaSetsATrait(api.PlacementClient):
+            done = False
+
+            def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+                generation, traits = super().traits(uuid)
+                if uuid == outer.root_uuid and not self.done:
+                    self.done = True
+                    outer.client.put_traits(
+                        uuid, generation, traits | {'HW_CPU_X86_AVX'}
+                    )
+                return generation, traits
+
+        publisher.Publisher(NovaSetsATrait(self.adapter()), ['cn1']).withdraw()
+        self.assertEqual(
+            {'HW_CPU_X86_AVX'}, self.client.traits(self.root_uuid)[1]
+        )

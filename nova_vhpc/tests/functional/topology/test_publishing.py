@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The publishing thread: real bridges, a real Placement on a real port."""
+
+import logging
+import socketserver
+import threading
+import time
+import wsgiref.simple_server
+from collections.abc import Callable
+from typing import Any
+
+import fixtures
+from oslo_config import cfg
+from placement.tests.functional.fixtures import placement as fixture
+
+from nova_vhpc.agent import errors, publishing
+from nova_vhpc.conf import placement as placement_opts
+from nova_vhpc.conf import topology as topology_opts
+from nova_vhpc.tests.functional.topology import links, test_publisher
+from nova_vhpc.topology import model
+
+
+class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+class _Server(wsgiref.simple_server.WSGIServer):
+    allow_reuse_address = True
+
+
+class Served:
+    """A WSGI application on a TCP port; can be taken away and put back."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.port = 0
+        self._server: socketserver.BaseServer | None = None
+
+    def start(self) -> None:
+        server = wsgiref.simple_server.make_server(
+            '127.0.0.1', self.port, self._app, _Server, _Handler
+        )
+        self.port = server.server_port
+        self._server = server
+        threading.Thread(
+            target=server.serve_forever, args=(0.02,), daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+
+def serve(test: test_publisher.PlacementCase) -> Served:
+    """Serve a test's Placement on a port; everybody is the admin."""
+    app = fixture.deploy.loadapp(test.placement.conf_fixture.conf)
+
+    def authenticated(environ: dict[str, Any], start: Any) -> Any:
+        environ['HTTP_X_AUTH_TOKEN'] = 'admin'
+        return app(environ, start)
+
+    served = Served(authenticated)
+    served.start()
+    test.addCleanup(served.stop)
+    return served
+
+
+def make_conf(endpoint: str, **options: object) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    placement_opts.register_opts(conf)
+    topology_opts.register_opts(conf)
+    conf([], project='nova-vhpc', default_config_files=[])
+    conf.set_override('auth_type', 'none', 'placement')
+    conf.set_override('endpoint_override', endpoint, 'placement')
+    conf.set_override('poll_interval', 1, 'vhpc_topology')
+    conf.set_override('node', 'cn1', 'vhpc_topology')
+    for name, value in options.items():
+        conf.set_override(name, value, 'vhpc_topology')
+    return conf
+
+
+class PublishWorkerTest(test_publisher.PlacementCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.links = self.useFixture(links.Links())
+        self.bridge = self.links.bridge('a')
+        self.nic = self.links.uplink('u', self.bridge)
+        self.uplink = model.Uplink(
+            self.nic, self.bridge, model.BridgeKind.SHARED, 10000
+        )
+        self.log = self.useFixture(
+            fixtures.FakeLogger('nova_vhpc', level=logging.INFO)
+        )
+
+    def serve(self) -> None:
+        # Its one thread also keeps apart what is said at the same time,
+        # which Placement's in-memory test database could not.
+        self.served = serve(self)
+        self.endpoint = f'http://127.0.0.1:{self.served.port}'
+
+    def make_worker(self, **options: object) -> publishing.PublishWorker:
+        options.setdefault('bridges', [f'{self.bridge}:shared:slots=3'])
+        options.setdefault('nic_patterns', [self.nic])
+        worker = publishing.PublishWorker(
+            make_conf(f'http://127.0.0.1:{self.served.port}', **options),
+            'a-host',
+        )
+        self.addCleanup(worker.stop)
+        return worker
+
+    def wait_for(self, what: Callable[[], object]) -> None:
+        end = time.monotonic() + 30
+        while not what():
+            self.assertLess(time.monotonic(), end, self.log.output)
+            time.sleep(0.02)
+
+    def state(self, worker: publishing.PublishWorker) -> str:
+        return str(worker.status()['state'])
+
+    def count(self, text: str) -> int:
+        return sum(text in line for line in self.log.output.splitlines())
+
+    def test_link_dies_and_lives(self) -> None:
+        worker = self.make_worker()
+        worker.start()
+        self.wait_for(lambda: self.state(worker) == 'published')
+        self.assertEqual(
+            [f'cn1:vhpc:{self.bridge}:{self.nic}'],
+            [name for name in self.names() if name != 'cn1:vhpc'],
+        )
+
+        def reserved() -> int:
+            found: int = self.inventory(self.uplink, model.UPLINK)['reserved']
+            return found
+
+        self.links.set(self.nic + 'x', state='down')
+        self.wait_for(lambda: reserved() == 3)
+        self.assertFalse(worker.status()['uplinks'][0]['up'])
+        self.links.set(self.nic + 'x', state='up')
+        self.wait_for(lambda: reserved() == 0)
+        self.assertEqual((), worker.withdraw())
+
+    def test_placement_away_and_back(self) -> None:
+        self.served.stop()
+        worker = self.make_worker()
+        worker.start()
+        self.wait_for(lambda: self.state(worker) == 'placement-away')
+        self.served.start()
+        self.wait_for(lambda: self.state(worker) == 'published')
+
+        # Away again, with something to tell; more than one try fails.
+        self.served.stop()
+        self.links.set(self.nic + 'x', state='down')
+        self.wait_for(lambda: self.state(worker) == 'placement-away')
+        time.sleep(3)
+        self.served.start()
+        self.wait_for(lambda: self.state(worker) == 'published')
+        self.assertEqual(
+            3, self.inventory(self.uplink, model.UPLINK)['reserved']
+        )
+        self.assertEqual(2, self.count('not published (placement-away)'))
+        self.assertEqual(2, self.count('Published 1 uplinks'))
+        self.assertEqual(0, self.count('Traceback'))
+
+    def test_nova_compute_comes_later(self) -> None:
+        worker = self.make_worker(node='cn2')
+        worker.start()
+        self.wait_for(lambda: self.state(worker) == 'no-compute-node')
+        self.nova('POST', '/resource_providers', name='cn2')
+        self.wait_for(lambda: self.state(worker) == 'published')
+        self.assertEqual('cn2', worker.status()['node'])
+
+    def test_compute_id_file(self) -> None:
+        path = self.useFixture(fixtures.TempDir()).join('compute_id')
+        with open(path, 'w') as file:
+            file.write(self.root_uuid + '\n')
+        worker = self.make_worker(node=None, compute_id_file=path)
+        worker.start()
+        self.wait_for(lambda: self.state(worker) == 'published')
+        self.assertEqual('cn1', worker.status()['node'])
+
+    def test_the_stamp_is_renewed(self) -> None:
+        worker = self.make_worker(stamp_interval=1)
+        real, model.stamp = model.stamp, lambda _: 7
+        self.addCleanup(setattr, model, 'stamp', real)
+        worker.start()
+        self.wait_for(lambda: self.state(worker) == 'published')
+        marker = model.marker_uuid('cn1')
+
+        def stamp() -> int:
+            found: int = self.client.inventories(marker)[1][model.STAMP][
+                'total'
+            ]
+            return found
+
+        self.assertEqual(7, stamp())
+        model.stamp = real
+        self.wait_for(lambda: stamp() > 7)
+
+    def test_a_wish_that_cannot_be_met_is_told_once(self) -> None:
+        worker = self.make_worker(
+            bridges=['nosuchbr:shared', f'{self.bridge}:shared']
+        )
+        worker.start()
+        self.wait_for(lambda: self.state(worker) == 'published')
+        self.links.set(self.nic + 'x', state='down')
+        self.wait_for(lambda: not worker.status()['uplinks'][0]['up'])
+        self.assertEqual(1, self.count('nosuchbr does not exist'))
+
+    def test_switched_off(self) -> None:
+        worker = self.make_worker(publish=False)
+        worker.start()
+        self.assertEqual('off', self.state(worker))
+
+    def test_bad_option(self) -> None:
+        error = self.assertRaises(
+            errors.ConfigError, self.make_worker, bridges=['br-a:own']
+        )
+        self.assertIn('[vhpc_topology] bridges', str(error))
+        self.assertIn("'own'", str(error))
+        self.assertIn('shared|separate', str(error))

@@ -1,0 +1,258 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Smoke test on a running cloud: what a gate job runs after devstack.
+
+Boots a virtual cluster of two members through the public APIs and looks at
+the uplink claims in Placement, at where the members went, and at cputune on
+this host. Needs:
+
+- ``OS_CLOUD`` (or any other openstacksdk environment) with admin rights,
+- ``VHPC_SCENARIO_FLAVOR``, a flavor with ``vhpc:`` extra specs and a claim,
+- ``VHPC_SCENARIO_IMAGE``, name or id of an image,
+- optionally ``VHPC_SCENARIO_NETWORK`` (name or id; without it ``none``),
+- optionally ``VHPC_SCENARIO_LIBVIRT_URI``: cputune is looked at there,
+- optionally ``VHPC_SCENARIO_CTL_CONF``, the agents' configuration: agents of
+  all the members' hosts are asked over the message bus, and must hear of
+  each other when there are several.
+
+In CI (the variable ``CI``) the last two must be given.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import unittest
+import uuid
+
+import openstack
+from oslo_utils import uuidutils
+
+from nova_vhpc import extra_specs
+from nova_vhpc.topology import model
+
+MEMBERS = 2
+BOOT_TIMEOUT_S = 300
+TUNE_TIMEOUT_S = 60
+
+
+class VirtualClusterScenario(unittest.TestCase):
+    """One cluster for all checks; it is removed whatever happens."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        missing = [
+            name
+            for name in ('VHPC_SCENARIO_FLAVOR', 'VHPC_SCENARIO_IMAGE')
+            if not os.environ.get(name)
+        ]
+        if missing:
+            raise RuntimeError(f'set {" and ".join(missing)} (see module)')
+        cls.cloud = openstack.connect()
+        cls.compute = cls.cloud.compute
+        cls.compute.default_microversion = '2.100'
+        cls.flavor = cls.compute.find_flavor(
+            os.environ['VHPC_SCENARIO_FLAVOR'],
+            ignore_missing=False,
+            get_extra_specs=True,
+        )
+        name = f'vhpc-scenario-{uuid.uuid4().hex[:8]}'
+        cls.group = cls.compute.create_server_group(
+            name=name, policy='soft-affinity'
+        )
+        cls.addClassCleanup(
+            cls.compute.delete_server_group, cls.group, ignore_missing=True
+        )
+        network = os.environ.get('VHPC_SCENARIO_NETWORK')
+        body = {
+            'name': name,
+            'flavorRef': cls.flavor.id,
+            'imageRef': cls._image(),
+            'networks': [{'uuid': network}] if network else 'none',
+            'min_count': MEMBERS,
+            'max_count': MEMBERS,
+        }
+        cls.addClassCleanup(cls._delete_members)
+        response = cls.compute.post(
+            '/servers',
+            json={
+                'server': body,
+                'os:scheduler_hints': {'group': cls.group.id},
+            },
+        )
+        if response.status_code != 202:
+            raise RuntimeError(f'boot refused: {response.text}')
+        cls.members = cls._wait_active()
+
+    @classmethod
+    def _image(cls) -> str:
+        named = os.environ['VHPC_SCENARIO_IMAGE']
+        if uuidutils.is_uuid_like(named):
+            return named
+        return cls.cloud.image.find_image(named, ignore_missing=False).id
+
+    @classmethod
+    def _group_servers(cls) -> list:
+        group = cls.compute.get_server_group(cls.group)
+        return [cls.compute.get_server(m) for m in group.member_ids]
+
+    @classmethod
+    def _delete_members(cls) -> None:
+        for server in cls._group_servers():
+            cls.compute.delete_server(server, ignore_missing=True)
+        deadline = time.monotonic() + BOOT_TIMEOUT_S
+        while cls._group_servers() and time.monotonic() < deadline:
+            time.sleep(1)
+
+    @classmethod
+    def _wait_active(cls) -> list:
+        deadline = time.monotonic() + BOOT_TIMEOUT_S
+        while True:
+            servers = cls._group_servers()
+            statuses = [server.status for server in servers]
+            if statuses == ['ACTIVE'] * MEMBERS:
+                return servers
+            if 'ERROR' in statuses or time.monotonic() > deadline:
+                faults = [server.fault for server in servers]
+                raise RuntimeError(f'members are {statuses}: {faults}')
+            time.sleep(1)
+
+    def test_each_member_claims_its_uplink(self) -> None:
+        wanted = sum(
+            int(value)
+            for key, value in self.flavor.extra_specs.items()
+            if key.startswith('resources') and key.endswith(f':{model.UPLINK}')
+        )
+        self.assertGreater(wanted, 0, 'the flavor claims no uplink')
+        for server in self.members:
+            claimed = sum(
+                provider['resources'].get(model.UPLINK, 0)
+                for provider in self._allocations(server).values()
+            )
+            self.assertEqual(wanted, claimed, server.id)
+
+    def test_members_are_where_the_claims_are(self) -> None:
+        for server in self.members:
+            roots = {
+                self._provider(rp)['root_provider_uuid']
+                for rp in self._allocations(server)
+            }
+            self.assertEqual(1, len(roots), server.id)
+            root = self._provider(roots.pop())
+            self.assertEqual(server.hypervisor_hostname, root['name'])
+            traits = self._placement(
+                f'/resource_providers/{root["uuid"]}/traits'
+            )['traits']
+            self.assertIn(model.TRAIT_HOST, traits)
+
+    def test_a_wrong_key_is_refused_and_named(self) -> None:
+        response = self.compute.post(
+            f'/flavors/{self.flavor.id}/os-extra_specs',
+            json={'extra_specs': {'vhpc:wrokload': 'parallel'}},
+        )
+        self.assertEqual(400, response.status_code)
+        self.assertIn('vhpc:wrokload', response.text)
+
+    def test_the_agent_tunes_the_members_of_this_host(self) -> None:
+        uri = self._given('VHPC_SCENARIO_LIBVIRT_URI')
+        if not uri:
+            return
+        specs = extra_specs.parse(self.flavor.extra_specs)
+        self.assertEqual('parallel', specs.workload, 'unsuitable flavor')
+        import libvirt
+
+        connection = libvirt.openReadOnly(uri)
+        self.addCleanup(connection.close)
+        here = [
+            connection.lookupByUUIDString(server.id)
+            for server in self.members
+            if server.id
+            in {d.UUIDString() for d in connection.listAllDomains()}
+        ]
+        self.assertNotEqual([], here, 'no member runs on this host')
+        for domain in here:
+            self._wait_tuned(domain)
+
+    def test_the_agents_of_all_members_hear_of_each_other(self) -> None:
+        conf = self._given('VHPC_SCENARIO_CTL_CONF')
+        if not conf:
+            return
+        hosts = sorted({server.compute_host for server in self.members})
+        deadline = time.monotonic() + TUNE_TIMEOUT_S
+        while True:
+            answers = self._ask_agents(conf, hosts)
+            if self._all_heard(answers, hosts):
+                return
+            if time.monotonic() > deadline:
+                self.fail(f'not all is heard: {answers}')
+            time.sleep(1)
+
+    def _ask_agents(self, conf: str, hosts: list[str]) -> dict:
+        command = [sys.executable, '-m', 'nova_vhpc.cmd.ctl', '--json']
+        command += ['--config-file', conf, 'status']
+        for host in hosts:
+            command += ['--host', host]
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=False
+        )
+        self.assertEqual(0, result.returncode, result.stderr)
+        return json.loads(result.stdout)
+
+    def _all_heard(self, answers: dict, hosts: list[str]) -> bool:
+        """Every member is known to belong here, every other host is heard."""
+        followed = {
+            vm['uuid']
+            for answer in answers.values()
+            for vm in answer['vms']
+            if vm['cluster'] == self.group.id
+        }
+        clusters = [
+            (answer['peers'].get('clusters') or {}).get(self.group.id, {})
+            for answer in answers.values()
+        ]
+        return {server.id for server in self.members} <= followed and all(
+            len(cluster.get('hosts', {})) >= len(hosts) - 1
+            for cluster in clusters
+        )
+
+    def _given(self, name: str) -> str | None:
+        """A variable that may be left out, but not in CI."""
+        if 'CI' in os.environ:
+            self.assertIn(name, os.environ)
+        return os.environ.get(name)
+
+    def _wait_tuned(self, domain: 'object') -> None:
+        """Siblings end on different CPUs where the host has enough."""
+        cpus = len(os.sched_getaffinity(0))
+        deadline = time.monotonic() + TUNE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            pins = [tuple(pin[:cpus]) for pin in domain.vcpuPinInfo()]
+            if len(set(pins)) == min(len(pins), cpus):
+                return
+            time.sleep(1)
+        self.fail(f'{domain.name()}: siblings are not apart: {pins}')
+
+    def _allocations(self, server: 'object') -> dict:
+        return self._placement(f'/allocations/{server.id}')['allocations']
+
+    def _provider(self, provider: str) -> dict:
+        return self._placement(f'/resource_providers/{provider}')
+
+    def _placement(self, url: str) -> dict:
+        response = self.cloud.placement.get(
+            url, headers={'OpenStack-API-Version': 'placement 1.36'}
+        )
+        self.assertEqual(200, response.status_code, response.text)
+        return response.json()

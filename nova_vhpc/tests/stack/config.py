@@ -1,0 +1,265 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Configuration files of the embedded stack, as operators write them."""
+
+import configparser
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from nova_vhpc.tests.stack import standins
+
+Sections = Mapping[str, Mapping[str, object]]
+
+FILTERS = (
+    'ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,'
+    'ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,'
+    'VirtualClusterFilter'
+)
+
+
+def write(path: Path, *parts: Sections) -> Path:
+    """Write one INI file; later parts add to and win over earlier ones.
+
+    A list value becomes a repeated option.
+    """
+    merged: dict[str, dict[str, object]] = {}
+    for part in parts:
+        for group, options in part.items():
+            merged.setdefault(group, {}).update(options)
+    lines = []
+    for group, options in merged.items():
+        lines.append(f'[{group}]')
+        for name, value in options.items():
+            values = value if isinstance(value, list) else [value]
+            lines += [f'{name} = {one}' for one in values]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('\n'.join(lines) + '\n')
+    return path
+
+
+def read(path: Path) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False)
+    parser.read(path)
+    return parser
+
+
+class Config:
+    """All files of one stack below ``root/etc``, for its ports."""
+
+    def __init__(self, root: Path, ports: Mapping[str, int], tag: str) -> None:
+        self.root = root
+        self.etc = root / 'etc'
+        self.ports = ports
+        self.tag = tag
+
+    def url(self, service: str, path: str = '') -> str:
+        return f'http://127.0.0.1:{self.ports[service]}{path}'
+
+    def database(self, name: str) -> str:
+        return f'mysql+pymysql://vhpc:vhpc@127.0.0.1:{self.ports["db"]}/{name}'
+
+    @property
+    def transport_url(self) -> str:
+        return f'rabbit://guest:guest@127.0.0.1:{self.ports["rabbit"]}/'
+
+    def credentials(self, user: str) -> dict[str, object]:
+        """keystoneauth options, as in every section that takes them."""
+        return {
+            'auth_type': 'password',
+            'auth_url': self.url('standins', '/v3'),
+            'username': user,
+            'password': standins.PASSWORD,
+            'project_name': user,
+            'user_domain_id': 'default',
+            'project_domain_id': 'default',
+        }
+
+    def write_standins(self) -> Path:
+        """State directory of the stand-ins, with the service catalog."""
+        where = self.root / 'standins'
+        where.mkdir(parents=True, exist_ok=True)
+        (where / 'images.json').write_text('{}')
+        endpoints = {
+            'identity': self.url('standins', '/v3'),
+            'image': self.url('standins', '/image'),
+            'network': self.url('standins', '/network'),
+            'placement': self.url('placement'),
+            'compute': self.url('nova', '/v2.1'),
+        }
+        catalog = [
+            {
+                'type': kind,
+                'name': kind,
+                'id': kind,
+                'endpoints': [
+                    {
+                        'interface': interface,
+                        'url': url,
+                        'region': 'RegionOne',
+                        'region_id': 'RegionOne',
+                        'id': f'{kind}-{interface}',
+                    }
+                    for interface in ('public', 'internal', 'admin')
+                ],
+            }
+            for kind, url in endpoints.items()
+        ]
+        (where / 'catalog.json').write_text(json.dumps(catalog))
+        return where
+
+    def write_placement(self) -> Path:
+        """Directory for OS_PLACEMENT_CONFIG_DIR."""
+        where = self.etc / 'placement'
+        write(
+            where / 'placement.conf',
+            {
+                'DEFAULT': {'debug': False},
+                'api': {'auth_strategy': 'keystone'},
+                'placement_database': {
+                    'connection': self.database('placement'),
+                    'sync_on_startup': True,
+                },
+                'keystone_authtoken': self._authtoken('placement'),
+            },
+        )
+        return where
+
+    def _authtoken(self, user: str) -> dict[str, object]:
+        return {
+            'www_authenticate_uri': self.url('standins', '/v3'),
+            'service_token_roles_required': True,
+            **self.credentials(user),
+        }
+
+    def nova_common(self) -> Sections:
+        glance = self.url('standins', '/image')
+        return {
+            'DEFAULT': {
+                'debug': False,
+                'transport_url': self.transport_url,
+                'state_path': self.root / 'nova',
+                'my_ip': '127.0.0.1',
+                'instance_name_template': f'{self.tag}-%08x',
+                'service_down_time': 120,
+                'report_interval': 5,
+                'rpc_response_timeout': 180,
+            },
+            'service_user': {
+                'send_service_user_token': True,
+                **self.credentials('nova'),
+            },
+            'placement': self.credentials('nova'),
+            'glance': {'endpoint_override': glance},
+            'neutron': {
+                'endpoint_override': self.url('standins', '/network'),
+                **self.credentials('nova'),
+            },
+            'cinder': self.credentials('nova'),
+            'oslo_concurrency': {'lock_path': self.root / 'nova' / 'lock'},
+            'cache': {'enabled': False},
+            'upgrade_levels': {'compute': 'auto'},
+            'quota': {'instances': 100, 'cores': 200, 'ram': -1},
+            'vnc': {'enabled': False},
+        }
+
+    def write_nova(self, scheduler: Sections) -> Path:
+        """nova.conf of API, conductor and scheduler, and their directory.
+
+        :param scheduler: the operator's choice of filters and weighers.
+        """
+        where = self.etc / 'nova'
+        where.mkdir(parents=True, exist_ok=True)
+        for name in ('lock', 'instances'):
+            (self.root / 'nova' / name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(
+            Path(sys.prefix, 'etc', 'nova', 'api-paste.ini'),
+            where / 'api-paste.ini',
+        )
+        write(
+            where / 'nova.conf',
+            self.nova_common(),
+            {
+                'database': {'connection': self.database('nova')},
+                'api_database': {'connection': self.database('nova_api')},
+                'keystone_authtoken': self._authtoken('nova'),
+                'wsgi': {'api_paste_config': where / 'api-paste.ini'},
+                'scheduler': {'workers': 2},
+                'conductor': {'workers': 1},
+            },
+            scheduler,
+        )
+        return where
+
+    def write_compute(self, name: str, special: Sections) -> Path:
+        """nova-compute's own file; state (node identity) of its own."""
+        state = self.root / name
+        (state / 'instances').mkdir(parents=True, exist_ok=True)
+        helper = Path(sys.executable).with_name('privsep-helper')
+        path = self.etc / f'{name}.conf'
+        privsep = {
+            'helper_command': f'{helper} --config-file {path}',
+        }
+        return write(
+            path,
+            self.nova_common(),
+            {
+                'DEFAULT': {
+                    'state_path': state,
+                    'instances_path': state / 'instances',
+                    'reserved_host_memory_mb': 0,
+                    'reserved_host_disk_mb': 0,
+                    'initial_cpu_allocation_ratio': 8.0,
+                    'update_resources_interval': 20,
+                    'resume_guests_state_on_host_boot': False,
+                    'vif_plugging_is_fatal': False,
+                    'vif_plugging_timeout': 0,
+                },
+                'oslo_concurrency': {'lock_path': state / 'lock'},
+                'nova_sys_admin': privsep,
+                'vif_plug_ovs_privileged': privsep,
+            },
+            special,
+        )
+
+
+def libvirt_compute(uri: str) -> Sections:
+    """nova.conf of the compute node whose guests are real."""
+    return {
+        'DEFAULT': {
+            'compute_driver': 'libvirt.LibvirtDriver',
+            'pointer_model': 'ps2mouse',
+        },
+        'libvirt': {
+            'connection_uri': uri,
+            'virt_type': 'qemu',
+            'cpu_mode': 'none',
+            'hw_machine_type': 'x86_64=pc',
+            'mem_stats_period_seconds': 0,
+            'inject_partition': -2,
+            'images_type': 'raw',
+        },
+    }
+
+
+def fake_compute(host: str) -> Sections:
+    """nova.conf of a compute node of Nova's own fake driver."""
+    return {
+        'DEFAULT': {
+            'host': host,
+            'compute_driver': 'fake.MediumFakeDriver',
+        },
+    }

@@ -1,0 +1,527 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The whole job once, on real parts: what ``tools/demo.sh`` runs.
+
+Each ``step_`` is one of the numbered steps of "the main job" in
+doc/source/quickstart.rst; it prints what happened, and raises when it was
+not what should happen.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from nova_vhpc.tests.stack import bridges, client, guests, scenario, show
+from nova_vhpc.topology import model
+
+ROW_S = 2
+TIMELINE_ROWS = 14
+TRAFFIC_ROWS = range(3, 10)
+"""While which rows of the timeline packets come in for one member."""
+
+
+class DemoError(Exception):
+    """A step did not do what it should."""
+
+
+class Demo:
+    """State between the steps."""
+
+    def __init__(self) -> None:
+        self.show = show.Show()
+        self.stage = scenario.Scenario(self.show.say)
+        self.node = socket.gethostname()
+        self.members: list[str] = []
+        self.plain = ''
+        self.names: dict[str, str] = {}
+        self.before: dict[str, guests.Cputune] = {}
+        self.log = ''
+        self.saw_io_pool = False
+
+    def run(self) -> None:
+        self.step_0_start()
+        self.step_1_uplinks()
+        self.step_2_flavor()
+        self.step_3_boot()
+        self.step_4_progress()
+        self.step_5_control()
+        self.step_6_undo()
+        self.step_7_away()
+
+    def step_0_start(self) -> None:
+        self.show.heading('0. Start an OpenStack of released parts')
+        self.show.say(f'all of it below {self.stage.cloud.root}')
+        with self.show.waiting('bridges, database, bus, libvirt, Nova'):
+            self.stage.start()
+        services = self.stage.admin.compute('GET', '/os-services')['services']
+        self.show.table(
+            'Nova services',
+            ('service', 'host', 'state'),
+            [(s['binary'], s['host'], s['state']) for s in services],
+        )
+
+    def step_1_uplinks(self) -> None:
+        self.show.heading(
+            '1. nova-vhpc-agent discovers bridges and publishes uplinks'
+        )
+        self.stage.write_agent_conf(
+            slice_policy='atc',
+            pinning_policy='io_pool',
+            # The I/O pool's CPUs are lent again 2 s after its last VM left.
+            pool_shrink_periods=20,
+        )
+        # As an operator is advised to begin: decide, show, write nothing.
+        self.log = self.stage.start_agent('--dry-run')
+        expected = set(self.stage.bridges.uplinks)
+        with self.show.waiting('uplinks in Placement'):
+            self.stage.wait(
+                'uplinks in Placement',
+                lambda: len(self.stage.published(self.node)) == len(expected),
+            )
+        rows = []
+        for node in (self.node, scenario.SLOW_HOST):
+            for one in sorted(
+                self.stage.published(node), key=lambda p: p['name']
+            ):
+                _, _, bridge, nic = one['name'].split(':')
+                inventories = one['inventories']
+                rows.append(
+                    (
+                        node,
+                        bridge,
+                        nic,
+                        inventories[model.MBPS]['total'],
+                        inventories[model.UPLINK]['total'],
+                        one['usages'].get(model.UPLINK, 0),
+                        ' '.join(
+                            sorted(
+                                t.removeprefix('CUSTOM_VHPC_')
+                                for t in one['traits']
+                            )
+                        ),
+                    )
+                )
+        self.show.table(
+            'Uplinks published, read back from Placement',
+            ('host', 'bridge', 'uplink', 'Mbit/s', 'slots', 'used', 'traits'),
+            rows,
+        )
+        if {row[2] for row in rows if row[0] == self.node} != expected:
+            raise DemoError(f'published are not just the uplinks {expected}')
+
+    def step_2_flavor(self) -> None:
+        self.show.heading('2. A flavor, through the real Nova API')
+        admin = self.stage.admin
+        admin.make_flavor('vhpc', scenario.FLAVOR)
+        admin.make_flavor('plain', scenario.PLAIN_FLAVOR)
+        found = admin.compute('GET', '/flavors/vhpc/os-extra_specs')
+        self.show.table(
+            'Flavor vhpc',
+            ('extra spec', 'value'),
+            sorted(found['extra_specs'].items()),
+        )
+        rows = []
+        for key, value in (
+            ('vhpc:wrkload', 'parallel'),
+            ('vhpc:workload', 'fast'),
+        ):
+            try:
+                admin.set_extra_specs('plain', {key: value})
+            except client.ApiError as error:
+                rows.append((key, value, error.status, error.message))
+                if error.status != 400 or key not in error.message:
+                    raise DemoError(f'{error} does not name {key}') from None
+            else:
+                raise DemoError(f'Nova took {key}={value}')
+        self.show.table(
+            'Refused', ('key', 'value', 'status', "Nova's answer"), rows
+        )
+
+    def step_3_boot(self) -> None:
+        self.show.heading(
+            '3. A virtual cluster of two servers: one group, one multi-create'
+        )
+        tenant, admin = self.stage.tenant, self.stage.admin
+        group = tenant.make_group('cluster', 'soft-affinity')
+        self.log = 'nova-scheduler'
+        with self.show.waiting('two members and a server without vhpc: specs'):
+            made = self.stage.boot_cluster('member', group)
+            other = tenant.boot('plain', 'plain', self.stage.images['hog'])
+            self.members = [server['id'] for server in made]
+            self.plain = other[0]['id']
+            self.names = {
+                s['id']: s['name']
+                for s in sorted(made + other, key=lambda s: s['name'])
+            }
+            tenant.wait_active(self.names)
+        providers = {p['uuid']: p['name'] for p in admin.providers()}
+        rows, uplinks = [], []
+        for uuid in self.names:
+            server = admin.server(uuid)
+            host = server['OS-EXT-SRV-ATTR:host']
+            held = admin.allocations(uuid)
+            claims = [
+                providers[p] for p, r in held.items() if model.UPLINK in r
+            ]
+            uplinks += claims
+            rows.append(
+                (
+                    server['name'],
+                    server['status'],
+                    host,
+                    self.stage.bridge_of(uuid),
+                    '\n'.join(
+                        f'{providers[p]}: '
+                        + ' '.join(f'{k}={v}' for k, v in r.items())
+                        for p, r in held.items()
+                    ),
+                )
+            )
+        self.show.table(
+            'Where each went, and what it holds in Placement',
+            ('server', 'status', 'host', 'bridge', 'allocations'),
+            rows,
+        )
+        self._show_reasons()
+        if len(set(uplinks)) != 2 or len(uplinks) != 2:
+            raise DemoError(f'not one uplink per member: {uplinks}')
+
+    def _show_reasons(self) -> None:
+        text = self.stage.cloud.daemon('nova-scheduler').tail(2000)
+        rejected = sorted(
+            set(
+                re.findall(
+                    r'Host (\S+) cannot take a member of this virtual '
+                    r'cluster: (.*)',
+                    text,
+                )
+            )
+        )
+        plans = re.findall(r'Plan for \d+ member\(s\): .*', text)
+        self.show.table('What the filter rejected', ('host', 'why'), rejected)
+        for plan in plans[:1]:
+            self.show.say(f'the planner: {plan}')
+        if scenario.SLOW_HOST not in {host for host, _ in rejected}:
+            raise DemoError(f'{scenario.SLOW_HOST} was not rejected')
+
+    def step_4_progress(self) -> None:
+        self.show.heading('4. Real QEMU guests run')
+        self.log = 'nova-compute-compute'
+        with self.show.waiting('guests boot, and report on their consoles'):
+            self.stage.wait(
+                'progress on all consoles',
+                lambda: all(self._progress(uuid) for uuid in self.names),
+                120,
+            )
+        self.before = self._cputunes()
+        first = {uuid: self._progress(uuid) for uuid in self.names}
+        time.sleep(4)
+        self.show.table(
+            'Progress, as the programs in the guests report it',
+            ('server', 'program', 'first', 'four seconds later'),
+            [
+                (
+                    name,
+                    'hog' if uuid == self.plain else 'barrier',
+                    first[uuid],
+                    self._progress(uuid),
+                )
+                for uuid, name in self.names.items()
+            ],
+        )
+
+    def step_5_control(self) -> None:
+        self.show.heading('5. The agent senses, decides and writes')
+        dry = {
+            self.names[uuid]: tune.changes(self.before[uuid])
+            for uuid, tune in self._cputunes().items()
+        }
+        if any(dry.values()):
+            raise DemoError(f'written to in a dry run: {dry}')
+        self.show.say('so far it ran with --dry-run, and wrote nothing')
+        self.stage.stop_agent()
+        self.log = self.stage.start_agent()
+        with self.show.waiting('first writes'):
+            self._wait_for_writes()
+        self._timeline()
+        if self.saw_io_pool and (os.cpu_count() or 1) < 4:
+            self.show.say(
+                'Two CPUs make two pools of one CPU each, in which the two '
+                'vCPUs of a member take turns:'
+            )
+            self.show.say(
+                'that is why progress falls in the I/O phase. Use io_pool '
+                'on hosts with four CPUs or more; the default is balance.'
+            )
+        now = self._cputunes()
+        self._compare('virsh schedinfo and vcpupin', self.before, now)
+        if os.environ.get('VHPC_DEMO_PAUSE'):
+            self._pause()
+        if now[self.plain].changes(self.before[self.plain]):
+            raise DemoError('the server without vhpc: specs was written to')
+        self.show.say('the server without vhpc: specs was never written to')
+
+    def _timeline(self) -> None:
+        rows: list[Any] = []
+        last = {uuid: self._progress(uuid) or 0 for uuid in self.names}
+        bridge = self.stage.bridge_of(self.members[0])
+        number = self.stage.bridges.names.index(bridge)
+        self.show.say(
+            f'packets come in by {self.stage.bridges.uplinks[number]} for '
+            f'{self.names[self.members[0]]} from second '
+            f'{TRAFFIC_ROWS.start * ROW_S} to {TRAFFIC_ROWS.stop * ROW_S}'
+        )
+        length = TIMELINE_ROWS * ROW_S
+        with self.show.waiting(f'a timeline of {length} s'):
+            for turn in range(TIMELINE_ROWS):
+                with contextlib.ExitStack() as stack:
+                    if turn in TRAFFIC_ROWS:
+                        cable = self.stage.bridges.cables[number]
+                        stack.enter_context(bridges.traffic(cable))
+                    time.sleep(ROW_S)
+                    vms = {vm['uuid']: vm for vm in self._status()['vms']}
+                self.saw_io_pool |= any(
+                    vm['phase'] == 'io' for vm in vms.values()
+                )
+                for uuid, name in self.names.items():
+                    done = self._progress(uuid) or 0
+                    rows.append(
+                        _row(
+                            (turn + 1) * ROW_S,
+                            name,
+                            vms.get(uuid),
+                            done - last[uuid],
+                        )
+                    )
+                    last[uuid] = done
+        self.show.table(
+            'Timeline',
+            (
+                's',
+                'server',
+                'cluster',
+                'phase',
+                'slice ms',
+                'quota/period ms',
+                'pins',
+                'held up us',
+                'I/O events',
+                'foreseen/threshold',
+                'progress',
+            ),
+            rows,
+        )
+
+    def _pause(self) -> None:
+        root = self.stage.cloud.root
+        programs = self.stage.cloud.program('nova-vhpc-top').parent
+        self.show.say('everything runs; in another terminal, try:')
+        for line in (
+            f"virsh -c '{self.stage.virsh.uri}' list",
+            f'{programs}/nova-vhpc-top --run-path {root}/agent/run',
+            f'ls {root}/etc {root}/log',
+        ):
+            print(f'    {line}')
+        input('  Enter goes on: ')
+
+    def step_6_undo(self) -> None:
+        self.show.heading('6. Gone without a trace')
+        if not self.stage.stop_agent():
+            raise DemoError('the agent did not end on SIGTERM')
+        self._compare_exactly('after a clean stop of the agent')
+        self.log = self.stage.start_agent()
+        with self.show.waiting('started again: first writes'):
+            self._wait_for_writes()
+        self.stage.kill_agent()
+        written = self._cputunes()
+        changed = [
+            self.names[uuid]
+            for uuid in self.members
+            if written[uuid].changes(self.before[uuid])
+        ]
+        self.show.say(f'kill -9: {", ".join(changed)} left as written')
+        done = self.stage.restore()
+        self.show.say(
+            f'nova-vhpc-agent --restore: exit status {done.returncode}'
+        )
+        if done.returncode:
+            raise DemoError(done.stderr[-2000:])
+        self._compare_exactly('after kill -9 and --restore')
+
+    def step_7_away(self) -> None:
+        self.show.heading('7. Clean up')
+        self.log = 'nova-compute-compute'
+        with self.show.waiting('servers deleted'):
+            self.stage.tenant.delete(self.names)
+        used = [
+            one['name']
+            for node in (self.node, scenario.SLOW_HOST)
+            for one in self.stage.published(node)
+            if one['usages'].get(model.UPLINK)
+        ]
+        if used:
+            raise DemoError(f'still claimed: {used}')
+        self.show.say('every uplink is free again in Placement')
+
+    def _status(self) -> dict[str, Any]:
+        return self.stage.agent_status()
+
+    def _progress(self, uuid: str) -> int | None:
+        return self.stage.console(uuid).progress()
+
+    def _cputunes(self) -> dict[str, guests.Cputune]:
+        return {uuid: self.stage.virsh.cputune(uuid) for uuid in self.names}
+
+    def _wait_for_writes(self) -> None:
+        self.stage.wait(
+            'the agent to write to both members',
+            lambda: all(
+                self.stage.virsh.cputune(uuid).changes(self.before[uuid])
+                for uuid in self.members
+            ),
+        )
+
+    def _compare_exactly(self, title: str) -> None:
+        now = self._cputunes()
+        self._compare(title, self.before, now)
+        for uuid, name in self.names.items():
+            if found := now[uuid].changes(self.before[uuid]):
+                raise DemoError(f'{name} is not as it was: {found}')
+        self.show.say('exactly as before')
+
+    def _compare(
+        self,
+        title: str,
+        before: dict[str, guests.Cputune],
+        now: dict[str, guests.Cputune],
+    ) -> None:
+        rows = []
+        for uuid, name in self.names.items():
+            for when, tune in (('before', before), ('now', now)):
+                one = tune[uuid]
+                rows.append(
+                    (
+                        name if when == 'before' else '',
+                        when,
+                        one['vcpu_period'],
+                        one['vcpu_quota'],
+                        one['cpu_shares'],
+                        ' | '.join(one.pins),
+                        one.emulator,
+                    )
+                )
+        self.show.table(
+            title,
+            (
+                'server',
+                '',
+                'period us',
+                'quota us',
+                'shares',
+                'pins of vCPU 0 | 1',
+                'emulator',
+            ),
+            rows,
+        )
+
+
+def _row(
+    at: int, name: str, vm: dict[str, Any] | None, progress: int
+) -> tuple[Any, ...]:
+    if vm is None:
+        return (
+            at,
+            name,
+            *('not ours', '', '', '', '', '', '', ''),
+            progress,
+        )
+    quota, period = vm['quota_us'], vm['period_us']
+    slice_us, held_up = vm['slice_us'], vm['sync_latency_us']
+    return (
+        at,
+        name,
+        (vm['cluster'] or '')[:8],
+        vm['phase'],
+        None if slice_us is None else slice_us / 1000,
+        f'{(quota or 0) / 1000:.1f}/{(period or 0) / 1000:.1f}',
+        ' '.join(vm['vcpu_pins'] or ()),
+        None if held_up is None else round(held_up),
+        vm['io_events'],
+        f'{_whole(vm["predicted_events"])}/{_whole(vm["threshold_events"])}',
+        progress,
+    )
+
+
+def _whole(number: float | None) -> str:
+    return '-' if number is None else f'{number:.0f}'
+
+
+def main() -> int:
+    """Exit status 0, or that of what went wrong; cleans up in any case."""
+    # SIGINT too: in the background of a script, a shell has it ignored.
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.default_int_handler)
+    demo = Demo()
+    cloud, out = demo.stage.cloud, demo.show
+    result = 1
+    try:
+        demo.run()
+        result = 0
+    except KeyboardInterrupt:
+        out.say('interrupted')
+        result = 130
+    except Exception as error:
+        out.console.print()
+        out.say(f'FAILED in step "{out.step_name}"')
+        out.say(f'{type(error).__name__}: {error}')
+        _show_log(demo)
+    finally:
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_IGN)
+        demo.stage.halt()
+    left = show.leftovers(cloud.tag, str(cloud.root))
+    if left:
+        out.say('left behind: ' + '; '.join(left))
+        result = result or 1
+    else:
+        out.say('left behind: no process, bridge, domain or namespace')
+    if result:
+        for name in ('db', 'rabbit', 'compute', 'nova'):
+            shutil.rmtree(cloud.root / name, ignore_errors=True)
+        out.say(f'logs and configuration: {cloud.root}')
+    else:
+        cloud.stop()
+    took = time.monotonic() - out.started
+    out.say(f'from start to end: {took:.0f} s')
+    print('demo: OK' if result == 0 else 'demo: FAILED', flush=True)
+    return result
+
+
+def _show_log(demo: Demo) -> None:
+    try:
+        daemon = demo.stage.cloud.daemon(demo.log)
+    except KeyError:
+        return
+    demo.show.say(f'the end of {daemon.log}:')
+    print(daemon.tail(25))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,222 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Start processes that cannot outlive us.
+
+All daemons of the embedded stack are children of one small process, which
+ends them all when standard input closes: whatever happens to the test or
+the demo, nothing is left running.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nova_vhpc.bench.lab import reaper
+
+_at_end: list[list[str]] = []
+"""Of the guard's own process."""
+
+
+class Daemon:
+    """One process of the stack, with its log."""
+
+    def __init__(self, name: str, pid: int, log: Path) -> None:
+        self.name = name
+        self.pid = pid
+        self.log = log
+
+    def alive(self) -> bool:
+        try:
+            stat = Path(f'/proc/{self.pid}/stat').read_text()
+        except OSError:
+            return False
+        return stat.rpartition(')')[2].split()[0] != 'Z'
+
+    def signal(self, signum: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signum)
+
+    def wait(self, timeout_s: float = 30) -> bool:
+        """Whether it has ended within the time."""
+        deadline = time.monotonic() + timeout_s
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def stop(self, timeout_s: float = 30) -> bool:
+        """SIGTERM, and SIGKILL when that does not help."""
+        self.signal(signal.SIGTERM)
+        if self.wait(timeout_s):
+            return True
+        self.signal(signal.SIGKILL)
+        self.wait()
+        return False
+
+    def tail(self, lines: int = 20) -> str:
+        try:
+            text = self.log.read_text(errors='replace')
+        except OSError:
+            return ''
+        return '\n'.join(text.splitlines()[-lines:])
+
+
+class Guard:
+    """The owner's end: starts daemons, and ends them all together."""
+
+    def __init__(self, logs: Path) -> None:
+        self.logs = logs
+        self.daemons: dict[str, Daemon] = {}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen | None = subprocess.Popen(
+            (sys.executable, '-m', __name__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        atexit.register(self.close)
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Daemon:
+        """Start a daemon; its output goes to ``<logs>/<name>.log``."""
+        log = self.logs / f'{name}.log'
+        order = {
+            'argv': [str(arg) for arg in argv],
+            'env': {**os.environ, **(env or {})},
+            'log': str(log),
+            'cwd': str(cwd or '/'),
+        }
+        answer = self._order(order)
+        if 'error' in answer:
+            raise RuntimeError(f'{name}: {answer["error"]}')
+        daemon = Daemon(name, answer['pid'], log)
+        self.daemons[name] = daemon
+        return daemon
+
+    def at_end(self, argv: Sequence[str]) -> None:
+        """Run a command when all daemons are gone; the last one first."""
+        self._order({'at_end': list(argv)})
+
+    def _order(self, order: dict) -> dict:
+        with self._lock:
+            if self._process is None:
+                raise RuntimeError('the guard has left')
+            self._process.stdin.write(json.dumps(order).encode() + b'\n')
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End every daemon, and whatever they started. Idempotent."""
+        atexit.unregister(self.close)
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _reap(*_: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _spawn(order: dict) -> dict:
+    log = os.open(order['log'], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.chdir(order['cwd'])
+        pid = os.posix_spawnp(
+            order['argv'][0],
+            order['argv'],
+            order['env'],
+            file_actions=(
+                (os.POSIX_SPAWN_OPEN, 0, '/dev/null', os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ),
+            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+        )
+    except OSError as error:
+        return {'error': str(error)}
+    finally:
+        os.close(log)
+    return {'pid': pid}
+
+
+def main() -> None:
+    """The guard's own process."""
+    reaper.become_subreaper()
+    signal.signal(signal.SIGCHLD, _reap)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Only the owner's end is the end: a signal to the whole terminal
+        # must not take the daemons away below an orderly clean-up.
+        signal.signal(signum, signal.SIG_IGN)
+    owner = os.getppid()
+    threading.Thread(
+        target=_watch, args=(owner,), name='owner', daemon=True
+    ).start()
+    for line in sys.stdin:
+        order = json.loads(line)
+        if 'at_end' in order:
+            _at_end.append(order['at_end'])
+            answer = {}
+        else:
+            answer = _spawn(order)
+        print(json.dumps(answer), flush=True)
+    _end()
+
+
+def _watch(owner: int) -> None:
+    # A forked child of the owner may hold the pipe open.
+    while os.getppid() == owner:
+        time.sleep(1)
+    _end()
+    os._exit(0)
+
+
+def _end() -> None:
+    reaper.end_descendants()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    while _at_end:
+        subprocess.run(
+            _at_end.pop(),
+            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,317 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The main job's props, shared by demo and functional tests.
+
+Bridges with uplinks, images, flavors, a second host whose uplinks are too
+slow, and ``nova-vhpc-agent`` as a process of its own.
+"""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from keystoneauth1 import adapter
+
+from nova_vhpc.agent import status
+from nova_vhpc.bench.lab import guest as lab_guest
+from nova_vhpc.tests.stack import bridges, client, cloud, config, guests
+from nova_vhpc.topology import model, placement, publisher
+
+SLOW_HOST = 'slow-node'
+SLOW_MBPS = 1000
+
+FLAVOR: Mapping[str, str] = {
+    'vhpc:workload': 'parallel',
+    'vhpc:paradigm': 'mpi',
+    'vhpc:network': 'separate',
+    'vhpc:min_link_mbps': '5000',
+    'vhpc:max_overcommit': '4',
+    'vhpc:spare_cpus': '0',
+    f'resources_uplink:{model.UPLINK}': '1',
+    f'trait_uplink:{model.TRAIT_SEPARATE}': 'required',
+    'quota:cpu_period': '100000',
+    'quota:cpu_quota': '30000',
+}
+"""Of a virtual cluster's members; see doc/source/admin.
+
+The quotas of all guests together leave a good half of a CPU to the cloud:
+two CPUs are all that there may be.
+"""
+
+PLAIN_FLAVOR: Mapping[str, str] = {
+    'quota:cpu_period': '100000',
+    'quota:cpu_quota': '10000',
+}
+"""Of the server that has nothing to do with us."""
+
+
+Servers = list[dict[str, Any]]
+
+
+class Scenario:
+    """A cloud with everything that the main job needs, and its agent."""
+
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
+        self.cloud = cloud.Cloud((SLOW_HOST,), say)
+        self.bridges = bridges.Bridges(self.cloud.tag, 2)
+        self.virsh = guests.Virsh(self.cloud.libvirt.uri)
+        self.images: dict[str, str] = {}
+        self.networks: list[dict[str, str]] = []
+        self._agents = 0
+        self._running = ''
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self.make_bridges()
+        self.cloud.start()
+        self.add_images()
+        self.publish_slow_host()
+        self.make_network()
+
+    def make_bridges(self) -> None:
+        for name in (*self.bridges.names, *self.bridges.uplinks):
+            self.cloud.keeper.at_end(('ip', 'link', 'delete', name))
+        self.bridges.make()
+
+    def stop(self) -> None:
+        """End and remove everything. Idempotent."""
+        self.halt()
+        self.cloud.stop()
+
+    def halt(self) -> None:
+        """End everything; keep the logs."""
+        self.cloud.halt()
+        self.bridges.remove()
+
+    @property
+    def admin(self) -> client.Client:
+        return self.cloud.client('admin')
+
+    @property
+    def tenant(self) -> client.Client:
+        return self.cloud.client('tenant')
+
+    def add_images(self) -> None:
+        """A blank disk, with kernel and initramfs of our own making."""
+        built = lab_guest.build_image()
+        kernel = self.cloud.add_image('kernel', built.kernel)
+        initrd = self.cloud.add_image('ramdisk', built.initrd)
+        blank = self.cloud.root / 'blank.raw'
+        with blank.open('wb') as disk:
+            disk.truncate(1 << 20)
+        for workload in ('barrier', 'hog'):
+            self.images[workload] = self.cloud.add_image(
+                workload,
+                blank,
+                kernel_id=kernel,
+                ramdisk_id=initrd,
+                os_command_line=lab_guest.kernel_cmdline(workload, workload),
+            )
+
+    def publish_slow_host(self) -> None:
+        """Play the agent of a host whose uplinks are too slow."""
+        topology = model.HostTopology(
+            node=SLOW_HOST,
+            bridges=tuple(
+                model.Bridge(
+                    name=f'br{n}',
+                    kind=model.BridgeKind.SEPARATE,
+                    uplinks=(
+                        model.Uplink(
+                            nic=f'eth{n}',
+                            bridge=f'br{n}',
+                            kind=model.BridgeKind.SEPARATE,
+                            mbps=SLOW_MBPS,
+                        ),
+                    ),
+                )
+                for n in range(2)
+            ),
+        )
+        adaptor = adapter.Adapter(self.admin.session, 'placement')
+        publisher.Publisher(
+            placement.PlacementClient(adaptor), [SLOW_HOST]
+        ).publish(topology, model.stamp(time.time()))
+
+    def make_network(self) -> None:
+        """A network on our bridges: each NIC on its server's own uplink."""
+        node = socket.gethostname()
+        bridges = {
+            model.provider_uuid(node, bridge, uplink): bridge
+            for bridge, uplink in zip(
+                self.bridges.names, self.bridges.uplinks, strict=True
+            )
+        }
+        body = {'network': {'name': 'fabric', 'vhpc:bridges': bridges}}
+        made = self.admin.request('network', 'POST', '/v2.0/networks', body)
+        self.networks = [{'uuid': made['network']['id']}]
+
+    def boot_cluster(self, name: str, group: str, count: int = 2) -> Servers:
+        """Members of a virtual cluster, with one create."""
+        return self.tenant.boot(
+            name,
+            'vhpc',
+            self.images['barrier'],
+            count,
+            group,
+            networks=self.networks,
+        )
+
+    def bridge_of(self, server: str) -> str | None:
+        """The bridge that a server's only NIC is on; None without one."""
+        words = self.virsh('domiflist', server).split()
+        if not words:
+            return None
+        link = Path('/sys/class/net', words[0], 'master')
+        return link.resolve().name if link.exists() else None
+
+    def console(self, server: str) -> guests.Console:
+        """The console log that nova-compute keeps of a server."""
+        where = self.cloud.root / 'compute' / 'instances' / server
+        return guests.Console(where / 'console.log')
+
+    def write_agent_conf(self, **control: Any) -> Path:
+        """nova-vhpc.conf as an operator writes it.
+
+        :param control: options of ``[vhpc_control]``.
+        """
+        tag, root = self.cloud.tag, self.cloud.root
+        credentials = self.cloud.config.credentials('vhpc-agent')
+        return config.write(
+            root / 'etc' / 'nova-vhpc.conf',
+            {
+                'DEFAULT': {'transport_url': self.cloud.config.transport_url},
+                'vhpc_agent': {
+                    'libvirt_uri': self.cloud.libvirt.uri,
+                    'state_path': root / 'agent' / 'state',
+                    'run_path': root / 'agent' / 'run',
+                    'metrics_port': 0,
+                    'reconcile_period': 5,
+                },
+                'vhpc_topology': {
+                    'bridges': f'{tag}br*:separate',
+                    'nic_patterns': f'{tag}up*',
+                    'compute_id_file': root / 'compute' / 'compute_id',
+                    'poll_interval': 1,
+                },
+                'vhpc_nova': {
+                    'poll_interval': 5,
+                    'min_interval': 1,
+                    **credentials,
+                },
+                'placement': credentials,
+                'vhpc_control': control,
+            },
+        )
+
+    def agent_command(self, *options: str) -> list[str]:
+        conf = self.cloud.root / 'etc' / 'nova-vhpc.conf'
+        program = self.cloud.program('nova-vhpc-agent')
+        return [str(program), '--config-file', str(conf), *options]
+
+    def start_agent(self, *options: str) -> str:
+        """Start ``nova-vhpc-agent``, perhaps with ``--dry-run``.
+
+        :returns: the daemon's name in the cloud.
+        """
+        self._agents += 1
+        name = f'agent-{self._agents}'
+        self.cloud.spawn(name, *self.agent_command(*options))
+        self._running = name
+        return name
+
+    def stop_agent(self, timeout_s: float = 30) -> bool:
+        """Stop it as systemd does.
+
+        :returns: whether SIGTERM sufficed.
+        """
+        self._running = ''
+        return self.cloud.daemon(f'agent-{self._agents}').stop(timeout_s)
+
+    def kill_agent(self) -> None:
+        self._running = ''
+        daemon = self.cloud.daemon(f'agent-{self._agents}')
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+
+    def restore(self) -> subprocess.CompletedProcess[str]:
+        """``nova-vhpc-agent --restore``, as systemd's ExecStopPost."""
+        return subprocess.run(
+            self.agent_command('--restore'),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def agent_status(self) -> dict[str, Any]:
+        """What the agent tells of itself.
+
+        Patient: emulated guests and a whole cloud share two CPUs here.
+
+        :raises OSError: there is no agent, or it does not answer.
+        """
+        run_path = self.cloud.root / 'agent' / 'run'
+        return status.fetch(status.socket_path(str(run_path)), 60)
+
+    def _check_agent(self) -> None:
+        if self._running and not self.cloud.daemon(self._running).alive():
+            name, self._running = self._running, ''
+            raise cloud.StackError(f'{name} has ended')
+
+    def published(self, node: str) -> list[dict[str, Any]]:
+        """Uplink providers of one compute node in Placement."""
+        prefix = f'{node}:vhpc:'
+        return [
+            one
+            for one in self.admin.providers()
+            if one['name'].startswith(prefix)
+            and model.UPLINK in one['inventories']
+        ]
+
+    def wait(
+        self,
+        what: str,
+        condition: Callable[[], Any],
+        timeout_s: float = 60,
+        pause_s: float = 0.3,
+    ) -> Any:
+        """Until a condition gives something true.
+
+        :raises TimeoutError: naming what was waited for.
+        :raises StackError: a daemon that must run has ended.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                if found := condition():
+                    return found
+            self._check_agent()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f'{what}: not within {timeout_s:.0f} s')
+            time.sleep(pause_s)

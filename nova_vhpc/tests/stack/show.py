@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How the demo talks: steps with a progress line, and tables."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import rich.box
+import rich.console
+import rich.table
+
+_WIDTH = 132
+_NEWS_EVERY_S = 15.0
+"""How often a long step says so where there is no terminal."""
+
+
+class Show:
+    """Prints for people; on a terminal with a live line of progress."""
+
+    def __init__(self) -> None:
+        terminal = sys.stdout.isatty()
+        self.console = rich.console.Console(
+            width=None if terminal else _WIDTH, highlight=False
+        )
+        self.started = time.monotonic()
+        self.step_name = ''
+
+    def heading(self, text: str) -> None:
+        self.step_name = text
+        self.console.print()
+        self.console.rule(f'[bold]{text}', align='left')
+
+    def say(self, text: str) -> None:
+        self.console.print(f'  {text}', markup=False)
+
+    @contextlib.contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """A progress line with the elapsed seconds, for a long step."""
+        begun = time.monotonic()
+        with self._live(what, begun):
+            yield
+        self.say(f'{what}: done in {time.monotonic() - begun:.0f} s')
+
+    @contextlib.contextmanager
+    def _live(self, what: str, begun: float) -> Iterator[None]:
+        over = threading.Event()
+
+        def elapsed() -> str:
+            return f'{what}... {time.monotonic() - begun:.0f} s'
+
+        def update() -> None:
+            if not self.console.is_terminal:
+                while not over.wait(_NEWS_EVERY_S):
+                    self.say(elapsed())
+                return
+            with self.console.status(elapsed()) as status:
+                while not over.wait(0.5):
+                    status.update(elapsed())
+
+        thread = threading.Thread(target=update, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+    ) -> None:
+        """Numbers to the right, everything else to the left."""
+        rows = [[_text(cell) for cell in row] for row in rows]
+        table = rich.table.Table(
+            title=title,
+            title_justify='left',
+            title_style='bold',
+            box=rich.box.SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        for index, name in enumerate(columns):
+            numeric = rows and all(
+                row[index].replace('.', '').lstrip('-').isdigit()
+                or row[index] in ('', '-')
+                for row in rows
+            )
+            table.add_column(
+                name, justify='right' if numeric else 'left', overflow='fold'
+            )
+        for row in rows:
+            table.add_row(*row)
+        self.console.print(table)
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return '-'
+    if isinstance(cell, float):
+        return f'{cell:.1f}'
+    return str(cell).replace('[', r'\[')
+
+
+def leftovers(tag: str, root: str) -> list[str]:
+    """Processes, links, control groups and namespaces that name a stack."""
+    found = []
+    for entry in os.listdir('/proc'):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            with open(f'/proc/{entry}/cmdline', 'rb') as source:
+                command = source.read().replace(b'\0', b' ').decode()
+            if f'{root}/' in command:
+                found.append(f'process {entry}: {command[:80]}')
+    found += [
+        f'link {name}'
+        for name in os.listdir('/sys/class/net')
+        if name.startswith(tag)
+    ]
+    for where, names, _ in os.walk('/sys/fs/cgroup'):
+        found += [
+            f'control group {where}/{name}'
+            for name in names
+            if f'-{tag}-' in name
+        ]
+    with contextlib.suppress(FileNotFoundError):
+        found += [
+            f'network namespace {name}'
+            for name in os.listdir('/run/netns')
+            if tag in name
+        ]
+    return found

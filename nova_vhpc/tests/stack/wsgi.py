@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Serve nova-api or placement: ``python -m ... nova|placement PORT``.
+
+A WSGI server of the standard library with a thread per request; both
+services ship an application object only.
+"""
+
+import importlib
+import socketserver
+import sys
+from typing import Any
+from wsgiref import simple_server
+
+APPLICATIONS = {
+    'nova': 'nova.wsgi.osapi_compute',
+    'placement': 'placement.wsgi.api',
+}
+
+
+class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def server_bind(self) -> None:
+        # The parent's looks the host name up, which takes seconds where
+        # no name server answers.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
+        self.setup_environ()
+
+
+class Handler(simple_server.WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def address_string(self) -> str:
+        return str(self.client_address[0])
+
+
+def main() -> None:
+    name, port = sys.argv[1], int(sys.argv[2])
+    # The applications parse sys.argv for themselves.
+    sys.argv[1:] = []
+    application = importlib.import_module(APPLICATIONS[name]).application
+    server = Server(('127.0.0.1', port), Handler)
+    server.set_app(application)
+    server.serve_forever()
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,282 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every probe against roots of our own."""
+
+import os
+import pathlib
+import tempfile
+import threading
+
+from oslotest import base
+
+from nova_vhpc.agent import sampler
+from nova_vhpc.agent.probes import base as probe_base
+from nova_vhpc.agent.probes import (
+    block,
+    cpu_stat,
+    kvm,
+    libvirt_delay,
+    schedstat,
+    tap,
+)
+
+V1_STAT = 'nr_periods 10\nnr_throttled 2\nthrottled_time {}\n'
+V2_STAT = 'usage_usec 5\nnr_periods 1\nnr_throttled 1\nthrottled_usec {}\n'
+
+
+class ProbeCase(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        self.host = probe_base.Host(
+            proc_root=str(self.root / 'proc'),
+            sys_root=str(self.root / 'sys'),
+            cgroup_root=str(self.root / 'cgroup'),
+        )
+
+    def put(self, path: str, text: str) -> pathlib.Path:
+        """Write in place: readers keep files open."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def target(self, **changes: object) -> probe_base.Target:
+        return probe_base.Target('u', 'vm', 7, **changes)
+
+
+class TestSchedstat(ProbeCase):
+    def stat(self, tid: int, run: int, wait: int, runs: int) -> None:
+        self.put(f'proc/7/task/{tid}/schedstat', f'{run} {wait} {runs}\n')
+
+    def test_differences_in_microseconds(self) -> None:
+        self.stat(1, 0, 0, 0)
+        self.stat(2, 0, 0, 0)
+        reader = schedstat.SchedstatProbe(self.host).attach(
+            self.target(tids=(1, 2))
+        )
+        self.assertIsNone(reader.read())
+        self.stat(1, 5_000, 1_000, 2)
+        self.stat(2, 7_000, 3_000, 4)
+        reading = reader.read()
+        self.assertEqual(2.0, reading.latency_us)
+        self.assertEqual((5.0, 7.0), reading.run_us)
+        self.assertEqual((1.0, 3.0), reading.wait_us)
+        self.assertEqual((2, 4), reading.runs)
+        self.assertEqual(0.0, reader.read().latency_us)
+        self.assertEqual((0, 0), reader.read().runs)
+        self.stat(1, 6_000, 1_000, 3)
+        self.assertEqual((1.0, 0.0), reader.read().run_us)
+        reader.close()
+
+    def test_garbage_is_no_reading(self) -> None:
+        self.stat(1, 1, 1, 1)
+        reader = schedstat.SchedstatProbe(self.host).attach(
+            self.target(tids=(1,))
+        )
+        reader.read()
+        self.put('proc/7/task/1/schedstat', 'x')
+        self.assertIsNone(reader.read())
+        self.stat(1, 2, 2, 2)
+        self.assertIsNone(reader.read())
+
+    def test_real_thread_that_ends(self) -> None:
+        gate = threading.Event()
+        thread = threading.Thread(target=gate.wait)
+        thread.start()
+        reader = schedstat.SchedstatProbe(probe_base.Host()).attach(
+            probe_base.Target('u', 'x', os.getpid(), (thread.native_id,))
+        )
+        reader.read()
+        self.assertIsNotNone(reader.read())
+        gate.set()
+        thread.join()
+        self.assertIsNone(reader.read())
+        reader.close()
+
+    def test_check(self) -> None:
+        probe = schedstat.SchedstatProbe(self.host)
+        self.assertIn('schedstat', probe.check())
+        self.put('proc/self/schedstat', '0 0 0\n')
+        self.assertIn('stays zero', probe.check())
+        self.put('proc/self/schedstat', '1 2 3\n')
+        self.assertIsNone(probe.check())
+        self.assertIsNone(probe.attach(self.target()))
+        self.assertIsNone(probe.attach(self.target(tids=(99,))))
+
+
+class TestCpuStat(ProbeCase):
+    def attach(self, template: str, first: int) -> cpu_stat.CpuStatReader:
+        self.groups = tuple(
+            self.put(f'cgroup/g{n}/cpu.stat', template.format(first)).parent
+            for n in range(2)
+        )
+        return cpu_stat.CpuStatProbe(self.host).attach(
+            self.target(vcpu_groups=self.groups)
+        )
+
+    def test_v1_counts_nanoseconds(self) -> None:
+        reader = self.attach(V1_STAT, 1_000_000)
+        self.assertIsNone(reader.read())
+        self.put('cgroup/g0/cpu.stat', V1_STAT.format(5_000_000))
+        reading = reader.read()
+        self.assertEqual(2_000.0, reading.latency_us)
+        self.assertEqual((4_000.0, 0.0), reading.wait_us)
+
+    def test_v2_counts_microseconds(self) -> None:
+        reader = self.attach(V2_STAT, 100)
+        self.assertIsNone(reader.read())
+        self.put('cgroup/g1/cpu.stat', V2_STAT.format(300))
+        self.assertEqual(100.0, reader.read().latency_us)
+
+    def test_check(self) -> None:
+        probe = cpu_stat.CpuStatProbe(self.host)
+        self.assertIn('no cpu controller', probe.check())
+        self.put('cgroup/cgroup.controllers', 'io cpu\n')
+        self.assertIsNone(probe.check())
+
+    def test_no_groups(self) -> None:
+        probe = cpu_stat.CpuStatProbe(self.host)
+        self.assertIsNone(probe.attach(self.target()))
+
+
+class TestKvm(ProbeCase):
+    def test_pause_loop_exits(self) -> None:
+        probe = kvm.KvmProbe(self.host)
+        self.assertIn('no KVM', probe.check())
+        name = 'sys/kernel/debug/kvm/7-12/vcpu{}/directed_yield_attempted'
+        for vcpu in range(2):
+            self.put(name.format(vcpu), '10\n')
+        self.assertIsNone(probe.check())
+        reader = probe.attach(self.target())
+        self.assertIsNone(reader.read())
+        self.put(name.format(1), '110\n')
+        self.assertEqual(50 * kvm.SPIN_US, reader.read().latency_us)
+
+    def test_guest_without_kvm(self) -> None:
+        (self.root / 'sys/kernel/debug/kvm').mkdir(parents=True)
+        self.assertIsNone(kvm.KvmProbe(self.host).attach(self.target()))
+
+
+class TestLibvirtDelay(ProbeCase):
+    def test_parse(self) -> None:
+        self.assertEqual(
+            (5, 7),
+            libvirt_delay.parse(
+                {
+                    'vcpu.maximum': 3,
+                    'vcpu.0.delay': 5,
+                    'vcpu.1.delay': 7,
+                    'vcpu.2.state': 0,
+                }
+            ),
+        )
+
+    def test_no_answer_no_sample(self) -> None:
+        probe = libvirt_delay.LibvirtDelayProbe(self.host)
+        self.assertIsNotNone(probe.check())
+        reader = libvirt_delay.LibvirtDelayReader(probe, 'u')
+        probe._serial, probe._delays = 1, {'u': (1_000, 3_000)}
+        self.assertIsNone(reader.read())
+        self.assertIsNone(reader.read())
+        probe._serial, probe._delays = 2, {'u': (2_000, 6_000)}
+        self.assertEqual(2.0, reader.read().latency_us)
+        self.assertIsNone(reader.read())
+
+
+class TestIo(ProbeCase):
+    def test_tap(self) -> None:
+        name = 'sys/class/net/tap1/statistics/{}_packets'
+        self.put(name.format('rx'), '5\n')
+        self.put(name.format('tx'), '6\n')
+        probe = tap.TapProbe(self.host)
+        self.assertIsNone(probe.check())
+        reader = probe.attach(self.target(taps=('tap1', 'elsewhere')))
+        self.assertIsNone(reader.read())
+        self.assertEqual(0, reader.read())
+        self.put(name.format('tx'), '16\n')
+        self.assertEqual(10, reader.read())
+        self.assertIsNone(probe.attach(self.target(taps=('elsewhere',))))
+
+    def test_block_of_cgroup_v1(self) -> None:
+        text = (
+            '8:0 Read {}\n8:0 Write 4\n8:0 Sync 9\n8:0 Async 1\n'
+            '8:0 Total 99\nTotal 99\n'
+        )
+        file = self.put('g/blkio.throttle.io_serviced', text.format(3))
+        reader = block.BlockProbe(self.host).attach(
+            self.target(block_group=file.parent)
+        )
+        self.assertIsNone(reader.read())
+        file.write_text(text.format(13))
+        self.assertEqual(10, reader.read())
+
+    def test_block_of_cgroup_v2(self) -> None:
+        text = '8:0 rbytes=1 wbytes=2 rios={} wios=4 dbytes=0 dios=0\n'
+        file = self.put('g/io.stat', text.format(3))
+        reader = block.BlockProbe(self.host).attach(
+            self.target(block_group=file.parent)
+        )
+        self.assertIsNone(reader.read())
+        file.write_text(text.format(8))
+        self.assertEqual(5, reader.read())
+
+    def test_block_of_the_process(self) -> None:
+        text = (
+            'rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: {}\n'
+            'write_bytes: 4096\ncancelled_write_bytes: 0\n'
+        )
+        file = self.put('proc/7/io', text.format(0))
+        reader = block.BlockProbe(self.host).attach(self.target())
+        self.assertIsNone(reader.read())
+        file.write_text(text.format(8192))
+        self.assertEqual(2, reader.read())
+
+
+class Fake:
+    """A probe that covers what it is told."""
+
+    def __init__(self, covers: set[str], reason: str | None = None) -> None:
+        self.covers = frozenset(covers)
+        self.reason = reason
+
+    def check(self) -> str | None:
+        return self.reason
+
+
+class TestChoice(base.BaseTestCase):
+    def chosen(self, **probes: Fake) -> list[str]:
+        return [
+            name for name, _ in sampler.Sampler(list(probes.items()), []).sync
+        ]
+
+    def test_nothing_is_counted_twice(self) -> None:
+        wait, throttle, spin = probe_base.WAIT, probe_base.THROTTLE, 'spin'
+        full = {wait, throttle}
+        self.assertEqual(
+            ['a', 'c'],
+            self.chosen(
+                a=Fake(full), b=Fake({throttle}), c=Fake({spin}), d=Fake(full)
+            ),
+        )
+
+    def test_next_one_is_used(self) -> None:
+        wait, throttle = probe_base.WAIT, probe_base.THROTTLE
+        full = {wait, throttle}
+        self.assertEqual(
+            ['b'], self.chosen(a=Fake(full, 'no'), b=Fake({throttle}))
+        )
+        self.assertEqual(
+            ['d'],
+            self.chosen(a=Fake(full, 'no'), b=Fake({throttle}), d=Fake(full)),
+        )

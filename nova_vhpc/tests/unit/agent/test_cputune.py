@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Order of writes, and what exact means."""
+
+import json
+from typing import Any
+
+import hypothesis
+import libvirt
+from hypothesis import strategies
+from oslotest import base
+
+from nova_vhpc.agent import cputune
+
+BOTH = frozenset({0, 1})
+
+
+class Cgroup:
+    """cgroup v1 as libvirt writes it: one value at a time, ratio checked.
+
+    libvirt's test driver has no live scheduler parameters, and a real
+    guest (functional tests) cannot be asked for every step between.
+    """
+
+    def __init__(self, period: int, quota: int, limit: float) -> None:
+        self.values = {
+            cputune.PERIOD: period,
+            cputune.QUOTA: quota,
+            cputune.SHARES: 1024,
+        }
+        self.pins = [(True, True), (True, True)]
+        self.limit = limit
+
+    def ratio(self) -> float:
+        quota = self.values[cputune.QUOTA]
+        return 0.0 if quota < 0 else quota / self.values[cputune.PERIOD]
+
+    def setSchedulerParametersFlags(
+        self, values: dict[str, int], flags: int
+    ) -> None:
+        for name, value in values.items():
+            if name == cputune.QUOTA and value == 0:
+                continue
+            before = self.values[name]
+            self.values[name] = value
+            if self.ratio() > self.limit + 1e-9:
+                self.values[name] = before
+                raise libvirt.libvirtError('refused: code 38')
+
+    def schedulerParametersFlags(self, flags: int) -> dict[str, int]:
+        return dict(self.values)
+
+    def vcpuPinInfo(self, flags: int) -> Any:
+        return list(self.pins)
+
+    def emulatorPinInfo(self, flags: int) -> Any:
+        return (True, True)
+
+    def pinVcpuFlags(self, vcpu: int, pin: Any, flags: int) -> None:
+        self.pins[vcpu] = pin
+
+
+bandwidths = strategies.tuples(
+    strategies.integers(1_000, 1_000_000),
+    strategies.one_of(strategies.just(-1), strategies.integers(1_000, 10**6)),
+)
+
+
+class TestCputune(base.BaseTestCase):
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(bandwidths, bandwidths)
+    def test_no_step_between_exceeds_both_ends(
+        self, old: tuple[int, int], new: tuple[int, int]
+    ) -> None:
+        limit = max(
+            0.0 if quota < 0 else quota / period
+            for period, quota in (old, new)
+        )
+        group = Cgroup(*old, limit=limit or 1e9)
+        cputune.write_bandwidth(group, *new, group.values)
+        self.assertEqual(new[0], group.values[cputune.PERIOD])
+        self.assertEqual(new[1], group.values[cputune.QUOTA])
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(bandwidths, bandwidths)
+    def test_restore_is_exact(
+        self, old: tuple[int, int], new: tuple[int, int]
+    ) -> None:
+        group = Cgroup(*old, limit=1e9)
+        before = cputune.read(group)
+        cputune.write_bandwidth(group, *new, group.values)
+        cputune.write_shares(group, 5)
+        cputune.write_pin(group, 1, frozenset({0}), 2)
+        self.assertEqual((), cputune.restore(group, before))
+        self.assertEqual(before, cputune.read(group))
+
+    def test_unlimited_zero_is_written_as_minus_one(self) -> None:
+        group = Cgroup(100_000, 5_000, 1e9)
+        original = cputune.Cputune(
+            {cputune.PERIOD: 100_000, cputune.QUOTA: 0}, (BOTH, BOTH), BOTH, 2
+        )
+        left = cputune.restore(group, original)
+        self.assertEqual(-1, group.values[cputune.QUOTA])
+        # And it is said that it reads differently.
+        self.assertEqual(1, len(left))
+
+    def test_released_values_are_left(self) -> None:
+        group = Cgroup(100_000, -1, 1e9)
+        before = cputune.read(group)
+        group.values[cputune.SHARES] = 7
+        group.values[cputune.PERIOD] = 5_000
+        left = cputune.restore(group, before, frozenset({cputune.SHARES}))
+        self.assertEqual((), left)
+        self.assertEqual(7, group.values[cputune.SHARES])
+        self.assertEqual(100_000, group.values[cputune.PERIOD])
+
+    def test_json_round_trip(self) -> None:
+        tune = cputune.read(Cgroup(100_000, -1, 1e9))
+        text = json.dumps(tune.to_dict())
+        self.assertEqual(tune, cputune.Cputune.from_dict(json.loads(text)))

@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Groups from a file; with Nova is a functional test."""
+
+import os
+import time
+from pathlib import Path
+
+import fixtures
+from oslo_config import cfg
+from oslotest import base
+
+from nova_vhpc.agent import groups
+from nova_vhpc.conf import nova_api
+
+
+class GroupsFileTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = Path(
+            self.useFixture(fixtures.TempDir()).join('groups.yaml')
+        )
+        self.conf = cfg.ConfigOpts()
+        nova_api.register_opts(self.conf)
+        self.conf([], project='nova-vhpc', default_config_files=[])
+        self.conf.set_override('groups_file', str(self.path), 'vhpc_nova')
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+
+    def make(self) -> groups.Groups:
+        told = groups.Groups(self.conf, 'host')
+        told.start()
+        self.addCleanup(told.stop)
+        return told
+
+    def test_yaml_and_json(self) -> None:
+        for text in ('cfd: [s1, s2]\n', '{"cfd": ["s1", "s2"]}'):
+            self.path.write_text(text)
+            told = self.make()
+            self.assertEqual('cfd', told.cluster_of('s2'))
+            self.assertIsNone(told.cluster_of('s3'))
+            self.assertEqual('file', told.status()['state'])
+            self.assertEqual({'cfd': 2}, told.status()['clusters'])
+
+    def test_above_the_flavor(self) -> None:
+        self.path.write_text('cfd: [s1]\n')
+        told = self.make()
+        self.assertEqual('cfd', told.cluster_of('s1', 'other', 'p'))
+        self.assertEqual('p/other', told.cluster_of('s3', 'other', 'p'))
+
+    def test_read_again_when_it_changes(self) -> None:
+        self.path.write_text('cfd: [s1]\n')
+        told = self.make()
+        told.stop()
+        self.path.write_text('weather: [s1]\n')
+        told._read_file()
+        self.assertEqual('weather', told.cluster_of('s1'))
+
+    def test_a_broken_file_changes_nothing_and_is_told_once(self) -> None:
+        self.path.write_text('cfd: [s1]\n')
+        told = self.make()
+        # Its thread must not read the file in between.
+        told.stop()
+        for number in range(3):
+            self.path.write_text('cfd: [s1\n' + ' ' * number)
+            told._read_file()
+        self.assertEqual('cfd', told.cluster_of('s1'))
+        self.assertEqual(1, self.log.output.count('cannot be used'))
+        self.path.write_text('weather: [s1]\n')
+        os.utime(self.path, (time.time() + 5, time.time() + 5))
+        told._read_file()
+        self.assertEqual('weather', told.cluster_of('s1'))
+
+    def test_nobody_to_ask(self) -> None:
+        self.conf.set_override('groups_file', None, 'vhpc_nova')
+        told = self.make()
+        self.assertEqual('off', told.status()['state'])
+        self.assertEqual('p/c', told.cluster_of('s1', 'c', 'p'))
+        self.assertIsNone(told.cluster_of('s1'))

@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is ours to write, and the quarantine."""
+
+from oslotest import base
+
+from nova_vhpc import extra_specs
+from nova_vhpc.agent import cputune, domain_xml, guest, processes, sampler
+from nova_vhpc.control import model
+
+BOTH = frozenset({0, 1})
+
+
+def make(**changes: object) -> guest.Guest:
+    info = domain_xml.DomainInfo(
+        'u', 'vm', 2, True, {}, extra_specs.NOTHING, True
+    )
+    tune = cputune.Cputune(
+        {
+            cputune.PERIOD: 100_000,
+            cputune.QUOTA: 17_592_186_044_415,
+            cputune.SHARES: 1024,
+        },
+        (BOTH, BOTH, BOTH),
+        BOTH,
+        2,
+    )
+    return guest.Guest(
+        info=info,
+        domain=None,
+        domain_id=1,
+        identity=processes.Identity('', 0, 0, 1),
+        original=tune,
+        expected=tune,
+        reader=sampler.VmReader([], []),
+        **changes,
+    )
+
+
+class TestGuest(base.BaseTestCase):
+    def test_in_force_in_the_controllers_terms(self) -> None:
+        target = make()
+        self.assertEqual(
+            model.CpuTune(100_000, model.UNLIMITED, 1024, (BOTH, BOTH)),
+            target.in_force,
+        )
+
+    def test_what_is_so_already_is_left_out(self) -> None:
+        target = make()
+        self.assertIsNone(target.ours_to_write(target.in_force))
+        self.assertEqual(
+            model.CpuTune(5_000, 5_000),
+            target.ours_to_write(model.CpuTune(5_000, 5_000, 1024)),
+        )
+
+    def test_what_is_not_ours(self) -> None:
+        wish = model.CpuTune(5_000, 5_000, 7, (frozenset({0}), BOTH))
+        self.assertEqual(
+            model.CpuTune(None, None, 7, wish.vcpu_pins),
+            make(released=frozenset({cputune.QUOTA})).ours_to_write(wish),
+        )
+        self.assertEqual(
+            model.CpuTune(5_000, 5_000, None, wish.vcpu_pins),
+            make(released=frozenset({cputune.SHARES})).ours_to_write(wish),
+        )
+        for target in (
+            make(released=frozenset({cputune.PINS})),
+            make(repin=False),
+        ):
+            self.assertEqual(
+                model.CpuTune(5_000, 5_000, 7), target.ours_to_write(wish)
+            )
+
+    def test_quarantine_grows_and_ends_with_success(self) -> None:
+        target = make()
+        self.assertFalse(target.failed('x', 2, 100.0))
+        self.assertFalse(target.quarantined)
+        self.assertTrue(target.failed('x', 2, 100.0))
+        self.assertTrue(target.quarantined)
+        first = target.quarantined_until
+        self.assertTrue(target.failed('x', 2, 100.0))
+        self.assertGreater(target.quarantined_until, first + 50)
+        target.succeeded()
+        self.assertFalse(target.quarantined)
+        self.assertEqual(3, target.failures)

@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Records on disk: whole or not there."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+
+import hypothesis
+from hypothesis import strategies
+from oslotest import base
+
+from nova_vhpc.agent import cputune, journal, processes
+
+UUID = '8d4b6e9a-0000-4000-8000-000000000001'
+
+
+def record(name: str = 'vm') -> journal.Record:
+    return journal.Record(
+        UUID,
+        name,
+        processes.Identity('boot', 42, 7, 3),
+        cputune.Cputune(
+            {'vcpu_period': 100_000, 'vcpu_quota': -1, 'cpu_shares': 1024},
+            (frozenset({0, 1}), frozenset({1})),
+            frozenset({0}),
+            2,
+        ),
+        released=frozenset({'cpu_shares'}),
+    )
+
+
+class TestJournal(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = tempfile.mkdtemp()
+        self.journal = journal.Journal(self.state)
+        self.journal.prepare()
+        self.file = pathlib.Path(self.state, 'journal', f'{UUID}.json')
+
+    def test_round_trip(self) -> None:
+        self.journal.save(record())
+        self.assertEqual(record(), self.journal.load(UUID))
+        self.assertEqual((UUID,), self.journal.uuids())
+        self.assertEqual(0o600, self.file.stat().st_mode & 0o777)
+        self.journal.remove(UUID)
+        self.assertIsNone(self.journal.load(UUID))
+        self.journal.remove(UUID)
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(strategies.integers(0, 500))
+    def test_every_torn_record_is_refused(self, size: int) -> None:
+        text = record().to_json()
+        hypothesis.assume(size < len(text))
+        self.assertRaises(
+            journal.JournalError,
+            journal.Record.from_json,
+            text[:size],
+            'somewhere',
+        )
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(strategies.binary(max_size=50))
+    def test_garbage_is_refused(self, garbage: bytes) -> None:
+        self.file.write_bytes(garbage)
+        self.assertRaises(journal.JournalError, self.journal.load, UUID)
+
+    def test_newer_is_told_apart(self) -> None:
+        data = json.loads(record().to_json())
+        data['version'] = journal.VERSION + 1
+        self.file.write_text(json.dumps(data))
+        error = self.assertRaises(
+            journal.NewerVersion, self.journal.load, UUID
+        )
+        self.assertIn(str(self.file), str(error))
+
+    def test_of_another_domain(self) -> None:
+        other = dataclasses.replace(record(), uuid='other')
+        self.file.write_text(other.to_json())
+        self.assertRaises(journal.JournalError, self.journal.load, UUID)
+
+    def test_failed_save_keeps_the_old_record(self) -> None:
+        self.journal.save(record('old'))
+        # Longer than a name may be: even root cannot write that draft.
+        error = self.assertRaises(
+            journal.JournalError,
+            self.journal.save,
+            dataclasses.replace(record('new'), uuid='x' * 300),
+        )
+        self.assertIn('not written', str(error))
+        loaded = self.journal.load(UUID)
+        assert loaded is not None
+        self.assertEqual('old', loaded.name)
+        self.assertEqual([f'{UUID}.json'], os.listdir(self.file.parent))
+
+    def test_no_directory_possible(self) -> None:
+        path = pathlib.Path(self.state, 'file')
+        path.write_text('')
+        blocked = journal.Journal(str(path))
+        error = self.assertRaises(journal.JournalError, blocked.prepare)
+        self.assertIn('no VM is written to', str(error))
+        self.assertRaises(journal.JournalError, blocked.save, record())
+        self.assertEqual((), blocked.uuids())
+
+    def test_leftover_drafts_are_swept(self) -> None:
+        draft = self.file.with_name(f'.{UUID}.json.tmp')
+        draft.write_text('{')
+        self.journal.prepare()
+        self.assertFalse(draft.exists())
+
+    def test_set_aside(self) -> None:
+        self.file.write_text('')
+        aside = self.journal.set_aside(UUID)
+        self.assertTrue(aside.exists())
+        self.assertEqual((), self.journal.uuids())
+
+    def test_uuid_cannot_leave_the_directory(self) -> None:
+        self.assertRaises(journal.JournalError, self.journal.load, '../x')

@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One agent per host."""
+
+import tempfile
+
+from oslotest import base
+
+from nova_vhpc.agent import errors, lock
+
+
+class TestLock(base.BaseTestCase):
+    def test_second_is_refused_until_the_first_ends(self) -> None:
+        path = tempfile.mkdtemp()
+        first, second = lock.Lock(path), lock.Lock(path)
+        first.acquire()
+        error = self.assertRaises(errors.AgentError, second.acquire)
+        self.assertIn('stop it first', str(error))
+        first.release()
+        second.acquire()
+        second.release()
+
+    def test_directory_that_cannot_be(self) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            self.assertRaises(errors.AgentError, lock.Lock(file.name).acquire)

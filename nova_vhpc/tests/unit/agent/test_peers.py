@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Peers over oslo.messaging's in-memory driver."""
+
+import time
+
+from oslotest import base
+
+from nova_vhpc.tests.unit.agent import peer_agents as agents
+
+
+class PeersTest(base.BaseTestCase):
+    def agent(self, host: str, **options: object) -> agents.Agent:
+        options.setdefault('lease', 1.0)
+        agent = agents.Agent('fake://', host, **options)
+        self.addCleanup(agent.stop)
+        return agent
+
+    def test_off(self) -> None:
+        for url, options in (
+            ('rabbit://', {}),
+            ('fake://', {'enabled': False}),
+        ):
+            agent = agents.Agent(url, 'a', **options)
+            agent.peers.start()
+            self.assertEqual('off', agent.peers.status()['state'])
+            agent.peers.publish({'c': agents.IO})
+            self.assertEqual({}, agent.peers.views())
+            agent.peers.stop()
+
+    def test_nothing_heard_is_computing(self) -> None:
+        agent = self.agent('a').start(c=agents.IO)
+        self.assertTrue(agents.wait_for(lambda: 'c' in agent.peers.views()))
+        self.assertFalse(agent.peers.views()['c'].io)
+
+    def test_status_shows_what_is_said(self) -> None:
+        agent = self.agent('a').start(c=agents.IO)
+        self.assertTrue(
+            agents.wait_for(lambda: agent.peers.status()['sent'] > 0)
+        )
+        cluster = agent.peers.status()['clusters']['c']
+        self.assertEqual('io', cluster['phase'])
+        self.assertEqual('io', cluster['own'])
+        self.assertEqual({}, cluster['hosts'])
+
+    def test_a_tick_that_hangs_falls_silent(self) -> None:
+        agent = self.agent('a')
+        agent.peers.start()
+        agent.peers.publish({'c': agents.IO})
+        self.assertTrue(
+            agents.wait_for(lambda: agent.peers.status()['sent'] > 0)
+        )
+        time.sleep(1.6)
+        before = agent.peers.status()['sent']
+        time.sleep(1.2)
+        self.assertEqual(before, agent.peers.status()['sent'])
+        agent.start(c=agents.IO)

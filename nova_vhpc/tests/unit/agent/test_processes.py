@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""QEMU processes in a /proc of our own."""
+
+import pathlib
+import tempfile
+
+from oslotest import base
+
+from nova_vhpc.agent import processes
+
+UUID = '8d4b6e9a-0000-4000-8000-000000000001'
+
+
+class TestProcesses(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.proc = pathlib.Path(tempfile.mkdtemp())
+        self.cgroup = pathlib.Path(tempfile.mkdtemp())
+        self.host = processes.Processes(str(self.proc), str(self.cgroup))
+
+    def process(self, pid: int, uuid: str, names: dict[int, str]) -> None:
+        path = self.proc / str(pid)
+        (path / 'task').mkdir(parents=True)
+        (path / 'cmdline').write_bytes(
+            b'\0'.join(
+                [b'/usr/bin/qemu-system-x86_64', b'-uuid', uuid.encode(), b'']
+            )
+        )
+        (path / 'stat').write_text(
+            f'{pid} (qemu) (x) S ' + ' '.join(str(n) for n in range(1, 40))
+        )
+        for tid, name in names.items():
+            (path / 'task' / str(tid)).mkdir()
+            (path / 'task' / str(tid) / 'comm').write_text(name + '\n')
+
+    def test_found_by_uuid(self) -> None:
+        self.process(10, UUID, {})
+        self.process(11, 'another', {})
+        self.assertEqual(10, self.host.find(UUID))
+        self.assertEqual(0, self.host.find('none'))
+        # A pid that was given anew is not believed.
+        (self.proc / '10' / 'cmdline').write_bytes(b'bash\0')
+        self.assertEqual(0, self.host.find(UUID))
+
+    def test_identity_of_a_run(self) -> None:
+        one = processes.Identity('boot', 10, 5, 1)
+        self.assertTrue(one.same_run(processes.Identity('boot', 10, 5, 9)))
+        self.assertFalse(one.same_run(processes.Identity('boot', 10, 6, 1)))
+        self.assertFalse(one.same_run(processes.Identity('new', 10, 5, 1)))
+        self.assertTrue(one.same_run(processes.Identity('boot', 0, 0, 1)))
+
+    def test_start_time_survives_brackets_in_the_name(self) -> None:
+        self.process(10, UUID, {})
+        self.assertEqual(19, self.host.start_ticks(10))
+
+    def test_vcpu_threads_by_name(self) -> None:
+        self.process(
+            10,
+            UUID,
+            {10: 'qemu', 21: 'CPU 1/KVM', 20: 'CPU 0/KVM', 22: 'IO mon'},
+        )
+        self.assertEqual((20, 21), self.host.vcpu_threads(10, 2))
+        self.assertEqual((), self.host.vcpu_threads(10, 3))
+
+    def test_vcpu_threads_by_cgroup_v1(self) -> None:
+        self.process(10, UUID, {20: 'x', 21: 'x'})
+        (self.proc / '10/cgroup').write_text(
+            '5:cpu,cpuacct:/machine/qemu-1-x/emulator\n1:name=systemd:/\n'
+        )
+        for vcpu, tid in ((0, 21), (1, 20)):
+            group = self.cgroup / f'cpu/machine/qemu-1-x/vcpu{vcpu}'
+            group.mkdir(parents=True)
+            (group / 'tasks').write_text(f'{tid}\n')
+        self.assertEqual((21, 20), self.host.vcpu_threads(10, 2))
+
+    def test_vcpu_threads_by_cgroup_v2(self) -> None:
+        self.process(10, UUID, {20: 'x'})
+        (self.proc / '10/cgroup').write_text(
+            '0::/machine.slice/machine-qemu-1.scope/libvirt/emulator\n'
+        )
+        base_group = self.cgroup / 'machine.slice/machine-qemu-1.scope/libvirt'
+        (base_group / 'vcpu0').mkdir(parents=True)
+        (base_group / 'vcpu0/cgroup.threads').write_text('20\n')
+        (base_group / 'io.stat').write_text('')
+        self.assertEqual((20,), self.host.vcpu_threads(10, 1))
+        self.assertEqual(base_group, self.host.block_cgroup(10))

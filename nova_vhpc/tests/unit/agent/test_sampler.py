@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Readings become samples."""
+
+from oslotest import base
+
+from nova_vhpc.agent import sampler
+from nova_vhpc.agent.probes import base as probe_base
+
+
+class Sync:
+    """Gives what it was given."""
+
+    def __init__(self, *readings: probe_base.SyncReading | None) -> None:
+        self.readings = list(readings)
+
+    def read(self) -> probe_base.SyncReading | None:
+        return self.readings.pop(0)
+
+
+class Io(Sync):
+    """The same, of events."""
+
+
+READING = probe_base.SyncReading(10.0, (1.0,), (10.0,), (3,))
+
+
+class TestVmReader(base.BaseTestCase):
+    def test_scaled_to_the_period(self) -> None:
+        reader = sampler.VmReader([Sync(None, READING)], [Io(None, 50.0)])
+        self.assertIsNone(reader.read(1_000_000, 100_000).sync_latency_us)
+        sample = reader.read(1_200_000, 100_000)
+        self.assertEqual(5.0, sample.sync_latency_us)
+        self.assertEqual(25.0, sample.io_events)
+        self.assertEqual((10.0,), sample.vcpu_wait_us)
+        self.assertEqual((3,), sample.vcpu_runs)
+        self.assertEqual(200_000, sample.elapsed_us)
+
+    def test_sources_are_added(self) -> None:
+        spin = probe_base.SyncReading(7.0)
+        reader = sampler.VmReader(
+            [Sync(None, READING), Sync(None, spin)],
+            [Io(None, 1.0), Io(None, 2.0)],
+        )
+        reader.read(1_000_000, 100_000)
+        sample = reader.read(1_100_000, 100_000)
+        self.assertEqual(17.0, sample.sync_latency_us)
+        self.assertEqual(3.0, sample.io_events)
+        self.assertEqual((1.0,), sample.vcpu_run_us)
+
+    def test_others_are_read_now_and_then(self) -> None:
+        reader = sampler.VmReader([Sync(None, READING)], [], every=3)
+        reader.read(1_000_000, 100_000)
+        sample = reader.read(1_100_000, 100_000)
+        self.assertIsNone(sample.sync_latency_us)
+        for tick in (2, 3, 4):
+            # The last one stands, with the window it was read over.
+            sample = reader.read(1_000_000 + tick * 100_000, 100_000)
+            self.assertEqual(5.0, sample.sync_latency_us)
+            self.assertEqual(200_000, sample.elapsed_us)
+
+    def test_dead(self) -> None:
+        reader = sampler.VmReader([Sync(None, READING, None)], [])
+        reader.read(1_000_000, 100_000)
+        self.assertFalse(reader.dead)
+        reader.read(1_100_000, 100_000)
+        self.assertFalse(reader.dead)
+        sample = reader.read(1_200_000, 100_000)
+        self.assertTrue(reader.dead)
+        self.assertIsNone(sample.sync_latency_us)

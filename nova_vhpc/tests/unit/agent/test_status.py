@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The status document, its socket and its metrics."""
+
+import json
+import os
+import pathlib
+import stat
+import tempfile
+
+import prometheus_client
+from oslotest import base
+
+from nova_vhpc.agent import loop, metrics, status
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import test_guest
+
+
+def moment(uuid: str) -> loop.Moment:
+    vm = model.VmView(
+        uuid, 2, sample=model.Sample(5.0, 6.0, (1.0, 2.0), elapsed_us=1.0)
+    )
+    plan = model.VmPlan(
+        uuid,
+        model.CpuTune(5_000, 5_000),
+        None,
+        5_000,
+        model.Phase.IO,
+        'because',
+    )
+    return loop.Moment(
+        model.HostView(1, 0, 100_000, (), (vm,)),
+        model.Plan({uuid: plan}),
+        123.0,
+    )
+
+
+def document() -> dict:
+    target = test_guest.make()
+    agent = {key: 1 for key, _, _ in metrics.AGENT_COUNTERS}
+    agent |= {key: 2 for key, _, _ in metrics.AGENT_GAUGES}
+    return {
+        'agent': agent,
+        'vms': status.vm_statuses({'u': target}, moment('u')),
+    }
+
+
+class TestStatus(base.BaseTestCase):
+    def test_vm(self) -> None:
+        (vm,) = document()['vms']
+        self.assertEqual('io', vm['phase'])
+        self.assertEqual(5_000, vm['slice_us'])
+        self.assertEqual(100_000, vm['period_us'])
+        self.assertEqual(['0-1', '0-1'], vm['vcpu_pins'])
+        self.assertEqual(3.0, vm['run_us'])
+        json.dumps(vm)
+
+    def test_before_the_first_tick(self) -> None:
+        (vm,) = status.vm_statuses({'u': test_guest.make()}, None)
+        self.assertIsNone(vm['phase'])
+        json.dumps(vm)
+
+    def test_socket(self) -> None:
+        path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 's'))
+        server = status.StatusServer(path, 0o640, lambda: {'a': [1]})
+        server.start()
+        self.assertEqual(0o640, stat.S_IMODE(os.stat(path).st_mode))
+        self.assertEqual({'a': [1]}, status.fetch(path))
+        self.assertEqual({'a': [1]}, status.fetch(path))
+        server.stop()
+        self.assertRaises(OSError, status.fetch, path)
+        self.assertFalse(os.path.exists(path))
+
+    def test_a_socket_left_by_a_crash_is_replaced(self) -> None:
+        path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 's'))
+        pathlib.Path(path).write_text('')
+        server = status.StatusServer(path, 0o600, dict)
+        server.start()
+        self.addCleanup(server.stop)
+        self.assertEqual({}, status.fetch(path))
+
+
+class TestMetrics(base.BaseTestCase):
+    def test_all_of_a_vm_and_the_tick(self) -> None:
+        made = metrics.Metrics(document)
+        made.note(moment('u'))
+        text = prometheus_client.generate_latest(made.registry).decode()
+        for line in (
+            'nova_vhpc_vm_slice_microseconds{name="vm",uuid="u"} 5000.0',
+            'nova_vhpc_vm_io_phase{name="vm",uuid="u"} 1.0',
+            'nova_vhpc_vm_io_events{name="vm",uuid="u"} 6.0',
+            'nova_vhpc_tick_seconds_count 1.0',
+            'nova_vhpc_vms{workload="general"} 1.0',
+        ):
+            self.assertIn(line, text)
+
+    def test_the_dashboard_asks_for_metrics_that_exist(self) -> None:
+        import re
+
+        made = metrics.Metrics(document)
+        text = prometheus_client.generate_latest(made.registry).decode()
+        path = (
+            pathlib.Path(__file__)
+            .parents[4]
+            .joinpath('etc/nova-vhpc/grafana-dashboard.json')
+        )
+        for name in set(re.findall(r'nova_vhpc_\w+', path.read_text())):
+            self.assertIn(name, text)

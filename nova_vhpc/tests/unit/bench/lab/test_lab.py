@@ -1,0 +1,255 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The lab's arithmetic: what the figures are made of."""
+
+import json
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from nova_vhpc.bench import lab
+from nova_vhpc.bench.lab import guest, kbest, mixes, plot, runner
+from nova_vhpc.tests import base
+
+IMAGE = guest.GuestImage(Path('/kernel'), Path('/initrd'))
+SCHEME = kbest.KBest(k=2, epsilon=0.02, m=4)
+
+
+def run(**progress):
+    return runner.Run(1, progress)
+
+
+class TestKBest(base.TestCase):
+    """NPC'09, section 3."""
+
+    def test_k_values_that_agree(self):
+        self.assertTrue(SCHEME.converged([50.0, 99.0, 100.0]))
+
+    def test_the_best_ones_must_agree(self):
+        self.assertFalse(SCHEME.converged([50.0, 50.1, 100.0]))
+
+    def test_fewer_than_k(self):
+        self.assertFalse(SCHEME.converged([100.0]))
+
+    def test_gives_up_after_m(self):
+        self.assertFalse(SCHEME.done([1.0, 2.0, 4.0]))
+        self.assertTrue(SCHEME.done([1.0, 2.0, 4.0, 8.0]))
+
+    def test_reports_the_best(self):
+        self.assertEqual(99.5, SCHEME.best([10.0, 99.0, 100.0]))
+        self.assertRaises(ValueError, SCHEME.best, [])
+
+
+class TestFigures(base.TestCase):
+    """The definitions of DESIGN.md, section 7."""
+
+    clusters = mixes.MIXES['clusters']
+    hogs = mixes.MIXES['hogs']
+    phased = mixes.MIXES['phased']
+
+    def test_efficiency_is_the_sum_of_parts(self):
+        self.assertAlmostEqual(
+            0.9,
+            runner.efficiency(self.clusters, run(a=0.2, b=0.3, c=0.4)),
+        )
+
+    def test_a_cluster_counts_once_whatever_its_members(self):
+        self.assertAlmostEqual(
+            0.8, runner.efficiency(self.phased, run(p0=0.4, p1=0.6, c=0.3))
+        )
+
+    def test_fairness_is_least_over_greatest(self):
+        self.assertAlmostEqual(
+            0.5, runner.fairness(self.clusters, run(a=0.2, b=0.3, c=0.4))
+        )
+
+    def test_fairness_compares_equals_only(self):
+        self.assertAlmostEqual(
+            1.0, runner.fairness(self.phased, run(p0=0.4, p1=0.4, c=0.1))
+        )
+
+    def test_fair_share_of_hogs(self):
+        self.assertAlmostEqual(0.5, runner.others_fair(self.hogs, 2))
+
+    def test_speedup_is_the_geometric_mean_over_stock(self):
+        figures = runner.summarise(
+            self.clusters,
+            {
+                'stock': [run(a=0.1, b=0.1, c=0.1)],
+                'default': [run(a=0.1, b=0.2, c=0.4)],
+            },
+            SCHEME,
+        )
+        self.assertEqual(1.0, figures['stock']['speedup'])
+        self.assertAlmostEqual(2.0, figures['default']['speedup'], 2)
+        self.assertEqual(
+            {'a': 1.0, 'b': 2.0, 'c': 4.0}, figures['default']['speedups']
+        )
+
+    def test_loss_is_against_stock_and_against_the_fair_share(self):
+        figures = runner.summarise(
+            self.hogs,
+            {
+                'stock': [run(a=0.1, b=0.1, h=0.2, i=0.2)],
+                'default': [run(a=0.2, b=0.2, h=0.15, i=0.15)],
+            },
+            SCHEME,
+        )
+        self.assertAlmostEqual(0.25, figures['default']['loss'])
+        self.assertAlmostEqual(0.4, figures['default']['loss_fair'])
+
+    def test_medians_not_means(self):
+        figures = runner.summarise(
+            self.clusters,
+            {'stock': [run(a=x, b=x, c=x) for x in (0.1, 0.1, 9.0)]},
+            SCHEME,
+        )
+        self.assertAlmostEqual(0.3, figures['stock']['efficiency'])
+
+    def test_overall_leaves_out_what_is_not_overcommitted(self):
+        entry = {'default': {'speedups': {'a': 2.0}}}
+        slow = {'default': {'speedups': {'a': 0.1}}}
+        self.assertEqual(
+            {'default': {'speedup': 2.0, 'worst_speedup': 2.0}},
+            runner.overall({'clusters': entry, 'alone': slow}),
+        )
+
+    def test_times_are_normalised_to_stock(self):
+        document = {
+            'mixes': {
+                'clusters': {
+                    'stock': {'speedup': 1.0},
+                    'default': {'speedup': 4.0},
+                    'broken': {'speedup': None},
+                }
+            }
+        }
+        self.assertEqual(
+            {'clusters': {'stock': 1.0, 'default': 0.25}},
+            plot.normalised_times(document),
+        )
+
+
+class TestMixes(base.TestCase):
+    """What the lab starts."""
+
+    def test_issue_mixes_are_there(self):
+        for name in ('alone', 'clusters', 'hogs', 'web', 'phased'):
+            self.assertIn(name, mixes.MIXES)
+
+    def test_hogs_and_web_did_not_opt_in(self):
+        for mix in mixes.MIXES.values():
+            for one in mix.guests:
+                self.assertEqual(one.parallel, one.extra_specs is not None)
+
+    def test_overcommitted_means_more_vcpus_than_cpus(self):
+        for mix in mixes.MIXES.values():
+            vcpus = sum(one.vcpus for one in mix.guests)
+            self.assertEqual(mix.overcommitted, vcpus > 2, mix.name)
+
+
+class TestDomainXml(base.TestCase):
+    """The domain as Nova would have described it."""
+
+    def parse(self, **settings):
+        return ElementTree.fromstring(
+            guest.domain_xml('one', IMAGE, **settings)
+        )
+
+    def test_extra_specs_are_where_nova_puts_them(self):
+        root = self.parse(extra_specs={'vhpc:workload': 'parallel'})
+        ns = {'nova': guest.NOVA_NS}
+        (spec,) = root.findall(
+            'metadata/nova:instance/nova:flavor/nova:extraSpecs/'
+            'nova:extraSpec',
+            ns,
+        )
+        self.assertEqual('vhpc:workload', spec.get('name'))
+        self.assertEqual('parallel', spec.text)
+
+    def test_without_extra_specs_there_is_no_metadata(self):
+        self.assertIsNone(self.parse().find('metadata'))
+
+    def test_memory_is_shared_for_the_progress_page(self):
+        root = self.parse()
+        self.assertEqual(
+            'memfd', root.find('memoryBacking/source').get('type')
+        )
+        self.assertEqual(
+            'shared', root.find('memoryBacking/access').get('mode')
+        )
+
+    def test_arguments_reach_the_workload(self):
+        line = self.parse(
+            workload='allreduce', arguments={'rank': 1}
+        ).findtext('os/cmdline')
+        self.assertIn(' vhpc.workload=allreduce ', line)
+        self.assertIn(' vhpc.rank=1', line)
+
+    def test_unknown_workload(self):
+        error = self.assertRaises(ValueError, self.parse, workload='x')
+        self.assertIn('barrier', str(error))
+
+    def test_one_nic_per_bridge(self):
+        root = self.parse(bridges=('br0', 'br1'))
+        self.assertEqual(
+            ['br0', 'br1'],
+            [
+                nic.find('source').get('bridge')
+                for nic in root.iter('interface')
+            ],
+        )
+
+
+class TestCommandLine(base.TestCase):
+    """Mixes, policies and options that do not exist."""
+
+    def parse(self, *words):
+        import argparse
+
+        parser = argparse.ArgumentParser()
+        lab.add_arguments(parser)
+        return parser.parse_args(list(words))
+
+    def test_unknown_names_are_refused(self):
+        self.assertRaises(SystemExit, self.parse, '--mixes', 'x')
+        self.assertRaises(SystemExit, self.parse, '--policies', 'stock,x')
+
+    def test_added_policies(self):
+        options, added = lab._policy_options(
+            ['wide:gang_window_us=100000', 'wide:gang_favour=5']
+        )
+        self.assertEqual(['wide'], added)
+        self.assertEqual(
+            {'gang_window_us': '100000', 'gang_favour': '5'},
+            options['wide'],
+        )
+        self.assertRaises(SystemExit, lab._policy_options, ['nonsense'])
+
+    def test_plots_are_written(self):
+        document = {
+            'mixes': {
+                'clusters': {
+                    'stock': {
+                        'speedup': 1.0,
+                        'efficiency': 0.1,
+                        'fairness': 0.2,
+                    }
+                }
+            }
+        }
+        with tempfile.TemporaryDirectory() as name:
+            for path in plot.draw(document, Path(name)):
+                self.assertIn('<svg', path.read_text())
+            self.assertEqual(document, json.loads(json.dumps(document)))

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench replay``, as a person runs it."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+from nova_vhpc.bench import replay_run
+from nova_vhpc.cmd import bench
+from nova_vhpc.tests import base
+
+CG_LIKE = ([600.0] * 20 + [20.0] * 5) * 12
+
+
+class ReplayTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.dir = pathlib.Path(scratch.name)
+
+    def trace(self, text=None):
+        path = self.dir / 'cg-like.csv'
+        if text is None:
+            rows = [f'{value},{value / 2}' for value in CG_LIKE]
+            text = '\n'.join(['vm0,vm1', *rows, ''])
+        path.write_text(text)
+        return path
+
+    def run_bench(self, *args):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = bench.main(
+                ['replay', *map(str, args), '--predictor', 'last_value']
+            )
+        return status, out.getvalue(), err.getvalue()
+
+    def test_json_shows_both_rules(self):
+        path = self.dir / 'out.json'
+        status, out, _ = self.run_bench(self.trace(), '--json', path)
+        self.assertEqual(0, status)
+        figures = json.loads(path.read_text())
+        paper, ours = (figures['rules'][rule] for rule in ('paper', 'ours'))
+        # Figure 5 of the paper, and what became of it.
+        self.assertGreaterEqual(paper['moves'], 12)
+        self.assertEqual(1, ours['moves'])
+        self.assertEqual(len(CG_LIKE), len(ours['phases']))
+        self.assertEqual(CG_LIKE, ours['vms']['vm0']['events'])
+        # Each of two VMs is written at each move, and once at the start.
+        self.assertEqual(2 + 2 * paper['moves'], paper['writes'])
+        self.assertIn('cg-like: 2 VMs, 300 periods', out)
+
+    def test_predictions_lie_beside_what_they_were_for(self):
+        trace = replay_run.read_trace(self.trace())
+        line = replay_run.replay(trace, 'ours', 'last_value').vms['vm0']
+        self.assertEqual(line.states[:-1], line.predicted_states[1:])
+        self.assertIsNone(line.predicted_states[0])
+        changes = 2 * 12 - 1
+        self.assertAlmostEqual(
+            1 - changes / (len(CG_LIKE) - 1), line.precision
+        )
+
+    def test_moves_are_where_the_phase_changes(self):
+        trace = replay_run.read_trace(self.trace())
+        result = replay_run.replay(trace, 'paper', 'last_value')
+        for move in result.moves:
+            self.assertEqual(move.to, result.phases[move.period])
+            self.assertNotEqual(move.to, result.phases[move.period - 1])
+
+    def test_a_picture(self):
+        self.assertIsNotNone(importlib.util.find_spec('matplotlib'))
+        for suffix in ('.png', '.svg'):
+            path = self.dir / f'out{suffix}'
+            status, _, _ = self.run_bench(
+                self.trace(), '--plot', path, '--leave-rule', 'paper'
+            )
+            self.assertEqual(0, status)
+            self.assertGreater(path.stat().st_size, 10_000)
+        xml.etree.ElementTree.parse(path)
+
+    def test_a_picture_of_another_kind(self):
+        status, _, err = self.run_bench(
+            self.trace(), '--plot', self.dir / 'out.jpg'
+        )
+        self.assertEqual(1, status)
+        self.assertIn('must end in .svg or .png', err)
+
+    def test_without_matplotlib_it_says_what_to_install(self):
+        for name in [*sys.modules]:
+            if name.split('.')[0] == 'matplotlib':
+                self.addCleanup(
+                    sys.modules.__setitem__, name, sys.modules.pop(name)
+                )
+        sys.modules['matplotlib'] = None
+        self.addCleanup(sys.modules.pop, 'matplotlib', None)
+        status, _, err = self.run_bench(
+            self.trace(), '--plot', self.dir / 'out.png'
+        )
+        self.assertEqual(1, status)
+        self.assertIn("pip install 'nova-vhpc[plot]'", err)
+
+    def test_garbage_in_a_trace_is_not_measured(self):
+        path = self.trace('a,b\n5,x\n,7\nnan,inf\n-3,1e3\n1\n')
+        trace = replay_run.read_trace(path)
+        self.assertEqual(
+            (
+                (5.0, None),
+                (None, 7.0),
+                (None, None),
+                (-3.0, 1000.0),
+                (1.0, None),
+            ),
+            trace.rows,
+        )
+        result = replay_run.replay(trace, 'ours', 'last_value')
+        self.assertEqual(1, result.ignored)
+
+    def test_what_cannot_be_replayed(self):
+        for text in ('', 'vm0,vm1\n', 'a,a\n1,2\n'):
+            status, _, err = self.run_bench(self.trace(text))
+            self.assertEqual(1, status)
+            self.assertIn('cg-like.csv: ', err)
+        status, _, err = self.run_bench(self.dir / 'nosuch.csv')
+        self.assertEqual(1, status)
+        self.assertIn('cannot be read', err)
+
+    def test_an_unknown_policy(self):
+        status, _, err = self.run_bench(
+            self.trace(), '--pinning-policy', 'nosuch'
+        )
+        self.assertEqual(1, status)
+        self.assertIn('pinning_policy = nosuch', err)
+
+    def test_one_cpu_has_no_pools_but_is_replayed(self):
+        status, _, _ = self.run_bench(self.trace(), '--cpus', '1')
+        self.assertEqual(0, status)

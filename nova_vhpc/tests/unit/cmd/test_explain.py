@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import contextlib
+import io
+import json
+import urllib.parse
+from pathlib import Path
+
+import fixtures
+
+import nova_vhpc
+from nova_vhpc import flavors
+from nova_vhpc.cmd import explain, explain_live
+from nova_vhpc.scheduler import explain as scheduler_explain
+from nova_vhpc.scheduler import explain_request
+from nova_vhpc.scheduler.explain_request import Flavor
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.scheduler.test_explain import host, request
+
+
+class CommandTest(base.TestCase):
+    def run_(self, *argv):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = explain.main(list(argv))
+            except SystemExit as stop:
+                status = stop.code
+        return status, out.getvalue(), err.getvalue()
+
+    def write(self, document):
+        folder = self.useFixture(fixtures.TempDir()).path
+        path = Path(folder, 'request.json')
+        path.write_text(
+            document if isinstance(document, str) else json.dumps(document)
+        )
+        return str(path)
+
+    def test_a_file_with_hosts_needs_no_cloud(self):
+        path = self.write(request([host(1), host(2, uplinks=0)], members=2))
+        status, out, err = self.run_(path)
+        self.assertEqual((0, ''), (status, err))
+        self.assertIn('c1', out)
+        self.assertIn('no uplink at all', out.replace('\n', ' '))
+        self.assertIn('Plan: 1 host(s)', out)
+
+    def test_json(self):
+        path = self.write(request([host(1)], members=2))
+        status, out, _ = self.run_(path, '--json')
+        self.assertEqual(0, status)
+        self.assertEqual({'c1': 2}, json.loads(out)['plan']['assignments'])
+
+    def test_arguments_win_over_the_file(self):
+        path = self.write(request([host(1, uplinks=8)], members=2))
+        _, out, _ = self.run_(path, '--members', '5', '--json')
+        self.assertEqual(5, json.loads(out)['members'])
+
+    def test_no_plan_is_an_explanation_too(self):
+        path = self.write(request([host(1)], members=3))
+        status, out, _ = self.run_(path)
+        self.assertEqual(0, status)
+        self.assertIn('No plan: 3 members of 2 vCPUs', out)
+
+    def test_the_table_can_be_short(self):
+        path = self.write(request([host(n) for n in range(9)]))
+        _, out, _ = self.run_(path, '--limit', '3')
+        self.assertIn('6 more host(s)', out)
+        _, out, _ = self.run_(path, '--limit', '0')
+        self.assertNotIn('more host(s)', out)
+
+    def test_mistakes_are_told_in_one_line(self):
+        for text in ('{', '[]', '{"flavor": 3}'):
+            status, out, err = self.run_(self.write(text))
+            self.assertEqual((1, ''), (status, out))
+            self.assertEqual(1, len(err.splitlines()), err)
+            self.assertTrue(err.startswith('nova-vhpc-explain: '))
+        status, _, err = self.run_('/nowhere/request.json')
+        self.assertEqual(1, status)
+        self.assertIn('/nowhere/request.json', err)
+
+    def test_bad_arguments(self):
+        for argv in ((), ('request.json', '--flavor', 'hpc')):
+            status, _, err = self.run_(*argv)
+            self.assertEqual(2, status)
+            self.assertIn('either REQUEST.json or --flavor', err)
+
+
+class DocumentationTest(base.TestCase):
+    def test_the_example_can_be_explained(self):
+        page = Path(
+            nova_vhpc.__file__, '../../doc/source/admin/explain.rst'
+        ).resolve()
+        text = page.read_text().partition('.. code-block:: json')[2]
+        document, _ = json.JSONDecoder().raw_decode(text[text.index('{') :])
+        found, hosts = explain_request.read(document)
+        answer = scheduler_explain.explain(found.question(hosts))
+        self.assertEqual((), answer.flaws)
+        self.assertIsNone(answer.hosts[0].reason)
+
+
+class QueryTest(base.TestCase):
+    """The question to Placement must be the one that Nova asks."""
+
+    def nova_query(self, flavor):
+        from nova import objects
+        from nova.scheduler import utils
+
+        objects.register_all()
+        asked = utils.ResourceRequest.from_request_spec(
+            objects.RequestSpec(
+                flavor=objects.Flavor(
+                    vcpus=flavor.vcpus,
+                    memory_mb=flavor.ram_mb,
+                    root_gb=flavor.disk_gb,
+                    ephemeral_gb=0,
+                    swap=0,
+                    extra_specs=dict(flavor.extra_specs),
+                ),
+                image=objects.ImageMeta.from_dict({'properties': {}}),
+                requested_resources=[],
+            )
+        )
+        query = dict(urllib.parse.parse_qsl(asked.to_querystring()))
+        query.pop('limit', None)
+        return query
+
+    def check(self, **specs):
+        flavor = Flavor(4, 2048, specs, disk_gb=10)
+        ours = explain_live.candidates_query(flavor)
+        self.assertEqual(
+            {k: set(v.split(',')) for k, v in self.nova_query(flavor).items()},
+            {
+                k: set(v.split(','))
+                for k, v in urllib.parse.parse_qsl(ours.partition('?')[2])
+            },
+        )
+
+    def test_every_configuration(self):
+        for network in flavors.BRIDGE_TRAITS:
+            if network != 'exported':
+                recipe = flavors.recipe(
+                    {'network': network}, physnet='physnet0'
+                )
+                self.check(**recipe)
+
+    def test_other_extra_specs(self):
+        self.check()
+        self.check(**{'resources:CUSTOM_X': '2', 'trait:HW_Y': 'forbidden'})
+        self.check(**{'resources:DISK_GB': '0'})
+        self.check(**{'hw:cpu_policy': 'dedicated'})
+        self.check(**{'resources_a:VGPU': '1', 'group_policy': 'none'})

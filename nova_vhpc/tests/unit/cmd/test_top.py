@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova-vhpc-top shows."""
+
+import io
+
+from oslotest import base
+from rich import console
+
+from nova_vhpc.cmd import top
+from nova_vhpc.tests.unit.agent import test_status
+
+
+class TestTop(base.BaseTestCase):
+    def show(self, **agent: object) -> str:
+        document = test_status.document()
+        document['agent'] |= {
+            'host': 'compute-1',
+            'cpus': '0-3',
+            'tick_us': 1500.0,
+            'period_us': 100_000,
+            'overruns': 3,
+            'dry_run': False,
+            'paused': False,
+            'libvirt_up': True,
+            **agent,
+        }
+        out = io.StringIO()
+        console.Console(file=out, width=180).print(top.render(document))
+        return out.getvalue()
+
+    def test_table(self) -> None:
+        text = self.show()
+        for word in ('compute-1', 'vm', 'io', 'because', '1.5 of 100 ms'):
+            self.assertIn(word, text)
+        self.assertNotIn('DRY RUN', text)
+
+    def test_states(self) -> None:
+        text = self.show(
+            dry_run=True, paused=True, libvirt_up=False, tick_us=None
+        )
+        for word in ('DRY RUN', 'PAUSED', 'NO LIBVIRT'):
+            self.assertIn(word, text)

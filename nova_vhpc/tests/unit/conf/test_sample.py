@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The sample file that is shipped is the one that the code generates."""
+
+import contextlib
+import io
+import pathlib
+import re
+
+from oslo_config import generator
+
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+SAMPLE = TOP / 'etc' / 'nova-vhpc' / 'nova-vhpc.conf.sample'
+
+
+def ours(text):
+    """The sections that belong to nova-vhpc: libraries' own ones vary."""
+    sections = re.split(r'(?m)^(?=\[)', text)
+    return {s.split(']')[0]: s for s in sections if s.startswith('[vhpc_')}
+
+
+class SampleTest(base.TestCase):
+    def test_it_is_up_to_date(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            generator.main(['--namespace', 'nova_vhpc', '--wrap-width', '79'])
+        generated = ours(out.getvalue())
+        self.assertIn('[vhpc_agent', generated)
+        # Mend it by: tox -e genconfig
+        self.assertEqual(generated, ours(SAMPLE.read_text()))

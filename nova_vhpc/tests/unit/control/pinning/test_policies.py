@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""balance and io_pool, through the eyes of the controller."""
+
+import dataclasses
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import model
+from nova_vhpc.control.pinning import balance, base, io_pool, none
+from nova_vhpc.tests import base as tests_base
+from nova_vhpc.tests.unit.control.pinning import test_spread
+
+EIGHT = test_spread.host(sockets=2, cores=4)
+IO = model.Phase.IO
+COMPUTING = model.Phase.COMPUTING
+
+
+def vm(uuid, vcpus=2, **kwargs):
+    kwargs.setdefault('workload', model.Workload.PARALLEL)
+    return model.VmView(uuid, vcpus, **kwargs)
+
+
+def pin(policy, *vms, io=(), cpus=EIGHT):
+    view = model.HostView(1, 0, 100_000, cpus, vms)
+    return policy.pin(
+        base.PinContext(
+            view,
+            {one.uuid: IO if one.uuid in io else COMPUTING for one in vms},
+        )
+    )
+
+
+def used(decision, uuid):
+    return frozenset().union(*decision.pins[uuid])
+
+
+class NoneTest(tests_base.TestCase):
+    def test_pins_nobody(self):
+        policy = none.NonePolicy(control_config.ControlConfig())
+        self.assertEqual({}, dict(pin(policy, vm('a')).pins))
+
+
+class BalanceTest(tests_base.TestCase):
+    def policy(self):
+        return balance.BalancePolicy(control_config.ControlConfig())
+
+    def test_other_workloads_are_left_alone(self):
+        decision = pin(
+            self.policy(), vm('a'), vm('b', workload=model.Workload.GENERAL)
+        )
+        self.assertEqual({'a'}, set(decision.pins))
+
+    def test_dedicated_and_numa_guests_are_left_alone(self):
+        self.assertEqual(
+            {}, dict(pin(self.policy(), vm('a', repin=False)).pins)
+        )
+
+    def test_only_allowed_cpus(self):
+        decision = pin(
+            self.policy(), vm('a', allowed_cpus=frozenset((2, 3, 99)))
+        )
+        self.assertEqual(frozenset((2, 3)), used(decision, 'a'))
+
+    def test_no_allowed_cpu_is_said(self):
+        decision = pin(
+            self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
+        )
+        self.assertEqual({}, dict(decision.pins))
+        self.assertEqual((model.Ignored('a', base.NO_CPU),), decision.ignored)
+
+    def test_openmp_in_one_socket(self):
+        decision = pin(
+            self.policy(),
+            vm('m', 1),
+            vm('a', 4, paradigm=model.Paradigm.OPENMP),
+        )
+        sockets = {cpu.id: cpu.socket for cpu in EIGHT}
+        self.assertEqual(1, len({sockets[c] for c in used(decision, 'a')}))
+
+
+class IoPoolTest(tests_base.TestCase):
+    def policy(self, **kwargs):
+        kwargs.setdefault('pool_shrink_periods', 5)
+        return io_pool.IoPoolPolicy(control_config.ControlConfig(**kwargs))
+
+    def test_pools_in_separate_sockets(self):
+        decision = pin(self.policy(), vm('a', 4), vm('b', 4), io={'a'})
+        self.assertEqual(frozenset(range(4, 8)), used(decision, 'a'))
+        self.assertEqual(frozenset(range(4)), used(decision, 'b'))
+        self.assertEqual({'a'}, decision.in_io_pool)
+
+    def test_siblings_apart_in_either_pool(self):
+        decision = pin(self.policy(), vm('a', 4), vm('b', 4), io={'a'})
+        for pins in decision.pins.values():
+            self.assertEqual([1] * 4, [len(one) for one in pins])
+            self.assertEqual(4, len(set(pins)))
+
+    def test_a_general_vm_gets_its_whole_pool(self):
+        decision = pin(
+            self.policy(),
+            vm('a', 4),
+            vm('web', 2, workload=model.Workload.GENERAL),
+            io={'a'},
+        )
+        self.assertEqual((decision.pools.computing,) * 2, decision.pins['web'])
+
+    def test_nobody_loses_cpus_to_an_idle_pool(self):
+        decision = pin(self.policy(), vm('a', 8), vm('b', 8))
+        self.assertEqual(frozenset(range(8)), used(decision, 'a'))
+        self.assertTrue(decision.pools.io)
+
+    def test_one_cpu_no_pools(self):
+        decision = pin(self.policy(), vm('a', 1), io={'a'}, cpus=EIGHT[:1])
+        self.assertIsNone(decision.pools)
+        self.assertEqual(frozenset(), decision.in_io_pool)
+        self.assertEqual('', decision.ignored[0].uuid)
+        self.assertIn('no pools', decision.ignored[0].reason)
+
+    def test_a_vm_that_may_not_use_the_pool_is_not_pinned(self):
+        decision = pin(
+            self.policy(),
+            vm('a', 2),
+            vm('b', 2, allowed_cpus=frozenset((0, 1))),
+            io={'a', 'b'},
+        )
+        self.assertNotIn('b', decision.pins)
+        self.assertNotIn('b', decision.in_io_pool)
+        self.assertIn('io pool', decision.ignored[-1].reason)
+
+    def test_a_phase_that_comes_and_goes_moves_only_its_own_vm(self):
+        policy = self.policy()
+        vms = [vm(name, 2) for name in 'abcd']
+        pin(policy, *vms, io={'a'})
+        before = pin(policy, *vms, io={'a'})
+        after = pin(policy, *vms, io=())
+        again = pin(policy, *vms, io={'a'})
+        for name in 'bcd':
+            self.assertEqual(before.pins[name], after.pins[name])
+            self.assertEqual(before.pins[name], again.pins[name])
+
+    def test_pins_are_adopted_after_a_restart(self):
+        vms = [vm('a', 2), vm('b', 2)]
+        first = pin(self.policy(), *vms, io={'a'})
+        vms = [
+            dataclasses.replace(
+                one, in_force=model.CpuTune(vcpu_pins=first.pins[one.uuid])
+            )
+            for one in vms
+        ]
+        self.assertEqual(
+            dict(first.pins), dict(pin(self.policy(), *vms, io={'a'}).pins)
+        )

@@ -1,0 +1,245 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Siblings apart, loads even, moves rare."""
+
+import collections
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.control import model
+from nova_vhpc.control.pinning import loads, spread
+from nova_vhpc.tests import base
+
+
+def host(sockets=2, caches=1, cores=4, threads=1):
+    """CPUs of a host; the threads of a core are numbered last."""
+    cpus = []
+    number = 0
+    for _thread in range(threads):
+        core = 0
+        for socket in range(sockets):
+            for cache in range(caches):
+                for _core in range(cores):
+                    cpus.append(
+                        model.Cpu(
+                            number, socket, socket * caches + cache, core
+                        )
+                    )
+                    number += 1
+                    core += 1
+    return tuple(cpus)
+
+
+EIGHT = host()
+ALL = frozenset(range(8))
+
+
+def request(uuid, vcpus=2, domain=ALL, **kwargs):
+    return loads.Request(uuid, vcpus, domain, **kwargs)
+
+
+def single(*cpus):
+    return tuple(frozenset((cpu,)) for cpu in cpus)
+
+
+def cpus_of(pins):
+    return [cpu for pin in pins for cpu in pin]
+
+
+def counts(pins):
+    result = collections.Counter()
+    for vm in pins.values():
+        result.update(cpus_of(vm))
+    return result
+
+
+class PlaceTest(base.TestCase):
+    def assign(self, *requests, cpus=EIGHT, in_force=None):
+        return spread.Spreader(50).assign(requests, cpus, in_force or {})
+
+    def test_siblings_on_different_cpus(self):
+        pins = self.assign(*[request(f'vm{n}', 8) for n in range(3)])
+        for vm in pins.values():
+            self.assertEqual(8, len(set(cpus_of(vm))))
+
+    def test_more_vcpus_than_cpus_go_round(self):
+        pins = self.assign(request('a', 5, frozenset((0, 1))))
+        self.assertEqual([2, 3], sorted(counts(pins).values()))
+
+    def test_loads_are_even(self):
+        pins = self.assign(*[request(f'vm{n}') for n in range(12)])
+        self.assertEqual({3}, set(counts(pins).values()))
+
+    def test_members_of_a_cluster_are_apart_too(self):
+        two = frozenset((0, 1))
+        pins = self.assign(
+            *[
+                request(f'{cluster}{n}', 1, two, mates=cluster)
+                for n in range(2)
+                for cluster in 'abc'
+            ]
+        )
+        for cluster in 'abc':
+            self.assertNotEqual(pins[f'{cluster}0'], pins[f'{cluster}1'])
+
+    def test_threads_of_a_core_last(self):
+        cpus = host(sockets=1, cores=4, threads=2)
+        pins = self.assign(request('a', 4, ALL), cpus=cpus)
+        cores = {cpu.id: cpu.core for cpu in cpus}
+        self.assertEqual(4, len({cores[c] for c in cpus_of(pins['a'])}))
+
+    def test_compact_in_one_cache(self):
+        cpus = host(sockets=2, caches=2, cores=2)
+        caches = {cpu.id: cpu.llc for cpu in cpus}
+        pins = self.assign(
+            *[request(f'vm{n}', 2, ALL, compact=True) for n in range(4)],
+            cpus=cpus,
+        )
+        for vm in pins.values():
+            self.assertEqual(1, len({caches[c] for c in cpus_of(vm)}))
+        self.assertEqual({1}, set(counts(pins).values()))
+
+    def test_compact_that_does_not_fit_is_spread(self):
+        cpus = host(sockets=2, caches=2, cores=2)
+        pins = self.assign(request('a', 6, ALL, compact=True), cpus=cpus)
+        self.assertEqual(6, len(set(cpus_of(pins['a']))))
+
+    def test_a_restarted_agent_moves_nobody(self):
+        in_force = {'a': single(3, 5), 'b': single(5, 3)}
+        self.assertEqual(
+            in_force,
+            self.assign(request('a'), request('b'), in_force=in_force),
+        )
+
+    def test_pins_that_put_siblings_together_are_not_adopted(self):
+        pins = self.assign(request('a'), in_force={'a': single(3, 3)})
+        self.assertEqual(2, len(set(cpus_of(pins['a']))))
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(1, 12),
+                st.frozensets(st.integers(0, 7), min_size=1),
+                st.booleans(),
+                st.sampled_from(['', 'x', 'y']),
+            ),
+            max_size=12,
+        )
+    )
+    def test_always_in_the_domain_and_as_far_apart_as_can_be(self, wanted):
+        requests = [
+            request(f'vm{n}', vcpus, domain, compact=compact, mates=mates)
+            for n, (vcpus, domain, compact, mates) in enumerate(wanted)
+        ]
+        pins = self.assign(*requests)
+        for one in requests:
+            cpus = cpus_of(pins[one.uuid])
+            self.assertEqual(one.vcpus, len(cpus))
+            self.assertLessEqual(set(cpus), one.domain)
+            self.assertEqual(min(one.vcpus, len(one.domain)), len(set(cpus)))
+
+
+class StabilityTest(base.TestCase):
+    def test_others_stay_when_vms_come_and_go(self):
+        subject = spread.Spreader(50)
+        requests = [request(f'vm{n}') for n in range(6)]
+        before = dict(subject.assign(requests, EIGHT, {}))
+        after = dict(subject.assign(requests[1:], EIGHT, {}))
+        for uuid, pins in after.items():
+            self.assertEqual(before[uuid], pins)
+        more = dict(subject.assign([*requests[1:], request('new')], EIGHT, {}))
+        for uuid, pins in after.items():
+            self.assertEqual(pins, more[uuid])
+
+    def uneven(self, subject):
+        """Everybody on CPU 0 to 3 after half of the VMs have left."""
+        requests = [
+            request(f'vm{n}', 2, in_domain)
+            for n, in_domain in enumerate([ALL] * 4)
+        ]
+        in_force = {
+            'vm0': single(0, 1),
+            'vm1': single(0, 1),
+            'vm2': single(2, 3),
+            'vm3': single(2, 3),
+        }
+        return requests, in_force
+
+    def test_uneven_loads_are_mended_one_vm_at_a_time(self):
+        subject = spread.Spreader(10)
+        requests, in_force = self.uneven(subject)
+        before = subject.assign(requests, EIGHT, in_force)
+        changed = []
+        for _ in range(100):
+            after = subject.assign(requests, EIGHT, in_force)
+            changed.append(sum(before[uuid] != after[uuid] for uuid in after))
+            before = after
+        self.assertEqual({1}, set(counts(after).values()))
+        self.assertEqual(1, max(changed))
+        self.assertEqual(2, sum(changed))
+        self.assertEqual([0] * 8, changed[:8])
+
+    def test_even_loads_are_left_alone_for_ever(self):
+        subject = spread.Spreader(2)
+        requests = [request(f'vm{n}', 3) for n in range(5)]
+        before = dict(subject.assign(requests, EIGHT, {}))
+        for _ in range(100):
+            after = dict(subject.assign(requests, EIGHT, {}))
+        self.assertEqual(before, after)
+
+    def test_a_vm_that_moves_takes_only_the_vcpus_it_must(self):
+        subject = spread.Spreader(1)
+        requests = [
+            request('a', 2, frozenset((0, 1))),
+            request('b', 1, frozenset((0, 2))),
+        ]
+        in_force = {'a': single(1, 0), 'b': single(0)}
+        for _ in range(5):
+            pins = subject.assign(requests, EIGHT, in_force)
+        self.assertEqual(single(1, 0), pins['a'])
+        self.assertEqual(single(2), pins['b'])
+
+    def test_vanished_vms_are_forgotten(self):
+        subject = spread.Spreader(50)
+        for n in range(50):
+            subject.assign([request(f'vm{n}')], EIGHT, {})
+        for kept in (subject._places, subject._placed, subject._pins):
+            self.assertEqual(1, len(kept))
+
+    @given(
+        st.lists(
+            st.dictionaries(
+                st.sampled_from('abcdef'),
+                st.tuples(
+                    st.integers(1, 4),
+                    st.frozensets(st.integers(0, 7), min_size=1),
+                    st.sampled_from(['', 'x']),
+                ),
+            ),
+            max_size=8,
+        )
+    )
+    def test_what_is_counted_is_what_is_placed(self, history):
+        subject = spread.Spreader(1)
+        for wanted in history:
+            requests = [
+                request(uuid, vcpus, domain, mates=mates)
+                for uuid, (vcpus, domain, mates) in wanted.items()
+            ]
+            pins = subject.assign(requests, EIGHT, {})
+            self.assertEqual(set(wanted), set(pins))
+            afresh = loads.Loads(EIGHT)
+            for one in requests:
+                afresh.add(one, tuple(cpus_of(pins[one.uuid])))
+            self.assertEqual(vars(afresh), vars(subject._loads))

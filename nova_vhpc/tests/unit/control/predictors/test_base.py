@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Keeping garbage out, and counting bytes."""
+
+import collections
+import math
+import sys
+
+from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base, last_value
+from nova_vhpc.tests import base as tests_base
+
+
+class CleanTest(tests_base.TestCase):
+    def test_states(self):
+        for given, kept in (
+            (5, 5),
+            (5.9, 5),
+            (0, 1),
+            (-7, 1),
+            (10**30, quantise.MAX_STATE),
+            (math.inf, 1),
+            (math.nan, 1),
+            (None, 1),
+            ('x', 1),
+        ):
+            self.assertEqual(kept, base.clean_state(given))
+
+    def test_events(self):
+        for given, kept in (
+            (5, 5.0),
+            (-1, 0.0),
+            (math.nan, 0.0),
+            (math.inf, base.MAX_EVENTS),
+            (10**400, 0.0),
+            (None, 0.0),
+            ('x', 0.0),
+        ):
+            self.assertEqual(kept, base.clean_events(given))
+
+
+class DeepBytesTest(tests_base.TestCase):
+    def test_counts_what_is_inside(self):
+        text = 'a text of its own'
+        self.assertEqual(
+            sys.getsizeof([text]) + sys.getsizeof(text),
+            base.deep_bytes([text]),
+        )
+
+    def test_counts_an_object_met_twice_once(self):
+        text = 'another text of its own'
+        self.assertEqual(
+            sys.getsizeof(text),
+            base.deep_bytes([text, text]) - sys.getsizeof([text, text]),
+        )
+
+    def test_follows_slots_dicts_and_deques(self):
+        class Slotted:
+            __slots__ = ('held',)
+
+        item = Slotted()
+        item.held = {'key': collections.deque([1000.5])}
+        self.assertGreaterEqual(
+            base.deep_bytes(item),
+            sys.getsizeof(item)
+            + sys.getsizeof(item.held)
+            + sys.getsizeof('key')
+            + sys.getsizeof(item.held['key'])
+            + sys.getsizeof(1000.5),
+        )
+
+
+class ProtocolTest(tests_base.TestCase):
+    def test_the_smallest_plugin_is_one(self):
+        self.assertIsInstance(last_value.LastValuePredictor(), base.Predictor)

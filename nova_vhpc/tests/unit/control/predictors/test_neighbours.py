@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Votes of moments that looked like now."""
+
+from nova_vhpc.control.predictors import neighbours
+from nova_vhpc.tests import base
+
+REST = [(1, 0.0)] * 3
+
+
+def fed(periods):
+    them = neighbours.Neighbours()
+    for state, events in periods:
+        them.observe(state, events)
+    return them
+
+
+class NeighboursTest(base.TestCase):
+    def test_nothing_to_say_about_the_first_period(self):
+        self.assertEqual({}, fed([(1, 0.0)]).votes)
+
+    def test_the_closest_moment_has_the_greatest_vote(self):
+        # 101 events were followed by state 9, 130 by state 5.
+        first = [*REST, (3, 101.0), (9, 420.0)]
+        second = [*REST, (3, 130.0), (5, 220.0)]
+        votes = fed([*first, *second, *REST, (3, 102.0)]).votes
+        self.assertGreater(votes[9], votes[5] + 0.3)
+
+    def test_the_period_before_tells_equal_ones_apart(self):
+        first = [*REST, (1, 10.0), (3, 100.0), (7, 300.0)]
+        second = [*REST, (2, 80.0), (3, 100.0), (4, 190.0)]
+        votes = fed([*first, *second, *REST, (1, 10.0), (3, 100.0)]).votes
+        self.assertGreater(votes[7], votes[4] + 0.3)
+
+    def test_all_followers_are_listed_however_far(self):
+        votes = fed([*REST, (90, 4500.0), *REST]).votes
+        self.assertEqual({1, 90}, votes.keys())
+        self.assertLess(votes[90], votes[1])
+
+    def test_only_the_window_is_remembered(self):
+        periods = [(8, 350.0), (9, 400.0)]
+        periods += [(1, 0.0)] * (neighbours.WINDOW + 1)
+        self.assertEqual({1}, fed(periods).votes.keys())

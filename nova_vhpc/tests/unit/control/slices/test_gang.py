@@ -1,0 +1,473 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Gang windows: who is favoured when, and what is left for others."""
+
+import dataclasses
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import gang_windows, model
+from nova_vhpc.control.slices import base, gang
+from nova_vhpc.tests import base as tests_base
+
+TICK_US = 100_000
+CONFIG = control_config.ControlConfig()
+V1 = model.ActuatorLimits(min_shares=2, max_shares=262_144)
+V2 = model.ActuatorLimits(min_shares=1, max_shares=10_000)
+TWO_CPUS = (model.Cpu(0), model.Cpu(1))
+APART = (frozenset({0}), frozenset({1}))
+
+
+def busy(vcpus=2, part=1.0):
+    """Half running, half waiting, for that part of the time."""
+    half = TICK_US * part / 2
+    return model.Sample(
+        vcpu_run_us=(half,) * vcpus,
+        vcpu_wait_us=(half,) * vcpus,
+        vcpu_runs=(10,) * vcpus,
+        elapsed_us=TICK_US,
+    )
+
+
+def vm(uuid, **changes):
+    fields = {
+        'vcpus': 2,
+        'workload': model.Workload.PARALLEL,
+        'original': model.CpuTune(100_000, -1, 1024),
+        'sample': busy(changes.get('vcpus', 2)),
+    }
+    return model.VmView(uuid, **{**fields, **changes})
+
+
+def hog(uuid, vcpus=2, shares=1024, part=1.0):
+    return model.OtherVm(uuid, vcpus, shares, busy(vcpus, part))
+
+
+class GangTestCase(tests_base.TestCase):
+    """Shows a policy the same host for four seconds, then looks."""
+
+    def decide(
+        self,
+        *vms,
+        others=(),
+        pins=None,
+        in_io_pool=(),
+        limits=V1,
+        cpus=TWO_CPUS,
+        ticks=40,
+        policy=None,
+        config=CONFIG,
+    ):
+        policy = policy or gang.GangPolicy(config)
+        decision = None
+        for tick in range(ticks):
+            decision = policy.decide(
+                base.SliceContext(
+                    view=model.HostView(
+                        tick,
+                        tick * TICK_US,
+                        TICK_US,
+                        cpus,
+                        vms,
+                        limits=limits,
+                        others=others,
+                    ),
+                    phases={},
+                    pins={one.uuid: APART for one in vms}
+                    if pins is None
+                    else pins,
+                    in_io_pool=frozenset(in_io_pool),
+                )
+            )
+        return decision
+
+    def part_favoured(self, windows, uuid):
+        """Part of the rotation in which a VM is favoured."""
+        return (
+            sum(t.width_us for t in windows.turns if uuid in t.favoured)
+            / windows.cycle_us
+        )
+
+
+class TestWhoTakesPart(GangTestCase):
+    """No windows without need."""
+
+    def test_three_spinners_take_equal_turns(self):
+        windows = self.decide(vm('a'), vm('b'), vm('c')).windows
+        for uuid in 'abc':
+            self.assertAlmostEqual(1 / 3, self.part_favoured(windows, uuid), 3)
+
+    def test_nobody_is_favoured_beside_another(self):
+        windows = self.decide(vm('a'), vm('b'), vm('c')).windows
+        self.assertEqual({1}, {len(turn.favoured) for turn in windows.turns})
+
+    def test_the_favoured_one_outweighs_all_the_rest(self):
+        for limits in (V1, V2):
+            windows = self.decide(
+                vm('a'), vm('b'), vm('c'), limits=limits
+            ).windows
+            for turn in windows.turns:
+                (favoured,) = turn.favoured
+                rest = sum(turn.shares.values()) - turn.shares[favoured]
+                self.assertGreater(turn.shares[favoured], 5 * rest)
+
+    def test_alone_on_the_host_there_are_no_windows(self):
+        decision = self.decide(vm('a'))
+        self.assertIsNone(decision.windows)
+        self.assertEqual({}, decision.vms)
+
+    def test_on_cpus_of_their_own_there_are_no_windows(self):
+        decision = self.decide(
+            vm('a'),
+            vm('b'),
+            cpus=tuple(model.Cpu(n) for n in range(4)),
+            pins={'a': APART, 'b': (frozenset({2}), frozenset({3}))},
+        )
+        self.assertIsNone(decision.windows)
+
+    def test_who_sleeps_takes_no_part(self):
+        windows = self.decide(
+            vm('a'), vm('b'), vm('c', sample=busy(part=0.4))
+        ).windows
+        self.assertEqual({'a', 'b'}, set(windows.shares_after))
+
+    def test_one_lazy_vcpu_is_enough_to_take_no_part(self):
+        lazy = dataclasses.replace(
+            busy(), vcpu_run_us=(TICK_US / 2, 0.0), vcpu_wait_us=(5e4, 100.0)
+        )
+        windows = self.decide(vm('a'), vm('b', sample=lazy)).windows
+        self.assertNotIn('b', windows.shares_after)
+
+    def test_who_starves_is_not_taken_for_a_sleeper(self):
+        """Its counters stand still; the wait is told when it is over."""
+        policy = gang.GangPolicy(CONFIG)
+        starved = model.Sample(None, None, (0, 0), (0, 0), (0, 0), TICK_US)
+        relieved = model.Sample(
+            None, None, (1e3, 1e3), (9.9e5, 9.9e5), (1, 1), TICK_US
+        )
+        self.decide(vm('a'), vm('b', sample=starved), ticks=9, policy=policy)
+        decision = self.decide(
+            vm('a'), vm('b', sample=relieved), ticks=1, policy=policy
+        )
+        self.assertEqual({'a', 'b'}, set(decision.windows.shares_after))
+
+    def test_a_short_sleep_does_not_end_the_windows(self):
+        policy = gang.GangPolicy(CONFIG)
+        self.decide(vm('a'), vm('b'), ticks=30, policy=policy)
+        decision = self.decide(
+            vm('a'), vm('b', sample=busy(part=0.1)), ticks=3, policy=policy
+        )
+        self.assertIsNotNone(decision.windows)
+
+    def test_a_long_sleep_does(self):
+        policy = gang.GangPolicy(CONFIG)
+        self.decide(vm('a'), vm('b'), ticks=30, policy=policy)
+        decision = self.decide(
+            vm('a'), vm('b', sample=busy(part=0.1)), ticks=90, policy=policy
+        )
+        self.assertIsNone(decision.windows)
+
+    def test_where_the_host_cannot_tell_the_word_parallel_counts(self):
+        blind = model.Sample(elapsed_us=TICK_US)
+        windows = self.decide(
+            vm('a', sample=blind), vm('b', sample=blind)
+        ).windows
+        self.assertEqual({'a', 'b'}, set(windows.shares_after))
+
+    def test_the_io_pool_is_left_out(self):
+        decision = self.decide(vm('a'), vm('b'), in_io_pool=('b',))
+        names = (
+            set(decision.windows.shares_after) if decision.windows else set()
+        )
+        self.assertNotIn('b', names)
+
+    def test_other_workloads_are_never_written(self):
+        windows = self.decide(
+            vm('a'), vm('b'), vm('w', workload=model.Workload.LATENCY)
+        ).windows
+        self.assertNotIn('w', windows.shares_after)
+
+    def test_not_pinned_takes_no_part(self):
+        windows = self.decide(vm('a'), vm('b'), pins={'a': APART}).windows
+        self.assertNotIn('b', windows.shares_after)
+
+    def test_one_vcpu_alone_has_no_sibling_to_meet(self):
+        one = {'vcpus': 1, 'sample': busy(1)}
+        self.assertIsNone(
+            self.decide(
+                vm('a', **one),
+                vm('b', **one),
+                pins={'a': APART[:1], 'b': APART[:1]},
+            ).windows
+        )
+
+
+class TestClusters(GangTestCase):
+    """Members of a cluster on this host."""
+
+    ONE = {'vcpus': 1, 'sample': busy(1)}
+
+    def test_members_side_by_side_share_a_window(self):
+        windows = self.decide(
+            vm('p', cluster='x', **self.ONE),
+            vm('q', cluster='x', **self.ONE),
+            vm('b'),
+            pins={'p': APART[:1], 'q': APART[1:], 'b': APART},
+        ).windows
+        self.assertEqual(
+            {frozenset({'p', 'q'}), frozenset({'b'})},
+            {turn.favoured for turn in windows.turns},
+        )
+
+    def test_members_on_the_same_cpus_have_a_window_each(self):
+        windows = self.decide(
+            vm('p', cluster='x'), vm('q', cluster='x')
+        ).windows
+        self.assertEqual(
+            {frozenset({'p'}), frozenset({'q'})},
+            {turn.favoured for turn in windows.turns},
+        )
+
+    def test_hosts_with_the_same_clusters_agree_without_a_word(self):
+        here = self.decide(
+            vm('1', cluster='x'), vm('2', cluster='y'), vm('3', cluster='z')
+        ).windows
+        there = self.decide(
+            vm('9', cluster='z'), vm('8', cluster='y'), vm('7', cluster='x')
+        ).windows
+        cluster = {'1': 'x', '2': 'y', '3': 'z', '7': 'x', '8': 'y', '9': 'z'}
+        for wall_us in range(0, 2 * here.cycle_us, 7_000):
+            favoured = [
+                {cluster[u] for u in w.turns[w.turn_at(wall_us)[0]].favoured}
+                for w in (here, there)
+            ]
+            self.assertEqual(favoured[0], favoured[1])
+
+    def test_disjoint_cpus_have_windows_at_the_same_time(self):
+        far = (frozenset({2}), frozenset({3}))
+        windows = self.decide(
+            *(vm(name) for name in 'abcd'),
+            cpus=tuple(model.Cpu(n) for n in range(4)),
+            pins={'a': APART, 'b': APART, 'c': far, 'd': far},
+        ).windows
+        for name in 'abcd':
+            self.assertAlmostEqual(0.5, self.part_favoured(windows, name), 2)
+
+
+class TestOthers(GangTestCase):
+    """VMs without windows keep their fair share, whatever their number."""
+
+    def part_of_pauses(self, windows):
+        return (
+            1
+            - sum(turn.width_us for turn in windows.turns if turn.favoured)
+            / windows.cycle_us
+        )
+
+    def test_hogs_get_pauses_near_their_fair_part(self):
+        for number in (1, 2, 4, 8):
+            windows = self.decide(
+                vm('a'),
+                vm('b'),
+                others=tuple(hog(str(n)) for n in range(number)),
+            ).windows
+            fair = number / (number + 2)
+            self.assertAlmostEqual(
+                fair, self.part_of_pauses(windows), delta=0.02
+            )
+
+    def test_one_gang_beside_a_hog_has_windows(self):
+        windows = self.decide(vm('a'), others=(hog('h'),)).windows
+        self.assertEqual({'a'}, set(windows.shares_after))
+        self.assertGreater(self.part_of_pauses(windows), 0.4)
+
+    def test_others_are_never_named(self):
+        windows = self.decide(vm('a'), vm('b'), others=(hog('h'),)).windows
+        self.assertEqual({'a', 'b'}, set(windows.shares_after))
+
+    def test_in_a_pause_no_parallel_vm_weighs_anything(self):
+        windows = self.decide(vm('a'), vm('b'), others=(hog('h'),)).windows
+        pauses = [turn for turn in windows.turns if not turn.favoured]
+        self.assertTrue(pauses)
+        for turn in pauses:
+            self.assertLess(sum(turn.shares.values()), 1024 / 10)
+
+    def test_who_sleeps_mostly_needs_no_pause(self):
+        windows = self.decide(
+            vm('a'), vm('b'), others=(hog('w', part=0.02),)
+        ).windows
+        self.assertEqual(0, self.part_of_pauses(windows))
+
+    def test_a_new_hog_is_not_outweighed_before_it_is_known(self):
+        """Until then the gangs weigh together what they always weigh."""
+        windows = self.decide(
+            vm('a'), vm('b'), others=(hog('h'),), ticks=10
+        ).windows
+        for turn in windows.turns:
+            self.assertLessEqual(sum(turn.shares.values()), 2 * 1024 * 1.05)
+
+    def test_beside_sleepers_the_gangs_weigh_what_they_always_weigh(self):
+        windows = self.decide(
+            vm('a'), vm('b'), others=(hog('w', part=0.5),)
+        ).windows
+        for turn in windows.turns:
+            self.assertLessEqual(sum(turn.shares.values()), 2 * 1024 * 1.05)
+
+    def test_who_answers_requests_is_no_hog(self):
+        windows = self.decide(
+            vm('a'), vm('b'), vm('w', workload=model.Workload.LATENCY)
+        ).windows
+        self.assertEqual(0, self.part_of_pauses(windows))
+
+    def test_cpus_without_gangs_serve_the_others_first(self):
+        windows = self.decide(
+            vm('a'),
+            vm('b'),
+            others=(hog('h'),),
+            cpus=tuple(model.Cpu(n) for n in range(4)),
+        ).windows
+        self.assertEqual(0, self.part_of_pauses(windows))
+
+    def test_heavier_others_get_more(self):
+        light = self.decide(vm('a'), others=(hog('h'),)).windows
+        heavy = self.decide(vm('a'), others=(hog('h', shares=4096),)).windows
+        self.assertGreater(
+            self.part_of_pauses(heavy), self.part_of_pauses(light)
+        )
+
+    def test_steady_demand_makes_a_steady_schedule(self):
+        """A new one each tick would lose the alignment between hosts."""
+        policy = gang.GangPolicy(CONFIG)
+        seen = set()
+        for tick in range(90):
+            part = 0.97 + 0.03 * (tick % 2)
+            decision = self.decide(
+                vm('a'),
+                vm('b'),
+                others=(hog('h', part=part),),
+                ticks=1,
+                policy=policy,
+            )
+            if tick > 40:
+                seen.add(tuple(t.width_us for t in decision.windows.turns))
+        self.assertEqual(1, len(seen))
+
+
+class TestShares(GangTestCase):
+    """What is written, and what is put back."""
+
+    def test_original_shares_come_back(self):
+        windows = self.decide(
+            vm('a', original=model.CpuTune(100_000, -1, 300)), vm('b')
+        ).windows
+        self.assertEqual({'a': 300, 'b': 1024}, windows.shares_after)
+
+    def test_unknown_shares_are_the_kernels_default(self):
+        unknown = model.CpuTune()
+        for limits, default in ((V1, 1024), (V2, 100)):
+            windows = self.decide(
+                vm('a', original=unknown),
+                vm('b', original=unknown),
+                limits=limits,
+            ).windows
+            self.assertEqual(
+                {'a': default, 'b': default}, windows.shares_after
+            )
+
+    @hypothesis.given(
+        names=strategies.lists(
+            strategies.sampled_from('abcdefgh'), unique=True, max_size=8
+        ),
+        shares=strategies.integers(2, 262_144),
+        hogs=strategies.integers(0, 5),
+        v2=strategies.booleans(),
+        window_us=strategies.integers(5_000, 1_000_000),
+    )
+    def test_every_schedule_can_be_written_and_played(
+        self, names, shares, hogs, v2, window_us
+    ):
+        limits = V2 if v2 else V1
+        windows = self.decide(
+            *(
+                vm(name, original=model.CpuTune(100_000, -1, shares))
+                for name in names
+            ),
+            others=tuple(hog(f'h{n}') for n in range(hogs)),
+            limits=limits,
+            ticks=5,
+            config=dataclasses.replace(CONFIG, gang_window_us=window_us),
+        ).windows
+        if windows is None:
+            self.assertTrue(len(names) < 2)
+            return
+        for turn in windows.turns:
+            self.assertGreater(turn.width_us, 0)
+            self.assertEqual(windows.shares_after.keys(), turn.shares.keys())
+            for value in turn.shares.values():
+                self.assertLessEqual(limits.min_shares, value)
+                self.assertGreaterEqual(limits.max_shares, value)
+        for name in windows.shares_after:
+            self.assertGreater(self.part_favoured(windows, name), 0)
+
+
+class TestRotation(tests_base.TestCase):
+    """The arithmetic of windows."""
+
+    def gangs(self, number):
+        return [
+            gang_windows.Gang(
+                str(n), frozenset({str(n)}), frozenset({0, 1}), 512.0
+            )
+            for n in range(number)
+        ]
+
+    @hypothesis.given(
+        number=strategies.integers(1, 9),
+        part=strategies.floats(0.05, 0.9),
+        window_us=strategies.integers(5_000, 200_000),
+    )
+    def test_pauses_have_just_their_part(self, number, part, window_us):
+        timeline = gang_windows.rotation(
+            self.gangs(number), window_us, part, 20_000
+        )
+        pauses = sum(w.width_us for w in timeline if not w.favoured)
+        whole = gang_windows.length_us(timeline)
+        self.assertAlmostEqual(part, pauses / whole, 2)
+
+    @hypothesis.given(
+        sizes=strategies.lists(strategies.integers(2, 5), max_size=4)
+    )
+    def test_merged_islands_keep_everyones_part(self, sizes):
+        rotations = []
+        for island, size in enumerate(sizes):
+            gangs = [
+                gang_windows.Gang(
+                    f'{island}.{n}',
+                    frozenset({f'{island}.{n}'}),
+                    frozenset({island}),
+                    1.0,
+                )
+                for n in range(size)
+            ]
+            rotations.append(gang_windows.rotation(gangs, 50_000, 0.0, 1))
+        merged = gang_windows.merge(rotations)
+        whole = gang_windows.length_us(merged)
+        for island, size in enumerate(sizes):
+            for n in range(size):
+                mine = sum(
+                    w.width_us for w in merged if f'{island}.{n}' in w.favoured
+                )
+                self.assertAlmostEqual(1 / size, mine / whole, 2)

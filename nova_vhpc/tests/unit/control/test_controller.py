@@ -1,0 +1,320 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is planned and written, and what plugins cannot do."""
+
+import dataclasses
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller, model
+from nova_vhpc.control.pinning import balance, io_pool
+from nova_vhpc.control.pinning import base as pinning_base
+from nova_vhpc.control.pinning import none as no_pinning
+from nova_vhpc.control.slices import atc, dss, fixed, vslicer
+from nova_vhpc.control.slices import base as slices_base
+from nova_vhpc.control.slices import none as no_slices
+from nova_vhpc.tests import base
+
+SLICES = (
+    atc.AtcPolicy,
+    dss.DssPolicy,
+    fixed.FixedPolicy,
+    vslicer.VslicerPolicy,
+    no_slices.NonePolicy,
+)
+PINNINGS = (
+    io_pool.IoPoolPolicy,
+    balance.BalancePolicy,
+    no_pinning.NonePolicy,
+)
+CPUS = tuple(model.Cpu(n, n // 2, n // 2, n) for n in range(4))
+ALL = frozenset(range(4))
+ORIGINAL = model.CpuTune(100_000, -1, 1_024, (ALL, ALL))
+
+
+class LastValue:
+    """Enough of a predictor for these tests."""
+
+    state_bytes = 0
+
+    def __init__(self):
+        self.state = 0
+
+    def observe(self, state, events):
+        self.state = state
+
+    def predict(self):
+        return self.state
+
+
+def make(slices=atc.AtcPolicy, pinning=io_pool.IoPoolPolicy, **kwargs):
+    config = control_config.ControlConfig(**kwargs)
+    return controller.Controller(
+        config, slices(config), pinning(config), LastValue
+    )
+
+
+def vm(uuid='a', **kwargs):
+    kwargs.setdefault('workload', model.Workload.PARALLEL)
+    kwargs.setdefault('original', ORIGINAL)
+    kwargs.setdefault('in_force', kwargs['original'])
+    kwargs.setdefault('vcpus', 2)
+    return model.VmView(uuid, **kwargs)
+
+
+def view(*vms, tick=1, cpus=CPUS, **kwargs):
+    return model.HostView(tick, tick * 100_000, 100_000, cpus, vms, **kwargs)
+
+
+def apply(one, plan):
+    """A VM as it is after its plan was written."""
+    writes = plan.vms[one.uuid].writes
+    if writes is None:
+        return one
+    changes = {
+        field.name: getattr(writes, field.name)
+        for field in dataclasses.fields(writes)
+        if getattr(writes, field.name) is not None
+    }
+    return dataclasses.replace(
+        one, in_force=dataclasses.replace(one.in_force, **changes)
+    )
+
+
+class WritesTest(base.TestCase):
+    def test_nothing_to_do_nothing_to_write(self):
+        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        self.assertIsNone(subject.decide(view(vm())).vms['a'].writes)
+
+    def test_period_and_quota_come_together(self):
+        subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
+        one = vm(original=dataclasses.replace(ORIGINAL, quota_us=50_000))
+        plan = subject.decide(view(one)).vms['a']
+        self.assertEqual(model.CpuTune(20_000, 10_000), plan.writes)
+        self.assertEqual(10_000, plan.slice_us)
+
+    def test_what_is_in_force_is_not_written_again(self):
+        for slices in SLICES:
+            for pinning in PINNINGS:
+                subject = make(slices, pinning)
+                one = vm(sample=model.Sample(50.0, 50.0))
+                one = apply(one, subject.decide(view(one)))
+                one = apply(one, subject.decide(view(one, tick=2)))
+                self.assertIsNone(
+                    subject.decide(view(one, tick=3)).vms['a'].writes,
+                    (slices, pinning),
+                )
+
+    def test_what_someone_else_changed_is_put_right(self):
+        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        one = vm(in_force=dataclasses.replace(ORIGINAL, quota_us=5_000))
+        self.assertEqual(
+            model.CpuTune(100_000, -1),
+            subject.decide(view(one)).vms['a'].writes,
+        )
+
+    def test_a_vm_that_is_no_longer_pinned_gets_its_original_pins(self):
+        subject = make(no_slices.NonePolicy, balance.BalancePolicy)
+        one = apply(vm(), subject.decide(view(vm())))
+        self.assertNotEqual(ORIGINAL.vcpu_pins, one.in_force.vcpu_pins)
+        general = dataclasses.replace(one, workload=model.Workload.GENERAL)
+        plan = subject.decide(view(general, tick=2))
+        self.assertEqual(ORIGINAL.vcpu_pins, plan.vms['a'].writes.vcpu_pins)
+
+    def test_dedicated_guests_are_never_repinned(self):
+        odd = dataclasses.replace(
+            ORIGINAL, vcpu_pins=(frozenset((0,)), frozenset((1,)))
+        )
+        for pinning in PINNINGS:
+            subject = make(no_slices.NonePolicy, pinning)
+            plan = subject.decide(view(vm(repin=False, in_force=odd)))
+            self.assertIsNone(plan.vms['a'].tune.vcpu_pins)
+            self.assertIsNone(plan.vms['a'].writes)
+
+    def test_an_unknown_original_quota_is_not_written(self):
+        subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
+        plan = subject.decide(view(vm(original=model.CpuTune())))
+        self.assertIsNone(plan.vms['a'].writes)
+        self.assertEqual('a', plan.ignored[0].uuid)
+        self.assertIn('quota unknown', plan.ignored[0].reason)
+
+
+class IoPoolTest(base.TestCase):
+    def test_the_pools_slice_and_cpus(self):
+        subject = make(io_slice_us=1_000)
+        one = vm(
+            io_pool=model.IoPoolUse.ALWAYS,
+            original=dataclasses.replace(ORIGINAL, quota_us=50_000),
+        )
+        plan = subject.decide(
+            view(
+                one, limits=model.ActuatorLimits(effective_min_slice_us=4_000)
+            )
+        )
+        self.assertEqual(4_000, plan.vms['a'].slice_us)
+        self.assertEqual(8_000, plan.vms['a'].tune.period_us)
+        self.assertEqual(model.Phase.IO, plan.vms['a'].phase)
+        self.assertLessEqual(
+            frozenset().union(*plan.vms['a'].tune.vcpu_pins), plan.pools.io
+        )
+
+    def test_never_stays_out(self):
+        subject = make(leave_rule='paper')
+        one = vm(io_pool=model.IoPoolUse.NEVER)
+        for tick in range(120):
+            sample = model.Sample(io_events=tick % 2 * 900.0)
+            plan = subject.decide(
+                view(dataclasses.replace(one, sample=sample), tick=tick)
+            )
+            self.assertEqual(model.Phase.COMPUTING, plan.vms['a'].phase)
+
+    def test_peers_bring_the_whole_cluster(self):
+        plan = make().decide(
+            view(
+                vm('a', cluster='c'),
+                vm('b', cluster='c'),
+                vm('d'),
+                peers={'c': model.PeerView(io=True)},
+            )
+        )
+        self.assertEqual(
+            {'a': 'io', 'b': 'io', 'd': 'computing'},
+            {uuid: str(one.phase) for uuid, one in plan.vms.items()},
+        )
+        self.assertEqual(
+            {'c': model.ClusterPlan(model.Phase.COMPUTING)},
+            dict(plan.clusters),
+        )
+
+
+class FollowTest(base.TestCase):
+    def test_nothing_is_predicted_where_nobody_wants_to_know(self):
+        made = []
+
+        def predictor():
+            made.append(LastValue())
+            return made[-1]
+
+        config = control_config.ControlConfig()
+        for pinning in PINNINGS:
+            made.clear()
+            subject = controller.Controller(
+                config,
+                no_slices.NonePolicy(config),
+                pinning(config),
+                predictor,
+            )
+            subject.decide(view(vm(sample=model.Sample(io_events=5.0))))
+            self.assertEqual(pinning is io_pool.IoPoolPolicy, bool(made))
+
+
+class Faulty:
+    """A plugin that always fails."""
+
+    uses_phases = True
+
+    def __init__(self, config):
+        pass
+
+    def decide(self, context):
+        raise RuntimeError('no idea')
+
+    pin = decide
+
+
+class Wild:
+    """A plugin that wants what must not be."""
+
+    uses_phases = False
+
+    def __init__(self, config):
+        pass
+
+    def pin(self, context):
+        return pinning_base.PinDecision(
+            pins={
+                'a': (frozenset((99,)),) * 2,
+                'b': (frozenset((0,)),),
+                'c': (frozenset(), frozenset()),
+                'stranger': (frozenset((0,)),),
+            },
+            in_io_pool=frozenset(('a', 'stranger')),
+        )
+
+    def decide(self, context):
+        shares = {'stranger': 100}
+        return slices_base.SliceDecision(
+            vms={
+                'a': slices_base.VmSlice(-5),
+                'b': slices_base.VmSlice(10**12),
+                'stranger': slices_base.VmSlice(5_000),
+            },
+            windows=model.WindowSchedule(
+                (model.Turn(1_000, frozenset(), shares),), shares
+            ),
+        )
+
+
+class PluginTest(base.TestCase):
+    def test_a_policy_that_fails_leaves_the_originals(self):
+        plan = make(Faulty, Faulty).decide(view(vm()))
+        self.assertIsNone(plan.vms['a'].writes)
+        self.assertEqual(2, len(plan.ignored))
+        self.assertIn('no idea', plan.ignored[0].reason)
+
+    def test_a_policy_that_goes_wild_is_reined_in(self):
+        plan = make(Wild, Wild).decide(view(vm('a'), vm('b'), vm('c')))
+        self.assertEqual({'a', 'b', 'c'}, set(plan.vms))
+        self.assertIsNone(plan.windows)
+        for one in plan.vms.values():
+            self.assertEqual(ORIGINAL.vcpu_pins, one.tune.vcpu_pins)
+            self.assertTrue(1_000 <= one.tune.period_us <= 1_000_000)
+        self.assertIn('windows dropped', plan.ignored[-1].reason)
+
+
+class Gang:
+    """Plays windows for everybody who is not in the I/O pool."""
+
+    def __init__(self, config):
+        pass
+
+    def decide(self, context):
+        shares = {
+            one.uuid: 100
+            for one in context.view.vms
+            if one.uuid not in context.in_io_pool
+        }
+        return slices_base.SliceDecision(
+            vms={
+                uuid: slices_base.VmSlice(50_000, 'gang', by_windows=True)
+                for uuid in shares
+            },
+            windows=model.WindowSchedule(
+                (model.Turn(50_000, frozenset(shares), shares),), shares
+            ),
+        )
+
+
+class WindowsTest(base.TestCase):
+    def test_windows_leave_period_and_quota_and_own_the_shares(self):
+        odd = dataclasses.replace(ORIGINAL, shares=2)
+        plan = make(Gang, no_pinning.NonePolicy).decide(view(vm(in_force=odd)))
+        self.assertEqual(50_000, plan.vms['a'].slice_us)
+        self.assertIsNone(plan.vms['a'].writes)
+        self.assertEqual(50_000, plan.windows.cycle_us)
+
+    def test_without_windows_the_shares_are_put_back(self):
+        odd = dataclasses.replace(ORIGINAL, shares=2)
+        plan = make(no_slices.NonePolicy, no_pinning.NonePolicy).decide(
+            view(vm(in_force=odd))
+        )
+        self.assertEqual(model.CpuTune(shares=1_024), plan.vms['a'].writes)

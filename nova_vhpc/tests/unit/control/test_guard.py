@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The guard: on hosts where shorter is better, worse, or no matter."""
+
+import itertools
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import guard, model
+from nova_vhpc.control.slices import atc, base
+from nova_vhpc.tests import base as tests_base
+
+MEMBERS = frozenset(('a',))
+
+
+class Noise:
+    """Repeatable noise, evenly within -1..1."""
+
+    def __init__(self, seed=1):
+        self.state = seed
+
+    def __call__(self):
+        self.state = (self.state * 1103515245 + 12345) % 2**31
+        return self.state / 2**30 - 1
+
+
+def replay(latency_of, periods=600, **config):
+    """ATC on a host whose latency is a function of the slice.
+
+    :returns: slice of every period, us.
+    """
+    policy = atc.AtcPolicy(control_config.ControlConfig(**config))
+    noise = Noise()
+    slice_us = 30_000
+    seen = []
+    for period in range(periods):
+        latency = latency_of(slice_us, period) * (1 + 0.05 * noise())
+        vm = model.VmView(
+            'a',
+            2,
+            workload=model.Workload.PARALLEL,
+            sample=model.Sample(sync_latency_us=latency),
+        )
+        view = model.HostView(
+            period,
+            0,
+            100_000,
+            (),
+            (vm,),
+            limits=model.ActuatorLimits(effective_min_slice_us=4_000),
+        )
+        decision = policy.decide(base.SliceContext(view, {}, {}))
+        slice_us = decision.vms['a'].slice_us or 30_000
+        seen.append(slice_us)
+    return seen
+
+
+def shorter_is_worse(slice_us, period):
+    return 1_000 + 300_000_000 / slice_us
+
+
+def shorter_is_better(slice_us, period):
+    return 200 + slice_us
+
+
+class ReplayTest(tests_base.TestCase):
+    def test_without_guard_atc_runs_into_the_minimum(self):
+        self.assertEqual(4_000, replay(shorter_is_worse, guard=False)[-1])
+
+    def test_with_guard_it_stays_where_latency_was_best(self):
+        seen = replay(shorter_is_worse)
+        long = [slice_us for slice_us in seen if slice_us >= 25_000]
+        self.assertGreater(len(long), 0.85 * len(seen))
+        self.assertGreaterEqual(min(seen), 15_000)
+
+    def test_it_is_tried_again_ever_more_seldom(self):
+        seen = replay(shorter_is_worse, periods=3_000)
+        backs = [
+            period
+            for period in range(1, len(seen))
+            if seen[period] - seen[period - 1] >= 2_000
+        ]
+        waits = [b - a for a, b in itertools.pairwise(backs)]
+        self.assertGreaterEqual(len(waits), 2)
+        self.assertEqual(sorted(waits), waits)
+        self.assertGreater(waits[-1], 2 * waits[0])
+
+    def test_where_shorter_is_better_the_guard_does_not_hinder(self):
+        self.assertLessEqual(replay(shorter_is_better)[-1], 6_000)
+
+    def test_a_burst_from_outside_is_not_blamed_for_long(self):
+        # The load doubles in period 100 and has nothing to do with the
+        # slice; afterwards shorter is better as before.
+        def latency(slice_us, period):
+            return (20_000 if period < 100 else 60_000) + slice_us
+
+        self.assertLessEqual(replay(latency, periods=900)[-1], 6_000)
+
+    def test_literal_atc_has_no_guard(self):
+        self.assertEqual(4_000, replay(shorter_is_worse, atc_literal=True)[-1])
+
+
+class GuardTest(tests_base.TestCase):
+    def guard(self):
+        return guard.Guard(window=3, margin=0.1, hold=10)
+
+    def feed(self, subject, applied, wanted, latency, members=MEMBERS):
+        return subject.step(applied, wanted, latency, members)
+
+    def test_nothing_is_shortened_before_a_baseline(self):
+        subject = self.guard()
+        self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
+        self.assertEqual(30, self.feed(subject, 30, 29, 101.0))
+        self.assertEqual(29, self.feed(subject, 30, 29, 99.0))
+
+    def test_noise_is_no_worsening(self):
+        subject = self.guard()
+        for latency in (50.0, 100.0, 150.0):
+            self.feed(subject, 30, 30, latency)
+        for latency in (80.0, 120.0, 140.0):
+            result = self.feed(subject, 20, 20, latency)
+        self.assertEqual(20, result)
+        self.assertFalse(subject.holding)
+
+    def test_taken_back_and_held(self):
+        subject = self.guard()
+        for _ in range(3):
+            self.feed(subject, 30, 30, 100.0)
+        for _ in range(3):
+            result = self.feed(subject, 20, 20, 200.0)
+        self.assertEqual(30, result)
+        self.assertTrue(subject.holding)
+        self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
+
+    def test_lengthening_is_never_hindered(self):
+        subject = self.guard()
+        for _ in range(3):
+            self.feed(subject, 10, 10, 100.0)
+        for _ in range(3):
+            self.feed(subject, 5, 5, 200.0)
+        self.assertTrue(subject.holding)
+        self.assertEqual(12, self.feed(subject, 10, 12, 100.0))
+
+    def test_small_losses_do_not_add_up_unseen(self):
+        # Each step costs 6%, below the margin of 10%.
+        subject = self.guard()
+        applied, latency = 30, 100.0
+        lowest = applied
+        for _ in range(20):
+            for _ in range(3):
+                result = self.feed(subject, applied, applied - 1, latency)
+            if result > applied:
+                break
+            applied, latency = result, latency * 1.06
+            lowest = applied
+        self.assertTrue(subject.holding)
+        self.assertGreaterEqual(lowest, 27)
+
+    def test_other_vms_void_what_was_learned(self):
+        subject = self.guard()
+        for _ in range(3):
+            self.feed(subject, 30, 30, 100.0)
+        for _ in range(3):
+            self.feed(subject, 20, 20, 200.0)
+        self.feed(subject, 30, 30, 100.0, members=frozenset(('a', 'b')))
+        self.assertFalse(subject.holding)
+
+    def test_periods_without_measurement_do_not_count(self):
+        subject = self.guard()
+        for _ in range(9):
+            self.assertEqual(30, self.feed(subject, 30, 29, None))

@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What cannot be true is dropped, and named."""
+
+import math
+
+from nova_vhpc.control import intake, model
+from nova_vhpc.tests import base
+
+
+def view(*vms, **kwargs):
+    kwargs.setdefault('period_us', 100_000)
+    kwargs.setdefault('cpus', (model.Cpu(1), model.Cpu(0)))
+    return model.HostView(tick=1, now_us=0, vms=vms, **kwargs)
+
+
+class CheckTest(base.TestCase):
+    def sample(self, **values):
+        """What is left of one sample, and what was said."""
+        checked = intake.check(
+            view(model.VmView('a', 2, sample=model.Sample(**values)))
+        )
+        return checked.view.vms[0].sample, [
+            one.reason for one in checked.ignored
+        ]
+
+    def test_a_sound_view_is_kept_as_it_is(self):
+        vm = model.VmView('a', 2, sample=model.Sample(5.0, 6.0, (1.0, 2.0)))
+        checked = intake.check(view(vm))
+        self.assertIs(vm, checked.view.vms[0])
+        self.assertEqual((), checked.ignored)
+        self.assertEqual([0, 1], [cpu.id for cpu in checked.view.cpus])
+
+    def test_impossible_numbers(self):
+        for value in (math.nan, math.inf, -1.0, 1e20):
+            sample, said = self.sample(io_events=value, sync_latency_us=5.0)
+            self.assertIsNone(sample.io_events)
+            self.assertEqual(5.0, sample.sync_latency_us)
+            self.assertEqual([f'io_events = {value}'], said)
+
+    def test_one_impossible_vcpu(self):
+        for values in ((1.0, math.nan), (1.0, math.inf), (5.0, -1.0)):
+            sample, said = self.sample(vcpu_run_us=values)
+            self.assertIsNone(sample.vcpu_run_us)
+            self.assertEqual(['vcpu_run_us has impossible values'], said)
+
+    def test_no_vcpus_measured_is_no_fault(self):
+        sample, said = self.sample(vcpu_run_us=())
+        self.assertEqual((), sample.vcpu_run_us)
+        self.assertEqual([], said)
+
+    def test_vms_that_cannot_be(self):
+        checked = intake.check(
+            view(
+                model.VmView('', 2),
+                model.VmView('a', 0),
+                model.VmView('b', 10**6),
+            )
+        )
+        self.assertEqual((), checked.view.vms)
+        self.assertEqual(
+            ['has no uuid', 'has 0 vCPUs', 'has 1000000 vCPUs'],
+            [one.reason for one in checked.ignored],
+        )
+
+    def test_a_specified_slice_that_is_none(self):
+        checked = intake.check(view(model.VmView('a', 2, time_slice_us=0)))
+        self.assertIsNone(checked.view.vms[0].time_slice_us)
+        self.assertEqual('time slice 0 us', checked.ignored[0].reason)
+
+    def test_a_period_that_is_none(self):
+        checked = intake.check(view(period_us=0))
+        self.assertEqual(100_000, checked.view.period_us)
+        self.assertIn('control period 0 us', checked.ignored[0].reason)
+
+    def test_limits_within_libvirts(self):
+        limits = model.ActuatorLimits(
+            min_period_us=0, max_quota_us=10**18, effective_min_slice_us=4_000
+        )
+        checked = intake.check(view(limits=limits))
+        self.assertEqual(1_000, checked.view.limits.min_period_us)
+        self.assertEqual(17_592_186_044_415, checked.view.limits.max_quota_us)
+        self.assertEqual(4_000, checked.view.limits.effective_min_slice_us)
+        self.assertIn('actuator limits', checked.ignored[0].reason)

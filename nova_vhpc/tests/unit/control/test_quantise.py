@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The paper's states of 50 events."""
+
+import math
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control import quantise
+from nova_vhpc.tests import base
+
+
+class QuantiseTest(base.TestCase):
+    def test_the_papers_example(self):
+        self.assertEqual(3, quantise.to_state(125))
+
+    def test_bins_begin_at_multiples_of_50(self):
+        self.assertEqual(
+            [1, 1, 2, 2, 3],
+            [quantise.to_state(n) for n in (0, 49.9, 50, 99, 100)],
+        )
+
+    def test_idle_is_the_state_of_no_events(self):
+        self.assertEqual(quantise.IDLE_STATE, quantise.to_state(0))
+        self.assertEqual(0, quantise.to_events(quantise.IDLE_STATE))
+
+    def test_garbage_is_no_events(self):
+        for garbage in (-1, -math.inf, math.nan):
+            self.assertEqual(1, quantise.to_state(garbage))
+
+    def test_what_no_network_carries_is_cut_off(self):
+        for huge in (1e300, math.inf):
+            self.assertEqual(quantise.MAX_STATE, quantise.to_state(huge))
+
+    @hypothesis.given(strategies.integers(1, quantise.MAX_STATE))
+    def test_events_of_a_state_are_in_that_state(self, state):
+        self.assertEqual(state, quantise.to_state(quantise.to_events(state)))

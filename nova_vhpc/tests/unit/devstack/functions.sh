@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Stand-ins for devstack's functions: what changes a system is recorded in
+# $RECORD, what edits files edits them (below $SANDBOX only).
+
+record() {
+    printf '%s\n' "$*" >>"$RECORD"
+}
+
+ini() {
+    "$PYTHON" "$HARNESS_DIR/ini.py" "$@"
+}
+
+iniset() {
+    ini set "$@"
+}
+
+iniget() {
+    ini get "$@"
+}
+
+iniget_multiline() {
+    ini get "$@"
+}
+
+iniset_multiline() {
+    ini set "$@"
+}
+
+echo_summary() {
+    record echo_summary "$@"
+}
+
+is_ubuntu() {
+    [ "${DISTRO_IS_UBUNTU:-yes}" = yes ]
+}
+
+is_service_enabled() {
+    [[ " $ENABLED_SERVICES " == *" $1 "* ]]
+}
+
+define_plugin() {
+    record define_plugin "$@"
+}
+
+plugin_requires() {
+    record plugin_requires "$@"
+}
+
+enable_service() {
+    ENABLED_SERVICES="${ENABLED_SERVICES:-} $1"
+}
+
+get_python_exec_prefix() {
+    echo "$SANDBOX/bin"
+}
+
+# The commands that reach outside of the sandbox are recorded, and answer as
+# the test wants: MISSING lists what "show" is to say does not exist.
+sudo() {
+    case $1 in
+    install | rm) "$@" ;;
+    *) record sudo "$@" ;;
+    esac
+}
+
+openstack() {
+    record openstack "$@"
+    [[ "$1 $2" != *" show" ]] || [[ " ${MISSING:-} " != *" $3 "* ]]
+}
+
+ip() {
+    [[ " ${MISSING:-} " != *" $3 "* ]]
+}
+
+hostname() {
+    echo devstack-host
+}
+
+for name in install_package setup_develop run_process stop_process \
+    pip_uninstall iniset_rpc_backend; do
+    eval "$name() { record $name \"\$@\"; }"
+done
+
+# Our own programs, where devstack would have installed them.
+mkdir -p "$SANDBOX/bin"
+for name in nova-vhpc-flavor nova-vhpc-agent; do
+    printf '#!/bin/sh\necho %s "$@" >>"%s"\n' "$name" "$RECORD" >"$SANDBOX/bin/$name"
+    chmod +x "$SANDBOX/bin/$name"
+done

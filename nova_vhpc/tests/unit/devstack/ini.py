@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""INI editing for the devstack harness: ini.py get|set FILE SECTION OPTION.
+
+Keeps repeated options, as oslo.config's MultiStrOpt needs. ``get`` prints
+all values on one line, ``set`` replaces them by the values given.
+"""
+
+import pathlib
+import sys
+
+
+def _lines(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _is_option(line, option):
+    return '=' in line and line.split('=', 1)[0].strip() == option
+
+
+def main(action, file, section, option, *values):
+    path = pathlib.Path(file)
+    kept, found, current, at = [], [], None, None
+    for line in _lines(path):
+        if line.startswith('['):
+            current = line.strip('[] ')
+        if current == section and _is_option(line, option):
+            found.append(line.split('=', 1)[1].strip())
+            continue
+        kept.append(line)
+        if line == f'[{section}]':
+            at = len(kept)
+    if action == 'get':
+        print(' '.join(found))
+        return
+    if at is None:
+        kept.append(f'[{section}]')
+        at = len(kept)
+    kept[at:at] = [f'{option} = {value}' for value in values]
+    path.write_text('\n'.join(kept) + '\n')
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,288 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The devstack plugin against recorded devstack functions."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+from oslo_config import cfg
+
+from nova_vhpc.tests import base
+
+HERE = pathlib.Path(__file__).parent
+TOP = HERE.parents[3]
+
+NOVA_CONF = """[DEFAULT]
+debug = True
+[filter_scheduler]
+enabled_filters = ComputeFilter,NUMATopologyFilter
+track_instance_changes = False
+"""
+
+
+class PluginTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.sandbox = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.nova_conf = self.sandbox / 'nova.conf'
+        self.nova_conf.write_text(NOVA_CONF)
+        self.conf_dir = self.sandbox / 'etc' / 'nova-vhpc'
+        self.state = self.sandbox / 'data' / 'nova-vhpc'
+
+    def run_phase(self, *phase, services='n-cpu n-sch n-api tempest', **env):
+        """Source the plugin as stack.sh does; return what was recorded."""
+        record = self.sandbox / 'record'
+        record.unlink(missing_ok=True)
+        record.touch()
+        script = (
+            'set -o errexit; set -o xtrace; exec 2>"$SANDBOX/trace"; '
+            'source "$HARNESS_DIR/functions.sh"; '
+            'source "$TOP/devstack/override-defaults"; '
+            'source "$TOP/devstack/settings"; '
+            f'set -- {" ".join(phase)}; source "$TOP/devstack/plugin.sh"'
+        )
+        result = subprocess.run(
+            ['bash', '-c', script],
+            env={
+                'PATH': os.environ['PATH'],
+                'TOP': str(TOP),
+                'PYTHON': sys.executable,
+                'HARNESS_DIR': str(HERE),
+                'RECORD': str(record),
+                'SANDBOX': str(self.sandbox),
+                'DEST': '/opt/stack',
+                'DATA_DIR': str(self.sandbox / 'data'),
+                'VHPC_DIR': str(TOP),
+                'VHPC_CONF_DIR': str(self.conf_dir),
+                'NOVA_CONF': str(self.nova_conf),
+                'TEMPEST_CONFIG': str(self.sandbox / 'tempest.conf'),
+                'ENABLED_SERVICES': services,
+                'STACK_USER': 'root',
+                'ENABLE_DEBUG_LOG_LEVEL': 'True',
+                'KEYSTONE_SERVICE_URI': 'http://ks/identity',
+                'SERVICE_PASSWORD': 'secret',
+                'SERVICE_DOMAIN_NAME': 'Default',
+                'SERVICE_TENANT_NAME': 'service',
+                'REGION_NAME': 'RegionOne',
+                **env,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(
+            0,
+            result.returncode,
+            result.stdout + (self.sandbox / 'trace').read_text()[-3000:],
+        )
+        return record.read_text().splitlines()
+
+    def scheduler_options(self):
+        conf = cfg.ConfigOpts()
+        conf.register_opts(
+            [
+                cfg.MultiStrOpt('available_filters', default=['none']),
+                cfg.ListOpt('enabled_filters'),
+                cfg.ListOpt('weight_classes'),
+                cfg.BoolOpt('track_instance_changes'),
+            ],
+            'filter_scheduler',
+        )
+        conf(['--config-file', str(self.nova_conf)])
+        return conf.filter_scheduler
+
+    def agent_options(self):
+        conf = cfg.ConfigOpts()
+        for group, options in _all_options():
+            conf.register_opts(options, group)
+        conf(['--config-file', str(self.conf_dir / 'nova-vhpc.conf')])
+        return conf
+
+    def test_pre_install_brings_the_headers(self):
+        calls = self.run_phase('stack', 'pre-install')
+        self.assertTrue(
+            any(c.startswith('install_package libvirt-dev ') for c in calls)
+        )
+        calls = self.run_phase('stack', 'pre-install', DISTRO_IS_UBUNTU='no')
+        self.assertTrue(
+            any(c.startswith('install_package libvirt-devel ') for c in calls)
+        )
+
+    def test_install_is_beside_nova(self):
+        self.assertIn(
+            f'setup_develop {TOP}', self.run_phase('stack', 'install')
+        )
+
+    def test_post_config_adds_filter_and_weigher_and_drops_nothing(self):
+        for _again in range(2):
+            self.run_phase('stack', 'post-config')
+            options = self.scheduler_options()
+            self.assertEqual(
+                [
+                    'ComputeFilter',
+                    'NUMATopologyFilter',
+                    'VirtualClusterFilter',
+                ],
+                options.enabled_filters,
+            )
+            self.assertEqual(
+                [
+                    'nova.scheduler.filters.all_filters',
+                    'nova_vhpc.scheduler.filters.VirtualClusterFilter',
+                ],
+                options.available_filters,
+            )
+            self.assertEqual(
+                [
+                    'nova.scheduler.weights.all_weighers',
+                    'nova_vhpc.scheduler.weights.VirtualClusterWeigher',
+                ],
+                options.weight_classes,
+            )
+            self.assertFalse(options.track_instance_changes)
+
+    def test_post_config_without_a_list_keeps_novas_own(self):
+        self.nova_conf.write_text('[DEFAULT]\n')
+        self.run_phase('stack', 'post-config')
+        enabled = self.scheduler_options().enabled_filters
+        import nova.conf
+
+        self.assertEqual(
+            [
+                *nova.conf.CONF.filter_scheduler.enabled_filters,
+                'VirtualClusterFilter',
+            ],
+            enabled,
+        )
+
+    def test_a_compute_only_node_keeps_its_nova_conf(self):
+        self.run_phase('stack', 'post-config', services='n-cpu')
+        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
+        self.assertTrue((self.conf_dir / 'nova-vhpc.conf').exists())
+
+    def test_the_agents_file_is_private_and_its_options_exist(self):
+        self.run_phase('stack', 'post-config', VHPC_CREATE_BRIDGES='True')
+        file = self.conf_dir / 'nova-vhpc.conf'
+        self.assertEqual(0o640, file.stat().st_mode & 0o777)
+        known = {
+            (group, option.dest)
+            for group, options in _all_options()
+            for option in options
+        }
+        section = None
+        for line in file.read_text().splitlines():
+            if line.startswith('['):
+                section = line.strip('[]')
+            elif '=' in line and section.startswith('vhpc_'):
+                option = line.split('=')[0].strip()
+                if option not in _AUTH:
+                    self.assertIn((section, option), known)
+        options = self.agent_options()
+        self.assertEqual(str(self.state), options.vhpc_agent.state_path)
+
+    def test_extra_starts_the_agent_and_makes_the_flavor(self):
+        calls = self.run_phase('stack', 'extra', MISSING='vhpc.example')
+        (start,) = [c for c in calls if c.startswith('run_process')]
+        self.assertIn('vhpc-agent', start)
+        self.assertIn('--config-file', start)
+        self.assertNotIn('--dry-run', start)
+        self.assertTrue(
+            any(c.startswith('openstack flavor create') for c in calls)
+        )
+        self.assertIn(
+            'nova-vhpc-flavor set vhpc.example --workload parallel '
+            '--network separate --yes',
+            calls,
+        )
+        again = self.run_phase('stack', 'extra')
+        self.assertFalse(
+            any(c.startswith('openstack flavor create') for c in again)
+        )
+
+    def test_extra_dry_run(self):
+        calls = self.run_phase('stack', 'extra', VHPC_DRY_RUN='True')
+        (start,) = [c for c in calls if c.startswith('run_process')]
+        self.assertIn(' --dry-run', start)
+
+    def test_extra_makes_bridges_and_aggregate_only_when_asked(self):
+        self.assertFalse(
+            any('link add' in c for c in self.run_phase('stack', 'extra'))
+        )
+        calls = self.run_phase(
+            'stack',
+            'extra',
+            VHPC_CREATE_BRIDGES='True',
+            VHPC_CREATE_AGGREGATE='True',
+            MISSING='br-vhpc0 br-vhpc1 vhpc-up0 vhpc-up1 vhpc-switch-1',
+        )
+        self.assertIn('sudo ip link add br-vhpc0 type bridge', calls)
+        self.assertIn('sudo ip link set vhpc-up1 master br-vhpc1', calls)
+        self.assertIn('openstack aggregate create vhpc-switch-1', calls)
+        self.assertIn(
+            'openstack aggregate add host vhpc-switch-1 devstack-host', calls
+        )
+
+    def test_test_config_tells_tempest_the_flavor(self):
+        self.run_phase('stack', 'test-config')
+        self.assertIn(
+            'flavor = vhpc.example',
+            (self.sandbox / 'tempest.conf').read_text(),
+        )
+
+    def test_unstack_stops_the_agent_and_removes_the_bridges(self):
+        calls = self.run_phase('unstack', VHPC_CREATE_BRIDGES='True')
+        self.assertIn('stop_process vhpc-agent', calls)
+        self.assertIn('sudo ip link delete br-vhpc0', calls)
+        self.assertIn('sudo ip link delete vhpc-up1', calls)
+
+    def test_clean_leaves_nothing(self):
+        self.run_phase('stack', 'post-config')
+        self.state.mkdir(parents=True, exist_ok=True)
+        calls = self.run_phase('clean')
+        self.assertFalse(self.conf_dir.exists())
+        self.assertFalse(self.state.exists())
+        self.assertIn('pip_uninstall nova-vhpc', calls)
+        (withdraw,) = [c for c in calls if c.endswith(' --withdraw')]
+        self.assertTrue(withdraw.startswith('nova-vhpc-agent --config-file'))
+        self.assertNotIn('nova_vhpc', self.nova_conf.read_text())
+        self.assertNotIn('VirtualCluster', self.nova_conf.read_text())
+        self.assertEqual(
+            ['ComputeFilter', 'NUMATopologyFilter'],
+            self.scheduler_options().enabled_filters,
+        )
+        # Once more: nothing there, nothing to fail on.
+        self.run_phase('clean')
+
+
+_AUTH = {
+    'auth_type',
+    'auth_url',
+    'username',
+    'password',
+    'user_domain_name',
+    'project_name',
+    'project_domain_name',
+    'region_name',
+}
+
+
+def _all_options():
+    from nova_vhpc.conf import opts
+
+    return [
+        (group if isinstance(group, str) else group.name, options)
+        for group, options in opts.list_opts()
+    ]

@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every command in the docs is run here or marked as needing a cloud."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+BLOCK = re.compile(
+    r'^(?P<indent> *)\.\. code-block:: console\n'
+    r'(?P<body>(?:\n|(?P=indent) +.*\n)+)',
+    re.MULTILINE,
+)
+TIMEOUT_S = 240
+
+
+def commands(text):
+    """Commands of the ``console`` blocks that need no cloud.
+
+    Lines that end in a backslash go on; other lines are output.
+    """
+    for match in BLOCK.finditer(text):
+        body = textwrap.dedent(match['body'])
+        if re.search('^:class: cloud$', body, re.MULTILINE):
+            continue
+        command = None
+        for line in body.splitlines():
+            if command is not None and command.endswith('\\'):
+                command = command[:-1] + line.strip()
+            elif line.startswith(('$ ', '# ')):
+                command = line[2:]
+            else:
+                continue
+            if not command.endswith('\\'):
+                yield command
+
+
+class CommandsTest(base.TestCase):
+    def test_blocks_are_told_apart(self):
+        text = textwrap.dedent("""\
+            Text
+
+            .. code-block:: console
+
+               $ one \\
+                   --more
+               output
+               # two
+
+            .. code-block:: console
+               :class: cloud
+
+               $ three
+
+            .. code-block:: ini
+
+               $ four
+            """)
+        self.assertEqual(['one --more', 'two'], list(commands(text)))
+
+    def test_commands_run(self):
+        found = {
+            command: file
+            for file in sorted((TOP / 'doc' / 'source').rglob('*.rst'))
+            for command in commands(file.read_text())
+        }
+        self.assertGreater(len(found), 10)
+        path = f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}'
+        broken = []
+        for command, file in found.items():
+            result = subprocess.run(
+                ['bash', '-c', command],
+                cwd=TOP,
+                env={**os.environ, 'PATH': path},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            if result.returncode != 0:
+                broken.append(
+                    f'{file.relative_to(TOP)}: {command}: exit '
+                    f'{result.returncode}\n{result.stderr[-500:]}'
+                )
+        self.assertEqual([], broken, '\n'.join(broken))

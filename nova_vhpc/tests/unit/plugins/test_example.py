@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The plugin of the contributors' page, installed and used."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+
+from nova_vhpc.tests import base
+
+EXAMPLE = pathlib.Path(__file__).parent / 'example'
+
+
+class ExamplePluginTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        source = self.dir / 'source'
+        source.mkdir()
+        for name in ('pyproject.toml', 'nova_vhpc_example.py'):
+            (source / name).write_text((EXAMPLE / name).read_text())
+        self.run_program(
+            [
+                sys.executable,
+                '-m',
+                'pip',
+                'install',
+                '-q',
+                '--no-deps',
+                '--no-build-isolation',
+                '--target',
+                str(self.dir / 'site'),
+                str(source),
+            ]
+        )
+
+    def run_program(self, command, code=0):
+        result = subprocess.run(
+            command,
+            env={**os.environ, 'PYTHONPATH': str(self.dir / 'site')},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(code, result.returncode, result.stderr)
+        return result
+
+    def test_it_is_found_and_predicts(self):
+        trace = self.dir / 'trace.csv'
+        period = [0, 0, 0, 0, 0, 120, 120, 120, 0, 0]
+        rows = '\n'.join(str(events) for events in period * 20)
+        trace.write_text(f'vm0\n{rows}\n')
+        out = self.dir / 'out.json'
+        self.run_program(
+            [
+                sys.executable,
+                '-m',
+                'nova_vhpc.cmd.bench',
+                'replay',
+                str(trace),
+                '--predictor',
+                'periodic',
+                '--json',
+                str(out),
+            ]
+        )
+        self.assertIn('periodic', json.dumps(json.loads(out.read_text())))
+
+    def test_a_name_that_nobody_registered_is_refused_with_all_that_are(self):
+        trace = self.dir / 'trace.csv'
+        trace.write_text('vm0\n1\n2\n')
+        result = self.run_program(
+            [
+                sys.executable,
+                '-m',
+                'nova_vhpc.cmd.bench',
+                'replay',
+                str(trace),
+                '--predictor',
+                'perodic',
+            ],
+            code=1,
+        )
+        self.assertIn('perodic', result.stderr)
+        self.assertIn('periodic', result.stderr)

@@ -1,0 +1,172 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import logging
+
+import fixtures
+from nova import objects
+from nova.scheduler import host_manager
+
+from nova_vhpc.bench import scheduler_world
+from nova_vhpc.tests.unit.scheduler import world
+from nova_vhpc.topology import model
+
+
+class FilterTest(world.WorldTestCase):
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(
+            fixtures.FakeLogger('nova_vhpc', level=logging.DEBUG)
+        )
+
+    def test_other_requests_go_through_untouched(self):
+        spec = scheduler_world.request(1, 'affinity', {'hw:cpu_policy': 'x'})
+        self.assertIs(self.states, self.filter.filter_all(self.states, spec))
+        self.assertEqual([], self.reads)
+
+    def test_flavor_without_extra_specs(self):
+        spec = self.request()
+        spec.flavor = objects.Flavor(flavorid='old', vcpus=1, memory_mb=1)
+        self.assertIs(self.states, self.filter.filter_all(self.states, spec))
+
+    def test_rebuild_goes_through_untouched(self):
+        spec = self.request()
+        spec.scheduler_hints = {'_nova_check_type': ['rebuild']}
+        for state in self.states:
+            state.allocation_candidates = []
+        self.assertIs(self.states, self.filter.filter_all(self.states, spec))
+
+    def test_other_check_types_are_filtered(self):
+        spec = self.request()
+        spec.scheduler_hints = {'_nova_check_type': ['live_migrate']}
+        self.summary('host00002', 0)['resources'][model.UPLINK].update(
+            capacity=0
+        )
+        self.assertEqual(4, len(self.passing(spec)))
+        self.body['provider_summaries'].clear()
+        self.reader.refresh()
+        self.assertEqual([], self.passing(self.request()))
+
+    def test_no_hosts(self):
+        self.assertEqual([], self.filter.filter_all([], self.request()))
+
+    def test_one_host_at_a_time(self):
+        spec = self.request()
+        self.assertTrue(self.filter.host_passes(self.states[0], spec))
+
+    def test_every_rejection_is_told_once_with_its_reason(self):
+        for port in range(4):
+            self.summary('host00002', port)['resources'][model.MBPS][
+                'capacity'
+            ] = 100
+        spec = self.request(members=3)
+        self.place(spec)
+        lines = [
+            line
+            for line in self.log.output.splitlines()
+            if 'host00002 cannot take' in line
+        ]
+        self.assertEqual(1, len(lines), self.log.output)
+        self.assertIn('NIC eth0 on bridge br0', lines[0])
+
+    def test_no_host_at_all_is_summed_up(self):
+        self.body['provider_summaries'].clear()
+        self.assertEqual([], self.passing(self.request()))
+        self.assertIn('None of 4 host(s) can take', self.log.output)
+
+    def test_wrong_extra_specs_are_told_once(self):
+        for _ in range(3):
+            spec = self.request(vhpc_io_pool='sometimes')
+            self.assertEqual(4, len(self.passing(spec)))
+        self.assertEqual(1, self.log.output.count("'sometimes' is not"))
+
+    def test_new_compute_node_has_next_to_nothing(self):
+        new = host_manager.HostState('new', 'new', 'cell')
+        self.assertFalse(hasattr(new, 'stats'))
+        spec = self.request()
+        self.assertNotIn('new', self.passing(spec, [*self.states, new]))
+        self.assertIn('new cannot take', self.log.output)
+
+    def test_requests_at_the_same_time_do_not_meet(self):
+        first = self.request(members=2)
+        second = self.request(members=2)
+        others = scheduler_world.World(self.hosts).states
+        self.passing(first)
+        self.passing(second, others)
+        self.assertIsNot(self.states[0]._vhpc.request, others[0]._vhpc.request)
+        self.assertEqual(4, len(self.passing(first)))
+
+    def test_same_answer_for_alternates(self):
+        spec = self.request(members=2)
+        self.place(spec)
+        before = self.log.output
+        again = self.passing(spec)
+        self.assertEqual(again, self.passing(spec))
+        self.assertEqual(4, len(again))
+        self.assertEqual(before, self.log.output)
+
+
+class ClaimTest(world.WorldTestCase):
+    hosts = 2
+
+    def test_each_member_has_an_uplink_of_its_own(self):
+        placed = self.place(self.request(members=8))
+        self.assertNotIn(None, placed)
+        self.assertEqual(8, len({uplink for _, uplink in placed}))
+
+    def test_one_member_too_many(self):
+        placed = self.place(self.request(members=9))
+        self.assertEqual(1, placed.count(None))
+
+    def test_losers_of_a_race_try_what_is_left(self):
+        free = scheduler_world.uplink_uuids('host00001')[3]
+        tried = []
+
+        def claim(candidate):
+            (uplink,) = candidate['mappings']['_uplink']
+            tried.append(uplink)
+            return uplink == free
+
+        placed = self.place(self.request(), claim)
+        self.assertEqual([('host00001', free)], placed)
+        self.assertEqual(len(tried), len(set(tried)))
+
+    def test_claims_without_network_configuration(self):
+        spec = self.request(members=8)
+        del spec.flavor.extra_specs['vhpc:network']
+        del spec.flavor.extra_specs['vhpc:min_link_mbps']
+        placed = self.place(spec)
+        self.assertEqual(8, len({uplink for _, uplink in placed}))
+
+    def test_attempts_are_limited(self):
+        self.flags(claim_attempts=3)
+        tried = []
+        placed = self.place(self.request(), lambda c: tried.append(c))
+        self.assertEqual([None], placed)
+        self.assertEqual(3, len(tried))
+        self.flags(claim_attempts=0)
+        tried.clear()
+        for state in self.states:
+            del state._vhpc
+        self.place(self.request(), lambda c: tried.append(c))
+        self.assertEqual(2, len(tried))
+
+    def test_full_host_is_left_by_all_that_follow(self):
+        spec = self.request(members=3, vhpc_max_overcommit='1')
+        # 32 CPUs each, of which the first has room for one member.
+        self.states[0].vcpus_used = 30
+        self.states[1].vcpus_used = 28
+        placed = self.place(spec)
+        self.assertEqual(
+            ['host00000', 'host00001', 'host00001'],
+            sorted(host for host, _ in placed),
+        )

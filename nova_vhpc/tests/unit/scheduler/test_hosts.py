@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova import objects
+from nova.objects import pci_device_pool
+from nova.pci import stats
+from nova.scheduler import host_manager
+from oslotest import base
+
+from nova_vhpc.scheduler import hosts
+from nova_vhpc.scheduler.planner_model import NO_LIMIT
+
+objects.register_all()
+
+
+def aggregate(number, names=(), **metadata):
+    return objects.Aggregate(
+        id=number,
+        hosts=list(names),
+        metadata={f'vhpc:{key}': metadata[key] for key in metadata},
+    )
+
+
+class FabricTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
+        self.state = host_manager.HostState('one', 'one', 'cell')
+
+    def test_no_aggregate(self):
+        self.assertEqual((None, None), self.fabric.place(self.state))
+
+    def test_switch_and_rack_may_come_from_two_aggregates(self):
+        self.state.aggregates = [
+            aggregate(1, switch='a'),
+            aggregate(2, other='x'),
+            aggregate(3, rack='r'),
+        ]
+        self.assertEqual(('a', 'r'), self.fabric.place(self.state))
+
+    def test_hosts_that_did_not_pass_are_known_by_their_neighbours(self):
+        self.state.aggregates = [
+            aggregate(1, ['one', 'full'], switch='a'),
+            aggregate(2, ['one', 'full', 'far'], rack='r'),
+        ]
+        self.fabric.place(self.state)
+        self.assertEqual(('a', 'r'), self.fabric.place_of('full'))
+        self.assertEqual((None, 'r'), self.fabric.place_of('far'))
+        self.assertEqual((None, None), self.fabric.place_of('unknown'))
+
+
+class FactsTest(base.BaseTestCase):
+    def test_allocation_ratios(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.vcpus_total = 8
+        state.vcpus_used = 4
+        state.total_usable_ram_mb = 1000
+        state.free_ram_mb = 600
+        state.cpu_allocation_ratio = 2.0
+        fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
+        facts = hosts.facts(state, 'name', 3, 1000, fabric, (16.0, 1.5))
+        self.assertEqual(('name', 8, 4, 12.0), facts[:4])
+        # No ratio of its own for RAM: the initial one counts.
+        self.assertEqual(1100.0, facts.free_ram_mb)
+        self.assertEqual(3, facts.slots)
+
+    def test_new_compute_node(self):
+        state = host_manager.HostState('new', 'new', 'cell')
+        fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
+        facts = hosts.facts(state, 'new', 0, 0, fabric, (16.0, 1.0))
+        self.assertEqual((0, 0, 0.0, 0.0), facts[1:5])
+
+
+class DevicesTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.state = host_manager.HostState('one', 'one', 'cell')
+        self.state.pci_stats = stats.PciDeviceStats(
+            None,
+            stats=pci_device_pool.PciDevicePoolList(
+                objects=[
+                    self.pool(3, physical_network='fabric'),
+                    self.pool(2, product_id='ffff'),
+                ]
+            ),
+        )
+
+    def pool(self, count, product_id='154c', **tags):
+        return pci_device_pool.PciDevicePool(
+            vendor_id='8086',
+            product_id=product_id,
+            numa_node=0,
+            count=count,
+            tags={'dev_type': 'type-VF', **tags},
+        )
+
+    def request(self, count=1, alias='hpc', **spec):
+        return objects.InstancePCIRequest(
+            count=count, alias_name=alias, spec=[spec]
+        )
+
+    def test_alias(self):
+        request = self.request(2, vendor_id='8086', product_id='154c')
+        self.assertIsNone(hosts.devices_lack(self.state, [request]))
+        self.assertEqual(1, hosts.device_members(self.state, [request]))
+
+    def test_port(self):
+        request = self.request(alias=None, physical_network='fabric')
+        self.assertEqual(3, hosts.device_members(self.state, [request]))
+        request = self.request(alias=None, physical_network='other')
+        self.assertEqual(
+            'it has 0 free PCI device(s) for a port on physical network '
+            'other, 1 are needed',
+            hosts.devices_lack(self.state, [request]),
+        )
+
+    def test_too_few(self):
+        request = self.request(4, product_id='154c')
+        self.assertIn(
+            'it has 3 free PCI device(s) for alias hpc, 4 are needed',
+            hosts.devices_lack(self.state, [request]),
+        )
+
+    def test_nothing_reported_yet(self):
+        new = host_manager.HostState('new', 'new', 'cell')
+        self.assertIn(
+            'no PCI devices yet', hosts.devices_lack(new, [self.request()])
+        )
+        self.assertEqual(0, hosts.device_members(new, [self.request()]))
+
+    def test_nothing_asked_for(self):
+        self.assertEqual(NO_LIMIT, hosts.device_members(self.state, []))
+        self.assertEqual(0, hosts.devices_asked([]))

@@ -1,0 +1,198 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import fixtures
+
+from nova_vhpc.scheduler import uplinks
+from nova_vhpc.tests.unit.scheduler import world
+
+
+def wait_for(condition, seconds=20.0):
+    """Wait until something holds; the tests fail afterwards if not."""
+    until_s = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until_s:
+        time.sleep(0.01)
+
+
+class ReaderTest(world.WorldTestCase):
+    def setUp(self):
+        super().setUp()
+        self.flags(snapshot_ttl=1)
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+
+    def get(self, path, version):
+        answer = super().get(path, version)
+        if isinstance(self.body, Exception):
+            raise self.body
+        return answer
+
+    def test_first_request_waits_for_the_first_read(self):
+        self.assertEqual([], self.reads)
+        snapshot, lack = self.reader.snapshot()
+        self.assertIsNone(lack)
+        self.assertEqual(self.hosts, len(snapshot.hosts))
+        self.assertEqual(2, len(self.reads))
+
+    def test_later_requests_do_not_read(self):
+        self.flags(snapshot_ttl=3600)
+        self.reader.snapshot()
+        before = len(self.reads)
+        for _ in range(100):
+            self.reader.snapshot()
+        self.assertEqual(before, len(self.reads))
+
+    def test_thread_refreshes_and_names_are_read_once(self):
+        self.reader.snapshot()
+        wait_for(lambda: len(self.reads) >= 4)
+        names = [path for path in self.reads if 'providers?' in path]
+        self.assertEqual(1, len(names))
+
+    def test_names_of_new_uplinks_are_read(self):
+        self.reader.snapshot()
+        gone = self.body['provider_summaries'].popitem()
+        self.reader.refresh()
+        self.body['provider_summaries'].update([gone])
+        self.reader.refresh()
+        names = [path for path in self.reads if 'providers?' in path]
+        self.assertEqual(2, len(names))
+
+    def test_placement_never_answered(self):
+        self.body = ConnectionError('refused')
+        snapshot, lack = self.reader.snapshot()
+        self.assertIsNone(snapshot)
+        self.assertIn('ConnectionError: refused', lack)
+
+    def test_last_snapshot_is_used_up_to_its_age(self):
+        good = self.body
+        self.reader.snapshot()
+        self.body = ValueError('not JSON')
+        self.reader.expire()
+        wait_for(lambda: 'Cannot read' in self.log.output)
+        self.assertIsNone(self.reader.snapshot()[1])
+        self.flags(snapshot_max_age=1)
+        wait_for(lambda: self.reader.snapshot()[1] is not None)
+        snapshot, lack = self.reader.snapshot()
+        self.assertIsNone(snapshot)
+        self.assertIn('snapshot_max_age is 1 s: ValueError: not JSON', lack)
+        wait_for(lambda: len(self.reads) > 4)
+        self.assertEqual(1, self.log.output.count('Cannot read'))
+        self.body = good
+        self.reader.expire()
+        wait_for(lambda: self.reader.snapshot()[1] is None)
+        self.assertEqual(1, self.log.output.count('works again: 4 hosts'))
+
+    def test_hanging_read_is_given_up(self):
+        self.reader.snapshot()
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *_: hang.wait(60)
+        self.flags(refresh_timeout=1)
+        self.reader.expire()
+        wait_for(lambda: self.reader._hangs())
+        self.reader._get = self.get
+        before = len(self.reads)
+        # Requests go on with the last snapshot, and a new thread reads.
+        self.assertIsNone(self.reader.snapshot()[1])
+        wait_for(lambda: len(self.reads) > before)
+        self.assertLess(before, len(self.reads))
+        self.assertIn('taken more than 1 s', self.log.output)
+
+    def test_first_read_hangs(self):
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *_: hang.wait(60)
+        self.flags(first_read_timeout=0.1)
+        self.assertIn('not answered yet', self.reader.snapshot()[1])
+
+    def test_one_reader_for_all_threads(self):
+        uplinks.reset()
+        found = set()
+        threads = [
+            threading.Thread(
+                target=lambda: found.add(uplinks.reader(world.CONF))
+            )
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(1, len(found))
+
+
+class ProcessTest(world.WorldTestCase):
+    """What happens in nova-scheduler's parent and in its workers."""
+
+    def run_python(self, code):
+        done = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, 'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'},
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout.split()
+
+    def test_import_starts_no_thread_and_needs_no_eventlet(self):
+        # As nova-scheduler does: from here on, importing eventlet raises.
+        self.assertEqual(
+            ['1', 'False'],
+            self.run_python(
+                """
+                import sys, threading
+                from nova import monkey_patch
+                monkey_patch.patch(backend='threading')
+                from nova_vhpc.scheduler import filters, weights
+                filters.VirtualClusterFilter()
+                weights.VirtualClusterWeigher()
+                print(threading.active_count())
+                print(hasattr(sys.modules.get('eventlet'), 'spawn'))
+                """
+            ),
+        )
+
+    def test_forked_worker_has_a_thread_of_its_own(self):
+        self.assertEqual(
+            ['True', '0', 'vhpc-uplinks-1'],
+            self.run_python(
+                """
+                import os, sys, threading
+                from nova import conf, monkey_patch
+                monkey_patch.patch(backend='threading')
+                from nova_vhpc.conf import scheduler
+                from nova_vhpc.scheduler import uplinks
+                conf.CONF([], default_config_files=[], project='nova')
+                scheduler.register_opts(conf.CONF)
+                uplinks._get = lambda *_: {'provider_summaries': {}}
+                parent = uplinks.reader(conf.CONF)
+                parent.snapshot()
+                pid = os.fork()
+                if pid == 0:
+                    mine = uplinks.reader(conf.CONF)
+                    print(mine is not parent, flush=True)
+                    worked = mine.snapshot()[1] is None
+                    sys.stdout.flush()
+                    os._exit(0 if worked else 1)
+                print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                print(*(t.name for t in threading.enumerate()
+                        if t.name.startswith('vhpc')))
+                """
+            ),
+        )

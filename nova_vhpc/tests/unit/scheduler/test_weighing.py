@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from nova_vhpc.scheduler import planner, weighing
+from nova_vhpc.scheduler.planner_model import HostFacts, PlanRequest
+from nova_vhpc.tests import base
+
+
+def facts(number, **more):
+    return HostFacts(
+        f'h{number}', 16, 0, 16, 65536, **{'link_mbps': 1000, **more}
+    )
+
+
+def weigh(hosts, members=4, unknown=frozenset(), **request):
+    question = PlanRequest(members, 4, 1024, hosts, 'shared', **request)
+    placement = planner.plan(question)
+    others = weighing.other_weights(question, placement, hosts, unknown)
+    return (
+        weighing.planned_weights(placement),
+        dict(zip((host.name for host in hosts), others, strict=True)),
+    )
+
+
+class WeighingTest(base.TestCase):
+    def test_the_plan_outweighs_all_others_by_far(self):
+        planned, others = weigh([facts(n) for n in range(6)], members=12)
+        self.assertGreater(len(planned), 1)
+        self.assertEqual(1.0, max(planned.values()))
+        self.assertGreater(min(planned.values()) - max(others.values()), 0.35)
+
+    def test_near_hosts_outweigh_far_ones(self):
+        hosts = [
+            facts(0, switch='s0', rack='r0', slots=0),
+            facts(1, switch='s0', rack='r0'),
+            facts(2, switch='s1', rack='r0'),
+            facts(3, switch='s2', rack='r1'),
+        ]
+        _, others = weigh(hosts, members=1, existing={'h0': 3})
+        self.assertGreater(others['h1'], others['h2'])
+        self.assertGreater(others['h2'], others['h3'])
+
+    def test_fast_links_outweigh_slow_ones(self):
+        _, others = weigh([facts(0), facts(1, link_mbps=10000)])
+        self.assertGreater(others['h1'], others['h0'])
+
+    def test_equal_hosts_weigh_the_same(self):
+        _, others = weigh([facts(n) for n in range(3)])
+        self.assertEqual(1, len(set(others.values())))
+
+    def test_unknown_topology_weighs_what_the_option_says(self):
+        _, others = weigh([facts(0), facts(1)], unknown={'h1'})
+        self.assertEqual(-1.0, others['h1'])
+
+    def test_no_hosts_and_no_plan(self):
+        self.assertEqual(({}, {}), weigh([]))
+        planned, others = weigh([facts(0)], members=40)
+        self.assertEqual({}, planned)
+        self.assertEqual(1, len(others))
+
+    def test_a_lone_member_may_go_anywhere(self):
+        _, others = weigh([facts(0), facts(1)], members=1)
+        self.assertEqual({weighing.OTHERS_MOST}, set(others.values()))

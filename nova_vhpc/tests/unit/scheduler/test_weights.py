@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import fixtures
+from nova import objects
+
+from nova_vhpc.bench import scheduler_world
+from nova_vhpc.scheduler import request as requests
+from nova_vhpc.tests.unit.scheduler import world
+
+
+class WeigherTest(world.WorldTestCase):
+    def weigh(self, spec, states=None):
+        states = list(self.filter.filter_all(states or self.states, spec))
+        weighed = [world.weights_of(state) for state in states]
+        raw = self.weigher.weigh_objects(weighed, spec)
+        return {
+            state.host: weight
+            for state, weight in zip(
+                reversed(states), reversed(raw), strict=True
+            )
+        }
+
+    def test_other_requests_weigh_nothing(self):
+        spec = scheduler_world.request(1, 'affinity', {})
+        self.assertEqual({0.0}, set(self.weigh(spec).values()))
+        self.assertEqual(0.0, self.weigher.weight_multiplier(self.states[0]))
+
+    def test_plan_goes_before_all_others(self):
+        weights = self.weigh(self.request(members=2))
+        (best,) = (host for host, weight in weights.items() if weight == 1)
+        del weights[best]
+        self.assertTrue(all(0 <= w <= 0.5001 for w in weights.values()))
+
+    def test_one_host(self):
+        spec = self.request()
+        self.assertEqual({'host00000': 1.0}, self.weigh(spec, self.states[:1]))
+
+    def test_equal_hosts_cost_the_same(self):
+        for state in self.states:
+            state.vcpus_used = 8
+            state.aggregates = []
+        weights = sorted(self.weigh(self.request()).values())
+        self.assertEqual(1.0, weights[-1])
+        self.assertAlmostEqual(weights[0], weights[-2], places=5)
+
+    def test_unknown_topology(self):
+        self.flags(unknown_topology='allow', weight_of_unknown=-0.5)
+        uuid = scheduler_world.root_uuid('host00001')
+        summaries = self.body['provider_summaries']
+        for name in list(summaries):
+            if summaries[name]['root_provider_uuid'] == uuid:
+                del summaries[name]
+        weights = self.weigh(self.request(members=2))
+        self.assertAlmostEqual(-0.5, weights['host00001'], places=5)
+        self.assertEqual(3, sum(1 for w in weights.values() if w > 0))
+
+    def test_only_unknown_hosts_are_planned_too(self):
+        self.flags(unknown_topology='allow')
+        self.body['provider_summaries'].clear()
+        placed = self.place(self.request(members=2))
+        self.assertNotIn(None, placed)
+
+    def test_no_filter_was_asked(self):
+        # As with forced hosts.
+        spec = self.request()
+        weighed = [world.weights_of(state) for state in self.states]
+        raw = self.weigher.weigh_objects(weighed, spec)
+        self.assertEqual(1.0, max(raw))
+
+    def test_rebuild_weighs_nothing(self):
+        spec = self.request()
+        spec.scheduler_hints = {'_nova_check_type': ['rebuild']}
+        self.assertEqual({0.0}, set(self.weigh(spec).values()))
+
+    def test_multiplier(self):
+        self.flags(weight_multiplier=3.0)
+        self.states[1].aggregates = [
+            objects.Aggregate(
+                id=9, hosts=[], metadata={requests.MULTIPLIER_KEY: '0.5'}
+            )
+        ]
+        self.weigh(self.request())
+        self.assertEqual(
+            [3.0, 0.5, 3.0, 3.0],
+            [self.weigher.weight_multiplier(state) for state in self.states],
+        )
+
+
+class SteeringTest(world.WorldTestCase):
+    """Whether members follow the plan."""
+
+    hosts = 40  # three switches: 16, 16 and 8 hosts
+
+    def switch_of(self, host):
+        return int(host[4:]) // scheduler_world.HOSTS_PER_SWITCH
+
+    def test_members_fill_the_plan(self):
+        spec = self.request(members=12)
+        placed = self.place(spec)
+        planned = self.states[0]._vhpc.request.steering.placement
+        found = {}
+        for host, _ in placed:
+            found[host] = found.get(host, 0) + 1
+        self.assertEqual(dict(planned.assignments), found)
+        self.assertEqual(1, self.states[0]._vhpc.request.steering._plans)
+
+    def test_new_plan_when_a_planned_host_is_lost(self):
+        spec = self.request(members=8)
+        lost = []
+
+        def claim(candidate):
+            (uplink,) = candidate['mappings']['_uplink']
+            host = self.by_uplink[uplink]
+            if not lost:
+                lost.append(host)
+            return host not in lost
+
+        self.by_uplink = {
+            uplink: state.host
+            for state in self.states
+            for uplink in scheduler_world.uplink_uuids(state.host)
+        }
+        placed = self.place(spec, claim)
+        self.assertNotIn(None, placed)
+        self.assertNotIn(lost[0], [host for host, _ in placed])
+
+    def test_host_that_another_filter_drops_when_it_is_full(self):
+        # As anti-affinity with max_server_per_host does: our filter never
+        # sees the host again, but must know that a member landed there.
+        del self.states[3:]
+        spec = self.request(members=6, policy='anti-affinity')
+        spec.instance_group._rules = {'max_server_per_host': '2'}
+        most = scheduler_world.GUESTS_PER_HOST + 2
+        placed = self.place(spec, before=lambda s: s.num_instances < most)
+        self.assertNotIn(None, placed)
+        found = [host for host, _ in placed]
+        self.assertEqual({2}, {found.count(host) for host in found})
+        self.assertEqual(1, self.states[0]._vhpc.request.steering._plans)
+
+    def test_later_members_go_near(self):
+        spec = self.request(members=1)
+        # One member runs on a host that takes no more of them.
+        spec.instance_group.hosts = ['host00020']
+        spec.instance_group.members.insert(0, 'running')
+        self.states[20].instances['running'] = None
+        self.states[20].vcpus_used = 200
+        placed = self.place(spec, uuids=[spec.instance_uuid])
+        self.assertEqual(1, self.switch_of(placed[0][0]))
+
+    def test_moved_member_is_one_member(self):
+        # num_instances is that of the first boot.
+        spec = self.request(members=4)
+        for number, uuid in enumerate(spec.instance_group.members):
+            self.states[number].instances[uuid] = None
+        spec.instance_group.hosts = [s.host for s in self.states[:4]]
+        self.filter.filter_all(self.states, spec)
+        weighed = [world.weights_of(state) for state in self.states]
+        self.weigher.weigh_objects(weighed, spec)
+        steering = self.states[0]._vhpc.request.steering
+        self.assertEqual(1, sum(steering.placement.assignments.values()))
+
+    def test_no_room_for_the_plan_leaves_boots_alone(self):
+        spec = self.request(members=100000)
+        weighed = [
+            world.weights_of(state)
+            for state in self.filter.filter_all(self.states, spec)
+        ]
+        raw = self.weigher.weigh_objects(weighed, spec)
+        steering = self.states[0]._vhpc.request.steering
+        self.assertIsNotNone(steering.placement.infeasible_reason)
+        self.assertEqual(len(weighed), len(raw))
+
+    def test_failing_planner_leaves_boots_alone(self):
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.planner.plan', lambda _: 1 // 0
+            )
+        )
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
+        placed = self.place(self.request(members=4))
+        self.assertNotIn(None, placed)
+        self.assertEqual(1, log.output.count('ZeroDivisionError: '))

@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import json
+import pathlib
+
+import fixtures
+
+from nova_vhpc.cmd import status
+from nova_vhpc.status import host
+from nova_vhpc.tests import base
+
+
+class HostTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def test_controllers_of_cgroup_v2(self):
+        (self.dir / 'cgroup.controllers').write_text('cpuset cpu io\n')
+        self.assertEqual({'cpuset', 'cpu', 'io'}, host.controllers(self.dir))
+
+    def test_controllers_of_cgroup_v1(self):
+        (self.dir / 'cpu,cpuacct').mkdir()
+        (self.dir / 'cpuset').mkdir()
+        self.assertEqual(
+            {'cpu', 'cpuacct', 'cpuset'}, host.controllers(self.dir)
+        )
+        self.assertEqual(set(), host.controllers(self.dir / 'absent'))
+
+
+class CommandTest(base.TestCase):
+    """The whole command against a host where nothing answers."""
+
+    def test_json(self):
+        conf = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
+        )
+        conf.write_text(
+            '[vhpc_agent]\n'
+            'libvirt_uri = qemu+unix:///system?socket=/nonexistent\n'
+            '[placement]\nauth_type = none\n'
+            'endpoint_override = http://127.0.0.1:9\n'
+        )
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = status.main(
+                ['--config-file', str(conf), 'upgrade', 'check', '--json']
+            )
+        found = {
+            check['check']: check
+            for check in json.loads(out.getvalue())['checks']
+        }
+        self.assertEqual(2, code)
+        self.assertEqual(0, found['Nova version']['result'])
+        self.assertEqual(2, found['Filter and weigher']['result'])
+        self.assertEqual(2, found['Placement']['result'])
+        self.assertEqual(0, found['Known traps']['result'])
+        self.assertIn('us', found['Tick and time slice']['details'])

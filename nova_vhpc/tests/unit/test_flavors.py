@@ -1,0 +1,363 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from hypothesis import given
+from hypothesis import strategies as st
+from nova.scheduler import utils
+
+from nova_vhpc import extra_specs, flavors
+from nova_vhpc.scheduler import requirements
+from nova_vhpc.tests import base
+
+UPLINK = 'resources_uplink:CUSTOM_VHPC_UPLINK'
+SHARED = 'trait_uplink:CUSTOM_VHPC_BRIDGE_SHARED'
+SEPARATE = 'trait_uplink:CUSTOM_VHPC_BRIDGE_SEPARATE'
+
+RECIPES = {
+    'shared': {UPLINK: '1', SHARED: 'required'},
+    'multiple-shared': {
+        'resources_uplink1:CUSTOM_VHPC_UPLINK': '1',
+        'trait_uplink1:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
+        'resources_uplink2:CUSTOM_VHPC_UPLINK': '1',
+        'trait_uplink2:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
+        'group_policy': 'isolate',
+    },
+    'separate': {UPLINK: '1', SEPARATE: 'required'},
+    'shared-separate': {UPLINK: '1', SEPARATE: 'required'},
+}
+
+
+def recipe(network=None, **options):
+    arguments = {
+        name: options.pop(name)
+        for name in ('physnet', 'alias', 'sriov_ports')
+        if name in options
+    }
+    if network:
+        options['network'] = network
+    return flavors.recipe(options, **arguments)
+
+
+def refusal(network=None, **options):
+    try:
+        recipe(network, **options)
+    except flavors.RecipeError as error:
+        return str(error)
+    raise AssertionError('it was not refused')
+
+
+class RecipeTest(base.TestCase):
+    def test_each_configuration_claims_what_it_needs(self):
+        for network, claims in RECIPES.items():
+            self.assertEqual(
+                {'vhpc:network': network, **claims}, recipe(network)
+            )
+
+    def test_exported_by_alias(self):
+        self.assertEqual(
+            {
+                'vhpc:network': 'exported',
+                'pci_passthrough:alias': 'hpcnic:1',
+            },
+            recipe('exported', alias='hpcnic'),
+        )
+        self.assertEqual(
+            'hpcnic:2',
+            recipe('exported', alias='hpcnic:2')['pci_passthrough:alias'],
+        )
+
+    def test_exported_by_ports_claims_nothing(self):
+        self.assertEqual(
+            {'vhpc:network': 'exported'}, recipe('exported', sriov_ports=True)
+        )
+
+    def test_the_physical_network_is_a_trait_of_every_uplink(self):
+        for network, claims in RECIPES.items():
+            found = recipe(network, physnet='fast-1')
+            traits = [key for key in found if 'PHYSNET' in key]
+            groups = [key for key in claims if key.startswith('resources')]
+            self.assertEqual(len(groups), len(traits))
+            for key in traits:
+                self.assertTrue(key.endswith(':CUSTOM_PHYSNET_FAST_1'))
+
+    def test_without_a_network_there_is_no_claim(self):
+        self.assertEqual(
+            {'vhpc:workload': 'latency', 'vhpc:time_slice_us': '5000'},
+            recipe(workload='latency', time_slice_us='5000'),
+        )
+
+    def test_the_filter_accepts_every_recipe(self):
+        for network in extra_specs.NETWORKS:
+            exported = network == 'exported'
+            specs = recipe(network, alias='nic' if exported else None)
+            wanted = requirements.requirements(
+                specs, 4, devices=flavors.alias_devices(specs)
+            )
+            self.assertIsNone(wanted.flaw, network)
+
+    def test_nova_accepts_every_recipe(self):
+        from nova.api.validation.extra_specs import validators
+
+        for network in extra_specs.NETWORKS:
+            specs = recipe(
+                network,
+                workload='parallel',
+                physnet=None if network == 'exported' else 'physnet0',
+                alias='nic' if network == 'exported' else None,
+            )
+            for name, value in specs.items():
+                validators.validate(name, value)
+
+    def test_nova_makes_the_right_request_groups(self):
+        from nova import objects
+
+        objects.register_all()
+        for network, claims in RECIPES.items():
+            flavor = objects.Flavor(
+                vcpus=1,
+                memory_mb=1,
+                root_gb=0,
+                ephemeral_gb=0,
+                swap=0,
+                extra_specs=recipe(network),
+            )
+            image = objects.ImageMeta.from_dict({'properties': {}})
+            request = utils.ResourceRequest.from_request_spec(
+                objects.RequestSpec(
+                    flavor=flavor, image=image, requested_resources=[]
+                )
+            )
+            query = request.to_querystring()
+            for key in claims:
+                group, _, name = key.partition(':')
+                if group.startswith('resources'):
+                    self.assertIn(f'{group}={name}%3A1', query)
+            self.assertEqual(
+                'isolate' if network == 'multiple-shared' else None,
+                request.group_policy,
+            )
+
+
+class RefusalTest(base.TestCase):
+    def test_unknown_values_are_named(self):
+        self.assertIn("'mesh' is not one of", refusal('mesh'))
+        self.assertIn('vhpc:speed', refusal(speed='1'))
+        self.assertIn('vhpc:spare_cpus', refusal(spare_cpus='-1'))
+
+    def test_exported_needs_one_source_of_devices(self):
+        for options in ({}, {'alias': 'nic', 'sriov_ports': True}):
+            self.assertIn('--alias NAME', refusal('exported', **options))
+
+    def test_devices_are_for_exported_alone(self):
+        for network in (*RECIPES, None):
+            for options in ({'alias': 'nic'}, {'sriov_ports': True}):
+                self.assertIn(
+                    '--network exported', refusal(network, **options)
+                )
+
+    def test_a_physical_network_needs_a_bridge(self):
+        self.assertIn('--physnet', refusal(None, physnet='p'))
+        self.assertIn(
+            '--physnet', refusal('exported', alias='nic', physnet='p')
+        )
+
+    def test_an_uplink_nic_needs_an_uplink(self):
+        self.assertIn('vhpc:uplink_nic', refusal(uplink_nic='1'))
+        self.assertIn(
+            'vhpc:uplink_nic', refusal('exported', alias='n', uplink_nic='1')
+        )
+
+    def test_the_time_slice_of_parallel_vms_is_not_the_administrators(self):
+        # ATC paper, Algorithm 2: SPECIFIED is for non-parallel VMs.
+        self.assertIn(
+            'vhpc:time_slice_us',
+            refusal(workload='parallel', time_slice_us='5000'),
+        )
+
+    def test_over_commit_of_nothing(self):
+        self.assertIn('leaves no host', refusal(max_overcommit='0'))
+
+
+class ChangeTest(base.TestCase):
+    def test_from_each_configuration_to_each(self):
+        for one in RECIPES:
+            before = {**recipe(one, physnet='p'), 'hw:mem_page_size': 'large'}
+            for other in RECIPES:
+                change = flavors.change(before, recipe(other))
+                self.assertEqual(
+                    {**recipe(other), 'hw:mem_page_size': 'large'},
+                    change.after,
+                    f'{one} to {other}',
+                )
+
+    def test_nothing_to_do_is_false(self):
+        self.assertFalse(
+            flavors.change(recipe('separate'), recipe('separate'))
+        )
+
+    def test_unset_leaves_what_is_not_ours(self):
+        others = {
+            'hw:cpu_policy': 'shared',
+            'quota:cpu_shares': '512',
+            'resources:CUSTOM_LICENCE': '1',
+            'resources_gpu:VGPU': '1',
+        }
+        for network in RECIPES:
+            before = flavors.change(others, recipe(network)).after
+            self.assertEqual(others, flavors.change(before, {}).after)
+
+    def test_others_request_groups_get_a_policy(self):
+        change = flavors.change(
+            {'resources_gpu:VGPU': '1'}, recipe('separate')
+        )
+        self.assertEqual('none', change.after['group_policy'])
+
+    def test_others_group_policy_is_kept(self):
+        before = {
+            'resources_a:VGPU': '1',
+            'resources_b:VGPU': '1',
+            'group_policy': 'isolate',
+        }
+        change = flavors.change(before, recipe('separate'))
+        self.assertEqual('isolate', change.after['group_policy'])
+        self.assertEqual(before, flavors.change(change.after, {}).after)
+
+    def test_a_policy_that_cannot_be_isolate_is_refused(self):
+        error = self.assertRaises(
+            flavors.RecipeError,
+            flavors.change,
+            {'resources_gpu:VGPU': '1', 'group_policy': 'none'},
+            recipe('multiple-shared'),
+        )
+        self.assertIn('group_policy=none', str(error))
+        self.assertIn('_gpu', str(error))
+
+    def test_other_aliases_are_kept(self):
+        before = {'pci_passthrough:alias': 'gpu:2'}
+        change = flavors.change(before, recipe('exported', alias='nic'))
+        self.assertEqual('gpu:2,nic:1', change.after['pci_passthrough:alias'])
+        again = flavors.change(change.after, recipe('exported', alias='nic:2'))
+        self.assertEqual('gpu:2,nic:2', again.after['pci_passthrough:alias'])
+        undone = flavors.without_alias(flavors.change(again.after, {}), 'nic')
+        self.assertEqual(before, undone.after)
+
+    def test_the_last_alias_goes_with_its_key(self):
+        before = recipe('exported', alias='nic')
+        undone = flavors.without_alias(flavors.change(before, {}), 'nic')
+        self.assertEqual({}, undone.after)
+
+    def test_the_rest_of_the_flavor_must_go_with_it(self):
+        error = self.assertRaises(
+            flavors.RecipeError,
+            flavors.change,
+            {'hw:cpu_policy': 'dedicated'},
+            recipe(io_pool='always'),
+        )
+        self.assertIn('hw:cpu_policy=dedicated', str(error))
+
+    @given(
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    'hw:cpu_policy',
+                    'resources_gpu:VGPU',
+                    'trait_gpu:CUSTOM_FAST',
+                    'trait:HW_CPU_X86_AVX2',
+                    'vhpc:spare_cpus',
+                    'vhpc:network',
+                    UPLINK,
+                    SHARED,
+                ]
+            ),
+            st.sampled_from(['1', 'required', 'shared', 'separate']),
+        ),
+        st.sampled_from(list(RECIPES)),
+    )
+    def test_a_set_flavor_has_no_problem_and_unset_has_nothing_of_ours(
+        self, before, network
+    ):
+        after = flavors.change(before, recipe(network)).after
+        self.assertEqual([], flavors.problems(after))
+        gone = flavors.change(after, {}).after
+        self.assertFalse(any(flavors.is_ours(key) for key in gone))
+        for key in before:
+            if not flavors.is_ours(key):
+                self.assertEqual(before[key], gone[key])
+
+
+class ProblemsTest(base.TestCase):
+    def test_recipes_have_none(self):
+        for network in RECIPES:
+            self.assertEqual([], flavors.problems(recipe(network)))
+
+    def test_a_foreign_flavor_has_none(self):
+        self.assertEqual([], flavors.problems({'hw:cpu_policy': 'shared'}))
+
+    def test_half_a_recipe_is_told_of(self):
+        found = ' '.join(flavors.problems({'vhpc:network': 'separate'}))
+        self.assertIn(f'{UPLINK}=1', found)
+        self.assertIn(SEPARATE, found)
+
+    def test_a_claim_of_the_wrong_bridge_is_told_of(self):
+        specs = {**recipe('shared'), 'vhpc:network': 'separate'}
+        found = ' '.join(flavors.problems(specs))
+        self.assertIn(f'{SHARED} does not belong', found)
+
+    def test_a_claim_without_network_is_told_of(self):
+        found = flavors.problems(RECIPES['shared'])
+        self.assertEqual(2, len(found))
+
+    def test_wrong_values_are_told_of(self):
+        found = flavors.problems({'vhpc:workload': 'batch'})
+        self.assertIn("'batch'", found[0])
+
+    def test_exported_may_get_its_devices_from_ports(self):
+        self.assertEqual([], flavors.problems({'vhpc:network': 'exported'}))
+
+
+class AdviceTest(base.TestCase):
+    def test_openmp_over_commit(self):
+        # NPC'09 section 4.2.
+        for paradigm in ('openmp', 'hybrid'):
+            specs = recipe(paradigm=paradigm, max_overcommit='1.5')
+            self.assertIn("NPC'09", flavors.advice(specs)[0])
+        self.assertEqual(
+            [], flavors.advice(recipe(paradigm='mpi', max_overcommit='1.5'))
+        )
+
+    def test_no_spare_cpu(self):
+        # HPCVirt'09 section 6.4.
+        specs = recipe('shared', workload='parallel', spare_cpus='0')
+        self.assertIn('30-35%', flavors.advice(specs)[0])
+
+
+class ReadingTest(base.TestCase):
+    def test_options_survive_unless_given_anew(self):
+        current = recipe('separate', spare_cpus='2', physnet='fast')
+        self.assertEqual(
+            {'network': 'separate', 'spare_cpus': '1'},
+            flavors.merged(current, {'spare_cpus': '1'}),
+        )
+        self.assertEqual('FAST', flavors.physnet_of(current))
+        self.assertIsNone(flavors.physnet_of(recipe('separate')))
+
+    def test_devices_of_all_aliases(self):
+        for text, number in (
+            ('nic:1', 1),
+            ('gpu:2,nic:1', 3),
+            (' gpu:2 , nic:1 ', 3),
+            ('nonsense', 0),
+            ('', 0),
+        ):
+            specs = {'pci_passthrough:alias': text}
+            self.assertEqual(number, flavors.alias_devices(specs))

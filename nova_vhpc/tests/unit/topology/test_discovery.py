@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Discovery on a sysfs of our own, for NICs that this machine lacks."""
+
+from pathlib import Path
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.topology import discovery, rules
+
+
+class DiscoveryTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.sysfs = Path(self.useFixture(fixtures.TempDir()).path)
+        self.bridge('br0')
+
+    def link(self, name: str, **files: str) -> Path:
+        path = self.sysfs / 'class' / 'net' / name
+        path.mkdir(parents=True)
+        files = {'carrier': '1', 'operstate': 'up', 'speed': '100000'} | files
+        for file, text in files.items():
+            (path / file).write_text(text + '\n')
+        return path
+
+    def bridge(self, name: str, flags: str = '0x1003') -> None:
+        path = self.link(name, flags=flags)
+        (path / 'bridge').mkdir()
+        (path / 'brif').mkdir()
+
+    def port(self, name: str, bridge: str = 'br0', **files: str) -> Path:
+        path = self.link(name, **files)
+        (self.sysfs / 'class' / 'net' / bridge / 'brif' / name).mkdir()
+        return path
+
+    def nic(self, name: str, bridge: str = 'br0', **files: str) -> None:
+        (self.port(name, bridge, **files) / 'device').mkdir()
+
+    def discover(self, *texts: str) -> discovery.Findings:
+        return discovery.Discovery(
+            rules.parse_rules(texts), sysfs=self.sysfs, default_mbps=777
+        ).discover('node')
+
+    def nics(self, *texts: str) -> list[str]:
+        return [u.nic for u in self.discover(*texts).topology.uplinks]
+
+    def test_without_rules_every_bridge_with_a_nic(self) -> None:
+        self.nic('eth0')
+        self.port('tap0')
+        self.bridge('br-int')
+        findings = self.discover()
+        uplink = findings.topology.uplinks[0]
+        self.assertEqual(('br0', 'eth0'), (uplink.bridge, uplink.nic))
+        self.assertEqual((100000, 32), (uplink.mbps, uplink.slots))
+        self.assertEqual(1, len(findings.topology.bridges))
+        self.assertEqual((), findings.problems)
+
+    def test_vlan_on_a_bond_of_nics(self) -> None:
+        (self.link('eth1') / 'device').mkdir()
+        (self.link('bond0') / 'lower_eth1').mkdir()
+        (self.port('bond0.7') / 'lower_bond0').mkdir()
+        (self.port('vlan-on-nothing') / 'lower_veth9').mkdir()
+        self.assertEqual(['bond0.7'], self.nics())
+
+    def test_links_of_a_loop_end(self) -> None:
+        (self.port('a') / 'lower_b').mkdir()
+        (self.link('b') / 'lower_a').mkdir()
+        self.assertEqual([], self.nics())
+
+    def test_speeds_that_are_none(self) -> None:
+        for index, speed in enumerate(
+            ('-1', '0', '65535', '4294967295', 'x', '')
+        ):
+            self.nic(f'eth{index}', speed=speed)
+        self.assertEqual(
+            {777}, {u.mbps for u in self.discover().topology.uplinks}
+        )
+
+    def test_the_operators_speed_stands_above_the_drivers(self) -> None:
+        self.nic('eth0')
+        found = self.discover('br0:mbps=40000').topology.uplinks[0]
+        self.assertEqual(40000, found.mbps)
+
+    def test_dead_links(self) -> None:
+        self.nic('eth0', carrier='0')
+        self.nic('eth1', operstate='lowerlayerdown')
+        self.nic('eth2', operstate='unknown')
+        self.bridge('br1', flags='0x1002')
+        self.nic('eth3', bridge='br1')
+        self.assertEqual(
+            {'eth0': False, 'eth1': False, 'eth2': True, 'eth3': False},
+            {u.nic: u.up for u in self.discover().topology.uplinks},
+        )
+
+    def test_open_vswitch(self) -> None:
+        self.link('br-ovs')
+        findings = self.discover('br-ovs', 'br0*')
+        self.assertIn('not a Linux bridge', findings.problems[0])
+        self.assertIn('nic=', findings.problems[0])
+        self.link('eth5')
+        self.assertEqual(['eth5'], self.nics('br-ovs:nic=eth5'))
+
+    def test_an_uplink_that_is_gone_is_down(self) -> None:
+        uplink = self.discover('br0:nic=eth9').topology.uplinks[0]
+        self.assertFalse(uplink.up)
+        self.assertEqual(0, uplink.mbps)
+
+    def test_no_sysfs(self) -> None:
+        findings = discovery.Discovery(sysfs=self.sysfs / 'nothing').discover(
+            'node'
+        )
+        self.assertEqual((), findings.topology.bridges)

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova_vhpc.tests import base
+from nova_vhpc.topology import model
+
+
+class ModelTest(base.TestCase):
+    def test_provider_uuid_is_fixed_for_ever(self):
+        # A change would orphan every provider that is published out there.
+        self.assertEqual(
+            'cn1:vhpc:br-a:eth1', model.provider_name('cn1', 'br-a', 'eth1')
+        )
+        self.assertEqual(
+            '523fb512-8b5d-5ffd-81e3-ed8ed867f5f8',
+            model.provider_uuid('cn1', 'br-a', 'eth1'),
+        )
+
+    def test_physnet_trait_is_as_neutron_names_it(self):
+        self.assertEqual(
+            'CUSTOM_PHYSNET_PHYS_NET1', model.physnet_trait('phys-net1')
+        )
+
+    def test_uplinks_are_in_name_order(self):
+        def uplink(bridge, nic):
+            return model.Uplink(nic, bridge, model.BridgeKind.SHARED, 1000)
+
+        topology = model.HostTopology(
+            'cn1',
+            (
+                model.Bridge(
+                    'br-b', model.BridgeKind.SHARED, (uplink('br-b', 'e0'),)
+                ),
+                model.Bridge(
+                    'br-a',
+                    model.BridgeKind.SHARED,
+                    (uplink('br-a', 'e2'), uplink('br-a', 'e1')),
+                ),
+            ),
+        )
+        self.assertEqual(
+            [('br-a', 'e1'), ('br-a', 'e2'), ('br-b', 'e0')],
+            [(u.bridge, u.nic) for u in topology.uplinks],
+        )

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Clusters that the vendordata tests share."""
+
+import ipaddress
+
+from nova_vhpc.vendordata import cluster as model
+
+PROJECT = 'f7ac731cc11f40efbc03a9f9e1d1d21f'
+GROUP = '30000000-0000-4000-8000-000000000000'
+
+
+def uuid(number):
+    """A fixed server uuid."""
+    return f'10000000-0000-4000-8000-{number:012}'
+
+
+def member(number, host, switch=None, rack=None, nics=2):
+    """A member with NIC i in 10.i.0.0/24."""
+    return model.Member(
+        uuid(number),
+        f'member-{number}',
+        2,
+        host,
+        switch,
+        rack,
+        tuple(
+            model.Nic(
+                f'fa:16:3e:00:{nic:02}:{number:02}',
+                (ipaddress.ip_address(f'10.{nic}.0.{number}'),),
+            )
+            for nic in range(nics)
+        ),
+    )
+
+
+def cluster(members, network='shared-separate', **kwargs):
+    """A cluster in rank order."""
+    return model.Cluster(
+        GROUP, 'weather', model.ranked(members), network=network, **kwargs
+    )

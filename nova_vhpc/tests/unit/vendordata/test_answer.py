@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import answer
+
+
+def _flag(flags, name):
+    return flags[flags.index(name) + 1]
+
+
+class AnswerTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.members = [
+            fakes.member(1, 'h1', 's1'),
+            fakes.member(2, 'h1', 's1'),
+            fakes.member(3, 'h2', 's1'),
+        ]
+
+    def test_every_member_gets_the_same_hostfile_and_its_own_rank(self):
+        cluster = fakes.cluster(self.members)
+        answers = [answer.answer(cluster, m.uuid) for m in self.members]
+        self.assertEqual([0, 1, 2], [a['rank'] for a in answers])
+        for one in answers:
+            self.assertEqual(
+                '10.1.0.1 slots=2\n10.1.0.2 slots=2\n10.1.0.3 slots=2\n',
+                one['hostfile']['openmpi'],
+            )
+            self.assertEqual(
+                '10.1.0.1:2\n10.1.0.2:2\n10.1.0.3:2\n',
+                one['hostfile']['mpich'],
+            )
+            self.assertTrue(one['cluster']['complete'])
+        self.assertEqual(
+            ['same-host', 'self', 'same-switch'],
+            [m['distance'] for m in answers[1]['members']],
+        )
+
+    def test_no_host_is_named(self):
+        text = repr(answer.answer(fakes.cluster(self.members), fakes.uuid(1)))
+        self.assertNotIn("'h1'", text)
+        self.assertNotIn("'s1'", text)
+
+    def test_shared_separate_routes_co_located_peers_by_the_shared_bridge(
+        self,
+    ):
+        # HPCVirt'09 section 4, figure 3.
+        cluster = fakes.cluster(self.members)
+        self.assertEqual(
+            [
+                {
+                    'destination': '10.1.0.2/32',
+                    'via': '10.0.0.2',
+                    'mac': 'fa:16:3e:00:00:01',
+                    'nic': 0,
+                }
+            ],
+            answer.answer(cluster, fakes.uuid(1))['routes'],
+        )
+        self.assertEqual([], answer.answer(cluster, fakes.uuid(3))['routes'])
+
+    def test_other_configurations_need_no_routes(self):
+        for network in ('shared', 'separate', 'multiple-shared', 'exported'):
+            cluster = fakes.cluster(self.members, network)
+            self.assertEqual(
+                [], answer.answer(cluster, fakes.uuid(1))['routes']
+            )
+
+    def test_openmpi_is_told_its_subnets(self):
+        # HPCVirt'09 section 5: it stripes over all it finds.
+        flags = answer.openmpi_flags(fakes.cluster(self.members))
+        self.assertEqual('10.1.0.0/30', _flag(flags, 'btl_tcp_if_include'))
+        flags = answer.openmpi_flags(
+            fakes.cluster(self.members, 'multiple-shared')
+        )
+        self.assertEqual(
+            '10.0.0.0/30,10.1.0.0/30', _flag(flags, 'btl_tcp_if_include')
+        )
+        self.assertEqual('10.0.0.0/30', _flag(flags, 'oob_tcp_if_include'))
+
+    def test_threads_take_the_slots_of_hybrid_programs(self):
+        cluster = fakes.cluster(self.members, paradigm='hybrid')
+        found = answer.answer(cluster, fakes.uuid(1))
+        self.assertIn('10.1.0.1 slots=1\n', found['hostfile']['openmpi'])
+        self.assertEqual({'OMP_NUM_THREADS': '2'}, found['mpi']['environment'])
+
+    def test_a_member_without_an_address_is_not_in_the_hostfile(self):
+        cluster = fakes.cluster([*self.members, fakes.member(4, None, nics=0)])
+        found = answer.answer(cluster, fakes.uuid(4))
+        self.assertFalse(found['cluster']['complete'])
+        self.assertEqual(3, found['hostfile']['mpich'].count('\n'))
+        self.assertEqual(4, len(found['members']))
+        self.assertEqual([], found['routes'])
+
+    def test_a_stranger_is_told_nothing(self):
+        self.assertRaises(
+            KeyError,
+            answer.answer,
+            fakes.cluster(self.members),
+            fakes.uuid(99),
+        )

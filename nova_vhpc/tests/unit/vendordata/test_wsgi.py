@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The app asked by Nova's own client, and by those who should not ask."""
+
+import io
+import json
+import pathlib
+import threading
+import wsgiref.simple_server
+from types import SimpleNamespace
+
+import fixtures
+from keystonemiddleware import fixture as ks_fixture
+from nova import conf as nova_conf
+from nova.api.metadata import vendordata_dynamic
+from oslo_config import cfg
+from oslo_utils import uuidutils
+
+from nova_vhpc.conf import vendordata as vendordata_conf
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import nova_api, wsgi
+
+
+class Source:
+    """Knows one cluster of one project."""
+
+    def __init__(self):
+        self.cluster_ = fakes.cluster(
+            [fakes.member(1, 'h1'), fakes.member(2, 'h1')]
+        )
+        self.error = None
+
+    def cluster(self, server_uuid, project_id):
+        """As nova_api.Nova.cluster."""
+        if self.error is not None:
+            raise self.error
+        if (
+            project_id != fakes.PROJECT
+            or self.cluster_.rank(server_uuid) is None
+        ):
+            raise nova_api.NotMember(server_uuid)
+        return self.cluster_
+
+
+def _environ(body, roles='service', method='POST'):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return {
+        'REQUEST_METHOD': method,
+        'CONTENT_LENGTH': str(len(data)),
+        'HTTP_X_ROLES': roles,
+        'wsgi.input': io.BytesIO(data),
+    }
+
+
+REQUEST = {'instance-id': fakes.uuid(1), 'project-id': fakes.PROJECT}
+
+
+class ApplicationTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.source = Source()
+        self.app = wsgi.Application(self.source, roles={'service'})
+
+    def call(self, environ):
+        statuses = []
+        (data,) = self.app(environ, lambda status, _: statuses.append(status))
+        return int(statuses[0].split()[0]), json.loads(data)
+
+    def test_a_member_is_answered(self):
+        status, body = self.call(_environ(REQUEST))
+        self.assertEqual(200, status)
+        self.assertEqual(0, body['rank'])
+
+    def test_other_servers_get_an_empty_answer(self):
+        for change in (
+            {'instance-id': fakes.uuid(7)},
+            {'project-id': 'somebody-else'},
+        ):
+            self.assertEqual(
+                (200, {}), self.call(_environ({**REQUEST, **change}))
+            )
+
+    def test_bad_requests_say_what_is_wrong(self):
+        for body in (
+            b'',
+            b'{',
+            b'[]',
+            b'{"instance-id": 1}',
+            {**REQUEST, 'instance-id': '../x'},
+            {**REQUEST, 'project-id': 'a&all_tenants=1'},
+            {**REQUEST, 'project-id': ['a']},
+            b'x' * (wsgi.MAX_BODY_BYTES + 1),
+        ):
+            status, answer = self.call(_environ(body))
+            self.assertEqual(400, status, repr(body)[:40])
+            self.assertTrue(answer['error'])
+
+    def test_a_token_without_the_role_is_refused(self):
+        status, answer = self.call(_environ(REQUEST, roles='member,reader'))
+        self.assertEqual(403, status)
+        self.assertIn('service', answer['error'])
+
+    def test_nova_away_is_a_503(self):
+        self.source.error = RuntimeError('no route')
+        status, answer = self.call(_environ(REQUEST))
+        self.assertEqual(503, status)
+        self.assertNotIn('no route', answer['error'])
+
+    def test_get_says_that_it_lives(self):
+        status, _ = self.call(_environ(b'', method='GET'))
+        self.assertEqual(200, status)
+        self.assertEqual(405, self.call(_environ(b'', method='PUT'))[0])
+
+
+class NovaClientTest(base.TestCase):
+    """Nova's own dynamic vendordata driver against the listening app."""
+
+    def serve(self, app):
+        server = wsgiref.simple_server.make_server(
+            '127.0.0.1',
+            0,
+            app,
+            handler_class=type(
+                'Quiet',
+                (wsgiref.simple_server.WSGIRequestHandler,),
+                {'log_message': lambda *args: None},
+            ),
+        )
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f'http://127.0.0.1:{server.server_port}/'
+
+    def ask(self, url, token=None):
+        nova_conf.CONF.set_override(
+            'vendordata_dynamic_targets', [f'vhpc@{url}'], 'api'
+        )
+        self.addCleanup(
+            nova_conf.CONF.clear_override, 'vendordata_dynamic_targets', 'api'
+        )
+        driver = vendordata_dynamic.DynamicVendorData(
+            SimpleNamespace(
+                project_id=fakes.PROJECT,
+                uuid=fakes.uuid(1),
+                image_ref='image',
+                user_data=None,
+                hostname='member-1',
+                metadata={},
+                system_metadata={},
+            )
+        )
+        if token is not None:
+            from keystoneauth1 import session, token_endpoint
+
+            driver.session = session.Session(token_endpoint.Token(url, token))
+        return driver.get()['vhpc']
+
+    def test_noauth(self):
+        url = self.serve(wsgi.Application(Source(), roles=None))
+        answer = self.ask(url)
+        self.assertEqual(fakes.GROUP, answer['cluster']['id'])
+        self.assertIn('10.1.0.2 slots=2', answer['hostfile']['openmpi'])
+
+    def test_keystone(self):
+        conf = cfg.ConfigOpts()
+        vendordata_conf.register_opts(conf)
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(
+            '[keystone_authtoken]\n'
+            'www_authenticate_uri = http://127.0.0.1:9/identity\n'
+        )
+        conf(['--config-file', str(file)])
+        tokens = self.useFixture(ks_fixture.AuthTokenFixture())
+        service, tenant = uuidutils.generate_uuid(), uuidutils.generate_uuid()
+        tokens.add_token_data(
+            token_id=service, project_id='service', role_list=['service']
+        )
+        tokens.add_token_data(
+            token_id=tenant, project_id=fakes.PROJECT, role_list=['member']
+        )
+        # The fixture stands in for Keystone's answers only; the middleware
+        # that checks tokens is the real one.
+        app = wsgi.make_application(conf, Source())
+        url = self.serve(app)
+        self.assertEqual({}, self.ask(url))
+        self.assertEqual({}, self.ask(url, token='wrong'))
+        self.assertEqual({}, self.ask(url, token=tenant))
+        answer = self.ask(url, token=service)
+        self.assertEqual(0, answer['rank'])

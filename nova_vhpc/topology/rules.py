@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the operator says about bridges: pure parsing and matching."""
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable
+
+from nova_vhpc.topology import model
+
+ALLOWED = (
+    'allowed is NAME[:shared|separate][:slots=N][:physnet=NAME]'
+    '[:mbps=N][:nic=NAME]...'
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BridgeRule:
+    """One entry of the option ``bridges``.
+
+    :ivar pattern: name of a bridge, with fnmatch's wildcards.
+    :ivar slots: guests per uplink; None for the default.
+    :ivar mbps: link speed in Mbit/s, instead of what the driver tells.
+    :ivar nics: uplinks that sysfs does not show as the bridge's ports.
+    """
+
+    pattern: str
+    kind: model.BridgeKind = model.BridgeKind.SHARED
+    slots: int | None = None
+    physnet: str | None = None
+    mbps: int | None = None
+    nics: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rule names one bridge, which then should exist."""
+        return not any(sign in self.pattern for sign in '*?[')
+
+
+def parse_rule(text: str) -> BridgeRule:
+    """Read one entry of the option ``bridges``.
+
+    :raises ValueError: naming the entry, what is wrong and what is allowed.
+    """
+    pattern, *words = (word.strip() for word in text.strip().split(':'))
+    if not pattern:
+        raise _wrong(text, 'the name of the bridge is missing')
+    kind = model.BridgeKind.SHARED
+    numbers: dict[str, int] = {}
+    physnet: str | None = None
+    nics: list[str] = []
+    for word in words:
+        key, equals, value = word.partition('=')
+        if not equals:
+            try:
+                kind = model.BridgeKind(word)
+            except ValueError:
+                raise _wrong(text, f"'{word}' is no kind of bridge") from None
+        elif key in ('slots', 'mbps'):
+            if not value.isdecimal() or not 1 <= int(value) <= 10**7:
+                raise _wrong(text, f"{key} '{value}' is no integer >= 1")
+            numbers[key] = int(value)
+        elif key in ('physnet', 'nic') and value:
+            if key == 'physnet':
+                physnet = value
+            else:
+                nics.append(value)
+        else:
+            raise _wrong(text, f"'{word}' is not understood")
+    slots = numbers.get('slots')
+    if kind is model.BridgeKind.SEPARATE:
+        if slots not in (None, 1):
+            raise _wrong(text, 'a separate bridge has one slot')
+        if len(nics) > 1:
+            raise _wrong(text, 'a separate bridge has one uplink')
+    return BridgeRule(
+        pattern, kind, slots, physnet, numbers.get('mbps'), tuple(nics)
+    )
+
+
+def parse_rules(texts: Iterable[str]) -> tuple[BridgeRule, ...]:
+    """Read the whole option.
+
+    :raises ValueError: for the first entry that is wrong or given twice.
+    """
+    rules: list[BridgeRule] = []
+    for text in texts:
+        rule = parse_rule(text)
+        if any(rule.pattern == other.pattern for other in rules):
+            raise _wrong(text, f"'{rule.pattern}' is given twice")
+        rules.append(rule)
+    return tuple(rules)
+
+
+def find_rule(rules: Iterable[BridgeRule], bridge: str) -> BridgeRule | None:
+    """The first rule that matches a bridge's name."""
+    for rule in rules:
+        if fnmatch.fnmatchcase(bridge, rule.pattern):
+            return rule
+    return None
+
+
+def _wrong(text: str, what: str) -> ValueError:
+    return ValueError(f"'{text}': {what}; {ALLOWED}")

@@ -1,0 +1,200 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reads a virtual cluster from Nova, by the API alone.
+
+Only servers of the asking server's own project are ever looked at, so a
+tenant learns nothing about others whatever it writes into its metadata.
+"""
+
+import ipaddress
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from keystoneauth1 import adapter
+
+from nova_vhpc import extra_specs
+from nova_vhpc.vendordata import cluster as model
+
+MICROVERSION = '2.100'
+"""Flavor extra specs and scheduler hints in the servers' detail view."""
+
+
+class NotMember(Exception):
+    """The server is in no virtual cluster, or not the project's."""
+
+
+class Nova:
+    """Virtual clusters, as Nova's API tells them.
+
+    :param client: keystoneauth adapter of the compute service, with the
+        rights to list all projects' servers.
+    :param ttl_s: how long one answer serves the other members: the whole
+        cluster boots at once and asks at once.
+    :param tiers: names of the aggregate metadata for switch and rack.
+    """
+
+    def __init__(
+        self,
+        client: adapter.Adapter,
+        ttl_s: float,
+        tiers: tuple[str, str] = ('vhpc:switch', 'vhpc:rack'),
+    ) -> None:
+        self._client = client
+        self._ttl_s = ttl_s
+        self._tiers = tiers
+        self._lock = threading.Lock()
+        self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
+
+    def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
+        """The virtual cluster of one server.
+
+        :raises NotMember: there is none, or the server is not in the
+            project that asks.
+        :raises keystoneauth1.exceptions.ClientException: Nova is away.
+        """
+        cached = self._find_cached(server_uuid, project_id)
+        if cached is not None:
+            return cached
+        server = self._get(f'/servers/{server_uuid}', missing=NotMember)[
+            'server'
+        ]
+        if server['tenant_id'] != project_id:
+            raise NotMember(f'server {server_uuid} is not of this project')
+        groups = server.get('server_groups') or []
+        if not groups:
+            raise NotMember(f'server {server_uuid} is in no server group')
+        group = self._get(f'/os-server-groups/{groups[0]}', missing=NotMember)[
+            'server_group'
+        ]
+        if group.get('project_id', project_id) != project_id:
+            raise NotMember(f'group {group["id"]} is not of this project')
+        members = self._members(set(group['members']), project_id)
+        specs = extra_specs.parse(server['flavor'].get('extra_specs') or {})
+        found = model.Cluster(
+            uuid=group['id'],
+            name=group['name'],
+            members=model.ranked(members),
+            network=specs.network,
+            paradigm=specs.paradigm,
+            uplink_nic=specs.uplink_nic,
+        )
+        if found.rank(server_uuid) is None:
+            raise NotMember(f'server {server_uuid} left its server group')
+        with self._lock:
+            now = time.monotonic()
+            self._cached = {
+                uuid: entry
+                for uuid, entry in self._cached.items()
+                if entry[0] > now
+            }
+            self._cached[found.uuid] = (
+                now + self._ttl_s,
+                project_id,
+                found,
+            )
+        return found
+
+    def _find_cached(
+        self, server_uuid: str, project_id: str
+    ) -> model.Cluster | None:
+        now = time.monotonic()
+        with self._lock:
+            for expires, owner, found in self._cached.values():
+                if (
+                    expires > now
+                    and owner == project_id
+                    and found.rank(server_uuid) is not None
+                ):
+                    return found
+        return None
+
+    def _members(self, uuids: set[str], project_id: str) -> list[model.Member]:
+        tiers = self._host_tiers()
+        members = []
+        url = (
+            f'/servers/detail?all_tenants=1&project_id={project_id}&limit=500'
+        )
+        marker = ''
+        while True:
+            page = self._get(url + marker)['servers']
+            members += [
+                member_of(server, tiers)
+                for server in page
+                if server['id'] in uuids and server['tenant_id'] == project_id
+            ]
+            if len(page) < 500 or len(members) >= len(uuids):
+                return members
+            marker = f'&marker={page[-1]["id"]}'
+
+    def _host_tiers(self) -> dict[str, tuple[str | None, str | None]]:
+        """Switch and rack by host name, from aggregate metadata."""
+        found: dict[str, list[str | None]] = {}
+        for aggregate in self._get('/os-aggregates')['aggregates']:
+            for position, key in enumerate(self._tiers):
+                value = aggregate['metadata'].get(key)
+                if value is None:
+                    continue
+                for host in aggregate['hosts']:
+                    found.setdefault(host, [None, None])[position] = value
+        return {host: (tier[0], tier[1]) for host, tier in found.items()}
+
+    def _get(
+        self, url: str, missing: type[Exception] | None = None
+    ) -> dict[str, Any]:
+        response = self._client.get(
+            url, microversion=MICROVERSION, raise_exc=False
+        )
+        if response.status_code == 404 and missing is not None:
+            raise missing(f'Nova has no {url}')
+        if response.status_code != 200:
+            raise RuntimeError(
+                f'Nova answered GET {url.split("?")[0]} with '
+                f'{response.status_code}: {response.text[:200]}'
+            )
+        body: dict[str, Any] = response.json()
+        return body
+
+
+def member_of(
+    server: Mapping[str, Any],
+    tiers: Mapping[str, tuple[str | None, str | None]],
+) -> model.Member:
+    """A member from one server of Nova's detail view.
+
+    Nova lists addresses in NIC order; a MAC address tells NICs on the same
+    network apart.
+    """
+    nics: dict[str, list[model.Address]] = {}
+    for addresses in server.get('addresses', {}).values():
+        for entry in addresses:
+            if entry.get('OS-EXT-IPS:type', 'fixed') != 'fixed':
+                continue
+            nics.setdefault(
+                entry.get('OS-EXT-IPS-MAC:mac_addr', ''), []
+            ).append(ipaddress.ip_address(entry['addr']))
+    switch, rack = tiers.get(
+        server.get('OS-EXT-SRV-ATTR:host') or '', (None, None)
+    )
+    return model.Member(
+        uuid=server['id'],
+        name=server['name'],
+        vcpus=server['flavor']['vcpus'],
+        host=server.get('hostId') or None,
+        switch=switch,
+        rack=rack,
+        nics=tuple(
+            model.Nic(mac, tuple(addresses)) for mac, addresses in nics.items()
+        ),
+    )

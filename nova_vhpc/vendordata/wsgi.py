@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The WSGI app behind ``nova-vhpc-vendordata``.
+
+Nova posts ``project-id``, ``instance-id`` and more, with the service token
+of its ``[vendordata_dynamic_auth]``; keystonemiddleware checks the token.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from keystoneauth1 import exceptions as ks_exceptions
+from keystonemiddleware import auth_token
+from oslo_config import cfg
+from oslo_log import log as logging
+from oslo_utils import uuidutils
+
+from nova_vhpc.vendordata import answer, nova_api
+from nova_vhpc.vendordata import cluster as model
+
+LOG = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 1 << 20
+"""Nova sends the user data along, at most 64 KiB of base64."""
+
+_PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
+
+Environ = dict[str, Any]
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class Source(Protocol):
+    """Where clusters come from."""
+
+    def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
+        """See :meth:`nova_api.Nova.cluster`."""
+
+
+class Application:
+    """Answers Nova's dynamic vendordata requests; ``GET /`` says it lives.
+
+    :param roles: the token must carry one of these; None for no check.
+    """
+
+    def __init__(self, source: Source, roles: set[str] | None) -> None:
+        self._source = source
+        self._roles = roles
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Serve one request."""
+        status, body = self._serve(environ)
+        data = json.dumps(body).encode()
+        start_response(
+            status,
+            [
+                ('Content-Type', 'application/json'),
+                ('Content-Length', str(len(data))),
+                ('Cache-Control', 'no-store'),
+            ],
+        )
+        return [data]
+
+    def _serve(self, environ: Environ) -> tuple[str, dict[str, Any]]:
+        if environ['REQUEST_METHOD'] == 'GET':
+            return '200 OK', {'service': 'nova-vhpc-vendordata'}
+        if environ['REQUEST_METHOD'] != 'POST':
+            return _error('405 Method Not Allowed', 'POST only')
+        if self._roles is not None:
+            held = environ.get('HTTP_X_ROLES', '').split(',')
+            if not self._roles & {role.strip() for role in held}:
+                wanted = ', '.join(sorted(self._roles))
+                return _error(
+                    '403 Forbidden', f'the token has none of: {wanted}'
+                )
+        try:
+            size = int(environ.get('CONTENT_LENGTH') or 0)
+        except ValueError:
+            size = -1
+        if not 0 < size <= MAX_BODY_BYTES:
+            return _error(
+                '400 Bad Request',
+                f'Content-Length must be 1 to {MAX_BODY_BYTES}',
+            )
+        try:
+            request = json.loads(environ['wsgi.input'].read(size))
+            server_uuid = request['instance-id']
+            project_id = request['project-id']
+        except (ValueError, KeyError, TypeError):
+            return _error(
+                '400 Bad Request',
+                'the body must be JSON with instance-id and project-id',
+            )
+        if not uuidutils.is_uuid_like(server_uuid):
+            return _error('400 Bad Request', 'instance-id must be a uuid')
+        if not isinstance(project_id, str) or not _PROJECT.fullmatch(
+            project_id
+        ):
+            return _error('400 Bad Request', 'project-id is not an id')
+        return self._answer(server_uuid, project_id)
+
+    def _answer(
+        self, server_uuid: str, project_id: str
+    ) -> tuple[str, dict[str, Any]]:
+        try:
+            cluster = self._source.cluster(server_uuid, project_id)
+            return '200 OK', answer.answer(cluster, server_uuid)
+        except nova_api.NotMember as reason:
+            # Every server's metadata asks here; most are in no cluster.
+            LOG.debug('Nothing for %s: %s', server_uuid, reason)
+            return '200 OK', {}
+        except (ks_exceptions.ClientException, RuntimeError) as error:
+            LOG.warning('Nova cannot be asked for %s: %s', server_uuid, error)
+            return _error('503 Service Unavailable', 'Nova cannot be asked')
+
+
+def _error(status: str, message: str) -> tuple[str, dict[str, Any]]:
+    return status, {'error': message}
+
+
+def make_application(conf: cfg.ConfigOpts, source: Source) -> Any:
+    """The app with the authentication that the configuration asks for."""
+    options = conf.vhpc_vendordata
+    if options.auth_strategy == 'noauth':
+        return Application(source, roles=None)
+    return auth_token.AuthProtocol(
+        Application(source, roles=set(options.allowed_roles)),
+        {'oslo_config_config': conf, 'delay_auth_decision': False},
+    )

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Builds sdist and wheel as a release does, and looks at what is in them.
+set -euo pipefail
+# shellcheck source=tools/lib.sh
+source "$(dirname "$0")/lib.sh"
+cd "$TOP_DIR"
+export PATH=$VENV/bin:$PATH
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python -m build -q --outdir "$work/dist" . >"$work/log" 2>&1 || {
+    tail -n 30 "$work/log" >&2
+    die "python -m build failed"
+}
+twine check --strict "$work"/dist/*
+python -m zipfile -l "$work"/dist/*.whl >"$work/wheel"
+tar tzf "$work"/dist/*.tar.gz >"$work/sdist"
+for want in nova_vhpc/py.typed nova_vhpc/scheduler/filters.py \
+    nova_vhpc/bench/lab/programs/init.sh etc/nova-vhpc/nova-vhpc-agent.service \
+    etc/nova-vhpc/grafana-dashboard.json etc/nova-vhpc/nova-vhpc.conf.sample \
+    share/nova-vhpc/devstack/plugin.sh; do
+    grep -q "$want" "$work/wheel" || die "the wheel lacks $want"
+done
+for want in tox.ini bindep.txt constraints.txt tools/test.sh devstack/plugin.sh \
+    doc/source/index.rst releasenotes/source/index.rst; do
+    grep -q "/$want\$" "$work/sdist" || die "the sdist lacks $want"
+done
+# A clean environment that sees the installed nova but not this checkout.
+python -m venv --system-site-packages "$work/venv"
+python - >"$work/venv/lib/python$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')/site-packages/base.pth" <<'PY'
+import sysconfig
+print(sysconfig.get_path('purelib'))
+PY
+"$work/venv/bin/pip" install -q --no-deps --force-reinstall "$work"/dist/*.whl
+(
+    cd "$work"
+    for program in agent bench ctl explain flavor status top vendordata; do
+        "$work/venv/bin/nova-vhpc-$program" --help >"$work/help" 2>&1 || {
+            cat "$work/help" >&2
+            die "nova-vhpc-$program --help of the installed wheel failed"
+        }
+    done
+    ls "$work"/venv/etc/nova-vhpc/nova-vhpc-agent.service >/dev/null ||
+        die "the wheel does not install its data files"
+)
+echo "package: $(basename "$work"/dist/*.whl) and sdist are complete"

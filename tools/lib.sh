@@ -1,0 +1,96 @@
+# Shared by tools/*.sh; sourced, not run. Everything that a fresh machine
+# lacks is installed here, so that nothing depends on what somebody once
+# installed by hand.
+# shellcheck shell=bash
+
+TOP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=${VHPC_VENV:-$TOP_DIR/.venv}
+CONSTRAINTS=${TOX_CONSTRAINTS_FILE:-$TOP_DIR/constraints.txt}
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+say() {
+    printf '\n=== [%s] %s\n' "$(date +%H:%M:%S)" "$*"
+}
+
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# Debian's packages start their services when installed; we start private
+# ones on private ports instead, so the system ones must stay off.
+apt_install() {
+    local policy=/usr/sbin/policy-rc.d made=
+    [ "$(id -u)" = 0 ] || die "must run as root to install: $*"
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        made=yes
+    fi
+    apt-get update -qq || die "apt-get update failed; is a package mirror configured?"
+    local status=0
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+        --no-install-recommends "$@" >"${TMPDIR:-/tmp}/vhpc-apt.log" 2>&1 || status=$?
+    [ -z "$made" ] || rm -f "$policy"
+    if [ "$status" != 0 ]; then
+        tail -n 20 "${TMPDIR:-/tmp}/vhpc-apt.log" >&2
+        die "apt-get install failed for: $*"
+    fi
+}
+
+ensure_python() {
+    command -v apt-get >/dev/null || {
+        command -v python3 >/dev/null ||
+            die "no python3 here, and no apt-get to install it"
+        return
+    }
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        apt_install python3 python3-venv python3-dev
+    fi
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        die "python3 is older than 3.11"
+}
+
+# ensure_venv [EXTRA-REQUIREMENTS...]: the virtual environment with what runs
+# and tests nova-vhpc, and the files named; made anew when its inputs change.
+ensure_venv() {
+    local file stamp want requirements=()
+    ensure_python
+    for file in requirements.txt test-requirements.txt "$@"; do
+        requirements+=(-r "$TOP_DIR/$file")
+    done
+    stamp=$VENV/.vhpc-stamp
+    want=$(cd "$TOP_DIR" && cat "$CONSTRAINTS" ./*requirements.txt \
+        doc/requirements.txt pyproject.toml | sha256sum)"$*"
+    # A superset of what is wanted will do.
+    if [[ -e $stamp && $(cat "$stamp") == "$want"* ]]; then
+        return
+    fi
+    [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" ||
+        die "python3 -m venv $VENV failed"
+    "$VENV/bin/pip" install -q -c "$CONSTRAINTS" bindep ||
+        die "pip install failed; is a package index reachable?"
+    ensure_os_packages
+    say "installing the Python packages into $VENV"
+    "$VENV/bin/pip" install -q -c "$CONSTRAINTS" "${requirements[@]}" ||
+        die "pip install failed (above)"
+    # A tarball has no git to take the version from: pbr is told one.
+    if ! git -C "$TOP_DIR" rev-parse -q --verify HEAD >/dev/null 2>&1 &&
+        [ ! -e "$TOP_DIR/PKG-INFO" ]; then
+        export PBR_VERSION=${PBR_VERSION:-0.0.0}
+    fi
+    (cd "$TOP_DIR" && "$VENV/bin/pip" install -q --no-deps -e .) ||
+        die "pip install -e . failed (above)"
+    printf '%s' "$want" >"$stamp"
+}
+
+# ensure_os_packages: what bindep.txt says is missing. Needs $VENV/bin/bindep.
+ensure_os_packages() {
+    local missing
+    missing=$(cd "$TOP_DIR" && "$VENV/bin/bindep" -b -f bindep.txt test | tr '\n' ' ') || true
+    if [ -n "${missing// /}" ]; then
+        say "installing OS packages: $missing"
+        # shellcheck disable=SC2086
+        apt_install $missing
+    fi
+}
