@@ -12,8 +12,8 @@
 
 """Real libvirtd, real QEMU guests, and the agent as a real process.
 
-Two kinds of guests: *idle* ones have firmware only and start at once;
-*busy* ones run the lab's barrier program.
+Two kinds of guests, both start at once: *idle* ones have firmware only;
+*busy* ones have ``spinner.S``, which keeps every vCPU running.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -45,6 +46,30 @@ PATIENCE_S = 30.0
 _context = multiprocessing.get_context('forkserver')
 # Importing takes a second; a fork of a process that has done it does not.
 _context.set_forkserver_preload(['nova_vhpc.cmd.agent'])
+
+
+_BOOT_TAGS = ('kernel', 'initrd', 'cmdline')
+
+
+def _spinner(directory: pathlib.Path) -> pathlib.Path:
+    """Build the busy guests' kernel; once per directory."""
+    kernel = directory / 'spinner.elf'
+    if not kernel.exists():
+        subprocess.run(
+            [
+                'gcc',
+                '-m32',
+                '-nostdlib',
+                '-static',
+                '-no-pie',
+                '-Wl,-Ttext=0x100000,--build-id=none',
+                '-o',
+                str(kernel),
+                str(pathlib.Path(__file__).with_name('spinner.S')),
+            ],
+            check=True,
+        )
+    return kernel
 
 
 def _run_agent(argv: list[str], log: str, environ: dict[str, str]) -> None:
@@ -122,28 +147,24 @@ class AgentTestCase(base.BaseTestCase):
     ) -> libvirt.virDomain:
         """Start a guest; it ends with the test."""
         name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
-        image = (
-            lab_image.build_image()
-            if busy
-            else lab_image.GuestImage(pathlib.Path('/x'), pathlib.Path('/x'))
-        )
+        kernel = _spinner(self.root) if busy else pathlib.Path('/x')
+        image = lab_image.GuestImage(kernel, pathlib.Path('/x'))
         xml = lab_guest.domain_xml(
             name,
             image,
             vcpus=vcpus,
-            memory_mib=128 if busy else 32,
+            memory_mib=32,
             workload='barrier',
             extra_specs=specs,
             cpuset=cpuset,
         )
         root = ElementTree.fromstring(xml)
-        if not busy:
-            system = root.find('os')
-            assert system is not None
-            for tag in ('kernel', 'initrd', 'cmdline'):
-                element = system.find(tag)
-                assert element is not None
-                system.remove(element)
+        system = root.find('os')
+        assert system is not None
+        for tag in ('initrd', 'cmdline') if busy else _BOOT_TAGS:
+            element = system.find(tag)
+            assert element is not None
+            system.remove(element)
         vcpu = root.find('vcpu')
         assert vcpu is not None
         place = list(root).index(vcpu) + 1
@@ -245,7 +266,7 @@ class AgentTestCase(base.BaseTestCase):
     def restore(self) -> int:
         """``nova-vhpc-agent --restore``; its exit status."""
         process = self.spawn('--restore')
-        process.join(60)
+        process.join(120)
         code: int = process.exitcode
         return code
 

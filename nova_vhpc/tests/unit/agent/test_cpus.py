@@ -37,7 +37,6 @@ class TestCpus(base.BaseTestCase):
         for text in ('', 'a', '3-1', '1-', '-1', '^1-2,0-3', '0,^0', '1--2'):
             self.assertRaises(ValueError, cpus.parse_cpu_set, text)
 
-    @hypothesis.settings(deadline=None)
     @hypothesis.given(strategies.sets(strategies.integers(0, 300), min_size=1))
     def test_format_is_read_back(self, numbers: set[int]) -> None:
         self.assertEqual(

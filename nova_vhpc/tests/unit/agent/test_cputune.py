@@ -77,7 +77,6 @@ bandwidths = strategies.tuples(
 
 
 class TestCputune(base.BaseTestCase):
-    @hypothesis.settings(deadline=None)
     @hypothesis.given(bandwidths, bandwidths)
     def test_no_step_between_exceeds_both_ends(
         self, old: tuple[int, int], new: tuple[int, int]
@@ -91,7 +90,6 @@ class TestCputune(base.BaseTestCase):
         self.assertEqual(new[0], group.values[cputune.PERIOD])
         self.assertEqual(new[1], group.values[cputune.QUOTA])
 
-    @hypothesis.settings(deadline=None)
     @hypothesis.given(bandwidths, bandwidths)
     def test_restore_is_exact(
         self, old: tuple[int, int], new: tuple[int, int]

@@ -59,7 +59,6 @@ class TestJournal(base.BaseTestCase):
         self.assertIsNone(self.journal.load(UUID))
         self.journal.remove(UUID)
 
-    @hypothesis.settings(deadline=None)
     @hypothesis.given(strategies.integers(0, 500))
     def test_every_torn_record_is_refused(self, size: int) -> None:
         text = record().to_json()
@@ -71,7 +70,6 @@ class TestJournal(base.BaseTestCase):
             'somewhere',
         )
 
-    @hypothesis.settings(deadline=None)
     @hypothesis.given(strategies.binary(max_size=50))
     def test_garbage_is_refused(self, garbage: bytes) -> None:
         self.file.write_bytes(garbage)

@@ -138,7 +138,7 @@ class PeersMachine(stateful.RuleBasedStateMachine):
 
 
 PeersMachine.TestCase.settings = hypothesis.settings(
-    max_examples=60, stateful_step_count=30, deadline=None
+    max_examples=60, stateful_step_count=30
 )
 
 

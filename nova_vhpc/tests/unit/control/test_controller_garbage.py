@@ -177,7 +177,6 @@ class GarbageTest(base.TestCase):
 
     @settings(
         max_examples=100,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(
@@ -197,7 +196,7 @@ class GarbageTest(base.TestCase):
             for remark in plan.ignored:
                 self.assertNotIn('policy failed', remark.reason)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         st.sampled_from(helpers.SLICES),
         st.sampled_from(helpers.PINNINGS),

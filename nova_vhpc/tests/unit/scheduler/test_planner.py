@@ -358,7 +358,6 @@ class OptimumTest(base.TestCase):
 
         @settings(
             max_examples=400,
-            deadline=None,
             derandomize=True,
             database=None,
             suppress_health_check=list(HealthCheck),

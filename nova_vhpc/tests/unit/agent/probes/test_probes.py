@@ -16,6 +16,7 @@ import os
 import pathlib
 import tempfile
 import threading
+import time
 
 from oslotest import base
 
@@ -101,6 +102,10 @@ class TestSchedstat(ProbeCase):
         self.assertIsNotNone(reader.read())
         gate.set()
         thread.join()
+        # The kernel lets go of a thread a moment after it was joined.
+        task = pathlib.Path(f'/proc/self/task/{thread.native_id}')
+        while task.exists():
+            time.sleep(0.001)
         self.assertIsNone(reader.read())
         reader.close()
 

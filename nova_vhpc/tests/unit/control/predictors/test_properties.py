@@ -45,7 +45,7 @@ class PropertiesTest(tests_base.TestCase):
         for make in FACTORIES.values():
             self.assertIsInstance(make(), base.Predictor)
 
-    @hypothesis.settings(deadline=None, max_examples=60)
+    @hypothesis.settings(max_examples=60)
     @hypothesis.given(
         strategies.lists(strategies.tuples(GARBAGE, GARBAGE), max_size=30)
     )
@@ -59,7 +59,7 @@ class PropertiesTest(tests_base.TestCase):
                 self.assertGreaterEqual(predicted, quantise.IDLE_STATE)
                 self.assertLessEqual(predicted, quantise.MAX_STATE)
 
-    @hypothesis.settings(deadline=None, max_examples=25)
+    @hypothesis.settings(max_examples=25)
     @hypothesis.given(
         strategies.lists(strategies.floats(0, 1000), max_size=80)
     )
