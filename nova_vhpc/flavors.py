@@ -16,31 +16,22 @@
 Pure. A flavor must say the same thing twice: ``vhpc:*`` for the filter and
 the agent, and request groups (``resources_uplink:...``) for Placement, so
 that an uplink is never given out twice. :func:`recipe` writes both,
-:func:`change` turns a flavor into what the recipe says, :func:`problems`
-finds what does not fit together.
+:func:`change` turns a flavor into what the recipe says.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from nova_vhpc import extra_specs
+from nova_vhpc import extra_specs, flavor_claims
+from nova_vhpc.flavor_checks import problems
+from nova_vhpc.flavor_claims import (
+    ALIAS,
+    BRIDGE_TRAITS,
+    GROUP_POLICY,
+    is_ours,
+    suffixes,
+)
 from nova_vhpc.topology import model
-
-ALIAS = 'pci_passthrough:alias'
-GROUP_POLICY = 'group_policy'
-PAIR = (model.RESOURCE_GROUP + '1', model.RESOURCE_GROUP + '2')
-"""Suffixes of the two request groups of ``multiple-shared``."""
-
-BRIDGE_TRAITS: Mapping[str, tuple[str, ...]] = {
-    'exported': (),
-    'shared': (model.TRAIT_SHARED,),
-    'multiple-shared': (model.TRAIT_SHARED, model.TRAIT_SHARED),
-    'separate': (model.TRAIT_SEPARATE,),
-    'shared-separate': (model.TRAIT_SEPARATE,),
-}
-"""Trait of the bridge behind each uplink that a member claims."""
-
-_PREFIXES = ('resources_', 'trait_')
 
 
 class RecipeError(ValueError):
@@ -123,7 +114,7 @@ def recipe(
             '--physnet chooses among uplinks with a bridge: give a '
             '--network other than exported'
         )
-    specs.update(_claims(network, physnet))
+    specs.update(flavor_claims.recipe(network, physnet))
     if alias:
         specs[ALIAS] = alias if ':' in alias else f'{alias}:1'
     found = problems(specs, sriov_ports=sriov_ports)
@@ -152,13 +143,13 @@ def change(
     remove = tuple(
         key for key in sorted(current) if key not in write and is_ours(key)
     )
-    others = _suffixes(
+    others = suffixes(
         key for key in current if key not in remove and not is_ours(key)
     )
-    policy = _group_policy(current, _suffixes(wanted), others)
+    policy = _group_policy(current, suffixes(wanted), others)
     if policy:
         write[GROUP_POLICY] = policy
-    elif GROUP_POLICY in current and _suffixes(filter(is_ours, current)):
+    elif GROUP_POLICY in current and suffixes(filter(is_ours, current)):
         remove += (GROUP_POLICY,)
     write = {
         key: value for key, value in write.items() if current.get(key) != value
@@ -217,109 +208,6 @@ def physnet_of(current: Mapping[str, str]) -> str | None:
     return None
 
 
-def is_ours(key: str) -> bool:
-    """Whether an extra spec is one that :func:`recipe` may write.
-
-    Not :data:`ALIAS` and :data:`GROUP_POLICY`, which others use as well.
-    """
-    return key.startswith(extra_specs.PREFIX) or any(
-        key.startswith(prefix + suffix.removeprefix('_') + ':')
-        for prefix in _PREFIXES
-        for suffix in (model.RESOURCE_GROUP, *PAIR)
-    )
-
-
-def problems(
-    specs: Mapping[str, str], *, sriov_ports: bool | None = None
-) -> list[str]:
-    """What does not fit together in a flavor's extra specs.
-
-    :param sriov_ports: whether an ``exported`` flavor gets its devices
-        from ports; None when that cannot be known, as for a flavor that
-        is only looked at.
-    """
-    parsed = extra_specs.parse(specs)
-    found = list(parsed.errors)
-    network = parsed.network
-    found += _claim_problems(specs, network)
-    if network == 'exported' and ALIAS not in specs and sriov_ports is False:
-        found.append(
-            f'vhpc:network=exported without {ALIAS}: name the alias, or '
-            'boot with SR-IOV ports'
-        )
-    if network == 'exported' and parsed.uplink_nic is not None:
-        found.append(
-            'vhpc:uplink_nic chooses the NIC that is plugged into a '
-            'bridge; exported has none'
-        )
-    if network is None:
-        found += [
-            f'{key} without vhpc:network means nothing'
-            for key in ('vhpc:uplink_nic',)
-            if key in specs
-        ]
-    if parsed.workload == 'parallel' and parsed.time_slice_us is not None:
-        found.append(
-            'vhpc:time_slice_us is for VMs that are not parallel '
-            "(Algorithm 2's SPECIFIED); the time slice of parallel ones is "
-            'controlled: take it out or use --workload latency or general'
-        )
-    if parsed.max_overcommit is not None and parsed.max_overcommit <= 0:
-        found.append(
-            'vhpc:max_overcommit=0 leaves no host: 1.0 is one vCPU per CPU'
-        )
-    dedicated = specs.get('hw:cpu_policy') == 'dedicated'
-    if dedicated and parsed.io_pool == 'always':
-        found.append(
-            'vhpc:io_pool=always asks for re-pinning, but flavors with '
-            'hw:cpu_policy=dedicated are never re-pinned'
-        )
-    return found
-
-
-def advice(specs: Mapping[str, str]) -> list[str]:
-    """What works, but is likely not what was meant."""
-    parsed = extra_specs.parse(specs)
-    found = []
-    overcommit = parsed.max_overcommit
-    if (
-        parsed.paradigm in ('openmp', 'hybrid')
-        and overcommit is not None
-        and overcommit > 1
-    ):
-        found.append(
-            f'{parsed.paradigm} programs lose steeply above one vCPU per '
-            "CPU (NPC'09 section 4.2); vhpc:max_overcommit is "
-            f'{overcommit:g}'
-        )
-    if (
-        parsed.network not in (None, 'exported')
-        and parsed.spare_cpus == 0
-        and parsed.workload == 'parallel'
-    ):
-        found.append(
-            'without a spare CPU for the packet work, programs lose 30-35% '
-            "(HPCVirt'09 section 6.4); vhpc:spare_cpus is 0"
-        )
-    return found
-
-
-def _claims(network: str | None, physnet: str | None) -> dict[str, str]:
-    """Request groups: one uplink each, all on different uplinks."""
-    specs: dict[str, str] = {}
-    traits = BRIDGE_TRAITS.get(network or '', ())
-    suffixes = PAIR if len(traits) > 1 else (model.RESOURCE_GROUP,)
-    for suffix, trait in zip(suffixes, traits, strict=False):
-        specs[f'resources{suffix}:{model.UPLINK}'] = '1'
-        specs[f'trait{suffix}:{trait}'] = 'required'
-        if physnet:
-            wanted = model.physnet_trait(physnet)
-            specs[f'trait{suffix}:{wanted}'] = 'required'
-    if len(traits) > 1:
-        specs[GROUP_POLICY] = 'isolate'
-    return specs
-
-
 def _group_policy(
     current: Mapping[str, str], ours: set[str], others: set[str]
 ) -> str | None:
@@ -341,34 +229,6 @@ def _group_policy(
     return None
 
 
-def _claim_problems(
-    specs: Mapping[str, str], network: str | None
-) -> list[str]:
-    """Whether the request groups are those of the network configuration."""
-    wanted = _claims(network, None)
-    found = [
-        f'vhpc:network={network} needs {key}={value}, the flavor has '
-        f'{specs.get(key, "nothing")}'
-        for key, value in wanted.items()
-        if specs.get(key) != value
-    ]
-    physnets = model.physnet_trait('')
-    for key in sorted(specs):
-        if not is_ours(key) or key.startswith(extra_specs.PREFIX):
-            continue
-        if key not in wanted and f':{physnets}' not in key:
-            found.append(
-                f'{key} does not belong to '
-                + (f'vhpc:network={network}' if network else 'this flavor')
-            )
-    if len(_suffixes(specs)) > 1 and GROUP_POLICY not in specs:
-        found.append(
-            f'several request groups without {GROUP_POLICY}: Placement '
-            'would refuse them'
-        )
-    return found
-
-
 def _with_alias(current: str, ours: str) -> str:
     """Aliases of a flavor with ours among them, once."""
     return ','.join([*_other_aliases(current, ours), ours])
@@ -379,13 +239,3 @@ def _other_aliases(current: str, ours: str) -> list[str]:
     name = ours.split(':')[0]
     items = [item.strip() for item in current.split(',')]
     return [item for item in items if item and item.split(':')[0] != name]
-
-
-def _suffixes(keys: Iterable[str]) -> set[str]:
-    """Suffixes of the request groups with resources, such as ``_uplink``."""
-    found = set()
-    for key in keys:
-        group, colon, _ = key.partition(':')
-        if colon and group.startswith('resources') and group != 'resources':
-            found.add(group.removeprefix('resources'))
-    return found

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from nova_vhpc import extra_specs, flavors
+from nova_vhpc import extra_specs, flavor_checks, flavor_claims, flavors
 from nova_vhpc.cmd import cloud
 
 
@@ -136,7 +136,7 @@ def _set(args: argparse.Namespace, connection: Any) -> int:
         given['network'] == current.get('vhpc:network')
     )
     # The devices of an exported flavor need not be named again.
-    named = flavors.ALIAS in current and same_network
+    named = flavor_claims.ALIAS in current and same_network
     exported = options.get('network') == 'exported'
     sriov_ports = args.sriov_ports or (
         exported and named and args.alias is None
@@ -163,7 +163,7 @@ def _unset(args: argparse.Namespace, connection: Any) -> int:
 def _show(args: argparse.Namespace, connection: Any) -> int:
     flavor = cloud.find_flavor(connection, args.flavor)
     specs = dict(flavor.extra_specs)
-    found = flavors.problems(specs)
+    found = flavor_checks.problems(specs)
     if args.json:
         print(
             json.dumps(
@@ -171,7 +171,7 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
                     'flavor': flavor.name,
                     'extra_specs': specs,
                     'problems': found,
-                    'advice': flavors.advice(specs),
+                    'advice': flavor_checks.advice(specs),
                 },
                 indent=2,
             )
@@ -182,7 +182,7 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
     table.add_column('value', overflow='fold')
     table.add_column('of nova-vhpc')
     for key, value in sorted(specs.items()):
-        ours = 'yes' if flavors.is_ours(key) else ''
+        ours = 'yes' if flavor_claims.is_ours(key) else ''
         table.add_row(escape(key), escape(value), ours)
     console = Console()
     console.print(table)
@@ -216,7 +216,7 @@ def _write(
                     'remove': list(change.remove),
                     'after': change.after,
                     'written': written,
-                    'advice': flavors.advice(change.after),
+                    'advice': flavor_checks.advice(change.after),
                 },
                 indent=2,
             )
@@ -259,7 +259,7 @@ def _tell(
 ) -> None:
     for text in problems:
         console.print(f'Wrong: {text}', markup=False)
-    for text in flavors.advice(specs):
+    for text in flavor_checks.advice(specs):
         console.print(f'Mind: {text}', markup=False)
 
 

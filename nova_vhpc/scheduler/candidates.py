@@ -140,18 +140,29 @@ class Ledger:
         """Those that may still be claimed, the best first.
 
         Fast links first, then those with most free slots; chance decides
-        between equals, so that schedulers do not race for the same.
+        between equals, so that schedulers do not race for the same. On a
+        shared bridge, the one that this host's other members are on comes
+        before all: co-located peers are to meet there and not in the
+        switch (HPCVirt'09 section 4).
         """
+        peers: Counter[str] = Counter()
+        if self._rule.kind is network.SHARED:
+            for uuid, members in self._used.items():
+                if uuid in self._uplinks:
+                    peers[self._uplinks[uuid].bridge] += members
         kept = []
         for candidate in candidates:
-            key = self._rank(uplinks_of(candidate), chance)
+            key = self._rank(uplinks_of(candidate), peers, chance)
             if key is not None:
                 kept.append((key, candidate))
         kept.sort(key=lambda pair: pair[0])
         return Candidates([pair[1] for pair in kept], on_take)
 
     def _rank(
-        self, claimed: Sequence[str], chance: Callable[[], float]
+        self,
+        claimed: Sequence[str],
+        peers: Mapping[str, int],
+        chance: Callable[[], float],
     ) -> tuple[float, ...] | None:
         lost = 0
         crowded = 0
@@ -172,4 +183,5 @@ class Ledger:
                 return None
         if len(bridges) < self._rule.bridges and not self._unknown:
             return None
-        return (lost, -slowest, crowded, chance())
+        met = sum(peers.get(bridge, 0) for bridge in bridges)
+        return (lost, -met, -slowest, crowded, chance())

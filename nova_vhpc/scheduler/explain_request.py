@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc import flavors
+from nova_vhpc import flavor_checks, flavors
 from nova_vhpc.scheduler import explain
 from nova_vhpc.scheduler.explain_reader import Reader, RequestError
 from nova_vhpc.scheduler.planner_model import HostFacts
@@ -108,7 +108,7 @@ class Request:
                 now_s=now_s,
             ),
             weight_of_unknown=options.weight_of_unknown,
-            flaws=tuple(flavors.problems(flavor.extra_specs)),
+            flaws=tuple(flavor_checks.problems(flavor.extra_specs)),
         )
 
 

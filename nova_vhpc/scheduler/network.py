@@ -36,7 +36,6 @@ class Rule:
     :ivar kind: kind of the bridges that carry traffic between hosts; None
         for none at all.
     :ivar bridges: how many different such bridges a member needs.
-    :ivar own: whether a member must claim the uplink for itself.
     :ivar beside: kind of a further bridge that must exist, whatever its
         link does: it carries the traffic of co-located peers.
     :ivar devices: whether the member takes PCI devices instead.
@@ -44,7 +43,6 @@ class Rule:
 
     kind: BridgeKind | None
     bridges: int = 1
-    own: bool = False
     beside: BridgeKind | None = None
     devices: bool = False
 
@@ -53,8 +51,8 @@ RULES = {
     'exported': Rule(None, bridges=0, devices=True),
     'shared': Rule(SHARED),
     'multiple-shared': Rule(SHARED, bridges=2),
-    'separate': Rule(SEPARATE, own=True),
-    'shared-separate': Rule(SEPARATE, own=True, beside=SHARED),
+    'separate': Rule(SEPARATE),
+    'shared-separate': Rule(SEPARATE, beside=SHARED),
 }
 
 ANY = Rule(None)

@@ -20,21 +20,17 @@ relies on: it drops a rejected host for all later members.
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from nova_vhpc import extra_specs
+from nova_vhpc import extra_specs, flavor_claims
 from nova_vhpc.scheduler import network
 from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.scheduler.snapshot import HostUplinks, UplinkState
-from nova_vhpc.topology import model
 
 UNLIMITED = 1e6
 """Over-commit of a request that sets no limit: more vCPUs per CPU than
 any host has. Finite, since the planner divides by it."""
-
-_CLAIM = re.compile(f'resources([a-zA-Z0-9_-]{{1,64}})?:{model.UPLINK}')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,15 +124,6 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-def uplink_claims(flavor_specs: Mapping[str, str]) -> int:
-    """Uplinks that a flavor claims over all its request groups."""
-    total = 0
-    for name, amount in flavor_specs.items():
-        if _CLAIM.fullmatch(name) and str(amount).isdigit():
-            total += int(amount)
-    return total
-
-
 def requirements(
     flavor_specs: Mapping[str, str],
     vcpus: int,
@@ -152,7 +139,7 @@ def requirements(
         ``vhpc:max_overcommit``; 0 or absent for no limit.
     """
     specs = extra_specs.parse(flavor_specs)
-    claims = uplink_claims(flavor_specs)
+    claims = flavor_claims.uplink_claims(flavor_specs)
     overcommit = specs.max_overcommit
     spare_cpus = (
         default_spare_cpus if specs.spare_cpus is None else specs.spare_cpus
@@ -175,7 +162,7 @@ def requirements(
         spare_cpus=spare_cpus,
         max_overcommit=overcommit or UNLIMITED,
         rule=rule,
-        flaw=_flaw(specs.network, rule, claims, devices),
+        flaw=flavor_claims.flaw(specs.network, claims, devices),
     )
 
 
@@ -232,35 +219,6 @@ def evaluate(
 def room_lack(host: HostView, wanted: Requirements) -> str | None:
     """Why a host's CPUs or PCI devices do not serve one more member."""
     return _cpu_lack(host, wanted) or host.devices_lack
-
-
-def _flaw(
-    network_name: str | None,
-    rule: network.Rule | None,
-    claims: int,
-    devices: int,
-) -> str | None:
-    if rule is None or network_name is None:
-        return None
-    if rule.devices and not devices:
-        return (
-            'the flavor says vhpc:network=exported, but neither it '
-            '(pci_passthrough:alias) nor the ports of the server '
-            '(vnic_type direct) ask for a PCI device'
-        )
-    if rule.own and not claims:
-        return (
-            f'the flavor says vhpc:network={network_name}, but claims no '
-            f'uplink: add resources_uplink:{model.UPLINK}=1, or let '
-            'nova-vhpc-flavor write it'
-        )
-    if claims and claims != rule.bridges:
-        return (
-            f'the flavor says vhpc:network={network_name} and claims '
-            f'{claims} uplink(s), {rule.bridges} would be right: let '
-            'nova-vhpc-flavor write it'
-        )
-    return None
 
 
 def _cpu_lack(host: HostView, wanted: Requirements) -> str | None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nova.scheduler import utils
 
-from nova_vhpc import extra_specs, flavors
+from nova_vhpc import extra_specs, flavor_checks, flavor_claims, flavors
 from nova_vhpc.scheduler import requirements
 from nova_vhpc.tests import base
 
@@ -287,58 +287,12 @@ class ChangeTest(base.TestCase):
         self, before, network
     ):
         after = flavors.change(before, recipe(network)).after
-        self.assertEqual([], flavors.problems(after))
+        self.assertEqual([], flavor_checks.problems(after))
         gone = flavors.change(after, {}).after
-        self.assertFalse(any(flavors.is_ours(key) for key in gone))
+        self.assertFalse(any(flavor_claims.is_ours(key) for key in gone))
         for key in before:
-            if not flavors.is_ours(key):
+            if not flavor_claims.is_ours(key):
                 self.assertEqual(before[key], gone[key])
-
-
-class ProblemsTest(base.TestCase):
-    def test_recipes_have_none(self):
-        for network in RECIPES:
-            self.assertEqual([], flavors.problems(recipe(network)))
-
-    def test_a_foreign_flavor_has_none(self):
-        self.assertEqual([], flavors.problems({'hw:cpu_policy': 'shared'}))
-
-    def test_half_a_recipe_is_told_of(self):
-        found = ' '.join(flavors.problems({'vhpc:network': 'separate'}))
-        self.assertIn(f'{UPLINK}=1', found)
-        self.assertIn(SEPARATE, found)
-
-    def test_a_claim_of_the_wrong_bridge_is_told_of(self):
-        specs = {**recipe('shared'), 'vhpc:network': 'separate'}
-        found = ' '.join(flavors.problems(specs))
-        self.assertIn(f'{SHARED} does not belong', found)
-
-    def test_a_claim_without_network_is_told_of(self):
-        found = flavors.problems(RECIPES['shared'])
-        self.assertEqual(2, len(found))
-
-    def test_wrong_values_are_told_of(self):
-        found = flavors.problems({'vhpc:workload': 'batch'})
-        self.assertIn("'batch'", found[0])
-
-    def test_exported_may_get_its_devices_from_ports(self):
-        self.assertEqual([], flavors.problems({'vhpc:network': 'exported'}))
-
-
-class AdviceTest(base.TestCase):
-    def test_openmp_over_commit(self):
-        # NPC'09 section 4.2.
-        for paradigm in ('openmp', 'hybrid'):
-            specs = recipe(paradigm=paradigm, max_overcommit='1.5')
-            self.assertIn("NPC'09", flavors.advice(specs)[0])
-        self.assertEqual(
-            [], flavors.advice(recipe(paradigm='mpi', max_overcommit='1.5'))
-        )
-
-    def test_no_spare_cpu(self):
-        # HPCVirt'09 section 6.4.
-        specs = recipe('shared', workload='parallel', spare_cpus='0')
-        self.assertIn('30-35%', flavors.advice(specs)[0])
 
 
 class ReadingTest(base.TestCase):

@@ -212,6 +212,17 @@ class ShowTest(FlavorTestCase):
         self.assertEqual(0, status)
         self.assertEqual([], json.loads(out)['problems'])
 
+    def test_what_the_filter_passes_is_not_wrong(self):
+        self.start_hosts('host')
+        self.publish('host', base.shared('br1', 'eth1'))
+        flavor_id = self.flavor({'vhpc:network': 'shared'})
+        status, out, _ = self.run_('show', flavor_id)
+        self.assertEqual(0, status)
+        self.assertNotIn('Wrong:', out)
+        self.assertIn('Mind: vhpc:network=shared without a claim', out)
+        (server,) = self.boot_cluster(flavor_id, 1)
+        self.assertEqual({}, self.claims(server))
+
     def test_a_bad_flavor_is_told_of(self):
         flavor_id = self.flavor({'vhpc:network': 'separate'})
         status, out, _ = self.run_('show', flavor_id)

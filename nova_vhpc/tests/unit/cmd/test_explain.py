@@ -20,7 +20,7 @@ from pathlib import Path
 import fixtures
 
 import nova_vhpc
-from nova_vhpc import flavors
+from nova_vhpc import flavor_claims, flavors
 from nova_vhpc.cmd import explain, explain_live
 from nova_vhpc.scheduler import explain as scheduler_explain
 from nova_vhpc.scheduler import explain_request
@@ -147,7 +147,7 @@ class QueryTest(base.TestCase):
         )
 
     def test_every_configuration(self):
-        for network in flavors.BRIDGE_TRAITS:
+        for network in flavor_claims.BRIDGE_TRAITS:
             if network != 'exported':
                 recipe = flavors.recipe(
                     {'network': network}, physnet='physnet0'

@@ -124,6 +124,20 @@ class LedgerTest(base.BaseTestCase):
             self.assertEqual(left, ledger.members_left())
         self.assertEqual([], self.order(ledger, found))
 
+    def test_members_of_a_host_meet_on_one_shared_bridge(self):
+        self.rule = network.RULES['shared']
+        ledger = self.ledger(
+            uplink('a1', 2), uplink('a2', 2), uplink('b1', 4, used=1)
+        )
+        offer = [candidate('a1'), candidate('a2'), candidate('b1')]
+        taken = []
+        for _ in range(6):
+            found = self.order(ledger, offer)
+            taken.extend(candidates.uplinks_of(found[0]))
+            ledger.settle(found, gained=True)
+        # The uplinks of one bridge in turn; the next bridge when it is full.
+        self.assertEqual(['a1', 'a2', 'a1', 'a2', 'b1', 'b1'], taken)
+
     def test_fast_and_empty_first(self):
         ledger = self.ledger(
             uplink('a1', 8, used=1),

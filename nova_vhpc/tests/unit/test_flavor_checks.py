@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc import extra_specs, flavor_checks, flavor_claims
+from nova_vhpc.scheduler import candidates, network, requirements, snapshot
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit import test_flavors
+from nova_vhpc.tests.unit.test_flavors import SEPARATE, SHARED, UPLINK, recipe
+from nova_vhpc.topology import model
+
+TRAITS = {
+    network.SHARED: model.TRAIT_SHARED,
+    network.SEPARATE: model.TRAIT_SEPARATE,
+}
+
+
+class ProblemsTest(base.TestCase):
+    def test_recipes_have_none(self):
+        for name in test_flavors.RECIPES:
+            self.assertEqual([], flavor_checks.problems(recipe(name)))
+
+    def test_a_foreign_flavor_has_none(self):
+        self.assertEqual(
+            [], flavor_checks.problems({'hw:cpu_policy': 'shared'})
+        )
+
+    def test_half_a_recipe_is_told_of(self):
+        found = ' '.join(flavor_checks.problems({'vhpc:network': 'separate'}))
+        self.assertIn(f'{UPLINK}=1', found)
+        self.assertIn(SEPARATE, found)
+
+    def test_a_claim_of_the_wrong_bridge_is_told_of(self):
+        specs = {**recipe('shared'), 'vhpc:network': 'separate'}
+        found = ' '.join(flavor_checks.problems(specs))
+        self.assertIn(f'{SHARED} does not belong', found)
+
+    def test_a_trait_without_a_claim_is_told_of(self):
+        found = flavor_checks.problems({SHARED: 'required'})
+        self.assertIn('Placement would refuse it', found[0])
+
+    def test_wrong_values_are_told_of(self):
+        found = flavor_checks.problems({'vhpc:workload': 'batch'})
+        self.assertIn("'batch'", found[0])
+
+    def test_exported_may_get_its_devices_from_ports(self):
+        self.assertEqual(
+            [], flavor_checks.problems({'vhpc:network': 'exported'})
+        )
+
+
+class AgreementTest(base.TestCase):
+    """What is called wrong is what the filter or Placement refuses."""
+
+    UPLINKS = tuple(
+        snapshot.UplinkState(f'{kind}{n}', kind, f'{kind}{n}', 'n', 1000, 4, 0)
+        for kind in network.BridgeKind
+        for n in range(2)
+    )
+
+    def candidates(self, specs):
+        """What Placement gives of a host with all kinds of bridges."""
+        groups = sorted(flavor_claims.suffixes(specs))
+        choices = []
+        for suffix in groups:
+            required = {
+                key.partition(':')[2]
+                for key in specs
+                if key.startswith(f'trait{suffix}:')
+            }
+            choices.append(
+                [
+                    uplink.uuid
+                    for uplink in self.UPLINKS
+                    if required <= {TRAITS[uplink.kind]}
+                ]
+            )
+        for chosen in itertools.product(*choices):
+            if len(set(chosen)) == len(chosen):
+                yield {
+                    'allocations': {
+                        uuid: {'resources': {model.UPLINK: 1}}
+                        for uuid in chosen
+                    }
+                }
+
+    def passes(self, specs):
+        """Whether a host that has everything takes a member."""
+        groups = flavor_claims.suffixes(specs)
+        if any(
+            key.startswith('trait_')
+            and key.partition(':')[0].removeprefix('trait') not in groups
+            for key in specs
+        ) or (len(groups) > 1 and 'group_policy' not in specs):
+            return False
+        wanted = requirements.requirements(specs, 1, devices=1)
+        found = list(self.candidates(specs))
+        topology = snapshot.HostUplinks(self.UPLINKS)
+        offered = candidates.offered(found) if wanted.claims else None
+        view = requirements.HostView(8, 0, topology, offered)
+        verdict = requirements.evaluate(view, wanted)
+        if not verdict.passes or not wanted.claims:
+            return verdict.passes
+        ledger = candidates.Ledger(verdict.uplinks, wanted.rule)
+        return bool(ledger.order(found))
+
+    @given(
+        st.sampled_from([None, *extra_specs.NETWORKS]),
+        st.sets(
+            st.sampled_from(
+                [
+                    f'{kind}_uplink{number}:{name}'
+                    for number in ('', '1', '2')
+                    for kind, name in (
+                        ('resources', model.UPLINK),
+                        ('trait', model.TRAIT_SHARED),
+                        ('trait', model.TRAIT_SEPARATE),
+                    )
+                ]
+            )
+        ),
+        st.booleans(),
+    )
+    def test_wrong_is_what_is_refused(self, name, keys, policy):
+        specs = {
+            key: '1' if key.startswith('resources') else 'required'
+            for key in keys
+        }
+        if name:
+            specs['vhpc:network'] = name
+        if policy:
+            specs['group_policy'] = 'isolate'
+        found = flavor_checks.problems(specs)
+        self.assertEqual(self.passes(specs), not found, found)
+
+    def test_without_a_claim_it_is_only_advised(self):
+        for name in ('shared', 'multiple-shared'):
+            specs = {'vhpc:network': name}
+            self.assertEqual([], flavor_checks.problems(specs))
+            (found,) = flavor_checks.advice(specs)
+            self.assertIn('nobody counts', found)
+
+    def test_other_groups_than_the_recipes_are_told_of(self):
+        specs = {
+            'vhpc:network': 'separate',
+            'resources_own:CUSTOM_VHPC_UPLINK': '1',
+        }
+        self.assertEqual([], flavor_checks.problems(specs))
+        self.assertIn(f'{UPLINK}=1', flavor_checks.advice(specs)[0])
+
+    def test_a_claim_without_a_network_is_told_of(self):
+        specs = test_flavors.RECIPES['shared']
+        self.assertEqual([], flavor_checks.problems(specs))
+        self.assertIn('without vhpc:network', flavor_checks.advice(specs)[0])
+
+
+class AdviceTest(base.TestCase):
+    def test_openmp_over_commit(self):
+        # NPC'09 section 4.2.
+        for paradigm in ('openmp', 'hybrid'):
+            specs = recipe(paradigm=paradigm, max_overcommit='1.5')
+            self.assertIn("NPC'09", flavor_checks.advice(specs)[0])
+        self.assertEqual(
+            [],
+            flavor_checks.advice(recipe(paradigm='mpi', max_overcommit='1.5')),
+        )
+
+    def test_no_spare_cpu(self):
+        # HPCVirt'09 section 6.4.
+        specs = recipe('shared', workload='parallel', spare_cpus='0')
+        self.assertIn('30-35%', flavor_checks.advice(specs)[0])
