@@ -64,9 +64,13 @@ class Groups:
         self._thread: threading.Thread | None = None
         self._hints: group_hints.GroupHints | None = None
         self._adapter: Any = None
-        self._clusters: Mapping[str, str] = {}
+        # Servers that Nova named, and their clusters: replaced as a whole,
+        # since every tick asks for every VM and must not wait for a lock.
+        self._told: tuple[frozenset[str], Mapping[str, str]] = (
+            frozenset(),
+            {},
+        )
         self._asked_for: dict[str, int] = {}
-        self._known: frozenset[str] = frozenset()
         self._filed: Mapping[str, str] = {}
         self._migrating: frozenset[str] = frozenset()
         self._file_stamp: tuple[float, int] | None = None
@@ -124,17 +128,15 @@ class Groups:
             domain XML has it, used while Nova says nothing of the server.
         :param project: the server's project, from the domain XML too.
         """
-        with self._lock:
-            filed = self._filed.get(server_uuid)
-            known = server_uuid in self._known
-            cluster = self._clusters.get(server_uuid)
+        filed = self._filed.get(server_uuid)
         if filed is not None:
             return filed
-        if not known:
+        known, clusters = self._told
+        if server_uuid not in known:
             self._ask_for(server_uuid)
             if flavor_cluster is not None:
                 return membership.scoped(flavor_cluster, project)
-        return cluster
+        return clusters.get(server_uuid)
 
     @property
     def migrating(self) -> frozenset[str]:
@@ -145,7 +147,7 @@ class Groups:
         """What is known and how old it is, in values that JSON takes."""
         with self._lock:
             at = self._heard_at
-            merged = {**self._clusters, **self._filed}
+            merged = {**self._told[1], **self._filed}
             state, detail = self._state, self._detail
         counts: dict[str, int] = {}
         for cluster in merged.values():
@@ -180,8 +182,10 @@ class Groups:
                 if group is not None and self._is_gone(nova, group)
             )
         with self._lock:
-            self._known = frozenset(listed)
-            self._clusters = membership.clusters(members, gone)
+            self._told = (
+                frozenset(listed),
+                membership.clusters(members, gone),
+            )
             self._migrating = frozenset(
                 member.server for member in members if member.migrating
             )
@@ -252,8 +256,8 @@ class Groups:
             LOG.info(
                 'Nova tells the groups of this host: %d servers in %d '
                 'virtual clusters',
-                len(self._clusters),
-                len(set(self._clusters.values())),
+                len(self._told[1]),
+                len(set(self._told[1].values())),
             )
         return True
 

@@ -99,6 +99,7 @@ class Loop:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
+        self._shown: dict[str, tuple[Any, model.VmView]] = {}
         self._problem = ''
         self.ticks = 0
         self.overruns = 0
@@ -178,9 +179,10 @@ class Loop:
     ) -> model.HostView:
         period_us = self.period_us
         readers = self._readers
-        if len(readers) != len(guests):
-            for uuid in [uuid for uuid in readers if uuid not in guests]:
+        if readers.keys() != guests.keys():
+            for uuid in readers.keys() - guests.keys():
                 readers.pop(uuid).close()
+                self._shown.pop(uuid, None)
         vms = []
         for uuid, target in guests.items():
             reader = target.reader
@@ -208,18 +210,21 @@ class Loop:
     def _vm_view(
         self, uuid: str, target: guest.Guest, sample: model.Sample
     ) -> model.VmView:
-        # By position, from what is worked out once: this runs once per VM
-        # and tick.
-        return model.VmView(
-            uuid,
+        facts = (
             *target.traits,
             self._cluster_of(target),
             target.repin,
             target.allowed_cpus,
             target.first_tune,
             target.in_force,
-            sample,
         )
+        last = self._shown.get(uuid)
+        if last is not None and last[1].sample is sample and last[0] == facts:
+            return last[1]
+        # By position: this runs for nearly every VM, each tick.
+        view = model.VmView(uuid, *facts, sample)
+        self._shown[uuid] = (facts, view)
+        return view
 
 
 def no_peers() -> Mapping[str, Any]:

@@ -38,6 +38,9 @@ PLUGINS = {
 }
 """Entry point group by option."""
 
+BLIND_TO_IO = frozenset({'atc', 'fixed', 'gang', 'none', 'vslicer'})
+"""Slice policies of ours that never look at I/O events."""
+
 _POOLS = {
     'io_pool_cpus': 'I/O pool',
     'computing_pool_cpus': 'computing pool',
@@ -61,6 +64,23 @@ def make_controller(
     predictor = load_plugin('predictor', _option(conf, 'predictor'))
     return controller.Controller(
         config, slice_policy(config), pinning_policy(config), predictor
+    )
+
+
+def follows_io(conf: cfg.ConfigOpts) -> bool:
+    """Whether the policies in use need the I/O events of every period.
+
+    If not, they are only shown, and need not be read as often. Of a plugin
+    that does not say it, it is believed.
+
+    :raises ConfigError: naming option, value and what is allowed.
+    """
+    pinning_policy = load_plugin(
+        'pinning_policy', _option(conf, 'pinning_policy')
+    )
+    return (
+        getattr(pinning_policy, 'uses_phases', True)
+        or _option(conf, 'slice_policy') not in BLIND_TO_IO
     )
 
 

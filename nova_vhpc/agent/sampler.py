@@ -27,8 +27,6 @@ LOG = logging.getLogger(__name__)
 SYNC_NAMESPACE = 'nova_vhpc.sync_probes'
 IO_NAMESPACE = 'nova_vhpc.io_probes'
 
-NOTHING: tuple[Any, ...] = (None, None, None, None, 0)
-
 IO_SCALE_US = 100_000
 """I/O events are given per 100 ms, as in the I/O-perception paper."""
 
@@ -38,13 +36,16 @@ class Sampler:
 
     :param sync: synchronisation probes by name, in order of preference.
     :param io: I/O probes by name.
+    :param io_every: read I/O events in every so many ticks.
     """
 
     def __init__(
         self,
         sync: Sequence[tuple[str, base.SyncProbe]],
         io: Sequence[tuple[str, base.IoProbe]],
+        io_every: int = 1,
     ) -> None:
+        self._io_every = io_every
         self._attached = 0
         self.sync: list[tuple[str, base.SyncProbe]] = []
         self.io: list[tuple[str, base.IoProbe]] = []
@@ -88,6 +89,7 @@ class Sampler:
             [reader for reader in sync if reader is not None],
             [reader for reader in io if reader is not None],
             every,
+            self._io_every,
             self._attached,
         )
 
@@ -95,19 +97,27 @@ class Sampler:
 class VmReader:
     """Reads one VM. Belongs to the tick's thread.
 
+    What nobody follows is read less often than each tick. Between, the
+    last latency and I/O rate stand, and there are no run and wait times:
+    they must not be counted twice.
+
     :param every: read the synchronisation latency in every so many ticks.
-        Between, the last one stands: right for VMs whose slices do not
-        depend on it.
+    :param io_every: read the I/O events in every so many ticks.
+    :param number: of this VM; VMs take turns, so that all ticks cost the
+        same.
     """
 
     __slots__ = (
         '_every',
         '_io',
-        '_last_us',
+        '_io_events',
+        '_io_every',
+        '_io_us',
         '_number',
+        '_run_us',
+        '_standing',
         '_sync',
         '_sync_us',
-        '_synced',
         'dead',
     )
 
@@ -116,16 +126,19 @@ class VmReader:
         sync: list[base.SyncReader],
         io: list[base.IoReader],
         every: int = 1,
-        first: int = 0,
+        io_every: int = 1,
+        number: int = 0,
     ) -> None:
         self._sync = sync
         self._io = io
         self._every = every
-        # VMs take turns, so that all ticks cost the same.
-        self._number = first % every
-        self._last_us = 0
+        self._io_every = io_every
+        self._number = number
+        self._io_events: float | None = None
+        self._io_us = 0
+        self._run_us: tuple[tuple[float, ...], float] | None = None
+        self._standing = model.Sample()
         self._sync_us = 0
-        self._synced: tuple[Any, ...] = NOTHING
         self.dead = False
         """The last read found nothing where there was something before."""
 
@@ -135,31 +148,38 @@ class VmReader:
         :param now_us: monotonic time of this tick.
         :param period_us: length of the control period.
         """
-        elapsed_us = now_us - self._last_us
-        first = self._last_us == 0
-        self._last_us = now_us
-        self._number += 1
-        if self._number >= self._every or first:
-            self._number = 0 if not first else self._number
-            self._read_sync(now_us, period_us)
+        self._number = number = self._number + 1
+        first = self._sync_us == 0
+        io_due = number % self._io_every == 0 or self._io_events is None
+        if io_due:
+            self._read_io(now_us)
+        if first or number % self._every == 0:
+            return self._read_sync(now_us, period_us)
+        if io_due:
+            self._standing = model.Sample(
+                self._standing.sync_latency_us, self._io_events
+            )
+        return self._standing
+
+    def run_us(self, period_us: int) -> float | None:
+        """CPU time of all vCPUs in one period, as measured last."""
+        known = self._run_us
+        return None if known is None else sum(known[0]) * period_us / known[1]
+
+    def _read_io(self, now_us: int) -> None:
+        before_us, self._io_us = self._io_us, now_us
         events: float | None = None
         for reader in self._io:
             count = reader.read()
             if count is not None:
-                events = (events or 0.0) + count
-        if first or elapsed_us <= 0:
-            return model.Sample()
-        latency, run, wait, runs, window_us = self._synced
-        return model.Sample(
-            latency,
-            None if events is None else events * IO_SCALE_US / elapsed_us,
-            run,
-            wait,
-            runs,
-            window_us or elapsed_us,
-        )
+                events = count if events is None else events + count
+        if events is not None and 0 < before_us < now_us:
+            events *= IO_SCALE_US / (now_us - before_us)
+        else:
+            events = None
+        self._io_events = events
 
-    def _read_sync(self, now_us: int, period_us: int) -> None:
+    def _read_sync(self, now_us: int, period_us: int) -> model.Sample:
         window_us = now_us - self._sync_us
         first = self._sync_us == 0
         self._sync_us = now_us
@@ -171,22 +191,25 @@ class VmReader:
             if reading is None:
                 missing = True
                 continue
-            latency = (latency or 0.0) + reading.latency_us
-            if reading.run_us is not None:
-                run, runs = reading.run_us, reading.runs
-            if reading.wait_us is not None:
-                wait = reading.wait_us
+            own_us, run_us, wait_us, own_runs = reading
+            latency = own_us if latency is None else latency + own_us
+            if run_us is not None:
+                run, runs = run_us, own_runs
+            if wait_us is not None:
+                wait = wait_us
         self.dead = missing and latency is None and not first
-        if first or latency is None or window_us <= 0:
-            self._synced = NOTHING
+        if first or window_us <= 0:
+            return self._standing
+        if latency is None:
+            run = wait = runs = None
         else:
-            self._synced = (
-                latency * period_us / window_us,
-                run,
-                wait,
-                runs,
-                window_us,
-            )
+            latency = latency * period_us / window_us
+        self._run_us = None if run is None else (run, window_us)
+        if self._every > 1:
+            self._standing = model.Sample(latency, self._io_events)
+        return model.Sample(
+            latency, self._io_events, run, wait, runs, window_us
+        )
 
     def close(self) -> None:
         """Give back all files."""
@@ -196,14 +219,16 @@ class VmReader:
             io_reader.close()
 
 
-def make_sampler(conf: Any, host: base.Host) -> Sampler:
+def make_sampler(conf: Any, host: base.Host, follows_io: bool) -> Sampler:
     """Load the probes that ``[vhpc_agent]`` names.
 
+    :param follows_io: whether each period's I/O events are needed.
     :raises ConfigError: for a name that no one provides.
     """
     return Sampler(
         _load(conf.vhpc_agent.sync_probes, SYNC_NAMESPACE, 'sync', host),
         _load(conf.vhpc_agent.io_probes, IO_NAMESPACE, 'io', host),
+        1 if follows_io else conf.vhpc_agent.other_sync_ticks,
     )
 
 

@@ -93,6 +93,7 @@ class Service:
                 options.period_ms / 1000,
                 lambda: self.domains.connection.get(),
             ),
+            policy.follows_io(conf),
         )
         self.groups = groups.Groups(conf, self.host_name)
         self.publishing = publishing.PublishWorker(conf, self.host_name)

@@ -45,8 +45,12 @@ def vm_status(
     target: guest.Guest,
     view: model.VmView | None,
     plan: model.VmPlan | None,
+    period_us: int = 0,
 ) -> dict[str, Any]:
-    """One VM; units are in the names."""
+    """One VM; units are in the names.
+
+    :param period_us: control period, which ``run_us`` is given for.
+    """
     now = target.in_force
     sample = view.sample if view is not None else model.Sample()
     return {
@@ -66,7 +70,7 @@ def vm_status(
         'original': _tune(target.first_tune),
         'sync_latency_us': sample.sync_latency_us,
         'io_events': sample.io_events,
-        'run_us': _sum(sample.vcpu_run_us),
+        'run_us': target.reader.run_us(period_us),
         'predicted_events': plan.predicted_events if plan else None,
         'threshold_events': plan.threshold_events if plan else None,
         'repin': target.repin,
@@ -96,19 +100,16 @@ def _pins(tune: model.CpuTune) -> list[str] | None:
     return [cpus.format_cpu_set(pin) for pin in tune.vcpu_pins]
 
 
-def _sum(values: tuple[float, ...] | None) -> float | None:
-    return None if values is None else sum(values)
-
-
 def vm_statuses(
     guests: dict[str, guest.Guest], moment: loop.Moment | None
 ) -> list[dict[str, Any]]:
     """All VMs as of the last tick, by name."""
     views = {} if moment is None else {vm.uuid: vm for vm in moment.view.vms}
     plans = {} if moment is None else moment.plan.vms
+    period_us = 0 if moment is None else moment.view.period_us
     return sorted(
         (
-            vm_status(target, views.get(uuid), plans.get(uuid))
+            vm_status(target, views.get(uuid), plans.get(uuid), period_us)
             for uuid, target in guests.items()
         ),
         key=lambda status: status['name'],

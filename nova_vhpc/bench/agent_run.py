@@ -89,6 +89,7 @@ class RecordingWriter:
                 options.cgroup_root,
                 options.period_ms / 1000,
             ),
+            policy.follows_io(conf),
         )
         self.usable = cpus.usable_cpus(options.cpu_shared_set)
         self.other_sync_ticks = options.other_sync_ticks

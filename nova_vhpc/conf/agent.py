@@ -134,10 +134,12 @@ OPTS: list[Any] = [
         'other_sync_ticks',
         type=_Number(1, 100),
         default=5,
-        help='Control periods between two readings of the synchronisation '
-        'latency of VMs that are not parallel. Their slices do not follow '
-        'it; it is shown, and tells windows how much CPU they want. Set 1 to '
-        'watch them as closely, at up to twice the cost.',
+        help='Control periods between two readings of what no slice '
+        'follows: the synchronisation latency of VMs that are not parallel, '
+        'and the I/O events of all VMs unless pinning_policy is io_pool, '
+        'slice_policy is dss, or either is a plugin. Both are shown, and '
+        'tell windows how much CPU such VMs want. Set 1 to watch them as '
+        'closely, at up to twice the cost.',
     ),
     cfg.ListOpt(
         'io_probes',

@@ -79,7 +79,7 @@ class SchedstatReader:
     def read(self) -> base.SyncReading | None:
         """One pread per vCPU, one parse for all."""
         try:
-            texts = b''.join(self._files.read())
+            texts = self._files.read_joined()
             if texts == self._texts and self._last is not None:
                 # All asleep since the last tick: nothing to parse.
                 return self._nothing

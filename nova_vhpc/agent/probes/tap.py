@@ -69,7 +69,7 @@ class CounterReader:
     def read(self) -> float | None:
         """One pread per counter, one sum for all."""
         try:
-            texts = b''.join(self._files.read())
+            texts = self._files.read_joined()
             if texts == self._texts and self._last is not None:
                 return 0.0
             now = sum(map(int, texts.split()))

@@ -117,15 +117,37 @@ class TestLoop(base.BaseTestCase):
         self.assertEqual(100_000, vm.original.period_us)
         self.assertTrue(view.peers['cluster'].io)
 
+    def test_a_view_is_made_anew_when_something_changes(self) -> None:
+        ticker = self.make()
+        sample = model.Sample(sync_latency_us=1.0)
+        self.target.reader.read = lambda now_us, period_us: sample
+        for change in (
+            lambda: None,
+            lambda: None,
+            lambda: self.target.note_written({'cpu_shares': 7}),
+            lambda: setattr(self.target, 'repin', False),
+        ):
+            change()
+            ticker.tick()
+        first, same, written, free = (
+            view.vms[0] for view in self.decider.views
+        )
+        self.assertIs(first, same)
+        self.assertEqual(7, written.in_force.shares)
+        self.assertFalse(free.repin)
+
     def test_readers_are_closed_by_the_tick(self) -> None:
         ticker = self.make()
         ticker.tick()
         old, self.target.reader = self.target.reader, Reader()
         ticker.tick()
         self.assertTrue(old.closed)
-        self.writer.guests = {}
+        other = test_guest.make()
+        other.reader = Reader()
+        self.writer.guests = {'another': other}
         ticker.tick()
         self.assertTrue(self.target.reader.closed)
+        self.assertFalse(other.reader.closed)
 
     def test_a_dead_reader_has_the_domain_looked_at_once(self) -> None:
         ticker = self.make()

@@ -136,3 +136,10 @@ class PolicyTest(base.TestCase):
         message = self.refused('guard_margin = -1')
         self.assertIn('guard_margin', message)
         self.assertIn('-1', message)
+
+    def test_who_follows_io(self):
+        self.assertFalse(policy.follows_io(self.conf()))
+        self.assertTrue(
+            policy.follows_io(self.conf('pinning_policy = io_pool'))
+        )
+        self.assertTrue(policy.follows_io(self.conf('slice_policy = dss')))

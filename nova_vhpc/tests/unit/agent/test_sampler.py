@@ -59,15 +59,51 @@ class TestVmReader(base.BaseTestCase):
         self.assertEqual((1.0,), sample.vcpu_run_us)
 
     def test_others_are_read_now_and_then(self) -> None:
-        reader = sampler.VmReader([Sync(None, READING)], [], every=3)
+        reader = sampler.VmReader(
+            [Sync(None, READING)], [Io(None, 9.0, 25.0)], every=3, io_every=3
+        )
         reader.read(1_000_000, 100_000)
-        sample = reader.read(1_100_000, 100_000)
-        self.assertIsNone(sample.sync_latency_us)
-        for tick in (2, 3, 4):
-            # The last one stands, with the window it was read over.
+        for tick in (1, 2, 3, 4):
             sample = reader.read(1_000_000 + tick * 100_000, 100_000)
-            self.assertEqual(5.0, sample.sync_latency_us)
-            self.assertEqual(200_000, sample.elapsed_us)
+            if tick == 1:
+                self.assertIsNone(sample.sync_latency_us)
+            elif tick == 2:
+                self.assertEqual(200_000, sample.elapsed_us)
+                self.assertEqual((10.0,), sample.vcpu_wait_us)
+            else:
+                # What was measured once must not be counted twice.
+                self.assertIsNone(sample.elapsed_us)
+                self.assertIsNone(sample.vcpu_wait_us)
+            if tick > 1:
+                # The last ones stand.
+                self.assertEqual(5.0, sample.sync_latency_us)
+                self.assertEqual(25.0, sample.io_events)
+                self.assertEqual(0.5, reader.run_us(100_000))
+
+    def test_io_events_alone_are_read_now_and_then(self) -> None:
+        reader = sampler.VmReader(
+            [Sync(None, *[READING] * 5)],
+            [Io(None, 30.0, 60.0, 90.0)],
+            io_every=3,
+        )
+        events = [
+            reader.read(1_000_000 + tick * 100_000, 100_000).io_events
+            for tick in range(6)
+        ]
+        self.assertEqual([None, 30.0, 60.0, 60.0, 60.0, 30.0], events)
+
+    def test_latency_alone_is_read_now_and_then(self) -> None:
+        reader = sampler.VmReader(
+            [Sync(None, READING)], [Io(None, 1.0, 2.0, 3.0)], every=3
+        )
+        samples = [
+            reader.read(1_000_000 + tick * 100_000, 100_000)
+            for tick in range(4)
+        ]
+        self.assertEqual(
+            [(None, None), (None, 1.0), (5.0, 2.0), (5.0, 3.0)],
+            [(one.sync_latency_us, one.io_events) for one in samples],
+        )
 
     def test_dead(self) -> None:
         reader = sampler.VmReader([Sync(None, READING, None)], [])

@@ -21,9 +21,9 @@ import tempfile
 import prometheus_client
 from oslotest import base
 
-from nova_vhpc.agent import loop, metrics, status
+from nova_vhpc.agent import loop, metrics, sampler, status
 from nova_vhpc.control import model
-from nova_vhpc.tests.unit.agent import test_guest
+from nova_vhpc.tests.unit.agent import test_guest, test_sampler
 
 
 def moment(uuid: str) -> loop.Moment:
@@ -47,6 +47,11 @@ def moment(uuid: str) -> loop.Moment:
 
 def document() -> dict:
     target = test_guest.make()
+    target.reader = sampler.VmReader(
+        [test_sampler.Sync(None, test_sampler.READING)], []
+    )
+    for now_us in (1_000_000, 1_200_000):
+        target.reader.read(now_us, 100_000)
     agent = {key: 1 for key, _, _ in metrics.AGENT_COUNTERS}
     agent |= {key: 2 for key, _, _ in metrics.AGENT_GAUGES}
     return {
@@ -62,7 +67,7 @@ class TestStatus(base.BaseTestCase):
         self.assertEqual(5_000, vm['slice_us'])
         self.assertEqual(100_000, vm['period_us'])
         self.assertEqual(['0-1', '0-1'], vm['vcpu_pins'])
-        self.assertEqual(3.0, vm['run_us'])
+        self.assertEqual(0.5, vm['run_us'])
         json.dumps(vm)
 
     def test_before_the_first_tick(self) -> None:
