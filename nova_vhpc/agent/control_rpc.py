@@ -81,13 +81,18 @@ class _Endpoint:
 
 
 class ControlServer:
-    """Answers control calls; waits for the broker in the background."""
+    """Answers control calls; waits for the broker in the background.
 
-    def __init__(self, transport: Any, host: str, control: Control) -> None:
+    :param others: endpoints besides the control calls'.
+    """
+
+    def __init__(
+        self, transport: Any, host: str, control: Control, *others: Any
+    ) -> None:
         self._server = messaging.get_rpc_server(
             transport,
             messaging.Target(topic=TOPIC, server=host),
-            [_Endpoint(control)],
+            [_Endpoint(control), *others],
             access_policy=messaging.DefaultRPCAccessPolicy,
         )
         self._started = threading.Event()

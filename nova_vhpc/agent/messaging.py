@@ -65,6 +65,8 @@ _CHATTY = (
 )
 
 
+_PREFETCH = '64'
+
 _KEEPS_QUEUES = (
     'amqp_auto_delete',
     'amqp_durable_queues',
@@ -90,14 +92,42 @@ def register_stray_opts(conf: cfg.ConfigOpts) -> None:
         conf.register_opts(getattr(module, group, []), group=group)
 
 
+class _Once(logging.Filter):
+    """Tells of the first message that no endpoint takes, in one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if self._told or error is None:
+            return False
+        self._told = True
+        record.msg = (
+            'A message on the bus is not for this version of the agent, or '
+            'for no agent at all; more of them are passed over silently: %r'
+        )
+        record.args = (error,)
+        record.exc_info = record.exc_text = None
+        record.levelno, record.levelname = logging.WARNING, 'WARNING'
+        return True
+
+
+_once = _Once()
+
+
 def hush() -> None:
     """Keep the drivers from logging every try to reach a broker.
 
     With a broker away they tell of each connection every few seconds,
-    some with a traceback; we tell of each change of state, once.
+    some with a traceback; we tell of each change of state, once. Nor may
+    who floods the bus with nonsense flood the log.
     """
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    # Adds it at most once.
+    logging.getLogger('oslo_messaging.rpc.server').addFilter(_once)
 
 
 def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
@@ -107,16 +137,21 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
     to delete our queues with their last listener, unless they are
     configured to be durable. That is said in the URL and not in ``conf``:
     the exchange that notifications come from must stay as Nova declares it.
+    So is a limit to what it sends ahead, unless one is configured: a flood
+    then waits in the broker, not in our memory.
     """
     register_stray_opts(conf)
     messaging.set_transport_defaults(EXCHANGE)
     transport = messaging.get_rpc_transport(conf)
     url = messaging.TransportURL.parse(conf)
-    if url.transport != 'rabbit' or any(
-        name in url.query or getattr(conf.oslo_messaging_rabbit, name)
-        for name in _KEEPS_QUEUES
-    ):
+    if url.transport != 'rabbit':
         return transport
-    url.query['amqp_auto_delete'] = 'true'
+    options = conf.oslo_messaging_rabbit
+    if not any(
+        name in url.query or getattr(options, name) for name in _KEEPS_QUEUES
+    ):
+        url.query['amqp_auto_delete'] = 'true'
+    if not options.rabbit_qos_prefetch_count:
+        url.query.setdefault('rabbit_qos_prefetch_count', _PREFETCH)
     transport.cleanup()
     return messaging.get_rpc_transport(conf, url=url)

@@ -64,6 +64,10 @@ AGENT_GAUGES = (
     ('journal_bytes', 'journal_bytes', 'Bytes in the journal.'),
     ('journal_records', 'journal_records', 'VMs in the journal.'),
 )
+PEER_COUNTERS = (
+    ('sent', 'peer_words_sent', 'Phases told to other hosts.'),
+    ('received', 'peer_words_received', 'Phases heard from other hosts.'),
+)
 
 
 class StatusCollector(registry.Collector):
@@ -84,6 +88,7 @@ class StatusCollector(registry.Collector):
             gauge = core.GaugeMetricFamily(PREFIX + name, text)
             gauge.add_metric([], float(agent[key]))
             yield gauge
+        yield from _peers(status.get('peers') or {})
         labels = ['uuid', 'name']
         vms = status['vms']
         count = core.GaugeMetricFamily(
@@ -127,6 +132,29 @@ class StatusCollector(registry.Collector):
             for vm, value in zip(vms, positive, strict=True):
                 gauge.add_metric([vm['uuid'], vm['name']], float(value))
             yield gauge
+
+
+def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
+    """The message bus; without one there are no samples."""
+    on = peers.get('state', 'off') != 'off'
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'bus_up', '1 while what is sent over the message bus arrives.'
+    )
+    if on:
+        gauge.add_metric([], float(peers['state'] == 'up'))
+    yield gauge
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'bus_echo_microseconds',
+        'Time for a word to itself over the message bus, as last measured.',
+    )
+    if on and peers['echo_us'] is not None:
+        gauge.add_metric([], peers['echo_us'])
+    yield gauge
+    for key, name, text in PEER_COUNTERS:
+        counter = core.CounterMetricFamily(PREFIX + name, text)
+        if on:
+            counter.add_metric([], peers[key])
+        yield counter
 
 
 class Metrics:

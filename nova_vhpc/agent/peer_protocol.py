@@ -35,6 +35,10 @@ QUIET = ClusterPlan(Phase.COMPUTING)
 MAX_LEASE_US = 600_000_000
 """No host can make others believe it for longer than ten minutes."""
 
+MAX_HOSTS = 4096
+"""Hosts to listen to per cluster, far more than any has: whoever floods
+the bus with invented ones must not fill the memory."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timers:
@@ -199,6 +203,8 @@ class Protocol:
             known.boot,
             known.seq,
         ):
+            return state
+        if known is None and len(state.heard) >= MAX_HOSTS:
             return state
         lease_us = min(max(message.lease_us, 0), MAX_LEASE_US)
         until_us = now_us + lease_us

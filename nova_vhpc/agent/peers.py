@@ -27,14 +27,19 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc.agent import control_rpc, peer_bus
+from nova_vhpc.agent import (
+    control_rpc,
+    peer_bus,
+    peer_echo,
+    peer_health,
+    peer_status,
+)
 from nova_vhpc.agent import peer_protocol as protocol
 from nova_vhpc.agent.messaging import get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, PeerView
 
 LOG = logging.getLogger(__name__)
 
-_MAX_BACK_OFF_S = 5.0
 _NO_URL = 'rabbit://'
 
 
@@ -47,14 +52,14 @@ class Peers:
 
     :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
     :param host: name of the agent's host, unique on the bus.
-    :param control: what control calls are passed to; None for none.
+    :param control: what control calls are passed to.
     """
 
     def __init__(
         self,
         conf: cfg.ConfigOpts,
         host: str,
-        control: control_rpc.Control | None = None,
+        control: control_rpc.Control,
     ) -> None:
         self._conf = conf
         self._options = conf.vhpc_peers
@@ -63,9 +68,8 @@ class Peers:
         self._timers = protocol.Timers.for_lease(
             int(self._options.lease * 1_000_000)
         )
-        self._protocol = protocol.Protocol(
-            host, time.time_ns() // 1000, self._timers
-        )
+        self._boot = time.time_ns() // 1000
+        self._protocol = protocol.Protocol(host, self._boot, self._timers)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -76,9 +80,10 @@ class Peers:
         self._transport: Any = None
         self._control_server: control_rpc.ControlServer | None = None
         self._thread: threading.Thread | None = None
-        self._state = 'off'
-        self._detail = ''
-        self._failures = 0
+        self._health = peer_health.Health(
+            self._timers.renew_us, self._timers.lease_us
+        )
+        self._echo: peer_echo.Caller | None = None
         self._sent = 0
         self._received = 0
 
@@ -94,16 +99,24 @@ class Peers:
             return
         self._transport = transport
         self._stop.clear()
-        self._enter('starting', '')
+        self._health.start()
         self._bus = peer_bus.PeerBus(
             transport, self._host, self._hear, self._options.version_cap
         )
         self._bus.start()
-        if self._control is not None:
-            self._control_server = control_rpc.ControlServer(
-                transport, self._host, self._control
-            )
-            self._control_server.start()
+        self._control_server = control_rpc.ControlServer(
+            transport,
+            self._host,
+            self._control,
+            peer_echo.EchoEndpoint(self._boot, self._hear_echo),
+        )
+        self._control_server.start()
+        self._echo = peer_echo.Caller(
+            transport, control_rpc.TOPIC, self._host, self._boot
+        )
+        threading.Thread(
+            target=self._watch, name='vhpc-peers-watch', daemon=True
+        ).start()
         self._thread = threading.Thread(
             target=self._run, name='vhpc-peers', daemon=True
         )
@@ -121,7 +134,7 @@ class Peers:
             self._control_server.stop()
         if self._bus is not None:
             self._bus.stop()
-        self._enter('off', '')
+        self._health.stop()
 
     def publish(self, decided: Mapping[str, ClusterPlan]) -> None:
         """What this tick decided, for each cluster with members here.
@@ -149,31 +162,13 @@ class Peers:
             states = dict(self._states)
         bus = self._bus
         return {
-            'state': self._state,
-            'detail': self._detail,
+            'state': self._health.state,
+            'detail': self._health.detail,
+            'echo_us': self._health.echo_us,
             'sent': self._sent,
             'received': self._received,
             'listening': sorted(bus.subscribed) if bus else [],
-            'clusters': {
-                cluster: {
-                    'phase': protocol.group_phase(
-                        self._protocol, state, now_us
-                    ).value,
-                    'own': state.own.word.phase.value if state.own else None,
-                    'hosts': {
-                        host: {
-                            'phase': heard.word.phase.value,
-                            'min_slice_us': heard.word.min_slice_us,
-                            'lease_s': round(
-                                (heard.until_us - now_us) / 1e6, 1
-                            ),
-                        }
-                        for host, heard in sorted(state.heard.items())
-                        if heard.until_us > now_us
-                    },
-                }
-                for cluster, state in sorted(states.items())
-            },
+            'clusters': peer_status.clusters(self._protocol, states, now_us),
         }
 
     def _run(self) -> None:
@@ -183,22 +178,14 @@ class Peers:
             try:
                 self._step(decided if fresh else None)
             except peer_bus.BusError as error:
-                self._failures += 1
-                if self._enter('down', str(error)):
-                    LOG.warning(
-                        'The message bus is away; each host decides by '
-                        'itself until it is back: %s',
-                        error,
-                    )
-            except Exception:
+                self._health.failed(_now_us(), str(error))
+            except Exception as error:
                 # A daemon's thread must outlive what nobody thought of.
-                self._failures += 1
-                if self._enter('failed', 'see the log'):
+                if self._health.state != 'down':
                     LOG.exception('Talking to peers failed; trying again')
-            if self._failures:
-                self._stop.wait(
-                    min(_MAX_BACK_OFF_S, 0.25 * 2 ** min(self._failures, 6))
-                )
+                self._health.failed(_now_us(), repr(error))
+            if self._health.back_off_s:
+                self._stop.wait(self._health.back_off_s)
             fresh = self._wake.wait(self._timers.gap_us / 2e6)
             self._wake.clear()
             decided = self._decided
@@ -211,8 +198,8 @@ class Peers:
         :raises BusError: when a message could not be sent; it and those
             behind it will be sent anew.
         """
-        bus = self._bus
-        if bus is None:
+        bus, echo = self._bus, self._echo
+        if bus is None or echo is None:
             return
         outbox = self._decide(decided) if decided is not None else []
         now_us = _now_us()
@@ -224,16 +211,24 @@ class Peers:
                     outbox.append(message)
             bus.subscribe(self._states.keys())
         for position, message in enumerate(outbox):
+            self._health.sending(_now_us())
             try:
                 bus.send(message)
             except peer_bus.BusError:
                 self._unsent(outbox[position:])
                 raise
+            self._health.sent()
             self._sent += 1
-        if outbox:
-            self._failures = 0
-            if self._enter('up', ''):
-                LOG.info('The message bus carries phases to other hosts')
+        now_us = _now_us()
+        if self._health.due(now_us):
+            self._health.sending(now_us)
+            echo.call(now_us)
+            self._health.sent(now_us)
+
+    def _watch(self) -> None:
+        # A thread of its own: the one that sends may hang in sending.
+        while not self._stop.wait(self._timers.gap_us / 1e6):
+            self._health.watch(_now_us())
 
     def _decide(
         self, decided: Mapping[str, ClusterPlan]
@@ -276,7 +271,7 @@ class Peers:
                     )
 
     def _say_goodbye(self) -> None:
-        if self._state != 'up' or self._bus is None:
+        if self._health.state == 'down' or self._bus is None:
             return
         try:
             for cluster, state in list(self._states.items()):
@@ -285,6 +280,9 @@ class Peers:
                     self._bus.send(message)
         except peer_bus.BusError as error:
             LOG.debug('Peers will notice by our leases: %s', error)
+
+    def _hear_echo(self, asked_us: int) -> None:
+        self._health.heard(asked_us, _now_us())
 
     def _hear(self, message: protocol.Message) -> None:
         now_us = _now_us()
@@ -299,8 +297,3 @@ class Peers:
 
     def _trim(self, view: PeerView) -> PeerView:
         return view if self._options.share_min_slice else PeerView(view.io)
-
-    def _enter(self, state: str, detail: str) -> bool:
-        changed = state != self._state
-        self._state, self._detail = state, detail
-        return changed

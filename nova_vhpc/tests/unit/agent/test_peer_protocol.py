@@ -244,6 +244,17 @@ class RulesTest(base.BaseTestCase):
         state = self.hear(self.message(1, IO, lease=10**15))
         self.assertFalse(self.rules.view(state, protocol.MAX_LEASE_US).io)
 
+    def test_invented_hosts_do_not_fill_the_memory(self) -> None:
+        invented = (
+            self.message(1, IO, host=f'x{n}')
+            for n in range(protocol.MAX_HOSTS + 9)
+        )
+        state = self.hear(self.message(1, QUIET), *invented)
+        self.assertEqual(protocol.MAX_HOSTS, len(state.heard))
+        # Who is known already is heard as before.
+        state = self.rules.hear(state, self.message(2, IO), 0)
+        self.assertEqual(2, state.heard['b'].seq)
+
     def test_own_messages_come_back_and_are_not_heard(self) -> None:
         state = self.hear(self.message(1, IO, host='a'))
         self.assertEqual(PeerView(), self.rules.view(state, 1))

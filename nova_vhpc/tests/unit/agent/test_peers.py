@@ -15,8 +15,10 @@
 
 import time
 
+import prometheus_client
 from oslotest import base
 
+from nova_vhpc.agent import metrics
 from nova_vhpc.tests.unit.agent import peer_agents as agents
 
 
@@ -53,6 +55,35 @@ class PeersTest(base.BaseTestCase):
         self.assertEqual('io', cluster['phase'])
         self.assertEqual('io', cluster['own'])
         self.assertEqual({}, cluster['hosts'])
+
+    def test_status_and_metrics_tell_of_the_bus(self) -> None:
+        agent = self.agent('a')
+        self.assertNotIn('nova_vhpc_bus_up 1.0', self.scrape(agent))
+        agent.peers.start()
+        # With no cluster here and nothing to say.
+        self.assertTrue(
+            agents.wait_for(lambda: agent.peers.status()['state'] == 'up')
+        )
+        page = self.scrape(agent)
+        self.assertIn('nova_vhpc_bus_up 1.0', page)
+        self.assertIn('nova_vhpc_bus_echo_microseconds ', page)
+        self.assertIn('nova_vhpc_peer_words_sent_total 0.0', page)
+
+    def scrape(self, agent: agents.Agent) -> str:
+        status = {
+            'agent': {
+                key: 0
+                for key, _, _ in (
+                    *metrics.AGENT_COUNTERS,
+                    *metrics.AGENT_GAUGES,
+                )
+            },
+            'vms': [],
+            'peers': agent.peers.status(),
+        }
+        return prometheus_client.generate_latest(
+            metrics.Metrics(lambda: status).registry
+        ).decode()
 
     def test_a_tick_that_hangs_falls_silent(self) -> None:
         agent = self.agent('a')

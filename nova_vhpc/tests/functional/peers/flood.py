@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A client that floods a cluster's topic: see :data:`KINDS`.
+
+A process of its own, ``python -m ... URL COUNT``: it must not share the
+interpreter with the agents that it is to disturb.
+"""
+
+import importlib
+import json
+import sys
+from typing import Any
+
+from nova_vhpc.agent import peer_bus
+
+kombu: Any = importlib.import_module('kombu')
+
+CLUSTER = 'c1'
+KINDS = ('noise', 'json', 'method', 'version', 'fields', 'hosts')
+"""No JSON at all; JSON of something else; methods and versions that nobody
+has; words without sense; words of hosts that do not exist."""
+
+
+def message(kind: str, number: int) -> tuple[bytes, str, str]:
+    """One message: body, content type and encoding."""
+    if kind == 'noise':
+        return b'\x00\xff' * 200, 'application/data', 'binary'
+    call = {
+        'method': 'explode' if kind == 'method' else 'phase',
+        'namespace': peer_bus.NAMESPACE,
+        'version': '7.0' if kind == 'version' else '1.0',
+        '_unique_id': f'{kind}-{number}',
+        'args': {
+            'cluster': CLUSTER,
+            'host': f'nobody{number}',
+            'boot': 1,
+            'seq': number,
+            'phase': 'melting' if kind == 'fields' else 'computing',
+            'lease_ms': 1000,
+        },
+    }
+    body: dict[str, Any] = {
+        'oslo.version': '2.0',
+        'oslo.message': json.dumps(call),
+    }
+    if kind == 'json':
+        body = {'number': number}
+    return json.dumps(body).encode(), 'application/json', 'utf-8'
+
+
+def flood(url: str, count: int) -> None:
+    """Publish ``count`` messages of each kind as fast as can be."""
+    with kombu.Connection(
+        url.replace('rabbit://', 'amqp://').rstrip('/') + '//'
+    ) as connection:
+        exchange = kombu.Exchange(
+            peer_bus.topic(CLUSTER) + '_fanout',
+            type='fanout',
+            durable=False,
+            auto_delete=True,
+        )
+        producer = kombu.Producer(connection.channel(), exchange)
+        for number in range(count):
+            for kind in KINDS:
+                body, content_type, encoding = message(kind, number)
+                producer.publish(
+                    body, content_type=content_type, content_encoding=encoding
+                )
+
+
+if __name__ == '__main__':
+    flood(sys.argv[1], int(sys.argv[2]))

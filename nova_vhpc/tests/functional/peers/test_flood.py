@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Peers while the broker is flooded, or refuses messages by an alarm."""
+
+import subprocess
+import sys
+import time
+
+from nova_vhpc.tests.functional.peers import flood, test_rabbit
+from nova_vhpc.tests.unit.agent import peer_agents as agents
+
+IO, QUIET = agents.IO, agents.QUIET
+EACH = 3400
+
+
+class FloodTest(test_rabbit.RabbitCase):
+    def test_flooded_then_blocked(self) -> None:
+        a, b = self.pair()
+        self.wait_for_both('up', a, b)
+        self.check_flood(a, b)
+        self.check_alarm(a, b)
+        for agent in (a, b):
+            # What the tick calls took no time, all the while.
+            self.assertLess(agent.slowest_s, 0.5)
+        self.assertEqual(0, self.count('Traceback'))
+
+    def check_flood(self, a: agents.Agent, b: agents.Agent) -> None:
+        """Per-host decisions go on; memory and log stay small."""
+        before = self.rss_mib()
+        most = 0
+        flooding = subprocess.Popen(
+            [sys.executable, '-m', flood.__name__, self.broker.url, str(EACH)],
+            stdin=subprocess.DEVNULL,
+        )
+        self.addCleanup(flooding.kill)
+        while flooding.poll() is None:
+            a.say(c1=IO)
+            self.assertTrue(a.io('c1'))
+            a.say(c1=QUIET)
+            most = max(most, *self.unacknowledged())
+            time.sleep(0.5)
+        self.assertEqual(0, flooding.returncode)
+        a.say(c1=IO)
+        begin = time.monotonic()
+        self.wait_for(lambda: b.io('c1'), 120)
+        grown = self.rss_mib() - before
+        print(
+            f'flood of {EACH * len(flood.KINDS)} messages: at most {most} '
+            f'in an agent, {grown} MiB more; heard of a phase '
+            f'{time.monotonic() - begin:.1f} s after its end'
+        )
+        # All else waits in the broker.
+        self.assertLessEqual(most, 64)
+        self.assertLess(grown, 100)
+        self.assertLessEqual(self.count('not for this version'), 1)
+        self.assertLessEqual(self.count('is not understood'), 2)
+
+    def check_alarm(self, a: agents.Agent, b: agents.Agent) -> None:
+        """RabbitMQ blocks who publishes; who listens is not affected."""
+        self.wait_for_both('up', a, b)
+        told = self.count('The message bus is away')
+        self.broker.ctl('set_vm_memory_high_watermark', '0.00001')
+        # B only sends because it looks after the bus.
+        self.wait_for_both('down', a, b)
+        self.assertIn('alarm', a.peers.status()['detail'])
+        sent = a.peers.status()['sent']
+        for _ in range(10):
+            a.say(c1=IO)
+            a.say(c1=QUIET)
+            time.sleep(0.05)
+        a.say(c1=IO)
+        self.assertTrue(a.io('c1'))
+        # Nothing piles up behind the message that waits.
+        self.assertLessEqual(a.peers.status()['sent'], sent + 1)
+        self.wait_for(lambda: not b.io('c1'))
+        self.broker.ctl('set_vm_memory_high_watermark', '0.4')
+        self.wait_for(lambda: b.io('c1'), 120)
+        self.wait_for_both('up', a, b)
+        self.assertLessEqual(self.count('The message bus is away') - told, 2)
+
+    def wait_for_both(self, state: str, *told: agents.Agent) -> None:
+        for agent in told:
+            self.wait_for_state(state, agent)
+
+    def unacknowledged(self) -> list[int]:
+        """Messages that agents have and have not begun to handle."""
+        lines = self.broker.ctl(
+            'list_queues', 'messages_unacknowledged', '--no-table-headers'
+        )
+        return [int(line) for line in lines.split() if line.isdigit()] or [0]
+
+    @staticmethod
+    def rss_mib() -> int:
+        with open('/proc/self/status') as file:
+            (line,) = [line for line in file if line.startswith('VmRSS')]
+        return int(line.split()[1]) // 1024
