@@ -25,6 +25,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,7 @@ MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
 LONER = {'vhpc:workload': 'parallel'}
 LEASE_S = 4
 PATIENCE_S = 60.0
+MOVES = 12
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -274,6 +276,7 @@ class TwoAgentsTest(base.BaseTestCase):
             self.check_only_members_move()
             self.check_ctl()
         self.wait_for_phase('computing', self.a, self.b)
+        self.check_how_soon(cable)
         with bridges.traffic(cable):
             self.wait_for_phase('io', self.a, self.b)
             agent = self.a.agent
@@ -285,6 +288,37 @@ class TwoAgentsTest(base.BaseTestCase):
         print(f'host B returned {took_s:.1f} s after the end of agent A')
         self.assertEqual({self.io_cpu}, pins(self.on_a))
         self.assertNotIn('Traceback', self.b.log.read_text())
+
+    def check_how_soon(self, cable: str) -> None:
+        """From the write of A's pins to the write of B's, as libvirt tells.
+
+        Between them are A's word, the wait for B's next tick, its decision
+        and its write. Both ways: into the I/O pool and back.
+        """
+        lags_ms = []
+        for _ in range(MOVES // 2):
+            with bridges.traffic(cable):
+                lags_ms.append(self.lag_ms({self.io_cpu}))
+            lags_ms.append(self.lag_ms(self.computing))
+        print(
+            f'{MOVES} moves: pins on host B written '
+            f'{statistics.median(lags_ms):.0f} ms after those on host A '
+            f'(median; {min(lags_ms):.0f} to {max(lags_ms):.0f} ms)'
+        )
+        # Not by expiry of a lease, but by messages.
+        self.assertLess(statistics.median(lags_ms), LEASE_S * 1000 / 3)
+
+    def lag_ms(self, allowed: set[int]) -> float:
+        """How long after A's member B's member is where both shall be."""
+        at_ms: dict[str, float] = {}
+        end = time.monotonic() + PATIENCE_S
+        while len(at_ms) < 2:
+            self.assertLess(time.monotonic(), end, f'both pinned to {allowed}')
+            for name, domain in (('a', self.on_a), ('b', self.on_b)):
+                if name not in at_ms and pins(domain) <= allowed:
+                    at_ms[name] = time.monotonic() * 1000
+            time.sleep(0.002)
+        return at_ms['b'] - at_ms['a']
 
     def check_each_has_its_own(self) -> None:
         """Disjoint sets of domains."""
