@@ -97,6 +97,8 @@ class Agent:
         with open(self.root / 'agent.log', 'ab') as log:
             self._process = subprocess.Popen(
                 (
+                    # It puts all back and ends when we are killed.
+                    *('setpriv', '--pdeathsig', 'TERM', '--'),
                     *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
                     *('--config-file', str(config)),
                 ),

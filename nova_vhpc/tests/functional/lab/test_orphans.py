@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is left of the lab when its runner is killed: nothing."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from nova_vhpc.tests import base
+
+RUNNER = """
+import pathlib, sys, time
+from nova_vhpc.bench.lab import policies
+agent = policies.Agent(pathlib.Path(sys.argv[1]), 'test:///default', {}, (0,))
+agent.start()
+print(agent.status()['agent']['pid'], flush=True)
+time.sleep(600)
+"""
+PATIENCE_S = 60
+
+
+class TestOrphans(base.TestCase):
+    def test_the_agent_ends_with_its_runner(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        runner = subprocess.Popen(
+            (sys.executable, '-c', RUNNER, scratch.name),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(runner.kill)
+        agent = int(runner.stdout.readline())
+        runner.kill()
+        runner.wait()
+        end = time.monotonic() + PATIENCE_S
+        while runs(agent):
+            self.assertLess(time.monotonic(), end, f'agent {agent} runs on')
+            time.sleep(0.1)
+
+
+def runs(pid):
+    """Whether a process is more than a name that nobody has reaped."""
+    try:
+        stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
+    except OSError:
+        return False
+    return stat.rpartition(')')[2].split()[0] != 'Z'
