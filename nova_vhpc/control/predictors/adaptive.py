@@ -15,19 +15,29 @@
 import math
 
 from nova_vhpc.control import quantise
-from nova_vhpc.control.predictors import base, boldness, counts, neighbours
+from nova_vhpc.control.predictors import (
+    base,
+    boldness,
+    counts,
+    neighbours,
+    patterns,
+)
 
-_PRIOR = (1.0, 5.0, 0.5, 2.0)
-"""Weight of each expert before it has shown anything: neighbours, frequency,
-Markov 1, Markov 2. In a short program there is little more to learn than
-which states are frequent."""
+_PRIOR_FREQUENCY = 5.0
+_PRIOR_1 = 0.5
+_PRIOR_2 = 2.0
+_PRIOR_PATTERNS = 0.3
+"""Weight of each expert, the neighbours' being 1, before it has shown
+anything. In a short program there is little more to learn than which states
+are frequent."""
 
 _MEMORY = 0.995
 """An expert's weight is the product of the probabilities that it gave to
 what came, each forgotten at this rate per period."""
 
 _DOUBT = 0.03
-"""Probability that is kept for all states alike when experts are judged."""
+"""Probability that all states share, whatever an expert says, to that of
+all that it says, when experts are judged."""
 
 _STAY = 0.5
 _DRIFT = 0.5
@@ -46,30 +56,34 @@ _BACK_2 = 2.0
 
 
 class AdaptivePredictor:
-    """Weighted mixture of four experts, and a decision that is balanced.
+    """Weighted mixture of five experts, and a decision that is balanced.
 
     * *neighbours*: what followed similar stretches of the raw events,
     * *frequency*: how often each state has occurred at all,
-    * *Markov 1* and *2*: what followed the last state, the last two.
+    * *Markov 1* and *2*: what followed the last state, the last two,
+    * *patterns*: what followed the last eight, as GPHT says.
 
     Each falls back on a simpler one as far as it has seen too little
-    (Markov 2 and the neighbours on Markov 1, that on the frequencies), as
-    in prediction by partial matching. Experts are weighted by the
-    discounted likelihood of what really came, as in a Bayesian mixture
-    with forgetting. Whether the likeliest other state is predicted, or the
-    current one, is left to :class:`~.boldness.Boldness`.
+    (Markov 2, the neighbours and the patterns on Markov 1, that on the
+    frequencies), as in prediction by partial matching. Experts are weighted
+    by the discounted likelihood of what really came, as in a Bayesian
+    mixture with forgetting. Whether the likeliest other state is predicted,
+    or the current one, is left to :class:`~.boldness.Boldness`.
 
     There is nothing to tune per program, and no randomness.
     """
 
     __slots__ = (
+        '_after_1',
+        '_after_2',
         '_boldness',
         '_change',
         '_drift',
+        '_frequencies',
         '_mean',
         '_neighbours',
+        '_patterns',
         '_prediction',
-        '_previous',
         '_scale',
         '_scores',
         '_state',
@@ -82,13 +96,17 @@ class AdaptivePredictor:
             max_contexts=192, max_successors=32, ceiling=1000
         )
         self._boldness = boldness.Boldness()
-        self._scores = (0.0, 0.0, 0.0, 0.0)
+        self._patterns = patterns.Patterns()
+        self._scores = (0.0, 0.0, 0.0, 0.0, 0.0)
         self._scale = (1.0, 1.0, 1.0, 1.0)
+        # What followed anything, the last state, and the last two.
+        self._frequencies = counts.Counts()
+        self._after_1 = counts.Counts()
+        self._after_2 = counts.Counts()
         self._state: int | None = None
-        self._previous: int | None = None
         self._mean = 0.0
         self._drift = quantise.IDLE_STATE
-        self._change: int | None = None
+        self._change = quantise.IDLE_STATE
         self._prediction = quantise.IDLE_STATE
 
     def observe(self, state: int, events: float) -> None:
@@ -100,17 +118,19 @@ class AdaptivePredictor:
         if current is None:
             self._mean = events
         else:
-            self._judge(current, state)
-            self._boldness.learn(state == current, state == self._change)
-            table.add(current, state)
-            if self._previous is not None:
-                table.add((self._previous, current), state)
+            stayed = state == current
+            self._judge(stayed, state)
+            self._boldness.learn(stayed, state == self._change)
+            table.add(self._after_1, state)
+            table.add(self._after_2, state)
             self._mean += _DRIFT_ALPHA * (events - self._mean)
-        table.add(None, state)
-        self._previous = current
+        table.add(self._frequencies, state)
+        self._after_1 = table.use(state)
+        self._after_2 = table.use((current, state))
         self._state = state
         self._drift = quantise.to_state(self._mean)
         self._neighbours.observe(state, events)
+        self._patterns.observe(state, events)
         self._decide(state)
 
     def predict(self) -> int:
@@ -122,14 +142,13 @@ class AdaptivePredictor:
         """Bytes held."""
         return base.deep_bytes(self)
 
-    def _judge(self, current: int, state: int) -> None:
+    def _judge(self, stayed: bool, state: int) -> None:
         """Weigh each expert by the probability it gave to what came."""
-        table = self._table
-        frequencies = table.get(None)
+        frequencies = self._frequencies.by_state
         by_frequency, by_1, by_2, by_neighbours = self._scale
         count: float = frequencies.get(state, 0)
-        following: float = table.get(current).get(state, 0)
-        if state == current:
+        following: float = self._after_1.by_state.get(state, 0)
+        if stayed:
             count += _STAY
             following += _SELF
         if state == self._drift:
@@ -137,85 +156,93 @@ class AdaptivePredictor:
         frequency = count * by_frequency
         markov_1 = (following + _BACK_1 * frequency) * by_1
         markov_2 = (
-            table.get((self._previous, current)).get(state, 0)
-            + _BACK_2 * markov_1
+            self._after_2.by_state.get(state, 0) + _BACK_2 * markov_1
         ) * by_2
         neighbour = (
             self._neighbours.votes.get(state, 0.0)
             + _BACK_NEIGHBOURS * markov_1
         ) * by_neighbours
+        trust = self._patterns.trust
+        pattern = (1.0 - trust) * markov_1
+        if state == self._patterns.expected:
+            pattern += trust
         doubt = _DOUBT / (len(frequencies) + 2)
-        belief = 1.0 - _DOUBT
         log = math.log
-        a, b, c, d = self._scores
+        a, b, c, d, e = self._scores
         self._scores = (
-            _MEMORY * a + log(doubt + belief * neighbour),
-            _MEMORY * b + log(doubt + belief * frequency),
-            _MEMORY * c + log(doubt + belief * markov_1),
-            _MEMORY * d + log(doubt + belief * markov_2),
+            _MEMORY * a + log(doubt + neighbour),
+            _MEMORY * b + log(doubt + frequency),
+            _MEMORY * c + log(doubt + markov_1),
+            _MEMORY * d + log(doubt + markov_2),
+            _MEMORY * e + log(doubt + pattern),
         )
 
     def _decide(self, state: int) -> None:
         """Mix the experts and choose between staying and changing."""
-        table = self._table
-        frequencies = table.get(None)
-        after_1 = table.get(state)
-        after_2 = table.get((self._previous, state))
+        frequencies = self._frequencies
+        after_1 = self._after_1
+        after_2 = self._after_2
         votes = self._neighbours.votes
-        by_frequency = 1.0 / (sum(frequencies.values()) + _STAY + _DRIFT)
-        by_1 = 1.0 / (sum(after_1.values()) + _SELF + _BACK_1)
-        by_2 = 1.0 / (sum(after_2.values()) + _BACK_2)
+        expected = self._patterns.expected
+        trust = self._patterns.trust
+        by_frequency = 1.0 / (frequencies.total + _STAY + _DRIFT)
+        by_1 = 1.0 / (after_1.total + _SELF + _BACK_1)
+        by_2 = 1.0 / (after_2.total + _BACK_2)
         by_neighbours = 1.0 / (sum(votes.values()) + _BACK_NEIGHBOURS)
         self._scale = (by_frequency, by_1, by_2, by_neighbours)
 
-        scores = self._scores
-        top = max(scores)
         exp = math.exp
-        w_neighbours = _PRIOR[0] * exp(scores[0] - top) * by_neighbours
-        w_frequency = _PRIOR[1] * exp(scores[1] - top)
-        w_1 = _PRIOR[2] * exp(scores[2] - top)
-        w_2 = _PRIOR[3] * exp(scores[3] - top) * by_2
+        a, b, c, d, e = self._scores
+        top = max(a, b, c, d, e)
+        w_neighbours = exp(a - top) * by_neighbours
+        w_frequency = _PRIOR_FREQUENCY * exp(b - top)
+        w_1 = _PRIOR_1 * exp(c - top)
+        w_2 = _PRIOR_2 * exp(d - top) * by_2
+        w_patterns = _PRIOR_PATTERNS * exp(e - top)
         # An expert's share that falls back is carried by the simpler one.
-        w_1 = (w_1 + w_neighbours * _BACK_NEIGHBOURS + w_2 * _BACK_2) * by_1
+        w_1 += w_neighbours * _BACK_NEIGHBOURS + w_2 * _BACK_2
+        w_1 = (w_1 + w_patterns * (1.0 - trust)) * by_1
         w_frequency = (w_frequency + w_1 * _BACK_1) * by_frequency
 
         # What did not follow anything in the window is out of the question,
-        # unless the average is just there.
+        # unless the average is just there or the pattern says so.
         drift = self._drift
-        change = -1
+        votes.setdefault(drift, 0.0)
+        votes.setdefault(expected, 0.0)
+        often = frequencies.by_state.get
+        often_1 = after_1.by_state.get
+        often_2 = after_2.by_state.get
+        stay = (
+            votes.get(state, 0.0) * w_neighbours
+            + (often(state, 0) + _STAY) * w_frequency
+            + (often_1(state, 0) + _SELF) * w_1
+            + often_2(state, 0) * w_2
+        )
+        change = state
         likeliest = 0.0
-        if drift != state and drift not in votes:
-            change = drift
-            likeliest = (_DRIFT + frequencies.get(drift, 0)) * w_frequency
         for key, vote in votes.items():
             if key == state:
                 continue
             weight = (
                 vote * w_neighbours
-                + frequencies.get(key, 0) * w_frequency
-                + after_1.get(key, 0) * w_1
-                + after_2.get(key, 0) * w_2
+                + often(key, 0) * w_frequency
+                + often_1(key, 0) * w_1
+                + often_2(key, 0) * w_2
             )
             if key == drift:
                 weight += _DRIFT * w_frequency
+            if key == expected:
+                weight += trust * w_patterns
             if weight > likeliest:
                 change = key
                 likeliest = weight
-        if change < 0:
-            self._change = None
-            self._boldness.is_change(1.0, 0.0, False)
-            self._prediction = state
-            return
-        own = frequencies.get(state, 0)
-        stay = (
-            votes.get(state, 0.0) * w_neighbours
-            + (own + _STAY + (_DRIFT if drift == state else 0.0)) * w_frequency
-            + (after_1.get(state, 0) + _SELF) * w_1
-            + after_2.get(state, 0) * w_2
-        )
+        if state == drift:
+            stay += _DRIFT * w_frequency
+        if state == expected:
+            stay += trust * w_patterns
         self._change = change
         self._prediction = (
             change
-            if self._boldness.is_change(stay, likeliest, own <= 1)
+            if self._boldness.is_change(stay, likeliest, often(state, 0) <= 1)
             else state
         )

@@ -15,6 +15,7 @@
 TIMID = 0.7
 EVEN = 1.0
 BOLD = 1.5
+BOLDER = 2.0
 """A change is predicted where staying is less than so many times as likely.
 
 1 gives most hits if the probabilities are right; more sees more of the
@@ -53,11 +54,18 @@ class Boldness:
     rare the timid one. The hits and the transitions seen of both are
     counted as if each had been in force all the time, and overrule that
     when they differ by a margin.
+
+    What was really predicted is compared with staying all the time.
+    Boldness ends where it has brought fewer hits, by the margin: changes
+    do not come true then as their probabilities promise. Where it has
+    brought more, these pay for even more boldness.
     """
 
     __slots__ = (
+        '_changing',
         '_gain',
         '_gain_seen',
+        '_lead',
         '_periods',
         '_said',
         '_threshold',
@@ -70,6 +78,9 @@ class Boldness:
         self._gain = 0
         self._gain_seen = 0
         self._said = (False, False)
+        # What was really predicted, and its hits less those of staying.
+        self._changing = False
+        self._lead = 0
         self._threshold = TIMID
 
     def learn(self, stayed: bool, expected: bool) -> None:
@@ -78,25 +89,34 @@ class Boldness:
         :param stayed: the state stayed.
         :param expected: it changed to the very state that was likeliest.
         """
-        self._periods += 1
+        periods = self._periods = self._periods + 1
         timid, bold = self._said
         # Only where the two differ is there anything to gain.
-        differ = bold and not timid
         if stayed:
-            self._gain -= differ
+            if self._changing:
+                self._lead -= 1
+            if bold and not timid:
+                self._gain -= 1
         else:
             self._transitions += 1
-            if differ and expected:
-                self._gain += 1
-                self._gain_seen += 1
-        margin = _MARGIN + _MARGIN_SHARE * self._periods
+            if expected:
+                if self._changing:
+                    self._lead += 1
+                if bold and not timid:
+                    self._gain += 1
+                    self._gain_seen += 1
+        gain = self._gain
+        seen = self._gain_seen
+        margin = _MARGIN + _MARGIN_SHARE * periods
         rate = (self._transitions + _USUAL_TRANSITIONS) / (
-            self._periods + _USUAL_PERIODS
+            periods + _USUAL_PERIODS
         )
-        if self._gain + _WORTH_LOSING * self._gain_seen < -margin:
+        if self._lead < -margin:
+            self._threshold = TIMID
+        elif gain + _WORTH_LOSING * seen < -margin:
             self._threshold = EVEN if rate > _RESTLESS else TIMID
-        elif self._gain + _WORTH * self._gain_seen > margin or rate > _BUSY:
-            self._threshold = BOLD
+        elif rate > _BUSY or gain + _WORTH * seen > margin:
+            self._threshold = BOLDER if self._lead > margin else BOLD
         else:
             self._threshold = TIMID
 
@@ -107,4 +127,6 @@ class Boldness:
             are mostly strays, so there is reason to be bold.
         """
         self._said = (stay < TIMID * change, stay < BOLD * change)
-        return stay < (BOLD if is_new else self._threshold) * change
+        threshold = BOLD if is_new else self._threshold
+        self._changing = stay < threshold * change
+        return self._changing

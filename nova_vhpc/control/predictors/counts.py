@@ -12,12 +12,24 @@
 
 """Bounded tables of how often which state followed which context."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 
 MAX_CONTEXTS = 256
 MAX_SUCCESSORS = 16
 
-NOTHING: Mapping[int, int] = {}
+
+class Counts:
+    """How often each state followed one context.
+
+    :ivar by_state: the counts; to be read only.
+    :ivar total: their sum.
+    """
+
+    __slots__ = ('by_state', 'total')
+
+    def __init__(self) -> None:
+        self.by_state: dict[int, int] = {}
+        self.total = 0
 
 
 class CountTable:
@@ -37,35 +49,43 @@ class CountTable:
         max_successors: int = MAX_SUCCESSORS,
         ceiling: int | None = None,
     ) -> None:
-        self._contexts: dict[Hashable, dict[int, int]] = {}
+        self._contexts: dict[Hashable, Counts] = {}
         self._max_contexts = max_contexts
         self._max_successors = max_successors
         self._ceiling = ceiling
 
-    def add(self, context: Hashable, state: int) -> None:
-        """Count that a state followed a context."""
+    def use(self, context: Hashable) -> Counts:
+        """Counts of what followed a context, empty if it was never met."""
         contexts = self._contexts
         # Taken out and put back, so that the order is that of last use.
         counts = contexts.pop(context, None)
         if counts is None:
-            counts = {}
+            counts = Counts()
             if len(contexts) >= self._max_contexts:
                 del contexts[next(iter(contexts))]
         contexts[context] = counts
-        count = counts.get(state)
-        if count is not None:
-            counts[state] = count + 1
-            if self._ceiling is not None and count >= self._ceiling:
-                contexts[context] = {
-                    key: value // 2
-                    for key, value in counts.items()
-                    if value > 1
-                }
-        else:
-            if len(counts) >= self._max_successors:
-                del counts[min(counts, key=counts.__getitem__)]
-            counts[state] = 1
+        return counts
 
-    def get(self, context: Hashable) -> Mapping[int, int]:
-        """Counts of what followed a context; empty if it was never met."""
-        return self._contexts.get(context, NOTHING)
+    def add(self, counts: Counts, state: int) -> None:
+        """Count that a state followed the context of these counts."""
+        by_state = counts.by_state
+        count = by_state.get(state)
+        if count is None:
+            if len(by_state) >= self._max_successors:
+                rarest = min(by_state, key=by_state.__getitem__)
+                counts.total -= by_state.pop(rarest)
+            by_state[state] = 1
+            counts.total += 1
+        elif self._ceiling is None or count < self._ceiling:
+            by_state[state] = count + 1
+            counts.total += 1
+        else:
+            by_state[state] = count + 1
+            _halve(counts)
+
+
+def _halve(counts: Counts) -> None:
+    counts.by_state = {
+        key: value // 2 for key, value in counts.by_state.items() if value > 1
+    }
+    counts.total = sum(counts.by_state.values())

@@ -18,6 +18,10 @@ from nova_vhpc.control.predictors import base
 DEPTH = 8
 ENTRIES = 128
 
+_STATE_BITS = quantise.MAX_STATE.bit_length()
+"""A state in the register; all of them make up one integer, which is hashed
+faster than a tuple and takes less memory."""
+
 
 class GphtPredictor:
     """GPHT (Isci, Contreras, Martonosi: MICRO-39, 2006, section 4).
@@ -32,7 +36,7 @@ class GphtPredictor:
     :raises ValueError: depth or entries below 1.
     """
 
-    __slots__ = ('_depth', '_entries', '_prediction', '_register', '_table')
+    __slots__ = ('_entries', '_mask', '_prediction', '_register', '_table')
 
     def __init__(self, depth: int = DEPTH, entries: int = ENTRIES) -> None:
         if depth < 1 or entries < 1:
@@ -40,24 +44,27 @@ class GphtPredictor:
                 'depth and entries must be at least 1, not '
                 f'{depth} and {entries}'
             )
-        self._depth = depth
+        self._mask = (1 << depth * _STATE_BITS) - 1
         self._entries = entries
-        self._register: tuple[int, ...] = ()
-        self._table: dict[tuple[int, ...], int] = {}
+        # A state is never 0, so shorter beginnings are patterns of their own.
+        self._register = 0
+        self._table: dict[int, int] = {}
         self._prediction = quantise.IDLE_STATE
 
     def observe(self, state: int, events: float) -> None:
         """Note what followed the pattern, then look up the next one."""
         state = base.clean_state(state)
         table = self._table
-        if self._register:
+        register = self._register
+        if register:
             # Taken out and put back, so that the order is that of use.
-            table.pop(self._register, None)
+            table.pop(register, None)
             if len(table) >= self._entries:
                 del table[next(iter(table))]
-            table[self._register] = state
-        self._register = (*self._register, state)[-self._depth :]
-        self._prediction = table.get(self._register, state)
+            table[register] = state
+        register = (register << _STATE_BITS | state) & self._mask
+        self._register = register
+        self._prediction = table.get(register, state)
 
     def predict(self) -> int:
         """What followed this pattern last time, else the last state."""

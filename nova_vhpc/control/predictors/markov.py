@@ -31,7 +31,7 @@ class MarkovPredictor:
     :raises ValueError: order below 1.
     """
 
-    __slots__ = ('_history', '_order', '_table')
+    __slots__ = ('_history', '_known', '_order', '_table')
 
     def __init__(self, order: int = ORDER) -> None:
         if order < 1:
@@ -39,14 +39,20 @@ class MarkovPredictor:
         self._order = order
         self._history: tuple[int, ...] = ()
         self._table = counts.CountTable()
+        # What followed the present history, the longest context first.
+        self._known: list[counts.Counts] = []
 
     def observe(self, state: int, events: float) -> None:
         """Count the transition for contexts of every length."""
         state = base.clean_state(state)
-        history = self._history
-        for length in range(1, len(history) + 1):
-            self._table.add(history[-length:], state)
-        self._history = (*history, state)[-self._order :]
+        table = self._table
+        for known in self._known:
+            table.add(known, state)
+        history = self._history = (*self._history, state)[-self._order :]
+        # The longest comes into the table first and is forgotten first.
+        self._known = [
+            table.use(history[start:]) for start in range(len(history))
+        ]
 
     def predict(self) -> int:
         """The most frequent successor of the longest known context."""
@@ -54,13 +60,13 @@ class MarkovPredictor:
         if not history:
             return quantise.IDLE_STATE
         current = history[-1]
-        for length in range(len(history), 0, -1):
-            known = self._table.get(history[-length:])
-            if known:
-                most = max(known.values())
-                if known.get(current) == most:
+        for known in self._known:
+            by_state = known.by_state
+            if by_state:
+                most = max(by_state.values())
+                if by_state.get(current) == most:
                     return current
-                return next(s for s, n in known.items() if n == most)
+                return next(s for s, n in by_state.items() if n == most)
         return current
 
     @property

@@ -16,8 +16,9 @@ import collections
 import itertools
 import math
 
-WINDOW = 40
-"""Moments of the past that are compared: 4 s."""
+WINDOW = 32
+"""Moments of the past that are compared: 3.2 s. Half as many again would win
+0.1 points at a third more time, a quarter less lose as much."""
 
 _SHARES = (0.63, 0.4)
 """How much less the last period but one counts, and the one before it."""
@@ -27,6 +28,10 @@ _WIDTH = 250.0
 
 _CUT = 45.0
 """Distance from which on the weight, below 2%, is taken as none."""
+
+
+Moment = tuple[float, float, float]
+"""Scaled events of a period and of the two before it."""
 
 
 class Neighbours:
@@ -47,13 +52,10 @@ class Neighbours:
     __slots__ = ('_before', '_followers', '_moments', '_now', 'votes')
 
     def __init__(self) -> None:
-        self._moments: collections.deque[tuple[float, float, float]] = (
-            collections.deque(maxlen=WINDOW)
-        )
-        self._followers: collections.deque[int] = collections.deque(
-            maxlen=WINDOW
-        )
-        self._now: tuple[float, float, float] | None = None
+        # By what followed them, so that each group sums up to one vote.
+        self._moments: dict[int, list[Moment]] = {}
+        self._followers: collections.deque[int] = collections.deque()
+        self._now: Moment | None = None
         self._before = (0.0, 0.0)
         self.votes: dict[int, float] = {}
 
@@ -62,20 +64,38 @@ class Neighbours:
         level = 100.0 * math.log1p(events / 100.0)
         last, last_but_one = self._before
         self._before = (level, last)
-        followers = self._followers
-        moments = self._moments
         if self._now is not None:
-            moments.append(self._now)
-            followers.append(state)
+            self._remember(self._now, state)
         now = (level, _SHARES[0] * last, _SHARES[1] * last_but_one)
         self._now = now
-        votes = dict.fromkeys(followers, 0.0)
-        for follower, distance in zip(
-            followers,
-            map(math.dist, moments, itertools.repeat(now)),
-            strict=False,
-        ):
-            if distance < _CUT:
-                weight = _WIDTH / (_WIDTH + distance * distance)
-                votes[follower] += weight * weight
+        # A good third of the time of a prediction is spent here: distances
+        # are left to C, and all that the loop needs is local.
+        votes = {}
+        dist, cut, width = math.dist, _CUT, _WIDTH
+        again = itertools.repeat(now)
+        for follower, group in self._moments.items():
+            vote = 0.0
+            for distance in map(dist, group, again):
+                if distance < cut:
+                    weight = width / (width + distance * distance)
+                    vote += weight * weight
+            votes[follower] = vote
         self.votes = votes
+
+    def _remember(self, moment: Moment, follower: int) -> None:
+        """Add a moment to the window, the oldest gives way."""
+        moments = self._moments
+        followers = self._followers
+        if len(followers) == WINDOW:
+            oldest = followers.popleft()
+            group = moments[oldest]
+            if len(group) > 1:
+                del group[0]
+            else:
+                del moments[oldest]
+        followers.append(follower)
+        known = moments.get(follower)
+        if known is None:
+            moments[follower] = [moment]
+        else:
+            known.append(moment)

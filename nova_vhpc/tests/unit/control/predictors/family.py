@@ -72,3 +72,21 @@ FAMILY = {
     'ladder': lambda seed: ladder(seed),
     'idle': lambda seed: idle(80 + seed),
 }
+
+
+def joined(members, seed):
+    """Random stretches of a recording, the same for all its members.
+
+    They begin and end where the recording does not, so that what was fitted
+    to it does not hold.
+    """
+    source = random.Random(seed)
+    periods = len(members[0])
+    order = []
+    while len(order) < periods:
+        length = min(periods, source.randint(20, 60))
+        start = source.randint(0, periods - length)
+        order.extend(range(start, start + length))
+    return tuple(
+        tuple(member[index] for index in order[:periods]) for member in members
+    )

@@ -136,3 +136,24 @@ class FamilyTest(TargetMixin, base.TestCase):
             for name, make in family.FAMILY.items()
             for seed in range(2)
         )
+
+
+class JoinedTest(base.TestCase):
+    def test_joined_stretches_of_recordings(self):
+        """Nothing was fitted to these, so each cannot be won, but all can."""
+        gaps, gains = [], []
+        for trace in traces.read_all(TRACES):
+            for seed in range(3):
+                ours, best, rle = compare(
+                    traces.Trace(
+                        f'{trace.name} {seed}',
+                        trace.vms,
+                        family.joined(trace.events, seed),
+                    )
+                )
+                gaps.append(ours.overall - best.overall)
+                if ours.transitions > 50:
+                    gains.append(ours.transition - rle.transition)
+        self.assertGreater(sum(gaps) / len(gaps), 0.01)
+        self.assertGreater(min(gaps), -0.10)
+        self.assertGreater(sum(gains) / len(gains), 0.08)

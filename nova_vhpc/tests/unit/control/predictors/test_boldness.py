@@ -67,3 +67,30 @@ class BoldnessTest(base.TestCase):
         self.assertTrue(self.decide())
         self.periods(20, stayed=True, expected=False)
         self.assertFalse(self.decide())
+
+    def test_timid_where_changes_cost_more_than_they_win(self):
+        # Bold, because transitions are frequent, and always wrong: also
+        # with changes that the timid threshold would predict too.
+        for _ in range(40):
+            self.boldness.is_change(0.9, 0.1, False)
+            self.boldness.learn(stayed=False, expected=False)
+        self.assertTrue(self.decide())
+        for _ in range(6):
+            self.boldness.is_change(0.1, 0.9, False)
+            self.boldness.learn(stayed=True, expected=False)
+        self.assertFalse(self.decide())
+        # Once they win again, so they may.
+        for _ in range(6):
+            self.boldness.is_change(0.1, 0.9, False)
+            self.boldness.learn(stayed=False, expected=True)
+        self.assertTrue(self.decide())
+
+    def test_a_lead_pays_for_more_boldness(self):
+        for _ in range(10):
+            self.boldness.is_change(0.9, 0.5, False)
+            self.boldness.learn(stayed=False, expected=True)
+        self.assertFalse(self.boldness.is_change(0.9, 0.5, False))
+        for _ in range(10):
+            self.boldness.is_change(0.1, 0.9, False)
+            self.boldness.learn(stayed=False, expected=True)
+        self.assertTrue(self.boldness.is_change(0.9, 0.5, False))

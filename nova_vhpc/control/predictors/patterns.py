@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What followed the last eight states, and how far that is to be trusted."""
+
+from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import gpht
+
+
+class Patterns:
+    """GPHT as an expert: its word, and the probability that it holds.
+
+    Whether it says that the state stays or that it changes makes the
+    greatest difference, so it is counted for each how often that came
+    true; both begin as even chances.
+
+    :ivar expected: the state that it predicts.
+    :ivar trust: how probable that is, by what came of it so far.
+    """
+
+    __slots__ = ('_asked', '_changes', '_gpht', '_right', 'expected', 'trust')
+
+    def __init__(self) -> None:
+        self._gpht = gpht.GphtPredictor()
+        # For predictions of no change and of one.
+        self._right = [1, 1]
+        self._asked = [2, 2]
+        self._changes = False
+        self.expected = quantise.IDLE_STATE
+        self.trust = 0.5
+
+    def observe(self, state: int, events: float) -> None:
+        """See what came of the prediction and make the next."""
+        expected = self.expected
+        right = self._right
+        asked = self._asked
+        if expected is not None:
+            asked[self._changes] += 1
+            right[self._changes] += state == expected
+        self._gpht.observe(state, events)
+        self.expected = expected = self._gpht.predict()
+        self._changes = changes = expected != state
+        self.trust = right[changes] / asked[changes]
