@@ -60,7 +60,6 @@ class Connection:
 
     :param uri: what to connect to.
     :param on_up: told of every new connection, in our own thread.
-    :param on_down: told when it is lost.
     :param max_pause_s: longest pause between two tries.
     """
 
@@ -68,13 +67,11 @@ class Connection:
         self,
         uri: str,
         on_up: Callable[[Any], None],
-        on_down: Callable[[], None],
         max_pause_s: float = 30.0,
     ) -> None:
         self.uri = uri
         self.reconnects = 0
         self._on_up = on_up
-        self._on_down = on_down
         self._max_pause_s = max_pause_s
         self._stop = threading.Event()
         self._lost = threading.Event()
@@ -149,7 +146,6 @@ class Connection:
                 self._lost.set()
             self._lost.wait()
             self._conn = None
-            self._on_down()
             if self._stop.is_set():
                 return
             self.reconnects += 1

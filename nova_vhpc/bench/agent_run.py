@@ -32,10 +32,10 @@ from typing import Any
 
 from nova_vhpc import extra_specs
 from nova_vhpc.agent import (
+    adoption,
     cpus,
     cputune,
     domain_xml,
-    domains,
     guest,
     loop,
     metrics,
@@ -138,7 +138,7 @@ class RecordingWriter:
         )
         reader = self.sampler.attach(
             base.Target(info.uuid, info.name, pid, tids, taps=info.taps),
-            domains.sync_every(info, self.other_sync_ticks),
+            adoption.sync_every(info, self.other_sync_ticks),
         )
         return guest.Guest(
             info=info,

@@ -1,0 +1,167 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Taking a VM in: put back what is left of us, note how it is."""
+
+import logging
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import (
+    cputune,
+    domain_xml,
+    foreign,
+    gate,
+    guest,
+    journal,
+    mark,
+    processes,
+    restore,
+    roster,
+    sampler,
+)
+from nova_vhpc.agent.probes import base
+
+LOG = logging.getLogger(__name__)
+
+
+def sync_every(info: domain_xml.DomainInfo, others: int) -> int:
+    """In how many ticks a VM's synchronisation latency is read once.
+
+    :param others: for all but parallel VMs, whose slices follow it.
+    """
+    return 1 if info.specs.workload == 'parallel' else others
+
+
+class Adoption:
+    """Makes a :class:`guest.Guest` of a domain.
+
+    :param options: ``[vhpc_agent]``.
+    :param vms: where it is entered.
+    :param allowed: whether the agent is paused or ending.
+    :param records: the journal.
+    :param restorer: puts back what a crash left.
+    :param host: reads the QEMU processes.
+    :param probes: opens the VMs' probes.
+    :param changes: knows the CPUs that a VM may be pinned to.
+    :param sliced: vCPU threads may have slices of their own.
+    """
+
+    def __init__(
+        self,
+        options: Any,
+        vms: roster.Roster,
+        allowed: gate.Gate,
+        records: journal.Journal,
+        restorer: restore.Restorer,
+        host: processes.Processes,
+        probes: sampler.Sampler,
+        changes: foreign.ForeignChanges,
+        sliced: bool,
+    ) -> None:
+        self._options = options
+        self._roster = vms
+        self._gate = allowed
+        self._journal = records
+        self._restorer = restorer
+        self._host = host
+        self._probes = probes
+        self._changes = changes
+        self._sliced = sliced
+
+    def adopt(
+        self, domain: Any, info: domain_xml.DomainInfo, seen: roster.Seen
+    ) -> None:
+        """Take a VM in.
+
+        :param seen: the run of the domain, and the hash of its XML.
+        :raises restore.RestoreError: what a crash left is still in it.
+        """
+        copy = mark.get(domain)
+        try:
+            before = self._journal.load(info.uuid)
+        except journal.JournalError:
+            before = None
+        identity = self._host.identity(info.uuid, domain.ID())
+        if before is not None and not before.identity.same_run(identity):
+            # Of another run, maybe of another flavor.
+            before = None
+        outcome = self._restorer.clean(domain)
+        if outcome is restore.Outcome.FROM_DEFINITION_NEWER:
+            self._roster.forget(info.uuid)
+            self._roster.refuse(
+                info.uuid, "a newer agent's journal stands in the way"
+            )
+            return
+        if outcome is not restore.Outcome.NOTHING:
+            LOG.info('VM %s: %s', info.name, outcome)
+        known = copy or before
+        repin = _repin(domain) if known is None else known.repin
+        now = cputune.read(domain)
+        allowed = self._changes.allowed_cpus(now)
+        reader, tids = self.open(info, identity.pid)
+        target = guest.Guest(
+            info=info,
+            domain=domain,
+            domain_id=seen[0],
+            identity=identity,
+            original=now,
+            expected=now,
+            reader=reader,
+            tids=tids,
+            xml_hash=seen[1],
+            allowed_cpus=allowed,
+            repin=repin and bool(allowed) and not info.dedicated,
+            sliced=self._sliced,
+        )
+        if self._gate.paused:
+            target.hands_off = 'paused'
+        if self._gate.ending.is_set():
+            return
+        self._roster.add(target)
+        LOG.info(
+            'VM %s: managed as %s%s',
+            info.name,
+            info.specs.workload,
+            '' if target.repin else ', never pinned',
+        )
+
+    def open(
+        self, info: domain_xml.DomainInfo, pid: int
+    ) -> tuple[sampler.VmReader, tuple[int, ...]]:
+        """Open a VM's probes.
+
+        :param pid: of QEMU; 0 if it was not found.
+        :returns: its reader, and the thread ids of its vCPUs.
+        """
+        tids = self._host.vcpu_threads(pid, info.vcpus) if pid else ()
+        reader = self._probes.attach(
+            base.Target(
+                info.uuid,
+                info.name,
+                pid,
+                tids,
+                self._host.vcpu_cgroups(pid, info.vcpus) if pid else (),
+                self._host.block_cgroup(pid) if pid else None,
+                info.taps,
+            ),
+            sync_every(info, self._options.other_sync_ticks),
+        )
+        return reader, tids
+
+
+def _repin(domain: Any) -> bool:
+    """Whether a VM that we have not written to may be pinned."""
+    return domain_xml.parse(
+        domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    ).repin

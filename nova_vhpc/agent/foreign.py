@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Changes that somebody else made to a VM of ours."""
+
+import logging
+from typing import Any
+
+from nova_vhpc.agent import cputune, guest, journal, mark
+
+LOG = logging.getLogger(__name__)
+
+
+class ForeignChanges:
+    """Finds them, and respects or overrides them.
+
+    :param options: ``[vhpc_agent]``.
+    :param records: the journal.
+    :param usable: CPUs that VMs may be pinned to.
+    """
+
+    def __init__(
+        self, options: Any, records: journal.Journal, usable: frozenset[int]
+    ) -> None:
+        self._options = options
+        self._journal = records
+        self._usable = usable
+        self.count = 0
+
+    def allowed_cpus(self, now: cputune.Cputune) -> frozenset[int]:
+        """CPUs that a VM may be pinned to, by the pins that it has."""
+        return frozenset().union(*now.vcpupins) & self._usable
+
+    def look(self, target: guest.Guest) -> None:
+        """Find out whether somebody else wrote to a VM."""
+        now = cputune.read(target.domain)
+        old = target.expected
+        if target.uncertain:
+            # What differs is what is left of our own failed write.
+            target.uncertain = False
+            target.set_expected(now)
+            return
+        changed = _changed(target, old, now)
+        target.set_expected(now)
+        if not target.journalled:
+            # We have not written: these are its settings, whoever made them.
+            target.original = now
+            target.first_tune = target.in_force
+            if changed:
+                target.allowed_cpus = self.allowed_cpus(now)
+            return
+        if changed:
+            self._take(target, changed)
+
+    def _take(self, target: guest.Guest, changed: list[str]) -> None:
+        """Do what the option says about values that we manage."""
+        self.count += len(changed)
+        names = ', '.join(changed)
+        if self._options.foreign_changes == 'override':
+            LOG.warning(
+                'VM %s: somebody changed %s; our value is written again',
+                target.name,
+                names,
+            )
+            return
+        LOG.warning(
+            'VM %s: somebody changed %s; theirs from now on',
+            target.name,
+            names,
+        )
+        if not {cputune.PERIOD, cputune.QUOTA}.isdisjoint(changed):
+            changed += [cputune.PERIOD, cputune.QUOTA]
+        target.released |= frozenset(changed)
+        self._journal.save(target.record())
+        mark.put(target.domain, target.record())
+
+
+def _changed(
+    target: guest.Guest, old: cputune.Cputune, now: cputune.Cputune
+) -> list[str]:
+    """Managed values that are not what we know of."""
+    changed = [
+        name
+        for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
+        if name not in target.released
+        and now.parameters.get(name) != old.parameters.get(name)
+        and not (
+            name == cputune.SHARES
+            and now.parameters.get(name) in target.shares_ours
+        )
+    ]
+    if cputune.PINS not in target.released and now.vcpupins != old.vcpupins:
+        changed.append(cputune.PINS)
+    return changed

@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Looking at one domain, and doing what follows from what it is."""
+
+import logging
+import threading
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import (
+    adoption,
+    connection,
+    domain_xml,
+    foreign,
+    gate,
+    guest,
+    journal,
+    mark,
+    processes,
+    restore,
+    roster,
+    undo,
+    workers,
+)
+
+LOG = logging.getLogger(__name__)
+
+
+class Inspector:
+    """Is told that something may have changed; looks in a worker.
+
+    :param vms: where it keeps what it finds.
+    :param allowed: whether the agent is ending.
+    :param link: to libvirt.
+    :param pool: the threads that call libvirt.
+    :param records: the journal.
+    :param host: reads the QEMU processes.
+    :param intake: takes VMs in.
+    :param changes: finds what others wrote.
+    :param back: puts VMs back that opt out.
+    """
+
+    def __init__(
+        self,
+        vms: roster.Roster,
+        allowed: gate.Gate,
+        link: connection.Connection,
+        pool: workers.Workers,
+        records: journal.Journal,
+        host: processes.Processes,
+        intake: adoption.Adoption,
+        changes: foreign.ForeignChanges,
+        back: undo.Undo,
+    ) -> None:
+        self._roster = vms
+        self._gate = allowed
+        self._connection = link
+        self._workers = pool
+        self._journal = records
+        self._host = host
+        self._adoption = intake
+        self._changes = changes
+        self._undo = back
+        self._lock = threading.Lock()
+        self._looking: set[str] = set()
+
+    def look(self, uuid: str) -> None:
+        """Have a domain looked at soon. Returns at once."""
+        with self._lock:
+            if self._gate.ending.is_set() or uuid in self._looking:
+                return
+            self._looking.add(uuid)
+        self._workers.submit(uuid, lambda: self._guarded(uuid))
+
+    def _guarded(self, uuid: str) -> None:
+        with self._lock:
+            self._looking.discard(uuid)
+        try:
+            self._inspect(uuid)
+        except libvirt.libvirtError as error:
+            self._connection.failed(error)
+            if connection.is_gone(error):
+                self._undo.gone(uuid)
+            else:
+                LOG.debug('Domain %s: %s', uuid, error)
+        except (
+            journal.JournalError,
+            restore.RestoreError,
+            OSError,
+        ) as error:
+            self._roster.refuse(uuid, str(error))
+        except ValueError as error:
+            self._roster.refuse(uuid, f'its XML cannot be read: {error}')
+
+    def _inspect(self, uuid: str) -> None:
+        domain = self._connection.get().lookupByUUIDString(uuid)
+        if not domain.isActive():
+            self._undo.gone(uuid)
+            return
+        domain_id = domain.ID()
+        xml = domain.XMLDesc(0)
+        seen = (domain_id, hash(xml))
+        target = self._roster.guests.get(uuid)
+        if target is None and self._roster.is_other(uuid, seen):
+            return
+        info = domain_xml.parse(xml)
+        if not info.ours:
+            if target is not None and target.domain_id == domain_id:
+                LOG.info('VM %s opted out', info.name)
+                target.hands_off = 'opted out'
+                target.domain = domain
+                self._undo.put_back(target)
+            elif mark.URI in xml or uuid in self._journal.uuids():
+                self._undo.restorer.clean(domain)
+            self._roster.forget(uuid)
+            self._roster.add_other(uuid, seen)
+            self._roster.neighbours.follow(uuid, domain, info.vcpus)
+            return
+        if info.specs.errors and (target is None or target.info != info):
+            LOG.warning(
+                'VM %s: treated as general: %s',
+                info.name,
+                '; '.join(info.specs.errors),
+            )
+        if target is None or target.domain_id != domain_id:
+            self._adoption.adopt(domain, info, seen)
+            return
+        target.domain = domain
+        self._follow(target, info, seen)
+
+    def _follow(
+        self,
+        target: guest.Guest,
+        info: domain_xml.DomainInfo,
+        seen: roster.Seen,
+    ) -> None:
+        """A VM we know: what changed, and who changed it?"""
+        old, target.xml_hash = target.info, seen[1]
+        target.set_info(info)
+        if (
+            (old.taps, old.vcpus, old.specs.workload)
+            != (info.taps, info.vcpus, info.specs.workload)
+            or target.reader.dead
+            or not target.tids
+        ):
+            # The tick's thread closes the old one: it may be reading it.
+            target.reader, target.tids = self._adoption.open(
+                info, self._host.find(info.uuid)
+            )
+        if _migrating(target.domain):
+            if not target.hands_off:
+                # Too late to put it back: libvirt takes no writes now. The
+                # mark tells the other host what the VM was set to.
+                LOG.info('VM %s migrates: hands off', info.name)
+                target.hands_off = 'migrating'
+            return
+        if target.hands_off == 'migrating':
+            target.hands_off = ''
+        self._changes.look(target)
+
+
+def _migrating(domain: Any) -> bool:
+    """Whether a job is sending the VM away.
+
+    Any unbounded job counts: libvirt tells the kind of a job only in
+    statistics that it must ask QEMU for.
+    """
+    kind = domain.jobInfo()[0]
+    return bool(kind == libvirt.VIR_DOMAIN_JOB_UNBOUNDED)

@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A look at all domains now and then: the safety net below the events."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import connection, gate, journal, roster, undo
+
+LOG = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Has every domain looked at, in a thread of its own.
+
+    :param options: ``[vhpc_agent]``.
+    :param vms: what is known of this host.
+    :param allowed: whether the agent is ending.
+    :param link: to libvirt.
+    :param records: the journal.
+    :param back: forgets records of domains that are gone.
+    :param look: has a domain looked at; returns at once.
+    """
+
+    def __init__(
+        self,
+        options: Any,
+        vms: roster.Roster,
+        allowed: gate.Gate,
+        link: connection.Connection,
+        records: journal.Journal,
+        back: undo.Undo,
+        look: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._roster = vms
+        self._gate = allowed
+        self._connection = link
+        self._journal = records
+        self._undo = back
+        self._look = look
+        self._wake = threading.Event()
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        threading.Thread(
+            target=self._run, name='reconcile', daemon=True
+        ).start()
+
+    def wake(self) -> None:
+        """Reconcile now, or find out that the agent is ending."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._gate.ending.is_set():
+            self._wake.wait(self._options.reconcile_period)
+            self._wake.clear()
+            if self._gate.ending.is_set():
+                return
+            if not self._connection.up:
+                continue
+            try:
+                self._reconcile()
+            except libvirt.libvirtError as error:
+                self._connection.failed(error)
+            except Exception:
+                LOG.exception('Reconcile failed')
+
+    def _reconcile(self) -> None:
+        running = {
+            domain.UUIDString()
+            for domain in self._connection.get().listAllDomains(
+                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
+            )
+        }
+        # Records of domains that stopped, maybe while we were not here.
+        for uuid in self._journal.uuids():
+            if uuid not in running:
+                self._undo.forget_record(uuid)
+        self._roster.keep_others(running)
+        for uuid in running | self._roster.guests.keys():
+            self._look(uuid)

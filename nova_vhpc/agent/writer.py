@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Writing what was decided, after the original stands in the journal."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import (
+    connection,
+    cputune,
+    gate,
+    guest,
+    journal,
+    mark,
+    quarantine,
+    roster,
+    workers,
+)
+from nova_vhpc.control import model
+
+LOG = logging.getLogger(__name__)
+
+LOCK_SECONDS = 0.05
+"""How long a window waits for another call about the same VM."""
+
+
+class Writer:
+    """Writes to our VMs: cputune by workers, weights at once.
+
+    :param vms: our VMs.
+    :param allowed: whether anything may be written.
+    :param link: to libvirt.
+    :param pool: the threads that call libvirt.
+    :param records: the journal.
+    :param actuators: write what was decided, in order.
+    :param troubles: counts what is refused.
+    :param look: has a domain looked at.
+    """
+
+    def __init__(
+        self,
+        vms: roster.Roster,
+        allowed: gate.Gate,
+        link: connection.Connection,
+        pool: workers.Workers,
+        records: journal.Journal,
+        actuators: Iterable[Any],
+        troubles: quarantine.Quarantine,
+        look: Callable[[str], None],
+    ) -> None:
+        self._roster = vms
+        self._gate = allowed
+        self._connection = link
+        self._workers = pool
+        self._journal = records
+        self._actuators = tuple(actuators)
+        self._quarantine = troubles
+        self._look = look
+
+    def write(
+        self,
+        target: guest.Guest,
+        tune: model.CpuTune,
+        slice_us: int | None = None,
+    ) -> None:
+        """Have a VM written soon; what is already in force is left out.
+
+        Returns at once; a newer wish replaces one that still waits.
+        """
+        if (
+            not self._gate.open
+            or target.hands_off
+            or not self._connection.up
+            or target.quarantined
+        ):
+            target.pending = None
+            return
+        target.pending = tune
+        target.slice_us = slice_us
+        if not target.queued:
+            target.queued = True
+            self._workers.submit(
+                target.uuid, lambda: self._write_pending(target)
+            )
+
+    def set_shares(self, uuid: str, shares: int) -> None:
+        """Write one weight at once; for the windows' own thread.
+
+        :raises libvirt.libvirtError: it is refused, or may not be.
+        """
+        target = self._roster.guests.get(uuid)
+        if (
+            target is None
+            or not self._gate.open
+            or target.hands_off
+            or cputune.SHARES in target.released
+        ):
+            return
+        self._connection.get()
+        if not target.lock.acquire(timeout=LOCK_SECONDS):
+            raise TimeoutError('another call about the VM takes its time')
+        try:
+            if not target.free_to_write:
+                return
+            self._ensure_journalled(target)
+            target.shares_ours.add(shares)
+            cputune.write_shares(target.domain, shares)
+            target.note_written({cputune.SHARES: shares})
+            target.writes += 1
+        finally:
+            target.lock.release()
+
+    def _write_pending(self, target: guest.Guest) -> None:
+        target.queued = False
+        tune, target.pending = target.pending, None
+        if tune is None or target.hands_off or not self._gate.open:
+            return
+        if self._roster.guests.get(target.uuid) is not target:
+            return
+        todo = target.ours_to_write(tune)
+        if todo is None:
+            return
+        try:
+            self._connection.get()
+            with target.lock:
+                self._ensure_journalled(target)
+                for actuator in self._actuators:
+                    actuator.write(target, todo, target.slice_us)
+        except libvirt.libvirtError as error:
+            target.uncertain = True
+            self._connection.failed(error)
+            if self._connection.up and not connection.is_gone(error):
+                self._quarantine.failed(target, str(error))
+            self._look(target.uuid)
+        except (journal.JournalError, OSError) as error:
+            self._quarantine.failed(target, str(error))
+        else:
+            if target.failed_in_row:
+                LOG.info('VM %s: written again', target.name)
+            target.succeeded()
+
+    def _ensure_journalled(self, target: guest.Guest) -> None:
+        """The record is on the disk before anything of ours is in the VM."""
+        if target.journalled:
+            return
+        record = target.record()
+        self._journal.save(record)
+        # From here on a crash leaves a record, harmless without writes.
+        target.journalled = True
+        mark.put(target.domain, record)

@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which events make us look."""
+
+from oslotest import base
+
+from nova_vhpc.agent import cputune, events, mark
+from nova_vhpc.tests.unit.agent import test_guest, test_roster
+
+
+class Domain:
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+
+    def UUIDString(self) -> str:
+        return self.uuid
+
+
+class TestEvents(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = test_guest.make()
+        vms = test_roster.make()
+        vms.add(self.target)
+        self.looked: list[str] = []
+        self.events = events.Events(vms, self.looked.append)
+
+    def tunable(self, name: str, value: int, uuid: str = 'u') -> list[str]:
+        self.events._on_tunable(None, Domain(uuid), {name: value}, None)
+        return self.looked
+
+    def test_our_own_write_comes_back(self) -> None:
+        self.target.note_written({cputune.PERIOD: 5_000})
+        self.assertEqual([], self.tunable('cputune.vcpu_period', 5_000))
+        self.target.shares_ours.add(9)
+        self.assertEqual([], self.tunable('cputune.cpu_shares', 9))
+
+    def test_a_value_that_is_not_ours(self) -> None:
+        self.assertEqual(['u'], self.tunable('cputune.vcpu_period', 7_000))
+
+    def test_a_tunable_that_we_never_write(self) -> None:
+        self.assertEqual(['u'], self.tunable('cputune.emulator_period', 1))
+
+    def test_a_domain_that_is_not_ours(self) -> None:
+        self.assertEqual([], self.tunable('cputune.vcpu_period', 1, 'x'))
+
+    def test_our_mark_is_no_news(self) -> None:
+        self.events._on_metadata(None, Domain('u'), 2, mark.URI, None)
+        self.assertEqual([], self.looked)
+        self.events._on_metadata(None, Domain('u'), 2, 'nova', None)
+        self.assertEqual(['u'], self.looked)

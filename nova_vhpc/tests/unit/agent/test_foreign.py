@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What somebody else wrote: respected, or overridden."""
+
+import tempfile
+import types
+from typing import Any
+
+from oslotest import base
+
+from nova_vhpc.agent import cputune, foreign, guest, journal
+from nova_vhpc.tests.unit.agent import test_cputune, test_guest
+
+BOTH = frozenset({0, 1})
+
+
+class Domain(test_cputune.Cgroup):
+    """Takes the mark, too."""
+
+    def __init__(self) -> None:
+        super().__init__(100_000, 50_000, 1.0)
+        self.marked = False
+
+    def setMetadata(self, *arguments: Any) -> None:
+        self.marked = True
+
+
+class TestForeignChanges(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal = journal.Journal(tempfile.mkdtemp())
+        self.journal.prepare()
+        self.domain = Domain()
+
+    def make(self, **changes: Any) -> guest.Guest:
+        target = test_guest.make(**changes)
+        target.domain = self.domain
+        target.set_expected(cputune.read(self.domain))
+        return target
+
+    def look(self, target: guest.Guest, choice: str = 'respect') -> int:
+        changes = foreign.ForeignChanges(
+            types.SimpleNamespace(foreign_changes=choice),
+            self.journal,
+            BOTH,
+        )
+        changes.look(target)
+        return changes.count
+
+    def test_nothing_changed(self) -> None:
+        self.assertEqual(0, self.look(self.make(journalled=True)))
+        self.assertFalse(self.domain.marked)
+
+    def test_before_our_first_write_it_is_the_original(self) -> None:
+        target = self.make()
+        self.domain.values[cputune.SHARES] = 77
+        self.domain.pins = [(True, False), (True, False)]
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(77, target.first_tune.shares)
+        self.assertEqual(77, target.original.parameters[cputune.SHARES])
+        self.assertEqual(frozenset({0}), target.allowed_cpus)
+
+    def test_respected(self) -> None:
+        target = self.make(journalled=True)
+        self.domain.values[cputune.QUOTA] = 40_000
+        self.assertEqual(1, self.look(target))
+        # One without the other would change the share.
+        self.assertEqual({cputune.PERIOD, cputune.QUOTA}, target.released)
+        self.assertEqual(target.released, self.journal.load('u').released)
+        self.assertTrue(self.domain.marked)
+        self.domain.values[cputune.QUOTA] = 30_000
+        self.assertEqual(0, self.look(target))
+
+    def test_overridden(self) -> None:
+        target = self.make(journalled=True)
+        self.domain.pins = [(True, False), (True, True)]
+        self.assertEqual(1, self.look(target, 'override'))
+        self.assertEqual(frozenset(), target.released)
+        self.assertEqual(frozenset({0}), target.expected.vcpupins[0])
+
+    def test_weights_of_our_own_windows(self) -> None:
+        target = self.make(journalled=True)
+        target.shares_ours.add(5)
+        self.domain.values[cputune.SHARES] = 5
+        self.assertEqual(0, self.look(target))
+
+    def test_what_is_left_of_our_own_failed_write(self) -> None:
+        target = self.make(journalled=True, uncertain=True)
+        self.domain.values[cputune.QUOTA] = 40_000
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(40_000, target.in_force.quota_us)
+        self.assertFalse(target.uncertain)
