@@ -16,98 +16,59 @@ Kernels from 6.12 take a slice of 0.1 to 100 ms for each ordinary thread
 (``sched_runtime`` of ``SCHED_OTHER``). The slice says how long a thread may
 run before another one of *its own group* gets the CPU, and how soon it runs
 when it wakes; measured on Linux 6.18 it did little for barrier programs
-(facts/libvirt-lab.md), so it is off by default. Needs CAP_SYS_NICE.
+(facts/libvirt-lab.md), so it is off by default. Writes need CAP_SYS_NICE
+and go through oslo.privsep.
 
 Undo: a runtime of 0 gives a thread the kernel's own slice again, which is
 what QEMU's threads have from the start.
 """
 
-import ctypes
-import errno
-import os
 import platform
+import threading
+from collections.abc import Iterable
 from typing import Any
 
-from nova_vhpc.agent import guest, processes
+from nova_vhpc.agent import guest, processes, sched_attr
 from nova_vhpc.control import model
 
 MIN_KERNEL = (6, 12)
 MIN_SLICE_US = 100
 MAX_SLICE_US = 100_000
 RESET = 0
-
-_SYSCALLS = {
-    'x86_64': (314, 315),
-    'aarch64': (274, 275),
-    'ppc64le': (355, 356),
-}
-"""Numbers of sched_setattr and sched_getattr."""
+UNKNOWN = -1
+"""A write failed on the way: neither the old nor the new, maybe."""
 
 
-class _SchedAttr(ctypes.Structure):
-    _fields_ = [
-        ('size', ctypes.c_uint32),
-        ('sched_policy', ctypes.c_uint32),
-        ('sched_flags', ctypes.c_uint64),
-        ('sched_nice', ctypes.c_int32),
-        ('sched_priority', ctypes.c_uint32),
-        ('sched_runtime', ctypes.c_uint64),
-        ('sched_deadline', ctypes.c_uint64),
-        ('sched_period', ctypes.c_uint64),
-    ]
+def _set(tids: Iterable[int], slice_us: int) -> None:
+    """Write. Raises OSError."""
+    # Late: agents without this actuator never load oslo.privsep.
+    from nova_vhpc.agent import privileged
 
-
-def _call(number: int, *arguments: Any) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(ctypes.c_long(number), *arguments) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-def _get(tid: int) -> _SchedAttr:
-    attr = _SchedAttr()
-    _call(
-        _SYSCALLS[platform.machine()][1],
-        ctypes.c_int(tid),
-        ctypes.byref(attr),
-        ctypes.c_uint(ctypes.sizeof(attr)),
-        ctypes.c_uint(0),
-    )
-    return attr
-
-
-def get_slice_us(tid: int) -> int:
-    """The slice that a thread has now. Raises OSError."""
-    return int(_get(tid).sched_runtime) // 1000
-
-
-def set_slice_us(tid: int, slice_us: int) -> None:
-    """Give a thread a slice; 0 for the kernel's own. Raises OSError."""
-    attr = _get(tid)
-    attr.size = ctypes.sizeof(attr)
-    attr.sched_runtime = slice_us * 1000
-    _call(
-        _SYSCALLS[platform.machine()][0],
-        ctypes.c_int(tid),
-        ctypes.byref(attr),
-        ctypes.c_uint(0),
-    )
+    privileged.set_slice_us(tids, slice_us)
 
 
 def reset(host: processes.Processes, pid: int, vcpus: int) -> None:
-    """Give all vCPU threads of a QEMU process the kernel's own slice."""
-    if platform.machine() not in _SYSCALLS:
+    """Give all vCPU threads of a QEMU process the kernel's own slice.
+
+    :raises OSError: one has another slice and it cannot be reset.
+    """
+    if not sched_attr.SUPPORTED:
         return
-    for tid in host.vcpu_threads(pid, vcpus):
-        _set_if_alive(tid, RESET)
+    own_us = sched_attr.get_slice_us(0)
+    changed = [
+        tid
+        for tid in host.vcpu_threads(pid, vcpus)
+        if _slice_us(tid, own_us) != own_us
+    ]
+    if changed:
+        _set(changed, RESET)
 
 
-def _set_if_alive(tid: int, slice_us: int) -> None:
+def _slice_us(tid: int, gone_us: int) -> int:
     try:
-        set_slice_us(tid, slice_us)
-    except OSError as error:
-        if error.errno != errno.ESRCH:
-            raise
+        return sched_attr.get_slice_us(tid)
+    except ProcessLookupError:
+        return gone_us
 
 
 class KernelSliceActuator:
@@ -121,7 +82,7 @@ class KernelSliceActuator:
 
     def check(self) -> str | None:
         """Whether this kernel takes a slice, and we may give one."""
-        if platform.machine() not in _SYSCALLS:
+        if not sched_attr.SUPPORTED:
             return f'no system call numbers for {platform.machine()}'
         release = platform.release().split('.')
         try:
@@ -130,12 +91,13 @@ class KernelSliceActuator:
             return f'kernel release {platform.release()} cannot be read'
         if version < MIN_KERNEL:
             return f'kernel {platform.release()} is older than 6.12'
+        own = (threading.get_native_id(),)
         try:
-            set_slice_us(0, 3000)
-            taken = get_slice_us(0) == 3000
-            set_slice_us(0, RESET)
+            _set(own, 3000)
+            taken = sched_attr.get_slice_us(0) == 3000
+            _set(own, RESET)
         except OSError as error:
-            return f'sched_setattr: {error.strerror}'
+            return f'sched_setattr: {error.strerror or error}'
         return None if taken else 'the kernel takes no slice'
 
     def limits(self) -> model.ActuatorLimits:
@@ -149,13 +111,20 @@ class KernelSliceActuator:
         if slice_us is None:
             return
         wanted = min(max(slice_us, MIN_SLICE_US), MAX_SLICE_US)
-        for tid in target.tids:
-            if self._in_force.get(tid) != wanted:
-                _set_if_alive(tid, wanted)
-                self._in_force[tid] = wanted
+        todo = [t for t in target.tids if self._in_force.get(t) != wanted]
+        if todo:
+            # Noted first: what half succeeds must be undone, too.
+            self._in_force.update(dict.fromkeys(todo, wanted))
+            try:
+                _set(todo, wanted)
+            except OSError:
+                self._in_force.update(dict.fromkeys(todo, UNKNOWN))
+                raise
 
     def undo(self, target: guest.Guest) -> None:
         """The kernel's own slice for all vCPU threads."""
-        for tid in target.tids:
-            if self._in_force.pop(tid, None) is not None:
-                _set_if_alive(tid, RESET)
+        todo = [tid for tid in target.tids if tid in self._in_force]
+        if todo:
+            _set(todo, RESET)
+            for tid in todo:
+                del self._in_force[tid]

@@ -17,13 +17,20 @@ import threading
 
 from oslotest import base
 
-from nova_vhpc.agent import processes
+from nova_vhpc.agent import privileged, processes, sched_attr
 from nova_vhpc.agent.actuators import kernel_slice
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import test_guest
 
 
 class TestKernelSlice(base.BaseTestCase):
+    """On threads of our own, so without a daemon."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        privileged.CONTEXT.set_client_mode(False)
+        self.addCleanup(privileged.CONTEXT.set_client_mode, True)
+
     def test_write_and_undo_or_a_reason(self) -> None:
         actuator = kernel_slice.KernelSliceActuator(None)
         reason = actuator.check()
@@ -37,12 +44,15 @@ class TestKernelSlice(base.BaseTestCase):
         self.addCleanup(thread.join)
         self.addCleanup(gate.set)
         assert thread.native_id is not None
-        before = kernel_slice.get_slice_us(thread.native_id)
+        before = sched_attr.get_slice_us(thread.native_id)
         target = test_guest.make(tids=(thread.native_id,))
         actuator.write(target, model.CpuTune(), 5_000)
-        self.assertEqual(5_000, kernel_slice.get_slice_us(thread.native_id))
+        self.assertEqual(5_000, sched_attr.get_slice_us(thread.native_id))
         actuator.undo(target)
-        self.assertEqual(before, kernel_slice.get_slice_us(thread.native_id))
+        self.assertEqual(before, sched_attr.get_slice_us(thread.native_id))
+        # A second undo has nothing to do.
+        actuator.undo(target)
+        self.assertEqual(before, sched_attr.get_slice_us(thread.native_id))
 
     def test_gone_threads_are_no_failure(self) -> None:
         actuator = kernel_slice.KernelSliceActuator(None)

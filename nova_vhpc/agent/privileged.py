@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Writes beyond libvirt, in a process of their own: oslo.privsep.
+
+The daemon is started at the first call and keeps CAP_SYS_NICE alone; it
+ends with the agent, however that ends. Import this module late: most
+agents never need it.
+"""
+
+import contextlib
+import importlib
+import os
+import pathlib
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from oslo_config import cfg
+from oslo_privsep import capabilities
+
+from nova_vhpc.agent import sched_attr
+
+SECTION = 'vhpc_privileged'
+HELPER = 'privsep-helper'
+
+TIMEOUT_S = 10.0
+"""For one call; the first one waits for the daemon to start as well."""
+
+
+def _without_eventlet(name: str) -> Any:
+    """Import a module as if there were no eventlet.
+
+    oslo.privsep imports it wherever it is installed, to see what it has
+    patched. Nothing is patched here, and it must not get into the agent.
+    """
+    if 'eventlet' in sys.modules:
+        return importlib.import_module(name)
+    sys.modules['eventlet'] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.modules['eventlet']
+
+
+CONTEXT = _without_eventlet('oslo_privsep.priv_context').PrivContext(
+    'nova_vhpc',
+    cfg_section=SECTION,
+    pypath=f'{__name__}.CONTEXT',
+    capabilities=[capabilities.CAP_SYS_NICE],
+    timeout=TIMEOUT_S,
+)
+
+
+def _helper_command() -> str | None:
+    """Root needs no sudo, which may not even work (NoNewPrivileges)."""
+    if os.geteuid() != 0:
+        return None
+    beside = pathlib.Path(sys.executable).with_name(HELPER)
+    return str(beside) if beside.exists() else HELPER
+
+
+cfg.CONF.set_default('helper_command', _helper_command(), group=SECTION)
+
+
+def set_slice_us(tids: Iterable[int], slice_us: int) -> None:
+    """Give threads a slice; 0 for the kernel's own. One call for all.
+
+    :raises OSError: it is refused, or the daemon does not run.
+    """
+    try:
+        _set_slice_us(list(tids), slice_us)
+    except OSError:
+        raise
+    except Exception as error:
+        # Of oslo.privsep: what it raises has no base class of its own.
+        raise OSError(
+            f'the privsep daemon does not work: {error!r}; {HELPER} must be '
+            'installed, and sudo must allow it to an agent that is not root'
+        ) from error
+
+
+@CONTEXT.entrypoint
+def _set_slice_us(tids: list[int], slice_us: int) -> None:
+    for tid in tids:
+        # A thread that has ended needs no slice.
+        with contextlib.suppress(ProcessLookupError):
+            sched_attr.set_slice_us(tid, slice_us)

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The kernel's per-thread scheduling attributes: the bare system calls.
+
+Only what ``kernel_slice`` needs: the slice of an ordinary thread
+(``sched_runtime`` of ``SCHED_OTHER``, Linux 6.12). Whoever may see a thread
+may read it; to write another user's takes CAP_SYS_NICE, so writes go
+through :mod:`nova_vhpc.agent.privileged`.
+"""
+
+import ctypes
+import os
+import platform
+from typing import Any
+
+_NUMBERS = {
+    'x86_64': (314, 315),
+    'aarch64': (274, 275),
+    'ppc64le': (355, 356),
+}
+"""Of sched_setattr and sched_getattr, by machine."""
+
+SUPPORTED = platform.machine() in _NUMBERS
+"""Whether the numbers of the system calls are known here."""
+
+
+class _SchedAttr(ctypes.Structure):
+    _fields_ = [
+        ('size', ctypes.c_uint32),
+        ('sched_policy', ctypes.c_uint32),
+        ('sched_flags', ctypes.c_uint64),
+        ('sched_nice', ctypes.c_int32),
+        ('sched_priority', ctypes.c_uint32),
+        ('sched_runtime', ctypes.c_uint64),
+        ('sched_deadline', ctypes.c_uint64),
+        ('sched_period', ctypes.c_uint64),
+    ]
+
+
+def _call(number: int, *arguments: Any) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(ctypes.c_long(number), *arguments) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _get(tid: int) -> _SchedAttr:
+    attr = _SchedAttr()
+    _call(
+        _NUMBERS[platform.machine()][1],
+        ctypes.c_int(tid),
+        ctypes.byref(attr),
+        ctypes.c_uint(ctypes.sizeof(attr)),
+        ctypes.c_uint(0),
+    )
+    return attr
+
+
+def get_slice_us(tid: int) -> int:
+    """The slice that a thread has now; 0 for the caller. Raises OSError."""
+    return int(_get(tid).sched_runtime) // 1000
+
+
+def set_slice_us(tid: int, slice_us: int) -> None:
+    """Give a thread a slice; 0 for the kernel's own. Raises OSError."""
+    attr = _get(tid)
+    attr.size = ctypes.sizeof(attr)
+    attr.sched_runtime = slice_us * 1000
+    _call(
+        _NUMBERS[platform.machine()][0],
+        ctypes.c_int(tid),
+        ctypes.byref(attr),
+        ctypes.c_uint(0),
+    )

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A real privsep daemon, on threads of our own and on a guest's."""
+
+import errno
+import platform
+import threading
+
+import libvirt
+from oslo_config import cfg
+from oslotest import base as oslo_base
+
+from nova_vhpc.agent import privileged, processes, sched_attr
+from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.tests.functional.agent import base
+
+
+class TestDaemon(oslo_base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.addCleanup(privileged.CONTEXT.stop)
+
+    def test_a_slice_is_given_and_taken_back(self) -> None:
+        reason = kernel_slice.KernelSliceActuator(None).check()
+        if reason is not None:
+            # An old kernel: it must say so, in words.
+            self.assertIn(platform.release(), reason)
+            return
+        before = sched_attr.get_slice_us(0)
+        own = (threading.get_native_id(), 2**22 - 1)
+        privileged.set_slice_us(own, 5_000)
+        self.assertEqual(5_000, sched_attr.get_slice_us(0))
+        privileged.set_slice_us(own, 0)
+        self.assertEqual(before, sched_attr.get_slice_us(0))
+
+    def test_a_refusal_comes_back_as_it_is(self) -> None:
+        error = self.assertRaises(
+            OSError, privileged.set_slice_us, (-1,), 5_000
+        )
+        self.assertEqual(errno.EINVAL, error.errno)
+
+    def test_nothing_else_may_be_called(self) -> None:
+        privileged.set_slice_us((), 0)
+        self.assertRaises(
+            NameError,
+            privileged.CONTEXT.channel.remote_call,
+            'os.getpid',
+            (),
+            {},
+            10.0,
+        )
+
+    def test_a_daemon_that_does_not_start(self) -> None:
+        cfg.CONF.set_override(
+            'helper_command', 'false', group=privileged.SECTION
+        )
+        self.addCleanup(
+            cfg.CONF.clear_override,
+            'helper_command',
+            group=privileged.SECTION,
+        )
+        error = self.assertRaises(OSError, privileged.set_slice_us, (1,), 0)
+        self.assertIn(privileged.HELPER, str(error))
+
+
+class TestGuest(base.AgentTestCase):
+    def slices(self, domain: libvirt.virDomain) -> list[int]:
+        """What the vCPU threads of a guest have now (us)."""
+        host = processes.Processes()
+        pid = host.find(domain.UUIDString())
+        tids = host.vcpu_threads(pid, domain.maxVcpus())
+        self.assertNotEqual((), tids)
+        return [sched_attr.get_slice_us(tid) for tid in tids]
+
+    def test_undo_after_a_stop_and_after_a_kill(self) -> None:
+        domain = self.domain({'vhpc:workload': 'parallel'})
+        before = self.slices(domain)
+        reason = kernel_slice.KernelSliceActuator(None).check()
+        privileged.CONTEXT.stop()
+        for kill in (False, True):
+            process = self.start_agent(actuators='libvirt,kernel_slice')
+            if reason is None:
+                self.wait_for(
+                    lambda: self.slices(domain) == [10_000] * 2, 'the slices'
+                )
+            else:
+                self.wait_for(
+                    lambda: self.log_lines('kernel_slice is not used'), reason
+                )
+                self.wait_for_write(domain)
+            if kill:
+                process.kill()
+                process.join(10)
+                self.assertEqual(0, self.restore())
+            else:
+                self.assertEqual(0, self.stop_agent(process))
+            self.assertEqual(before, self.slices(domain))
