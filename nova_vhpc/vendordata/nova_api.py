@@ -72,6 +72,8 @@ class Nova:
         ]
         if server['tenant_id'] != project_id:
             raise NotMember(f'server {server_uuid} is not of this project')
+        if 'flavor' not in server:
+            raise RuntimeError(f'the cell of server {server_uuid} is down')
         groups = server.get('server_groups') or []
         if not groups:
             raise NotMember(f'server {server_uuid} is in no server group')
@@ -123,18 +125,17 @@ class Nova:
     def _members(self, uuids: set[str], project_id: str) -> list[model.Member]:
         tiers = self._host_tiers()
         members = []
-        url = (
-            f'/servers/detail?all_tenants=1&project_id={project_id}&limit=500'
-        )
+        url = f'/servers/detail?all_tenants=1&project_id={project_id}'
         marker = ''
         while True:
+            # Nova's own max_limit says how long a page is.
             page = self._get(url + marker)['servers']
             members += [
                 member_of(server, tiers)
                 for server in page
                 if server['id'] in uuids and server['tenant_id'] == project_id
             ]
-            if len(page) < 500 or len(members) >= len(uuids):
+            if not page or len(members) >= len(uuids):
                 return members
             marker = f'&marker={page[-1]["id"]}'
 
@@ -174,7 +175,8 @@ def member_of(
     """A member from one server of Nova's detail view.
 
     Nova lists addresses in NIC order; a MAC address tells NICs on the same
-    network apart.
+    network apart. Of servers in a cell that is down it knows no more than
+    the id: their cluster is not complete meanwhile.
     """
     nics: dict[str, list[model.Address]] = {}
     for addresses in server.get('addresses', {}).values():
@@ -189,8 +191,8 @@ def member_of(
     )
     return model.Member(
         uuid=server['id'],
-        name=server['name'],
-        vcpus=server['flavor']['vcpus'],
+        name=server.get('name', server['id']),
+        vcpus=(server.get('flavor') or {}).get('vcpus', 0),
         host=server.get('hostId') or None,
         switch=switch,
         rack=rack,

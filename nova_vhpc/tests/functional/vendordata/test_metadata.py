@@ -1,0 +1,261 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What members are told, by a real Nova API and a real metadata service.
+
+The way of a guest's request is the real one: Nova's metadata application
+finds the server, its dynamic vendordata driver asks the application of
+``nova-vhpc-vendordata`` with a token, keystonemiddleware checks that, and
+the answer is read from Nova's API. Only Keystone and Neutron, which
+answers for the guest's address, are fixtures.
+"""
+
+import copy
+import hashlib
+import hmac
+import pathlib
+import threading
+import wsgiref.simple_server
+from typing import Any
+
+import fixtures
+import requests
+from keystonemiddleware import fixture as ks_fixture
+from nova.tests import fixtures as nova_fixtures
+
+from nova_vhpc.cmd import vendordata
+from nova_vhpc.tests.functional.groups import cloud
+from nova_vhpc.vendordata import nova_api
+
+SECRET = 'only neutron knows'
+STRANGER = '99999999999999999999999999999999'
+TOKEN = 'token-of-nova'
+
+
+class VendordataCase(cloud.CloudCase):
+    """Members with two NICs: ``shared-separate`` on ``host1``, ``host2``."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.project = self.api_fixture.project_id
+        self.flavor = self.make_flavor(
+            workload='parallel', network='shared-separate'
+        )
+        body = {'name': 'weather', 'policy': 'soft-affinity'}
+        self.group: str = self.admin_api.post_server_groups(body)['id']
+        aggregate = self.admin_api.post_aggregate(
+            {'aggregate': {'name': 's1'}}
+        )['id']
+        for host in self.computes:
+            self.admin_api.add_host_to_aggregate(aggregate, host)
+        self.admin_api.post_aggregate_action(
+            aggregate, {'set_metadata': {'metadata': {'vhpc:switch': 's1'}}}
+        )
+
+    def member(self, number: int, host: str, group: str | None) -> str:
+        """Boot a server with NICs 192.168.1.1xx and 192.168.1.2xx."""
+        server = self._build_server(
+            name=f'm{number}',
+            flavor_id=self.flavor,
+            networks=[
+                {'port': self.port(number, nic)['id']} for nic in range(2)
+            ],
+            host=host,
+        )
+        request: dict[str, Any] = {'server': server}
+        if group is not None:
+            request['os:scheduler_hints'] = {'group': group}
+        created = self.admin_api.post_server(request)
+        uuid: str = self._wait_for_state_change(created, 'ACTIVE')['id']
+        return uuid
+
+    def port(self, number: int, nic: int) -> dict[str, Any]:
+        port: dict[str, Any] = copy.deepcopy(self.neutron.port_1)
+        port['id'] = f'{nic}0000000-0000-4000-8000-{number:012}'
+        port['mac_address'] = f'fa:16:3e:00:{nic:02}:{number:02}'
+        port['fixed_ips'][0]['ip_address'] = (
+            f'192.168.1.{100 * (nic + 1) + number}'
+        )
+        self.neutron._ports[port['id']] = port
+        return port
+
+    def conf(self, strategy: str) -> Any:
+        """The configuration of ``nova-vhpc-vendordata``, from a file."""
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(
+            '[vhpc_nova]\n'
+            'auth_type = none\n'
+            f'endpoint_override = {self.endpoint}\n'
+            '[vhpc_vendordata]\n'
+            f'auth_strategy = {strategy}\n'
+            'cache_seconds = 0\n'
+            '[keystone_authtoken]\n'
+            'www_authenticate_uri = http://127.0.0.1:9/identity\n'
+        )
+        return vendordata.load(['--config-file', str(file)])
+
+
+class MetadataTest(VendordataCase):
+    def setUp(self) -> None:
+        super().setUp()
+        tokens = self.useFixture(ks_fixture.AuthTokenFixture())
+        tokens.add_token_data(
+            token_id=TOKEN, project_id='service', role_list=['service']
+        )
+        url = self.serve(vendordata.make(self.conf('keystone')))
+        self.flags(
+            group='api',
+            vendordata_providers=['StaticJSON', 'DynamicJSON'],
+            vendordata_dynamic_targets=[f'vhpc@{url}'],
+            vendordata_dynamic_read_timeout=60,
+            metadata_cache_expiration=0,
+        )
+        self.flags(
+            group='neutron',
+            service_metadata_proxy=True,
+            metadata_proxy_shared_secret=SECRET,
+        )
+        self.token(TOKEN, url)
+        self.metadata = self.useFixture(
+            nova_fixtures.OSMetadataServer()
+        ).md_url
+
+    def token(self, token: str, url: str) -> None:
+        """What ``[vendordata_dynamic_auth]`` in nova.conf says."""
+        from keystoneauth1 import loading
+        from nova import conf, service_auth
+
+        # Nova loads it once per process.
+        service_auth.reset_globals()
+        self.addCleanup(service_auth.reset_globals)
+        group = 'vendordata_dynamic_auth'
+        self.flags(group=group, auth_type='admin_token')
+        conf.CONF.register_opts(
+            loading.get_auth_plugin_conf_options('admin_token'), group=group
+        )
+        self.flags(group=group, endpoint=url, token=token)
+
+    def serve(self, app: Any) -> str:
+        server = wsgiref.simple_server.make_server(
+            '127.0.0.1', 0, app, handler_class=vendordata._Handler
+        )
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f'http://127.0.0.1:{server.server_port}/'
+
+    def ask(self, server: str) -> Any:
+        """What a guest reads by way of Neutron's metadata proxy."""
+        signature = hmac.new(
+            SECRET.encode(), server.encode(), hashlib.sha256
+        ).hexdigest()
+        response = requests.get(
+            self.metadata.rstrip('/') + '/openstack/latest/vendor_data2.json',
+            headers={
+                'X-Instance-ID': server,
+                'X-Tenant-ID': self.project,
+                'X-Instance-ID-Signature': signature,
+                'X-Forwarded-For': '192.168.1.101',
+            },
+            timeout=60,
+        )
+        self.assertEqual(200, response.status_code, response.text)
+        return response.json()['vhpc']
+
+    def test_guests_are_told(self) -> None:
+        members = [
+            self.member(1, 'host1', self.group),
+            self.member(2, 'host2', self.group),
+            self.member(3, 'host1', self.group),
+        ]
+        loner = self.member(4, 'host1', None)
+        answers = {member: self.ask(member) for member in members}
+        first = answers[members[0]]
+        self.assertEqual(self.group, first['cluster']['id'])
+        self.assertEqual('shared-separate', first['cluster']['network'])
+        self.assertTrue(first['cluster']['complete'])
+        # All compute the same ranks and the same hostfile.
+        for answer in answers.values():
+            self.assertEqual(
+                [m['id'] for m in first['members']],
+                [m['id'] for m in answer['members']],
+            )
+            self.assertEqual(first['hostfile'], answer['hostfile'])
+        self.assertEqual(
+            {0, 1, 2}, {answer['rank'] for answer in answers.values()}
+        )
+        self.assertEqual(
+            ['192.168.1.201', '192.168.1.202', '192.168.1.203'],
+            sorted(
+                line.split()[0]
+                for line in first['hostfile']['openmpi'].splitlines()
+            ),
+        )
+        distances = {m['id']: m['distance'] for m in first['members']}
+        self.assertEqual(
+            ['self', 'same-switch', 'same-host'],
+            [distances[member] for member in members],
+        )
+        # To the member on its own host by the shared bridge.
+        (route,) = first['routes']
+        self.assertEqual('192.168.1.203/32', route['destination'])
+        self.assertEqual('192.168.1.103', route['via'])
+        self.assertEqual([], answers[members[1]]['routes'])
+        self.assertEqual({}, self.ask(loner))
+        # A token that Keystone does not know gets nothing.
+        self.token('forged', 'http://127.0.0.1:9/')
+        self.assertEqual({}, self.ask(members[0]))
+
+
+class NovaTest(VendordataCase):
+    def nova(self) -> nova_api.Nova:
+        """As the service makes it."""
+        source = vendordata.make(self.conf('noauth'))._source
+        assert isinstance(source, nova_api.Nova)
+        return source
+
+    def test_pages_strangers_and_cells_that_are_down(self) -> None:
+        members = [self.member(n, 'host1', self.group) for n in range(1, 6)]
+        # Shorter pages than any client would ask for.
+        self.flags(max_limit=2, group='api')
+        nova = self.nova()
+        self.assertEqual(
+            members,
+            [m.uuid for m in nova.cluster(members[0], self.project).members],
+        )
+        for server, project, reason in (
+            (members[0], STRANGER, 'not of this project'),
+            (self.group, self.project, 'Nova has no'),
+            (self.member(9, 'host2', None), self.project, 'no server group'),
+        ):
+            error = self.assertRaises(
+                nova_api.NotMember, nova.cluster, server, project
+            )
+            self.assertIn(reason, str(error))
+        with nova_fixtures.DownCellFixture():
+            self.assertRaises(
+                RuntimeError, nova.cluster, members[0], self.project
+            )
+        self.api_down = True
+        self.assertRaises(RuntimeError, nova.cluster, members[0], self.project)
+        self.api_down = False
+        self.admin_api.delete_server(members[0])
+        self._wait_until_deleted({'id': members[0]})
+        self.assertRaises(
+            nova_api.NotMember, nova.cluster, members[0], self.project
+        )
+        self.admin_api.delete_server_group(self.group)
+        self.assertRaises(
+            nova_api.NotMember, nova.cluster, members[1], self.project
+        )
