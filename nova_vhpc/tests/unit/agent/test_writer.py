@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""No write without the journal, none through a closed gate."""
+
+import pathlib
+import tempfile
+import types
+
+import libvirt
+from oslotest import base
+
+from nova_vhpc.agent import (
+    cputune,
+    gate,
+    guest,
+    journal,
+    quarantine,
+    workers,
+    writer,
+)
+from nova_vhpc.agent.actuators import libvirt_cputune
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import (
+    test_foreign,
+    test_guest,
+    test_quarantine,
+    test_roster,
+)
+
+WISH = model.CpuTune(5_000, 2_500)
+
+
+class Link:
+    """A connection that stands."""
+
+    up = True
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+
+    def get(self) -> None:
+        pass
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+class TestWriter(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = pathlib.Path(tempfile.mkdtemp())
+        self.journal = journal.Journal(str(self.state))
+        self.journal.prepare()
+        self.domain = test_foreign.Domain()
+        self.target = self.make()
+        self.roster = test_roster.make()
+        self.roster.add(self.target)
+        self.gate = gate.Gate(dry_run=False)
+        self.pool = workers.Workers(1, lambda: 60.0, lambda uuid: None)
+        self.addCleanup(self.pool.close)
+        self.link = Link()
+        self.looked: list[str] = []
+        conf = types.SimpleNamespace(
+            vhpc_agent=types.SimpleNamespace(cgroup_root='/sys/fs/cgroup')
+        )
+        self.writer = writer.Writer(
+            self.roster,
+            self.gate,
+            self.link,
+            self.pool,
+            self.journal,
+            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            quarantine.Quarantine(test_quarantine.OPTIONS, self.roster),
+            self.looked.append,
+        )
+
+    def make(self) -> guest.Guest:
+        target = test_guest.make()
+        target.domain = self.domain
+        target.original = cputune.read(self.domain)
+        target.set_expected(target.original)
+        return target
+
+    def write(self) -> dict[str, int]:
+        self.writer.write(self.target, WISH, 2_500)
+        self.assertTrue(self.pool.drain(60.0))
+        return self.domain.values
+
+    def test_journalled_and_marked_before_it_is_written(self) -> None:
+        original = dict(self.domain.values)
+        self.assertEqual(2_500, self.write()[cputune.QUOTA])
+        record = self.journal.load('u')
+        self.assertEqual(original, record.original.parameters)
+        self.assertTrue(self.domain.marked)
+        self.assertEqual(1, self.target.writes)
+        self.assertEqual(2_500, self.target.in_force.quota_us)
+
+    def assert_nothing_is_written(self) -> None:
+        self.assertEqual(50_000, self.write()[cputune.QUOTA])
+        self.writer.set_shares('u', 7)
+        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+        self.assertEqual((), self.journal.uuids())
+        self.assertFalse(self.domain.marked)
+
+    def test_in_a_dry_run(self) -> None:
+        self.gate.dry_run = True
+        self.assert_nothing_is_written()
+
+    def test_while_paused(self) -> None:
+        self.gate.paused = True
+        self.assert_nothing_is_written()
+        self.gate.paused = False
+        self.assertEqual(2_500, self.write()[cputune.QUOTA])
+
+    def test_at_the_end(self) -> None:
+        self.gate.ending.set()
+        self.assert_nothing_is_written()
+
+    def test_to_a_vm_that_is_leaving(self) -> None:
+        self.target.hands_off = 'leaving'
+        self.assert_nothing_is_written()
+
+    def test_to_a_vm_of_an_earlier_run(self) -> None:
+        self.roster.add(self.make())
+        self.assertEqual(50_000, self.write()[cputune.QUOTA])
+
+    def test_nothing_is_written_without_a_journal(self) -> None:
+        (self.state / 'journal').rmdir()
+        (self.state / 'journal').write_text('in the way')
+        self.assertEqual(50_000, self.write()[cputune.QUOTA])
+        self.assertEqual(1, self.target.failures)
+        self.assertFalse(self.domain.marked)
+
+    def test_a_refusal_is_counted_and_the_domain_looked_at(self) -> None:
+        def refuse(values: dict[str, int], flags: int) -> None:
+            raise libvirt.libvirtError('no')
+
+        self.domain.setSchedulerParametersFlags = refuse
+        self.write()
+        self.assertEqual(1, self.target.failures)
+        self.assertTrue(self.target.uncertain)
+        self.assertEqual(['u'], self.looked)
+        self.assertEqual(1, len(self.link.failures))
+
+    def test_a_weight_is_written_at_once(self) -> None:
+        self.writer.set_shares('u', 7)
+        self.assertEqual(7, self.domain.values[cputune.SHARES])
+        self.assertIsNotNone(self.journal.load('u'))
+        self.assertEqual({7}, self.target.shares_ours)
+        self.writer.set_shares('gone', 7)
+
+    def test_a_weight_that_somebody_else_has_taken_over(self) -> None:
+        self.target.released = frozenset({cputune.SHARES})
+        self.writer.set_shares('u', 7)
+        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+
+    def test_a_weight_does_not_wait_for_long(self) -> None:
+        with self.target.lock:
+            self.assertRaises(TimeoutError, self.writer.set_shares, 'u', 7)
