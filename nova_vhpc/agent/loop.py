@@ -73,6 +73,7 @@ class Loop:
     :param peers: gives the other hosts' views of clusters.
     :param after: called with each moment, at the end of its tick.
     :param others: gives the VMs that are not ours, at a monotonic time.
+    :param window_late_us: how late gang windows begin.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Loop:
         peers: Callable[[], Mapping[str, model.PeerView]],
         after: Iterable[Callable[[Moment], None]] = (),
         others: Callable[[int], tuple[model.OtherVm, ...]] = lambda _: (),
+        window_late_us: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.period_us = period_us
         self.cpus = cpus
@@ -96,6 +98,7 @@ class Loop:
         self._peers = peers
         self._after = tuple(after)
         self._others = others
+        self._window_late_us = window_late_us
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
@@ -205,6 +208,7 @@ class Loop:
             self.limits,
             self._peers(),
             self._others(now_us),
+            self._window_late_us(),
         )
 
     def _vm_view(

@@ -130,6 +130,7 @@ class Service:
             self.peers.views,
             (self._act, self.metrics.note, self._feed),
             self.domains.neighbours.views,
+            self.player.late_us,
         )
         self.server = status.StatusServer(
             status.socket_path(options.run_path),

@@ -202,9 +202,17 @@ OPTS: list[Any] = [
         'gang_window_us',
         5_000,
         1_000_000,
-        'Width of a gang window, in microseconds. Shorter windows (try '
+        'Least width of a gang window, in microseconds. Shorter windows (try '
         '20000) shorten the pauses of each parallel program, longer ones '
         '(100000) waste less at the borders.',
+    ),
+    _integer(
+        'gang_max_window_us',
+        5_000,
+        1_000_000,
+        'Windows are widened up to this, in microseconds, where libvirt is '
+        'slow to begin them. Set it to gang_window_us for windows of one '
+        'width, for example so that hosts of very different speed agree.',
     ),
     _integer(
         'gang_min_window_us',

@@ -56,7 +56,10 @@ class ControlConfig:
 
     Gang windows (``gang``):
 
-        :ivar gang_window_us: mean width of a window.
+        :ivar gang_window_us: mean width of a window where borders cost
+            little.
+        :ivar gang_max_window_us: where they cost more, windows are widened
+            up to this.
         :ivar gang_min_window_us: windows in which no gang is favoured, for
             VMs that take no part, are not made shorter than this.
         :ivar gang_favour: a favoured VM weighs so many times the heaviest
@@ -101,8 +104,9 @@ class ControlConfig:
     micro_slice_us: int = 5_000
     dss_events_per_slice: float = 10.0
     gang_window_us: int = 50_000
+    gang_max_window_us: int = 200_000
     gang_min_window_us: int = 20_000
-    gang_favour: int = 10
+    gang_favour: int = 40
     sample_us: int = 100_000
     io_floor_events: float = 50.0
     otsu_history: int = 200

@@ -209,6 +209,8 @@ class HostView:
         that the process may use.
     :ivar peers: by cluster id.
     :ivar others: running VMs of the host that did not opt in.
+    :ivar window_late_us: mean time from a gang window's border until its
+        weights are in force; 0 where that is not known.
     """
 
     tick: int
@@ -220,6 +222,7 @@ class HostView:
     limits: ActuatorLimits = ActuatorLimits()
     peers: Mapping[str, PeerView] = dataclasses.field(default_factory=dict)
     others: tuple[OtherVm, ...] = ()
+    window_late_us: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

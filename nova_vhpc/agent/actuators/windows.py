@@ -31,6 +31,9 @@ LOG = logging.getLogger(__name__)
 HELPERS = 4
 """libvirtd serves five calls of one client at a time by default."""
 
+ENOUGH_BORDERS = 10
+"""The first ones say little."""
+
 BACK_OFF_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """How long a domain is left alone after 1, 2, ... failures in a row."""
 
@@ -136,6 +139,10 @@ class WindowPlayer:
             return True
         thread.join(timeout_s)
         return not thread.is_alive() and not self._failures
+
+    def late_us(self) -> float:
+        """How late windows begin, on average; 0 before enough of them."""
+        return self._late_us if self._borders >= ENOUGH_BORDERS else 0.0
 
     def status(self) -> WindowStatus:
         """What it does and did."""

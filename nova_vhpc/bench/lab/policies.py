@@ -31,6 +31,8 @@ from typing import Any
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 30.0
+NICE = -10
+"""As in the agent's systemd unit."""
 
 POLICIES: Mapping[str, Mapping[str, str] | None] = {
     'stock': None,
@@ -98,6 +100,7 @@ class Agent:
             self._process = subprocess.Popen(
                 (
                     # It puts all back and ends when we are killed.
+                    *('nice', '-n', str(NICE)),
                     *('setpriv', '--pdeathsig', 'TERM', '--'),
                     *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
                     *('--config-file', str(config)),

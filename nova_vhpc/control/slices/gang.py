@@ -18,8 +18,9 @@ in vain for each other; shorter slices do not mend that, alignment does.
 Every window one parallel VM (or the members of one virtual cluster on this
 host) weighs nearly everything and the other parallel ones nearly nothing:
 gang scheduling in user space, work-conserving, with libvirt's
-``cpu_shares`` alone. The window is the time slice that the ATC paper
-shortens; here it stays long.
+``cpu_shares`` alone. The window is the time slice that the ATC paper adapts;
+here a shorter one costs more than it gives, so it is as short as the cost of
+its borders allows (:mod:`nova_vhpc.control.gang_width`).
 
 VMs that do not take part are never written. Those that never sleep get
 pauses, windows of their own, as long as the kernel's fair division would
@@ -32,6 +33,7 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
     gang_demand,
     gang_fairness,
+    gang_width,
     gang_windows,
     model,
 )
@@ -62,6 +64,9 @@ class GangPolicy:
         """Take window, favour and bounds from the configuration."""
         self._config = config
         self._demands = gang_demand.DemandTracker()
+        self._width = gang_width.WindowWidth(
+            config.gang_window_us, config.gang_max_window_us
+        )
         self._part = 0.0
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
@@ -83,11 +88,12 @@ class GangPolicy:
         )
         part = self._others_part(view, gangs)
         islands = gang_windows.islands(gangs)
+        width_us = self._width.advance(view.window_late_us)
         timeline = gang_windows.merge(
             [
                 gang_windows.rotation(
                     island,
-                    self._config.gang_window_us,
+                    width_us,
                     part,
                     self._config.gang_min_window_us,
                 )
@@ -178,13 +184,33 @@ class GangPolicy:
         # CPUs without gangs serve the others first.
         theirs = max(0.0, theirs - (len(view.cpus) - cpus))
         part = theirs / max(cpus, ours + theirs)
-        # What they get within the windows as well is not taken off: they
-        # lose a little at each border.
+        leak = self._leak(view, gangs)
+        part = (part - leak) / (1 - leak)
         if part < LEAST_PART:
             part = 0.0
         if abs(part - self._part) > 0.75 / STEPS:
             self._part = round(part * STEPS) / STEPS
         return min(self._part, 1 - 1 / STEPS)
+
+    def _leak(
+        self, view: model.HostView, gangs: list[gang_windows.Gang]
+    ) -> float:
+        """Part of the gangs' windows that those who never sleep get."""
+        members = frozenset().union(*(gang.members for gang in gangs))
+        hungry = self._hungry(view, members)
+        theirs = sum(
+            _shares(vm.original.shares, view.limits)
+            for vm in view.vms
+            if vm.uuid in hungry
+        ) + sum(
+            _shares(vm.shares, view.limits)
+            for vm in view.others
+            if vm.uuid in hungry
+        )
+        spread = max(len(gang.cpus) for gang in gangs)
+        theirs_per_cpu = theirs / len(view.cpus)
+        ours_per_cpu = self._strong(view, gangs) / spread
+        return theirs_per_cpu / (theirs_per_cpu + ours_per_cpu)
 
     def _gentle(
         self,
@@ -257,7 +283,7 @@ class GangPolicy:
         return base.SliceDecision(
             vms={
                 uuid: base.VmSlice(
-                    slice_us=self._config.gang_window_us,
+                    slice_us=self._width.width_us,
                     reason='gang window',
                     by_windows=True,
                 )

@@ -70,6 +70,7 @@ class GangTestCase(tests_base.TestCase):
         ticks=40,
         policy=None,
         config=CONFIG,
+        late_us=0.0,
     ):
         policy = policy or gang.GangPolicy(config)
         decision = None
@@ -84,6 +85,7 @@ class GangTestCase(tests_base.TestCase):
                         vms,
                         limits=limits,
                         others=others,
+                        window_late_us=late_us,
                     ),
                     phases={},
                     pins={one.uuid: APART for one in vms}
@@ -109,6 +111,15 @@ class TestWhoTakesPart(GangTestCase):
         windows = self.decide(vm('a'), vm('b'), vm('c')).windows
         for uuid in 'abc':
             self.assertAlmostEqual(1 / 3, self.part_favoured(windows, uuid), 3)
+
+    def test_windows_are_wider_where_borders_cost_more(self):
+        for late_us, width_us in ((1_000, 50_000), (7_000, 200_000)):
+            decision = self.decide(vm('a'), vm('b'), late_us=late_us)
+            self.assertEqual(
+                {width_us},
+                {turn.width_us for turn in decision.windows.turns},
+            )
+            self.assertEqual(width_us, decision.vms['a'].slice_us)
 
     def test_nobody_is_favoured_beside_another(self):
         windows = self.decide(vm('a'), vm('b'), vm('c')).windows
@@ -277,17 +288,37 @@ class TestOthers(GangTestCase):
             / windows.cycle_us
         )
 
-    def test_hogs_get_pauses_near_their_fair_part(self):
-        for number in (1, 2, 4, 8):
-            windows = self.decide(
-                vm('a'),
-                vm('b'),
-                others=tuple(hog(str(n)) for n in range(number)),
-            ).windows
-            fair = number / (number + 2)
-            self.assertAlmostEqual(
-                fair, self.part_of_pauses(windows), delta=0.02
+    def part_of_hogs(self, windows, weight):
+        """What weights give VMs that always run, on every CPU alike."""
+        return (
+            sum(
+                turn.width_us * weight / (weight + sum(turn.shares.values()))
+                for turn in windows.turns
             )
+            / windows.cycle_us
+        )
+
+    def test_hogs_get_their_fair_part(self):
+        for number in (1, 2, 4, 8):
+            for favour in (4, 40, 100):
+                windows = self.decide(
+                    vm('a'),
+                    vm('b'),
+                    others=tuple(hog(str(n)) for n in range(number)),
+                    config=dataclasses.replace(CONFIG, gang_favour=favour),
+                ).windows
+                fair = number / (number + 2)
+                part = self.part_of_hogs(windows, number * 1024)
+                self.assertAlmostEqual(fair, part, delta=0.03)
+
+    def test_strongly_favoured_gangs_leave_all_in_pauses(self):
+        windows = self.decide(
+            vm('a'),
+            vm('b'),
+            others=(hog('h'), hog('i')),
+            config=dataclasses.replace(CONFIG, gang_favour=1000),
+        ).windows
+        self.assertAlmostEqual(0.5, self.part_of_pauses(windows), delta=0.02)
 
     def test_one_gang_beside_a_hog_has_windows(self):
         windows = self.decide(vm('a'), others=(hog('h'),)).windows
