@@ -276,7 +276,7 @@ def page(document: Document) -> str:
             f'  {claim.why}',
             '',
         ]
-    return '\n'.join(lines + _table(document))
+    return '\n'.join(lines + _clock(document) + _table(document))
 
 
 def _circumstances(document: Document) -> str:
@@ -289,6 +289,29 @@ def _circumstances(document: Document) -> str:
         f'{machine.get("guests", "?")}; up to {scheme.get("m", "?")} runs of '
         f'{scheme.get("measure_s", "?")} s per policy, medians.'
     )
+
+
+def _clock(document: Document) -> list[str]:
+    """No paper's claim, but ours: hosts need no message to agree."""
+    clock = document.get('claims', {}).get('clock')
+    if not clock:
+        return []
+    title = 'Ours: windows of several hosts are aligned by their clocks'
+    figures = ', '.join(
+        f'{part:.2f} at {error} ms'
+        for error, part in clock['by_error_ms'].items()
+    )
+    return [
+        title,
+        '=' * len(title),
+        '',
+        'Three clusters with a spinning member on each of two CPUs that stand '
+        f'for two hosts, windows of {clock["window_ms"]} ms, the second '
+        "host's clock wrong by so much: efficiency "
+        f'{figures}; without windows {clock["stock"]:.2f}. NTP and PTP keep '
+        'clocks of one data centre within 1 ms.',
+        '',
+    ]
 
 
 def _table(document: Document) -> list[str]:

@@ -27,7 +27,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.bench.lab import guest, host, mixes, runner
+from nova_vhpc.bench.lab import clock, guest, host, mixes, runner
 
 SLICES_MS = (100, 50, 20, 8, 4, 2)
 """libvirt takes nothing below 1 ms."""
@@ -91,6 +91,7 @@ def measure(
     with host.Lab(_SCALING, image, cpus) as lab:
         found['scaling'] = _scaling(lab, timing, rounds)
         say(f'scaling {found["scaling"]}')
+    found['clock'] = clock.measure(timing.measure_s, rounds, say, cpus)
     return found
 
 

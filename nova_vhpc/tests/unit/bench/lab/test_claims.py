@@ -42,6 +42,11 @@ def document(**slices):
                 'ep': {'100': 1.0, '20': 1.0, '4': 0.9},
             },
             'scaling': {'1': 1.0, '2': 1.95, '4': 1.9},
+            'clock': {
+                'window_ms': 50,
+                'stock': 0.3,
+                'by_error_ms': {'0': 0.9, '5': 0.7},
+            },
         },
         'mixes': {
             'clusters': {
@@ -96,6 +101,7 @@ class TestClaims(base.TestCase):
         page = claims.page(document())
         self.assertIn('148 to 289', page)
         self.assertIn('allreduce +100%', page)
+        self.assertIn('0.90 at 0 ms, 0.70 at 5 ms', page)
 
     def test_the_page_is_valid(self):
         page = claims.page(document()).replace(':doc:`/admin/lab`', 'lab')

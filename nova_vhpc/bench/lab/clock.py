@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What clock error windows stand that are aligned between hosts.
+
+Two CPUs stand for two hosts, an ordinary process for each host's member of
+a virtual cluster, and control groups for the domains; the schedule and the
+player are the agent's own, one player per host, the second one with a clock
+that is wrong by so much. No guests: only the players' error may differ.
+"""
+
+import contextlib
+import mmap
+import random
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from nova_vhpc.agent.actuators import windows
+from nova_vhpc.bench.lab import host
+from nova_vhpc.control import model
+
+ERRORS_MS = (0, 1, 2, 5, 10, 20, 50)
+
+CLUSTERS = ('a', 'b', 'c')
+
+WINDOW_MS = 50
+
+HIGH, LOW, EQUAL = 102_400, 20, 1024
+"""``cpu_shares`` in and out of turn, and without windows."""
+
+
+class Member:
+    """One cluster's process on one host.
+
+    :param program: the compiled ``member.c``.
+    :param page: what the cluster's members share.
+    :param group: control group of the domain it stands for.
+    :param cpu: the CPU that is the host.
+    """
+
+    def __init__(
+        self, program: Path, page: Path, size: int, group: Path, cpu: int
+    ) -> None:
+        self._group = group
+        group.mkdir(parents=True)
+        self._process = subprocess.Popen(
+            ('taskset', '-c', str(cpu), str(program), str(page), str(size))
+        )
+        (group / 'cgroup.procs').write_text(str(self._process.pid))
+
+    def weigh(self, shares: int) -> None:
+        """Set ``cpu_shares``."""
+        (self._group / 'cpu.shares').write_text(str(shares))
+
+    def end(self) -> None:
+        """Kill it and remove its group."""
+        self._process.kill()
+        self._process.wait()
+        self._group.rmdir()
+
+
+def measure(
+    measure_s: float,
+    rounds: int,
+    say: Callable[[str], None],
+    cpus: tuple[int, ...] = (0, 1),
+    errors_ms: tuple[int, ...] = ERRORS_MS,
+) -> dict[str, Any]:
+    """Efficiency of three clusters on two hosts, by clock error.
+
+    :returns: ``window_ms``, ``stock`` (efficiency without windows) and
+        ``by_error_ms``; medians, 1.0 is what a cluster does alone.
+    :raises LabError: without cgroup v1 or a compiler.
+    """
+    rates: dict[str, list[float]] = {}
+    alone: list[float] = []
+    with tempfile.TemporaryDirectory(prefix='vl-clock-') as name:
+        program = _build(Path(name))
+        for _ in range(rounds):
+            settings: list[int | None] = [None, *errors_ms]
+            random.shuffle(settings)
+            for error_ms in settings:
+                for clusters, key in (
+                    (CLUSTERS[:1], None),
+                    (CLUSTERS, 'stock' if error_ms is None else str(error_ms)),
+                ):
+                    rate = _run(
+                        program,
+                        Path(name),
+                        clusters,
+                        None if key is None else error_ms,
+                        measure_s,
+                        cpus,
+                    )
+                    if key is None:
+                        alone.append(rate)
+                    else:
+                        rates.setdefault(key, []).append(rate)
+                        say(f'clock error {key:>5s} ms {rate:9.0f} barriers/s')
+    # Whatever else runs here only slows a cluster down.
+    best = max(alone)
+    medians = {
+        key: round(statistics.median(values) / best, 3)
+        for key, values in rates.items()
+    }
+    return {
+        'window_ms': WINDOW_MS,
+        'stock': medians.pop('stock'),
+        'by_error_ms': dict(
+            sorted(medians.items(), key=lambda item: int(item[0]))
+        ),
+    }
+
+
+def _build(directory: Path) -> Path:
+    source = resources.files('nova_vhpc.bench.lab') / 'programs' / 'member.c'
+    program = directory / 'member'
+    done = subprocess.run(
+        ['gcc', '-O2', '-o', str(program), str(source)],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise host.LabError(f'gcc {source} failed: {done.stderr.strip()}')
+    return program
+
+
+def _run(
+    program: Path,
+    directory: Path,
+    clusters: tuple[str, ...],
+    error_ms: int | None,
+    measure_s: float,
+    cpus: tuple[int, ...],
+) -> float:
+    """Barriers per second of all clusters together."""
+    with contextlib.ExitStack() as stack:
+        pages: list[mmap.mmap] = []
+        members: dict[tuple[str, int], Member] = {}
+        top = host.CGROUP / f'vhpc-clock-{time.monotonic_ns()}'
+        try:
+            top.mkdir()
+        except OSError as error:
+            raise host.LabError(f'{top}: {error.strerror}') from error
+        stack.callback(top.rmdir)
+        for cluster in clusters:
+            path = directory / cluster
+            path.write_bytes(bytes(mmap.PAGESIZE))
+            with open(path, 'r+b') as file:
+                pages.append(mmap.mmap(file.fileno(), mmap.PAGESIZE))
+            stack.callback(pages[-1].close)
+            for cpu in cpus:
+                member = Member(
+                    program, path, len(cpus), top / f'{cluster}{cpu}', cpu
+                )
+                stack.callback(member.end)
+                members[cluster, cpu] = member
+        if error_ms is not None:
+            stack.enter_context(_windows(members, clusters, error_ms, cpus))
+        time.sleep(0.5)
+        before = _work(pages)
+        began = time.monotonic()
+        time.sleep(measure_s)
+        return (_work(pages) - before) / (time.monotonic() - began)
+
+
+def _work(pages: list[mmap.mmap]) -> int:
+    return sum(struct.unpack_from('Q', page)[0] for page in pages)
+
+
+@contextlib.contextmanager
+def _windows(
+    members: dict[tuple[str, int], Member],
+    clusters: tuple[str, ...],
+    error_ms: int,
+    cpus: tuple[int, ...],
+) -> Iterator[None]:
+    """Play the same windows on every host; the last one's clock is wrong."""
+    schedule = model.WindowSchedule(
+        tuple(
+            model.Turn(
+                WINDOW_MS * 1000,
+                frozenset({favoured}),
+                {one: HIGH if one == favoured else LOW for one in clusters},
+            )
+            for favoured in clusters
+        ),
+        dict.fromkeys(clusters, EQUAL),
+    )
+    players = []
+    for cpu in cpus:
+        wrong_us = error_ms * 1000 if cpu == cpus[-1] else 0
+        player = windows.WindowPlayer(
+            lambda name, shares, cpu=cpu: members[name, cpu].weigh(shares),  # type: ignore[misc]
+            lambda wrong_us=wrong_us: time.time_ns() // 1000 + wrong_us,  # type: ignore[misc]
+        )
+        player.play(schedule)
+        players.append(player)
+    try:
+        yield
+    finally:
+        for player in players:
+            player.stop()

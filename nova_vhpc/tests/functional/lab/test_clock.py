@@ -1,0 +1,29 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Windows of two hosts whose clocks differ."""
+
+from oslotest import base
+
+from nova_vhpc.bench.lab import clock
+
+
+class TestClock(base.BaseTestCase):
+    def test_hosts_that_agree_beat_hosts_a_window_apart(self) -> None:
+        said: list[str] = []
+        found = clock.measure(
+            1.0, 1, said.append, errors_ms=(0, clock.WINDOW_MS)
+        )
+        by_error = found['by_error_ms']
+        self.assertEqual(['0', str(clock.WINDOW_MS)], list(by_error))
+        self.assertGreater(by_error['0'], 2 * by_error[str(clock.WINDOW_MS)])
+        self.assertEqual(3, len(said))
