@@ -20,6 +20,8 @@ this host. Needs:
 - ``VHPC_SCENARIO_FLAVOR``, a flavor with ``vhpc:`` extra specs and a claim,
 - ``VHPC_SCENARIO_IMAGE``, name or id of an image,
 - optionally ``VHPC_SCENARIO_NETWORK`` (name or id; without it ``none``),
+- optionally ``VHPC_SCENARIO_POLICY``, the server group's policy: with
+  ``anti-affinity`` the members must be on different hosts,
 - optionally ``VHPC_SCENARIO_LIBVIRT_URI``: cputune is looked at there,
 - optionally ``VHPC_SCENARIO_CTL_CONF``, the agents' configuration: agents of
   all the members' hosts are asked over the message bus, and must hear of
@@ -70,7 +72,8 @@ class VirtualClusterScenario(unittest.TestCase):
         )
         name = f'vhpc-scenario-{uuid.uuid4().hex[:8]}'
         cls.group = cls.compute.create_server_group(
-            name=name, policy='soft-affinity'
+            name=name,
+            policy=os.environ.get('VHPC_SCENARIO_POLICY', 'soft-affinity'),
         )
         cls.addClassCleanup(
             cls.compute.delete_server_group, cls.group, ignore_missing=True
@@ -190,6 +193,8 @@ class VirtualClusterScenario(unittest.TestCase):
         if not conf:
             return
         hosts = sorted({server.compute_host for server in self.members})
+        if self.group.policy == 'anti-affinity':
+            self.assertEqual(MEMBERS, len(hosts), 'nothing to hear')
         deadline = time.monotonic() + TUNE_TIMEOUT_S
         while True:
             answers = self._ask_agents(conf, hosts)

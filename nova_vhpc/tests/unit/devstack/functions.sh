@@ -42,8 +42,14 @@ define_plugin() {
     record define_plugin "$@"
 }
 
-plugin_requires() {
-    record plugin_requires "$@"
+# As devstack's own: trueorfalse DEFAULT NAME
+trueorfalse() {
+    local value=${!2:-}
+    case "${value,,}" in
+    1 | yes | true) echo True ;;
+    0 | no | false) echo False ;;
+    *) echo "$1" ;;
+    esac
 }
 
 enable_service() {

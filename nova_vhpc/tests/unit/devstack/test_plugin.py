@@ -67,6 +67,7 @@ class PluginTest(base.TestCase):
                 'DATA_DIR': str(self.sandbox / 'data'),
                 'VHPC_DIR': str(TOP),
                 'VHPC_CONF_DIR': str(self.conf_dir),
+                'VHPC_RUN_PATH': str(self.sandbox / 'run'),
                 'NOVA_CONF': str(self.nova_conf),
                 'TEMPEST_CONFIG': str(self.sandbox / 'tempest.conf'),
                 'ENABLED_SERVICES': services,
@@ -217,6 +218,14 @@ class PluginTest(base.TestCase):
         (start,) = [c for c in calls if c.startswith('run_process')]
         self.assertIn(' --dry-run', start)
 
+    def test_switches_may_be_said_in_any_way_that_devstack_takes(self):
+        calls = self.run_phase(
+            'stack', 'extra', VHPC_DRY_RUN='1', VHPC_CREATE_FLAVOR='no'
+        )
+        (start,) = [c for c in calls if c.startswith('run_process')]
+        self.assertIn(' --dry-run', start)
+        self.assertFalse(any('flavor' in c for c in calls))
+
     def test_extra_makes_bridges_and_aggregate_only_when_asked(self):
         self.assertFalse(
             any('link add' in c for c in self.run_phase('stack', 'extra'))
@@ -250,9 +259,12 @@ class PluginTest(base.TestCase):
 
     def test_clean_leaves_nothing(self):
         self.run_phase('stack', 'post-config')
-        self.state.mkdir(parents=True, exist_ok=True)
+        run = self.sandbox / 'run'
+        for path in (self.state, run):
+            path.mkdir(parents=True, exist_ok=True)
         calls = self.run_phase('clean')
         self.assertFalse(self.conf_dir.exists())
+        self.assertFalse(run.exists())
         self.assertFalse(self.state.exists())
         self.assertIn('pip_uninstall nova-vhpc', calls)
         (withdraw,) = [c for c in calls if c.endswith(' --withdraw')]

@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What ``.zuul.yaml`` names is there."""
+
+import pathlib
+import re
+
+import yaml
+
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+
+
+class ZuulTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        entries = yaml.safe_load((TOP / '.zuul.yaml').read_text())
+        self.jobs = {e['job']['name']: e['job'] for e in entries if 'job' in e}
+        (self.project,) = [e['project'] for e in entries if 'project' in e]
+
+    def test_jobs_that_are_run_exist(self):
+        for pipeline in ('check', 'gate'):
+            self.assertEqual(
+                sorted(self.jobs), sorted(self.project[pipeline]['jobs'])
+            )
+
+    def test_playbooks_exist(self):
+        found = [
+            job[key]
+            for job in self.jobs.values()
+            for key in ('pre-run', 'run', 'post-run')
+            if key in job
+        ]
+        self.assertEqual(4, len(found))
+        for path in found:
+            self.assertIsInstance(
+                yaml.safe_load((TOP / path).read_text()), list, path
+            )
+
+    def test_settings_and_variables_are_read_by_somebody(self):
+        settings = (TOP / 'devstack' / 'settings').read_text()
+        playbook = (TOP / 'playbooks' / 'devstack' / 'run.yaml').read_text()
+        checked = 0
+        for job in self.jobs.values():
+            for name in job.get('vars', {}).get('devstack_localrc', {}):
+                if name.startswith('VHPC_'):
+                    self.assertIn(f'\n{name}=', settings)
+                    checked += 1
+            for name in job.get('vars', {}):
+                if not name.startswith('devstack_'):
+                    self.assertIn(f'{{{{ {name} ', playbook)
+                    checked += 1
+        self.assertGreater(checked, 3)
+        scenario = TOP / 'nova_vhpc/tests/scenario/test_virtual_cluster.py'
+        for name in re.findall(r'VHPC_SCENARIO_\w+', playbook):
+            self.assertIn(name, scenario.read_text())
+
+    def test_only_plugins_are_required_of_devstack(self):
+        """The role that writes local.conf fails on other names."""
+        plugins = {
+            plugin
+            for job in self.jobs.values()
+            for plugin in job.get('vars', {}).get('devstack_plugins', {})
+        }
+        settings = (TOP / 'devstack' / 'settings').read_text()
+        required = re.findall(
+            r'^plugin_requires\s+\S+\s+(\S+)', settings, re.MULTILINE
+        )
+        self.assertLessEqual(set(required), plugins)
