@@ -27,6 +27,18 @@ BLOCK = re.compile(
     r'(?P<body>(?:\n|(?P=indent) +.*\n)+)',
     re.MULTILINE,
 )
+LITERAL = re.compile(
+    r'^(?P<indent> *)(?:(?!\.\. ).*::'
+    r'|\.\. (?:code-block|code|sourcecode):: *(?!console)\w*)\n'
+    r'(?P<body>(?:\n|(?P=indent) +.*\n)+)',
+    re.MULTILINE,
+)
+PROGRAM = re.compile(
+    r'^(?:[$#] )?(?:sudo )?(?:apt|apt-get|bash|cd|curl|devstack|dnf|git|ip'
+    r'|mpiexec|mpirun|nova-[a-z-]+|openstack|oslo-\S+|pip|python3?'
+    r'|rabbitmqctl|systemctl|tools/\S+|tox|virsh)(?: |$)',
+    re.MULTILINE,
+)
 TIMEOUT_S = 240
 
 
@@ -73,6 +85,20 @@ class CommandsTest(base.TestCase):
                $ four
             """)
         self.assertEqual(['one --more', 'two'], list(commands(text)))
+
+    def test_commands_stand_nowhere_else(self):
+        """In a block of another kind nothing would run them."""
+        sample = 'Do this::\n\n  pip install x\n\nand so on\n'
+        (match,) = LITERAL.finditer(sample)
+        self.assertTrue(PROGRAM.search(textwrap.dedent(match['body'])))
+        found = [
+            f'{file.relative_to(TOP)}: {command[0]}'
+            for file in sorted((TOP / 'doc' / 'source').rglob('*.rst'))
+            for match in LITERAL.finditer(file.read_text())
+            for command in [PROGRAM.search(textwrap.dedent(match['body']))]
+            if command
+        ]
+        self.assertEqual([], found)
 
     def test_commands_run(self):
         found = {

@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every option of ours that the docs show exists."""
+
+import pathlib
+import re
+
+from nova_vhpc.conf import opts
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+SECTION = re.compile(r'^ +\[(\w+)\]$')
+OPTION = re.compile(r'^ +(\w+) *= ')
+INLINE = re.compile(r'``\[(vhpc_\w+)\] ?(\w+)')
+
+
+def shown(text):
+    """Pairs of group and option in examples, and in the text itself."""
+    section = None
+    for line in text.splitlines():
+        if line and not line.startswith(' '):
+            section = None
+        elif match := SECTION.match(line):
+            section = match[1]
+        elif section and (match := OPTION.match(line)):
+            yield section, match[1]
+    yield from INLINE.findall(text)
+
+
+class OptionsTest(base.TestCase):
+    def test_options_exist(self):
+        known = {
+            (group if isinstance(group, str) else group.name): {
+                name
+                for option in options
+                for name in (option.dest, option.name)
+            }
+            for group, options in opts.list_opts()
+        }
+        self.assertIn('vhpc_agent', known)
+        checked, wrong = 0, []
+        for file in sorted((TOP / 'doc' / 'source').rglob('*.rst')):
+            for group, option in shown(file.read_text()):
+                if not group.startswith('vhpc_') or group == 'vhpc_nova':
+                    # Others' options, and those of keystoneauth.
+                    continue
+                checked += 1
+                if option not in known.get(group, ()):
+                    wrong.append(f'{file.name}: [{group}]{option}')
+        self.assertGreater(checked, 10)
+        self.assertEqual([], wrong)
