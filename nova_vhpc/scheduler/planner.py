@@ -73,6 +73,6 @@ def plan(request: PlanRequest) -> ClusterPlacement:
     merged = objective.merged(counts)
     return ClusterPlacement(
         objective.named(counts),
-        objective.cost_us(merged, counts),
+        objective.cost_us(counts),
         objective.tier(merged),
     )

@@ -35,9 +35,10 @@ class Group:
 
     :ivar order: positions of the hosts.
     :ivar children: smaller groups that make it up; empty for a leaf.
+    :ivar total: members that fit.
     """
 
-    __slots__ = ('_negative', '_sums', 'children', 'order')
+    __slots__ = ('_negative', '_sums', 'children', 'order', 'total')
 
     def __init__(
         self,
@@ -48,13 +49,17 @@ class Group:
         self.order = order
         self.children = children
         rooms = [room[index] for index in order]
+        self.total = sum(rooms)
         self._negative = [-free for free in rooms]
-        self._sums = list(accumulate(rooms, initial=0))
+        # Most groups are too small for the job and never asked again.
+        self._sums: list[int] = []
 
     def holds(self, level: int) -> int:
         """Members that fit with at most ``level`` new ones per host."""
         full = bisect_right(self._negative, -level)
-        return level * full + self._sums[-1] - self._sums[full]
+        if full == len(self.order):
+            return level * full
+        return level * full + self.total - self._sum(full)
 
     def needed(self, level: int, members: int) -> int:
         """Hosts that ``members`` take, ``level`` new ones per host."""
@@ -62,7 +67,16 @@ class Group:
         if level * full >= members:
             return -(-members // level)
         rest = members - level * full
-        return bisect_right(self._sums, self._sums[full] + rest - 1)
+        before = self._sum(full)
+        return bisect_right(self._sums, before + rest - 1)
+
+    def _sum(self, hosts: int) -> int:
+        """Room of so many of the roomiest hosts."""
+        if not self._sums:
+            self._sums.extend(
+                accumulate((-free for free in self._negative), initial=0)
+            )
+        return self._sums[hosts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,13 +84,15 @@ class Field:
     """All hosts with room.
 
     :ivar room: new members by position of the host, policy observed.
+    :ivar switches: hosts with room by switch.
+    :ivar racks: hosts with room by rack.
     """
 
     objective: Objective
     room: list[int]
     everything: Group
-    switches: list[Group]
-    racks: list[Group]
+    switches: dict[str, Group]
+    racks: dict[str, Group]
 
 
 def make_field(objective: Objective, room: list[int]) -> Field:
@@ -161,9 +177,9 @@ def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
         elif switch is None:
             loose.append(index)
     switches = {name: Group(ids, room) for name, ids in by_switch.items()}
-    racks = []
+    racks = {}
     in_racks: set[str] = set()
-    for ids in by_rack.values():
+    for rack, ids in by_rack.items():
         names = dict.fromkeys(hosts[index].switch for index in ids)
         known = [name for name in names if name is not None]
         in_racks.update(known)
@@ -171,8 +187,8 @@ def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
         unknown = [i for i in ids if hosts[i].switch is None]
         if unknown:
             children.append(Group(unknown, room))
-        racks.append(Group(ids, room, children))
-    top = racks + [
+        racks[rack] = Group(ids, room, children)
+    top = list(racks.values()) + [
         group for name, group in switches.items() if name not in in_racks
     ]
     if loose:
@@ -180,7 +196,7 @@ def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
     everything = Group(order, room, top if len(top) > 1 else ())
     if len(top) == 1:
         everything = Group(order, room, top[0].children)
-    return Field(objective, room, everything, list(switches.values()), racks)
+    return Field(objective, room, everything, switches, racks)
 
 
 def fill(

@@ -29,6 +29,7 @@ from nova_vhpc.scheduler.planner_model import (
     Policy,
     Tier,
 )
+from nova_vhpc.scheduler.planner_standing import Standing
 
 Counts = dict[int, int]
 """New members by position of the host in :attr:`Objective.hosts`."""
@@ -51,6 +52,7 @@ class Objective:
         members and were not named.
     :ivar existing: running members by position of their host.
     :ivar members: of the whole cluster, running and new.
+    :ivar looked_at: hosts that the last :meth:`cost_us` looked at.
     """
 
     def __init__(self, request: PlanRequest) -> None:
@@ -69,18 +71,26 @@ class Objective:
                     self.existing[position[name]] = count
         self.members = request.members + sum(self.existing.values())
         self._terms: dict[tuple[int, int, int, int, int], _Term] = {}
+        self._standing = Standing(self)
+        self.looked_at = 0
 
     def value(self, counts: Counts) -> Value:
         """Value of a placement, the lower the better."""
-        merged = self.merged(counts)
         policy = self.request.policy
+        existing = self.existing
         if policy == Policy.SOFT_AFFINITY:
-            first = len(merged)
+            first = len(existing)
+            for index, new in counts.items():
+                if new and index not in existing:
+                    first += 1
         elif policy == Policy.SOFT_ANTI_AFFINITY:
-            first = sum(here * (here - 1) for here in merged.values()) // 2
+            first = self._standing.pairs
+            for index, new in counts.items():
+                # Among themselves, and each with those that run there.
+                first += new * (new - 1) // 2 + new * existing.get(index, 0)
         else:
             first = 0
-        return first, self.cost_us(merged, counts)
+        return first, self.cost_us(counts)
 
     def merged(self, counts: Counts) -> Counts:
         """Running and new members of every host that has any."""
@@ -92,43 +102,80 @@ class Objective:
                 merged[index] = merged.get(index, 0) + new
         return merged
 
-    def cost_us(self, merged: Counts, counts: Counts) -> float:
+    def cost_us(self, counts: Counts) -> float:
         """Communication cost of the cluster: its members' and its slowest.
 
         Time grows with the number of hosts used, not with its square: a
-        member's peers are counted by switch and by rack.
+        member's peers are counted by switch and by rack. Running members
+        of whose part of the fabric nothing changes are not looked at.
         """
         hosts = self.hosts
+        standing = self._standing
         switches: dict[str, int] = {}
         racks: dict[str, int] = {}
-        for index, here in merged.items():
-            host = hosts[index]
-            if host.switch is not None:
-                switches[host.switch] = switches.get(host.switch, 0) + here
-            if host.rack is not None:
-                racks[host.rack] = racks.get(host.rack, 0) + here
+        for index, new in counts.items():
+            if new:
+                host = hosts[index]
+                if host.switch is not None:
+                    switches[host.switch] = switches.get(host.switch, 0) + new
+                if host.rack is not None:
+                    racks[host.rack] = racks.get(host.rack, 0) + new
+        walked, total, worst = standing.around(switches, racks, counts)
+        self.looked_at = len(walked)
+        for name in switches:
+            switches[name] += standing.switches.get(name, 0)
+        for name in racks:
+            racks[name] += standing.racks.get(name, 0)
+        more, most = self.walk(walked, counts, switches, racks)
+        total += more
+        worst = max(worst, most)
+        slowest = cost_table.SLOWEST_SHARE
+        return (1.0 - slowest) * total / max(1, self.members) + slowest * worst
+
+    def walk(
+        self,
+        merged: Counts,
+        counts: Counts,
+        switches: Mapping[str, int],
+        racks: Mapping[str, int],
+    ) -> tuple[float, float]:
+        """Cost of the members of some hosts: their sum, and the slowest.
+
+        :param merged: members of these hosts, new ones included.
+        :param counts: the new ones.
+        :param switches: members of the cluster by switch; may leave out
+            those that only running ones are on.
+        :param racks: the same by rack.
+        """
+        hosts = self.hosts
+        standing = self._standing
         members = self.members
         first = cost_table.TIER_FACTOR[Tier.SWITCH]
         total = worst = 0.0
         for index, here in merged.items():
             host = hosts[index]
             local_us, remote_us = self.term(host, here, counts.get(index, 0))
-            if here == members:
-                return local_us
-            near = here if host.switch is None else switches[host.switch]
-            middle = near
-            if host.rack is not None:
-                middle = max(near, racks[host.rack])
-            factor = first + (
-                _NEXT_SWITCH * (members - near)
-                + _NEXT_RACK * (members - middle)
-            ) / (members - here)
-            member_us = local_us + remote_us * factor
+            member_us = local_us
+            if here < members:
+                near = middle = here
+                if host.switch is not None:
+                    near = middle = (
+                        switches.get(host.switch)
+                        or standing.switches[host.switch]
+                    )
+                if host.rack is not None:
+                    in_rack = racks.get(host.rack) or standing.racks[host.rack]
+                    if in_rack > near:
+                        middle = in_rack
+                factor = first + (
+                    _NEXT_SWITCH * (members - near)
+                    + _NEXT_RACK * (members - middle)
+                ) / (members - here)
+                member_us += remote_us * factor
             total += here * member_us
             if member_us > worst:
                 worst = member_us
-        slowest = cost_table.SLOWEST_SHARE
-        return (1.0 - slowest) * total / max(1, members) + slowest * worst
+        return total, worst
 
     def term(self, host: HostFacts, here: int, new: int) -> '_Term':
         """Local and remote cost of one member of a host, remembered.

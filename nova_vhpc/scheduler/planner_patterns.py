@@ -50,12 +50,17 @@ def patterns(field: Field) -> Iterator[Counts]:
             yield single
     orders = _by_speed(field)
     roomiest = room[field.everything.order[0]]
+    large = [
+        [group for group in groups.values() if group.total >= members]
+        for groups in (field.switches, field.racks)
+    ]
     for level in dict.fromkeys(
         min(level, roomiest) for level in levels(members)
     ):
         yield from _near(field, level, orders)
-        groups = _promising(field, field.switches, level)
-        groups += _promising(field, field.racks, level)
+        groups = [
+            group for part in large for group in _promising(field, part, level)
+        ]
         if field.everything.holds(level) >= members:
             groups.append(field.everything)
         for group in groups:
@@ -178,6 +183,8 @@ def _near(
                 counts: Counts = {}
                 left = fill_hosts(order, grow, members, room, counts)
                 for group in near:
+                    if left <= 0:
+                        break
                     left = fill(group, level, left, room, counts)
                 if not fill_hosts(anywhere, level, left, room, counts):
                     yield counts
@@ -201,23 +208,22 @@ def _surroundings(field: Field) -> tuple[list[Group], list[Group]]:
     if not objective.existing:
         return [], []
     hosts = objective.hosts
-    weights: dict[tuple[str, str], int] = {}
+    switches: dict[str | None, int] = {}
+    racks: dict[str | None, int] = {}
     for index, count in objective.existing.items():
         host = hosts[index]
-        for kind, name in (('switch', host.switch), ('rack', host.rack)):
-            if name is not None:
-                key = (kind, name)
-                weights[key] = weights.get(key, 0) + count
+        switches[host.switch] = switches.get(host.switch, 0) + count
+        racks[host.rack] = racks.get(host.rack, 0) + count
 
-    def chosen(kind: str, groups: list[Group]) -> list[Group]:
-        found = []
-        for group in groups:
-            host = hosts[group.order[0]]
-            name = host.switch if kind == 'switch' else host.rack
-            weight = weights.get((kind, name or ''), 0)
-            if weight:
-                found.append((weight, group))
+    def chosen(
+        weights: dict[str | None, int], groups: dict[str, Group]
+    ) -> list[Group]:
+        found = [
+            (weights[name], group)
+            for name, group in groups.items()
+            if name in weights
+        ]
         found.sort(key=lambda item: item[0], reverse=True)
         return [group for _, group in found]
 
-    return chosen('switch', field.switches), chosen('rack', field.racks)
+    return chosen(switches, field.switches), chosen(racks, field.racks)

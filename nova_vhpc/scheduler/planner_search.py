@@ -69,8 +69,8 @@ def improve(
     while paid and work > 0:
         paid = False
         for changed in _moves(field, counts, spare):
-            work -= len(changed) + len(objective.existing)
             new_value = objective.value(changed)
+            work -= max(len(changed), objective.looked_at)
             if new_value < _less(value):
                 counts, value = changed, new_value
                 paid = True
@@ -90,10 +90,10 @@ def _spare_hosts(field: Field, counts: Counts) -> list[int]:
     objective = field.objective
     hosts = objective.hosts
     merged = objective.merged(counts)
-    near = {hosts[index].switch for index in merged} - {None}
     found: list[int] = []
-    for group in field.switches:
-        if hosts[group.order[0]].switch in near:
+    near = {hosts[index].switch for index in merged}
+    for name, group in field.switches.items():
+        if name in near:
             found += [i for i in group.order[:12] if i not in counts][:4]
     found += [i for i in field.everything.order[:24] if i not in counts][:8]
     found += [i for i in objective.existing if field.room[i]][:8]

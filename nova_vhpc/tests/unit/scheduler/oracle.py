@@ -24,13 +24,14 @@ import sys
 import time
 
 from nova_vhpc import extra_specs
-from nova_vhpc.scheduler import planner
+from nova_vhpc.scheduler import cost, cost_table, planner
 from nova_vhpc.scheduler.planner_field import limited, rooms
 from nova_vhpc.scheduler.planner_model import (
     NO_LIMIT,
     HostFacts,
     PlanRequest,
     Policy,
+    Tier,
 )
 from nova_vhpc.scheduler.planner_objective import Objective
 from nova_vhpc.scheduler.planner_policies import limit_of
@@ -100,6 +101,62 @@ def greedy(request):
             return None
         counts = best[1]
     return whole.value(counts)
+
+
+def plain_value(objective, counts):
+    """An objective's value of a placement, in full, member by member."""
+    hosts = objective.hosts
+    merged = objective.merged(counts)
+    members = sum(merged.values())
+
+    def within(part, index):
+        """Members in the same switch or rack as a host, or on it."""
+        name = getattr(hosts[index], part)
+        if name is None:
+            return merged[index]
+        return sum(
+            here
+            for i, here in merged.items()
+            if getattr(hosts[i], part) == name
+        )
+
+    each_us = []
+    for index, here in merged.items():
+        host = hosts[index]
+        near = within('switch', index)
+        middle = max(near, within('rack', index))
+        switch, rack, far = (
+            cost_table.TIER_FACTOR[tier]
+            for tier in (Tier.SWITCH, Tier.RACK, Tier.ALL)
+        )
+        away = (
+            switch * (near - here)
+            + rack * (middle - near)
+            + far * (members - middle)
+        )
+        busy = host.used_vcpus + counts.get(index, 0) * (
+            objective.request.vcpus
+        )
+        each_us += here * [
+            cost.member_us(
+                objective.request.network,
+                here,
+                members,
+                cost.load_of(busy, host.total_cpus),
+                link_mbps=host.link_mbps,
+                tier_factor=away / max(1, members - here),
+                overcommit=busy / max(1, host.total_cpus),
+                paradigm=objective.request.paradigm,
+            )
+        ]
+    share = cost_table.SLOWEST_SHARE
+    cost_us = (1 - share) * statistics.mean(each_us) + share * max(each_us)
+    policy = objective.request.policy
+    if policy == Policy.SOFT_AFFINITY:
+        return len(merged), cost_us
+    if policy == Policy.SOFT_ANTI_AFFINITY:
+        return sum(n * (n - 1) // 2 for n in merged.values()), cost_us
+    return 0, cost_us
 
 
 def value_of(request, placement):
@@ -204,8 +261,8 @@ def over(value, best):
     return value[1] / best[1] if best[1] else 1.0
 
 
-def cloud(hosts, seed=1):
-    """Hosts of 64 CPUs, 32 to a switch, 4 switches to a rack, half full."""
+def cloud(hosts, seed=1, per_switch=32):
+    """Hosts of 64 CPUs, 4 switches to a rack, half full."""
     choose = random.Random(seed)
     facts = []
     for number in range(hosts):
@@ -219,8 +276,8 @@ def cloud(hosts, seed=1):
                 256000 - 2000 * used,
                 16,
                 10000,
-                f'switch{number // 32}',
-                f'rack{number // 128}',
+                f'switch{number // per_switch}',
+                f'rack{number // per_switch // 4}',
             )
         )
     return facts
@@ -232,18 +289,27 @@ def main(argv):
     for _ in range(int(argv[0]) if argv else 2000):
         tally.add(random_request(choose))
     print('\n'.join(tally.report()))
-    for hosts in (1000, 10000):
-        facts = cloud(hosts)
+    for hosts, per_switch, running in (
+        (1000, 32, 0),
+        (10000, 32, 0),
+        (10000, 2, 0),
+        (10000, 1, 0),
+        (10000, 32, 500),
+    ):
+        facts = cloud(hosts, per_switch=per_switch)
+        existing = {f'host{n * hosts // 500}': 1 for n in range(running)}
+        print(f'{hosts} hosts, {per_switch} to a switch, {running} running:')
         for network in extra_specs.NETWORKS:
-            request = PlanRequest(64, 4, 4096, facts, network, spare_cpus=2)
+            request = PlanRequest(
+                64, 4, 4096, facts, network, spare_cpus=2, existing=existing
+            )
             times = []
             for _ in range(5):
                 began = time.process_time()
                 placement = planner.plan(request)
                 times.append(time.process_time() - began)
             print(
-                f'{hosts} hosts, 64 members, {network}: '
-                f'{1000 * min(times):.1f} ms, '
+                f'  64 members, {network}: {1000 * min(times):.1f} ms, '
                 f'{len(placement.assignments)} hosts, '
                 f'tier {placement.tier.name.lower()}, '
                 f'{placement.cost:.0f} us per message'

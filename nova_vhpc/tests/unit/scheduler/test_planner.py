@@ -11,6 +11,8 @@
 # under the License.
 
 
+import dataclasses
+import itertools
 import math
 import statistics
 
@@ -18,6 +20,7 @@ import fixtures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nova_vhpc import extra_specs
 from nova_vhpc.scheduler import planner, planner_objective
 from nova_vhpc.scheduler.planner_model import (
     NO_LIMIT,
@@ -418,6 +421,28 @@ class OptimumTest(base.TestCase):
         ]
         self.assertIsNone(plan(24, facts).infeasible_reason)
 
+    @settings(
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(st.randoms(use_true_random=False))
+    def test_the_value_is_that_of_all_members(self, choose):
+        request = oracle.random_request(choose)
+        for _ in range(3):
+            counts = {
+                choose.randrange(len(request.hosts)): choose.randint(0, 3)
+                for _ in range(4)
+            }
+            objective = planner_objective.Objective(
+                dataclasses.replace(request, members=sum(counts.values()))
+            )
+            if not objective.members:
+                continue
+            plain = oracle.plain_value(objective, counts)
+            first, cost_us = objective.value(counts)
+            self.assertEqual(plain[0], first)
+            self.assertAlmostEqual(plain[1], cost_us, places=6)
+
     def test_slots_without_limit(self):
         self.assertEqual(
             {'host0': 16},
@@ -429,9 +454,10 @@ class OptimumTest(base.TestCase):
         looked_at = []
         whole = planner_objective.Objective.cost_us
 
-        def counted(objective, merged, counts):
-            looked_at.append(len(merged))
-            return whole(objective, merged, counts)
+        def counted(objective, counts):
+            found = whole(objective, counts)
+            looked_at.append(objective.looked_at)
+            return found
 
         self.useFixture(
             fixtures.MonkeyPatch(
@@ -439,8 +465,10 @@ class OptimumTest(base.TestCase):
                 counted,
             )
         )
-        for running in (0, 400):
+        for running, network in itertools.product(
+            (0, 400), extra_specs.NETWORKS
+        ):
             existing = {f'host{n}': 1 for n in range(running)}
             looked_at.clear()
-            plan(16, facts, vcpus=4, existing=existing)
-            self.assertLess(sum(looked_at), 150_000, running)
+            plan(16, facts, vcpus=4, existing=existing, network=network)
+            self.assertLess(sum(looked_at), 60_000, (running, network))
