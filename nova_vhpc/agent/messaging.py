@@ -42,6 +42,8 @@ backend.init_backend(backend.BackendType.THREADING)
 
 import oslo_messaging as messaging  # noqa: E402
 
+from nova_vhpc.agent import errors  # noqa: E402
+
 __all__ = [
     'EXCHANGE',
     'get_transport',
@@ -139,11 +141,22 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
     the exchange that notifications come from must stay as Nova declares it.
     So is a limit to what it sends ahead, unless one is configured: a flood
     then waits in the broker, not in our memory.
+
+    :raises ConfigError: for a URL that oslo.messaging does not take.
     """
     register_stray_opts(conf)
     messaging.set_transport_defaults(EXCHANGE)
-    transport = messaging.get_rpc_transport(conf)
-    url = messaging.TransportURL.parse(conf)
+    try:
+        transport = messaging.get_rpc_transport(conf)
+        url = messaging.TransportURL.parse(conf)
+    except (ValueError, messaging.MessagingException):
+        # Neither the value nor the reason is told: with a stray / or @ in
+        # it, parts of the password pass for a port or a scheme.
+        raise errors.ConfigError(
+            '[DEFAULT]transport_url is no URL of oslo.messaging; allowed: '
+            'rabbit://USER:PASSWORD@HOST:PORT/VHOST, with / : @ in user and '
+            'password written as %2F %3A %40'
+        ) from None
     if url.transport != 'rabbit':
         return transport
     options = conf.oslo_messaging_rabbit

@@ -24,8 +24,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc import version
-from nova_vhpc.agent import control_rpc
-from nova_vhpc.agent.messaging import messaging
+from nova_vhpc.agent import control_rpc, errors
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
 
@@ -160,7 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         conf = make_conf(args)
         client = control_rpc.ControlClient(conf)
-    except (cfg.Error, ValueError, messaging.MessagingException) as error:
+    except (cfg.Error, ValueError, errors.AgentError) as error:
         text = ' '.join(str(error).split())
         print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
         return 2
