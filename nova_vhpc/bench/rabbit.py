@@ -48,7 +48,8 @@ _LIBC = ctypes.CDLL(None)
 
 def _die_with_us() -> None:
     """In a child before exec: nothing may stay when a test is killed."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The broker's script takes its Erlang child with it only when it is asked.
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class RabbitError(Exception):
