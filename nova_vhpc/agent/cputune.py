@@ -101,19 +101,24 @@ def is_unlimited(quota_us: int) -> bool:
     return quota_us <= 0 or quota_us >= LARGEST_QUOTA_US
 
 
-def read(domain: Any) -> Cputune:
+def read(domain: Any, before: Cputune | None = None) -> Cputune:
     """Ask libvirt for all of a running domain's cputune.
 
+    :param before: as it was; what the agent never writes is taken from it.
     :raises libvirt.libvirtError: when it cannot tell.
     """
     parameters = domain.schedulerParametersFlags(LIVE)
     pins = domain.vcpuPinInfo(LIVE)
-    emulator = domain.emulatorPinInfo(LIVE)
+    if before is None:
+        emulator = domain.emulatorPinInfo(LIVE)
+        emulatorpin, host_cpus = _cpus(emulator), len(emulator)
+    else:
+        emulatorpin, host_cpus = before.emulatorpin, before.host_cpus
     return Cputune(
         {name: int(value) for name, value in parameters.items()},
         tuple(_cpus(pin) for pin in pins),
-        _cpus(emulator),
-        len(emulator),
+        emulatorpin,
+        host_cpus,
     )
 
 

@@ -42,8 +42,8 @@ class ForeignChanges:
 
     def look(self, target: guest.Guest) -> None:
         """Find out whether somebody else wrote to a VM."""
-        now = cputune.read(target.domain)
         old = target.expected
+        now = cputune.read(target.domain, old if target.journalled else None)
         if target.uncertain:
             # What differs is what is left of our own failed write.
             target.uncertain = False

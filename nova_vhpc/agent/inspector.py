@@ -105,16 +105,20 @@ class Inspector:
 
     def _inspect(self, uuid: str) -> None:
         domain = self._connection.get().lookupByUUIDString(uuid)
-        if not domain.isActive():
+        domain_id = domain.ID()
+        if domain_id < 0:
             self._undo.gone(uuid)
             return
-        domain_id = domain.ID()
         xml = domain.XMLDesc(0)
         seen = (domain_id, hash(xml))
         target = self._roster.guests.get(uuid)
         if target is None and self._roster.is_other(uuid, seen):
             return
-        info = domain_xml.parse(xml)
+        if target is not None and seen == (target.domain_id, target.xml_hash):
+            # Nearly always, and there may be hundreds to look at.
+            info = target.info
+        else:
+            info = domain_xml.parse(xml)
         if not info.ours:
             if target is not None and target.domain_id == domain_id:
                 LOG.info('VM %s opted out', info.name)

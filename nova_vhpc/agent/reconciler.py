@@ -23,6 +23,9 @@ from nova_vhpc.agent import connection, gate, journal, roster, undo
 
 LOG = logging.getLogger(__name__)
 
+SPREAD = 0.5
+"""Part of the period over which the looks are spread."""
+
 
 class Reconciler:
     """Has every domain looked at, in a thread of its own.
@@ -67,20 +70,27 @@ class Reconciler:
 
     def _run(self) -> None:
         while not self._gate.ending.is_set():
-            self._wake.wait(self._options.reconcile_period)
+            pause_s = self._options.reconcile_period * (1 - SPREAD)
+            woken = self._wake.wait(pause_s)
             self._wake.clear()
             if self._gate.ending.is_set():
                 return
             if not self._connection.up:
                 continue
+            spread_s = 0 if woken else self._options.reconcile_period * SPREAD
             try:
-                self._reconcile()
+                self._reconcile(spread_s)
             except libvirt.libvirtError as error:
                 self._connection.failed(error)
             except Exception:
                 LOG.exception('Reconcile failed')
 
-    def _reconcile(self) -> None:
+    def _reconcile(self, spread_s: float) -> None:
+        """Have all looked at.
+
+        :param spread_s: over so long, or a tick in the midst of a hundred
+            looks would be late.
+        """
         running = {
             domain.UUIDString()
             for domain in self._connection.get().listAllDomains(
@@ -92,5 +102,9 @@ class Reconciler:
             if uuid not in running:
                 self._undo.forget_record(uuid)
         self._roster.keep_others(running)
-        for uuid in running | self._roster.guests.keys():
+        todo = running | self._roster.guests.keys()
+        for uuid in todo:
             self._look(uuid)
+            if spread_s and self._wake.wait(spread_s / len(todo)):
+                # Begin anew: a new connection, or the end.
+                return

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All are looked at, again and again, without events."""
+
+import tempfile
+import threading
+import time
+import types
+from collections.abc import Callable
+
+from oslotest import base
+
+from nova_vhpc.agent import gate, journal, reconciler
+from nova_vhpc.tests.unit.agent import (
+    test_events,
+    test_guest,
+    test_journal,
+    test_roster,
+)
+
+PATIENCE_S = 60.0
+
+
+class Host:
+    """A connection with two domains."""
+
+    up = True
+
+    def get(self) -> 'Host':
+        return self
+
+    def listAllDomains(self, flags: int) -> list[test_events.Domain]:
+        return [test_events.Domain('a'), test_events.Domain('b')]
+
+
+class TestReconciler(base.BaseTestCase):
+    def start(self, period_s: float) -> reconciler.Reconciler:
+        records = journal.Journal(tempfile.mkdtemp())
+        records.prepare()
+        records.save(test_journal.record())
+        vms = test_roster.make()
+        vms.add(test_guest.make())
+        vms.add_other('gone', (1, 1))
+        self.roster = vms
+        self.gate = gate.Gate(dry_run=False)
+        self.looked: list[str] = []
+        self.forgotten: list[str] = []
+        made = reconciler.Reconciler(
+            types.SimpleNamespace(reconcile_period=period_s),
+            vms,
+            self.gate,
+            Host(),
+            records,
+            types.SimpleNamespace(forget_record=self.forgotten.append),
+            self.looked.append,
+        )
+        made.start()
+        self.addCleanup(made.wake)
+        self.addCleanup(self.gate.ending.set)
+        return made
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.005)
+
+    def test_again_and_again(self) -> None:
+        self.start(0.02)
+        self.wait_for(lambda: len(self.looked) >= 9)
+        self.assertEqual({'a', 'b', 'u'}, set(self.looked[:3]))
+        self.assertEqual({'a', 'b', 'u'}, set(self.looked[3:6]))
+        self.assertIn(test_journal.UUID, self.forgotten)
+        self.assertFalse(self.roster.is_other('gone', (1, 1)))
+
+    def test_all_at_once_on_a_new_connection(self) -> None:
+        made = self.start(1e6)
+        made.wake()
+        self.wait_for(lambda: len(self.looked) == 3)
+
+    def test_ends_while_it_waits(self) -> None:
+        made = self.start(1e6)
+        self.gate.ending.set()
+        made.wake()
+        self.wait_for(
+            lambda: 'reconcile' not in {t.name for t in threading.enumerate()}
+        )
+        self.assertEqual([], self.looked)
