@@ -25,6 +25,9 @@ from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.slices import base as slices_base
 
+_Checked = tuple[pinning_base.Pins, int, frozenset[int]]
+"""Pins that are all right for so many vCPUs, inside these CPUs."""
+
 
 class Controller:
     """Turns one :class:`model.HostView` per tick into a plan."""
@@ -48,6 +51,15 @@ class Controller:
             or getattr(slice_policy, 'uses_phases', False),
         )
         self._planner = vm_plan.VmPlanner()
+        # Made once and kept, as what is the same object need not be compared
+        # field by field, which for many VMs takes much of a tick.
+        self._in_pool = slices_base.VmSlice(
+            config.io_slice_us, reason='I/O pool'
+        )
+        self._original = slices_base.VmSlice()
+        self._limits = model.ActuatorLimits()
+        self._cpus: frozenset[int] = frozenset()
+        self._checked: dict[str, _Checked] = {}
 
     def decide(self, view: model.HostView) -> model.Plan:
         """Plan the next control period; never raises on bad input."""
@@ -95,24 +107,32 @@ class Controller:
             return pinning_base.PinDecision()
         ignored.extend(decision.ignored)
         cpus = frozenset(cpu.id for cpu in context.view.cpus)
+        if cpus != self._cpus:
+            self._cpus = cpus
+        known, self._checked = self._checked, {}
         pins: dict[str, pinning_base.Pins] = {}
         for vm in context.view.vms:
-            wanted = decision.pins.get(vm.uuid)
+            uuid = vm.uuid
+            wanted = decision.pins.get(uuid)
             if wanted is None or not vm.repin:
                 continue
-            allowed = pinning_base.usable_cpus(vm, cpus)
+            allowed = pinning_base.usable_cpus(vm, self._cpus)
+            checked = known.get(uuid)
             if (
-                len(wanted) == vm.vcpus
-                and all(wanted)
-                and frozenset().union(*wanted) <= allowed
+                checked is None
+                or checked[0] is not wanted
+                or checked[1:] != (vm.vcpus, allowed)
             ):
-                pins[vm.uuid] = wanted
-            else:
-                ignored.append(
-                    model.Ignored(
-                        vm.uuid, 'pins outside of its CPUs; not pinned'
+                if not _inside(wanted, vm.vcpus, allowed):
+                    ignored.append(
+                        model.Ignored(
+                            uuid, 'pins outside of its CPUs; not pinned'
+                        )
                     )
-                )
+                    continue
+                checked = (wanted, vm.vcpus, allowed)
+            self._checked[uuid] = checked
+            pins[uuid] = wanted
         return dataclasses.replace(
             decision,
             pins=pins,
@@ -156,23 +176,22 @@ class Controller:
         in_windows: Collection[str] = ()
         if sliced.windows is not None:
             in_windows = sliced.windows.shares_after.keys()
-        in_pool = slices_base.VmSlice(
-            self.config.io_slice_us, reason='I/O pool'
-        )
-        original = slices_base.VmSlice()
+        if view.limits != self._limits:
+            self._limits = view.limits
+        in_pool, original, limits = self._in_pool, self._original, self._limits
         plans: dict[str, model.VmPlan] = {}
         for vm in view.vms:
             uuid = vm.uuid
             wanted = vm_plan.Wanted(
-                choice=in_pool
+                in_pool
                 if uuid in pinned.in_io_pool
                 else sliced.vms.get(uuid, original),
-                pins=pinned.pins.get(uuid),
-                in_windows=uuid in in_windows,
-                repin=vm.repin,
-                original=vm.original,
-                in_force=vm.in_force,
-                limits=view.limits,
+                pinned.pins.get(uuid),
+                uuid in in_windows,
+                vm.repin,
+                vm.original,
+                vm.in_force,
+                limits,
             )
             plans[uuid] = self._planner.plan(
                 uuid, wanted, vm_phases[uuid], ignored
@@ -200,3 +219,14 @@ class Controller:
             )
             for cluster, slice_us in least.items()
         }
+
+
+def _inside(
+    pins: pinning_base.Pins, vcpus: int, allowed: frozenset[int]
+) -> bool:
+    """Whether pins are complete and leave no CPU that is allowed."""
+    return (
+        len(pins) == vcpus
+        and all(pins)
+        and frozenset().union(*pins) <= allowed
+    )

@@ -18,6 +18,7 @@ is no quota, quota = period = s never throttles a vCPU. A slice that would
 be coarser than what the flavor makes anyway means the original.
 """
 
+import functools
 import math
 from fractions import Fraction
 
@@ -57,6 +58,7 @@ def shortest_slice_us(limits: model.ActuatorLimits) -> int:
     )
 
 
+@functools.lru_cache(maxsize=1_024)
 def for_slice(
     slice_us: int | None,
     original: Bandwidth,
@@ -64,6 +66,8 @@ def for_slice(
     specified: bool = False,
 ) -> Bandwidth | None:
     """Period and quota that make a time slice at the original's share.
+
+    Many VMs, few flavors and slices, and fractions are slow: remembered.
 
     :param slice_us: None for the original.
     :param original: as :func:`known` returns it.

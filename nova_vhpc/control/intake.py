@@ -45,25 +45,20 @@ def check(view: model.HostView) -> Intake:
     vms: list[model.VmView] = []
     seen: set[str] = set()
     for vm in view.vms:
-        fault = _vm_fault(vm)
-        if fault is None and vm.uuid in seen:
-            fault = 'shown twice; the first one counts'
-        if fault is not None:
-            ignored.append(model.Ignored(vm.uuid, fault))
+        uuid = vm.uuid
+        if not uuid or uuid in seen or not 1 <= vm.vcpus <= MAX_VCPUS:
+            ignored.append(model.Ignored(uuid, _vm_fault(vm)))
             continue
-        seen.add(vm.uuid)
-        sample, faults = _check_sample(vm.sample)
-        ignored.extend(model.Ignored(vm.uuid, text) for text in faults)
-        time_slice_us = vm.time_slice_us
-        if time_slice_us is not None and time_slice_us <= 0:
+        seen.add(uuid)
+        if not _fits(vm.sample):
+            sample, faults = _clean_sample(vm.sample)
+            ignored.extend(model.Ignored(uuid, text) for text in faults)
+            vm = dataclasses.replace(vm, sample=sample)
+        if vm.time_slice_us is not None and vm.time_slice_us <= 0:
             ignored.append(
-                model.Ignored(vm.uuid, f'time slice {time_slice_us} us')
+                model.Ignored(uuid, f'time slice {vm.time_slice_us} us')
             )
-            time_slice_us = None
-        if sample is not vm.sample or time_slice_us != vm.time_slice_us:
-            vm = dataclasses.replace(
-                vm, sample=sample, time_slice_us=time_slice_us
-            )
+            vm = dataclasses.replace(vm, time_slice_us=None)
         vms.append(vm)
     cpus = _check_cpus(view.cpus, ignored)
     period_us = view.period_us
@@ -111,12 +106,12 @@ def _check_limits(
     return within
 
 
-def _vm_fault(vm: model.VmView) -> str | None:
+def _vm_fault(vm: model.VmView) -> str:
     if not vm.uuid:
         return 'has no uuid'
     if not 1 <= vm.vcpus <= MAX_VCPUS:
         return f'has {vm.vcpus} vCPUs'
-    return None
+    return 'shown twice; the first one counts'
 
 
 def _check_cpus(
@@ -134,12 +129,8 @@ def _check_cpus(
     return tuple(by_id[number] for number in sorted(by_id))
 
 
-def _check_sample(
-    sample: model.Sample,
-) -> tuple[model.Sample, list[str]]:
-    """The sample without impossible values; the same object if all fit."""
-    if _fits(sample):
-        return sample, []
+def _clean_sample(sample: model.Sample) -> tuple[model.Sample, list[str]]:
+    """The sample without impossible values, and what they were."""
     faults: list[str] = []
     changes: dict[str, None] = {}
     for name in ('sync_latency_us', 'io_events', 'elapsed_us'):

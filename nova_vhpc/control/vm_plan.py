@@ -54,12 +54,12 @@ class VmPlanner:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._outcomes: dict[str, tuple[Wanted, Outcome]] = {}
+        self._known: dict[str, tuple[Wanted, Outcome, model.VmPlan]] = {}
 
     def forget_all_but(self, uuids: set[str]) -> None:
         """Drop VMs that are no longer there."""
-        for gone in self._outcomes.keys() - uuids:
-            del self._outcomes[gone]
+        for gone in self._known.keys() - uuids:
+            del self._known[gone]
 
     def plan(
         self,
@@ -69,24 +69,33 @@ class VmPlanner:
         ignored: list[model.Ignored],
     ) -> model.VmPlan:
         """One VM's whole cputune, and what of it must be written."""
-        known = self._outcomes.get(uuid)
+        known = self._known.get(uuid)
         if known is not None and known[0] == wanted:
-            outcome = known[1]
+            _, outcome, plan = known
+            if (
+                plan.predicted_events == phase.predicted_events
+                and plan.threshold_events == phase.threshold_events
+                and plan.phase is phase.effective
+            ):
+                if outcome.remark is not None:
+                    ignored.append(model.Ignored(uuid, outcome.remark))
+                return plan
         else:
             outcome = work_out(wanted)
-            self._outcomes[uuid] = (wanted, outcome)
         if outcome.remark is not None:
             ignored.append(model.Ignored(uuid, outcome.remark))
-        return model.VmPlan(
-            uuid=uuid,
-            tune=outcome.tune,
-            writes=outcome.writes,
-            slice_us=outcome.slice_us,
-            phase=phase.effective,
-            reason=wanted.choice.reason,
-            predicted_events=phase.predicted_events,
-            threshold_events=phase.threshold_events,
+        plan = model.VmPlan(
+            uuid,
+            outcome.tune,
+            outcome.writes,
+            outcome.slice_us,
+            phase.effective,
+            wanted.choice.reason,
+            phase.predicted_events,
+            phase.threshold_events,
         )
+        self._known[uuid] = (wanted, outcome, plan)
+        return plan
 
 
 def work_out(wanted: Wanted) -> Outcome:

@@ -59,9 +59,9 @@ def request_for(vm: model.VmView, domain: frozenset[int]) -> loads.Request:
     the processes of an MPI program gain more from a cache of their own.
     """
     return loads.Request(
-        uuid=vm.uuid,
-        vcpus=vm.vcpus,
-        domain=domain,
-        compact=vm.paradigm != model.Paradigm.MPI,
-        mates=vm.cluster or '',
+        vm.uuid,
+        vm.vcpus,
+        domain,
+        vm.paradigm != model.Paradigm.MPI,
+        vm.cluster or '',
     )

@@ -21,6 +21,12 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.pinning import balance, base, loads, pools, spread
 
+_Domains = dict[frozenset[int], frozenset[int]]
+
+_Movable = tuple[model.VmView, frozenset[int], bool, bool]
+"""A VM, the CPUs that it may use, whether it is in the I/O phase, and
+whether it is parallel."""
+
 
 class IoPoolPolicy:
     """Two pools; in each, siblings on different CPUs."""
@@ -31,63 +37,66 @@ class IoPoolPolicy:
         """Start with nobody placed."""
         self._sizer = pools.PoolSizer(config)
         self._spreader = spread.Spreader(config.rebalance_periods)
+        self._cpus: frozenset[int] = frozenset()
+        self._divided: model.Pools | None = None
+        # Of the computing pool and the I/O pool, by CPUs that are allowed.
+        self._domains: tuple[_Domains, _Domains] = ({}, {})
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every VM that may be pinned into its pool.
 
-        Parallel VMs get one CPU per vCPU, others the whole pool.
+        Parallel VMs get one CPU per vCPU, others the whole pool. A parallel
+        VM for which the I/O pool is too narrow stays in the computing pool.
         """
         view = context.view
         cpus = frozenset(cpu.id for cpu in view.cpus)
+        if cpus != self._cpus:
+            self._cpus = cpus
+            self._domains = ({}, {})
         ignored: list[model.Ignored] = []
-        movable: list[tuple[model.VmView, frozenset[int]]] = []
-        vcpus: dict[model.Phase, list[int]] = {
-            model.Phase.IO: [],
-            model.Phase.COMPUTING: [],
-        }
+        movable: list[_Movable] = []
+        wants_io, wants_computing = pools.Demand(), pools.Demand()
         for vm in view.vms:
             if not vm.repin:
                 continue
-            allowed = base.usable_cpus(vm, cpus)
+            allowed = base.usable_cpus(vm, self._cpus)
             if not allowed:
                 ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
-            movable.append((vm, allowed))
-            vcpus[context.phases[vm.uuid]].append(vm.vcpus)
-        divided = self._sizer.divide(
-            view.cpus,
-            vcpus[model.Phase.IO],
-            vcpus[model.Phase.COMPUTING],
-        )
+            io = context.phases[vm.uuid] is model.Phase.IO
+            parallel = vm.workload == model.Workload.PARALLEL
+            demand = wants_io if io else wants_computing
+            demand.vcpus.append(vm.vcpus)
+            demand.widths.append(vm.vcpus if parallel else 1)
+            movable.append((vm, allowed, io, parallel))
+        divided = self._sizer.divide(view.cpus, wants_io, wants_computing)
         if self._sizer.remark:
             ignored.append(model.Ignored('', self._sizer.remark))
+        if divided != self._divided:
+            self._divided = divided
+            self._domains = ({}, {})
 
         pins: dict[str, base.Pins] = {}
         in_io_pool: set[str] = set()
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
-        # Many VMs, few different sets: each is intersected once.
-        domains: dict[tuple[model.Phase, frozenset[int]], frozenset[int]] = {}
-        for vm, allowed in movable:
+        room = self._sizer.room
+        for vm, allowed, io, parallel in movable:
             domain = allowed
             if divided is not None:
-                phase = context.phases[vm.uuid]
-                key = (phase, allowed)
-                if key not in domains:
-                    domains[key] = allowed & _pool(divided, phase)
-                domain = domains[key]
+                domain = self._domain(divided, io, allowed)
+                if io and domain:
+                    other = self._domain(divided, False, allowed)
+                    width = vm.vcpus if parallel else 1
+                    if width > room or len(domain) < min(width, len(other)):
+                        ignored.append(_too_wide(vm, len(divided.io)))
+                        io, domain = False, other
                 if not domain:
-                    ignored.append(
-                        model.Ignored(
-                            vm.uuid,
-                            f'none of its CPUs is in the {phase} pool; '
-                            'not pinned',
-                        )
-                    )
+                    ignored.append(_no_cpu(vm, io))
                     continue
-                if phase == model.Phase.IO:
+                if io:
                     in_io_pool.add(vm.uuid)
-            if vm.workload == model.Workload.PARALLEL:
+            if parallel:
                 requests.append(balance.request_for(vm, domain))
                 if vm.in_force.vcpu_pins is not None:
                     in_force[vm.uuid] = vm.in_force.vcpu_pins
@@ -101,11 +110,33 @@ class IoPoolPolicy:
             ignored=tuple(ignored),
         )
 
+    def _domain(
+        self, divided: model.Pools, io: bool, allowed: frozenset[int]
+    ) -> frozenset[int]:
+        """CPUs of a VM in one of the pools.
 
-def _pool(divided: model.Pools, phase: model.Phase) -> frozenset[int]:
-    """CPUs of a VM in a phase."""
-    if phase == model.Phase.IO:
-        return divided.io
-    if divided.lent:
-        return divided.io | divided.computing
-    return divided.computing
+        Many VMs, few different sets: each is intersected once, and kept.
+        """
+        domains = self._domains[io]
+        domain = domains.get(allowed)
+        if domain is None:
+            pool = divided.io if io else divided.computing
+            if divided.lent and not io:
+                pool |= divided.io
+            domain = domains[allowed] = allowed & pool
+        return domain
+
+
+def _too_wide(vm: model.VmView, cpus: int) -> model.Ignored:
+    return model.Ignored(
+        vm.uuid,
+        f'has {vm.vcpus} vCPUs, too many for the I/O pool ({cpus} CPUs now): '
+        'siblings would share a CPU; stays in the computing pool',
+    )
+
+
+def _no_cpu(vm: model.VmView, io: bool) -> model.Ignored:
+    phase = model.Phase.IO if io else model.Phase.COMPUTING
+    return model.Ignored(
+        vm.uuid, f'none of its CPUs is in the {phase} pool; not pinned'
+    )

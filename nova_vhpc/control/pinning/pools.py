@@ -16,9 +16,12 @@ I/O-perception paper, section III.C, "Cpupool topology optimization": the
 pools lie in separate sockets, so that the members of a cluster share a
 cache when they exchange data. Section VI.A leaves sizing them from demand
 to future work; here is ours.
-"""
 
-from collections.abc import Sequence
+A pool may be short of CPUs, but not narrower than a parallel VM in it: the
+vCPUs of such a VM would share a CPU, and one that spins for its sibling keeps
+it from running. On Linux that made programs up to 1000 times slower, much more
+than any pool can win.
+"""
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
@@ -27,8 +30,49 @@ WHOLE_CACHE_WITHIN = 8
 """The pool ends at a cache's edge if that costs at most 1/8 of the host."""
 
 
+class Demand:
+    """What the VMs that belong into a pool want of it, one item per VM.
+
+    :ivar vcpus: their vCPUs.
+    :ivar widths: CPUs that each must have there: one for each vCPU of a
+        parallel VM, one for any other VM.
+    """
+
+    __slots__ = ('vcpus', 'widths')
+
+    def __init__(self) -> None:
+        self.vcpus: list[int] = []
+        self.widths: list[int] = []
+
+    @property
+    def widest(self) -> int:
+        """The greatest width; 0 without any VM."""
+        return max(self.widths, default=0)
+
+    def without_wider(self, room: int) -> 'tuple[Demand, Demand]':
+        """Those that fit into a pool, and those that do not."""
+        fit, rest = Demand(), Demand()
+        for vcpus, width in zip(self.vcpus, self.widths, strict=True):
+            part = fit if width <= room else rest
+            part.vcpus.append(vcpus)
+            part.widths.append(width)
+        return fit, rest
+
+    def and_also(self, other: 'Demand') -> 'Demand':
+        """Both together."""
+        both = Demand()
+        both.vcpus = self.vcpus + other.vcpus
+        both.widths = self.widths + other.widths
+        return both
+
+
 class PoolSizer:
-    """Divides the host's CPUs, and keeps to it."""
+    """Divides the host's CPUs, and keeps to it.
+
+    :ivar remark: what was not done as configured, and why; or ''.
+    :ivar room: width of the widest VM that may be in the I/O pool; wider
+        ones were not counted there but in the computing pool.
+    """
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Start with the smallest I/O pool, lent out."""
@@ -40,35 +84,50 @@ class PoolSizer:
         self._cpus: tuple[model.Cpu, ...] = ()
         self._order: list[model.Cpu] = []
         self.remark = ''
+        self.room = 0
 
     def divide(
         self,
         cpus: tuple[model.Cpu, ...],
-        io_vcpus: Sequence[int],
-        computing_vcpus: Sequence[int],
+        io: Demand,
+        computing: Demand,
     ) -> model.Pools | None:
         """The pools of the coming period; None where there can be none.
 
-        :param io_vcpus: vCPUs of each VM that belongs into the I/O pool.
-        :param computing_vcpus: of each of the others.
+        :param io: of the VMs that belong into the I/O pool.
+        :param computing: of the others.
         """
         self.remark = ''
+        self.room = 0
         if len(cpus) < 2:
             self.remark = (
                 f'no pools: {len(cpus)} CPU to pin to, and two pools need two'
             )
             return None
+        total = len(cpus)
         pools = self._configured(cpus)
         if pools is None:
+            self.room = _room(total, io.widest, computing.widest)
+        else:
+            self.room = len(pools.io)
+        if io.widest > self.room:
+            io, outside = io.without_wider(self.room)
+            computing = computing.and_also(outside)
+        if pools is None:
             ranked = self._ranked(cpus)
-            size = self._settle(_target(ranked, io_vcpus, computing_vcpus))
-            size = min(size, len(ranked) - 1)
+            most = max(1, min(total - computing.widest, total - 1))
+            size = self._settle(_target(ranked, io, computing, most))
+            size = min(size, most)
             pools = model.Pools(
                 io=frozenset(cpu.id for cpu in ranked[:size]),
                 computing=frozenset(cpu.id for cpu in ranked[size:]),
             )
-        self._idle_for = 0 if io_vcpus else self._idle_for + 1
-        lent = self._idle_for >= self._config.pool_shrink_periods
+        self._idle_for = 0 if io.vcpus else self._idle_for + 1
+        lent = not io.vcpus and (
+            self._idle_for >= self._config.pool_shrink_periods
+            # Nobody is to be short of CPUs that nobody uses.
+            or len(pools.computing) < min(computing.widest, total)
+        )
         return model.Pools(pools.io, pools.computing, lent)
 
     def _configured(self, cpus: tuple[model.Cpu, ...]) -> model.Pools | None:
@@ -125,26 +184,40 @@ class PoolSizer:
         return self._size
 
 
-def _target(
-    ranked: list[model.Cpu],
-    io_vcpus: Sequence[int],
-    computing_vcpus: Sequence[int],
-) -> int:
-    """CPUs that the I/O pool ought to have by demand; 1 .. all but one.
+def _room(total: int, io: int, computing: int) -> int:
+    """How wide a VM in the I/O pool may be.
 
-    In proportion to vCPUs, but siblings of a VM shall be on different
-    CPUs, in either pool, as far as half of the host goes.
+    :param total: CPUs of the host.
+    :param io: width of the widest VM that belongs into the I/O pool.
+    :param computing: the same for the computing pool.
     """
-    total = len(ranked)
-    if not io_vcpus:
+    # Never the last CPU of the computing pool.
+    room = total - min(max(computing, 1), total)
+    if io <= room:
+        return room
+    # That one stays in the computing pool, which must be wide enough for it.
+    return total - min(max(io, computing), total)
+
+
+def _target(
+    ranked: list[model.Cpu], io: Demand, computing: Demand, most: int
+) -> int:
+    """CPUs that the I/O pool ought to have by demand; 1 .. most.
+
+    In proportion to vCPUs, but wide enough for every parallel VM; and for
+    others, whose vCPUs may share CPUs, as far as half of the host goes.
+    """
+    if not io.vcpus:
         return 1
-    demand = sum(io_vcpus)
-    share = -(-total * demand // (demand + sum(computing_vcpus)))
-    least = min(max(io_vcpus), max(1, total // 2))
-    most = total - min(max(computing_vcpus, default=1), max(1, total // 2))
-    target = min(max(share, least), demand)
-    target = _to_cache_edge(ranked, target)
-    return max(1, min(max(target, least), most, total - 1))
+    total = len(ranked)
+    half = max(1, total // 2)
+    demand = sum(io.vcpus)
+    share = -(-total * demand // (demand + sum(computing.vcpus)))
+    least = max(io.widest, min(max(io.vcpus), half))
+    spare = total - min(max(computing.vcpus, default=1), half)
+    target = _to_cache_edge(ranked, min(max(share, least), demand))
+    target = min(max(target, least), max(spare, io.widest))
+    return max(1, min(target, most))
 
 
 def _to_cache_edge(ranked: list[model.Cpu], target: int) -> int:

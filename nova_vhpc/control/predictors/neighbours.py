@@ -20,8 +20,9 @@ WINDOW = 32
 """Moments of the past that are compared: 3.2 s. Half as many again would win
 0.1 points at a third more time, a quarter less lose as much."""
 
-_SHARES = (0.63, 0.4)
-"""How much less the last period but one counts, and the one before it."""
+_LAST = 63
+_LAST_BUT_ONE = 40
+"""How much the two periods before the newest count, in percent of it."""
 
 _WIDTH = 250.0
 """Squared distance at which a neighbour's weight is down to a quarter."""
@@ -30,8 +31,12 @@ _CUT = 45.0
 """Distance from which on the weight, below 2%, is taken as none."""
 
 
-Moment = tuple[float, float, float]
-"""Scaled events of a period and of the two before it."""
+Moment = tuple[int, int, int]
+"""Scaled events of a period and of the two before it.
+
+Whole numbers, as Python has the small ones but once: with a thousand VMs
+the time goes into fetching floats from memory.
+"""
 
 
 class Neighbours:
@@ -56,17 +61,21 @@ class Neighbours:
         self._moments: dict[int, list[Moment]] = {}
         self._followers: collections.deque[int] = collections.deque()
         self._now: Moment | None = None
-        self._before = (0.0, 0.0)
+        self._before = (0, 0)
         self.votes: dict[int, float] = {}
 
     def observe(self, state: int, events: float) -> None:
         """Take a period and vote for the one after it."""
-        level = 100.0 * math.log1p(events / 100.0)
+        level = int(100.0 * math.log1p(events / 100.0))
         last, last_but_one = self._before
         self._before = (level, last)
         if self._now is not None:
             self._remember(self._now, state)
-        now = (level, _SHARES[0] * last, _SHARES[1] * last_but_one)
+        now = (
+            level,
+            last * _LAST // 100,
+            last_but_one * _LAST_BUT_ONE // 100,
+        )
         self._now = now
         # A good third of the time of a prediction is spent here: distances
         # are left to C, and all that the loop needs is local.

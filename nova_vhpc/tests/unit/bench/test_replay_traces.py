@@ -44,6 +44,22 @@ class LeaveRuleTest(base.TestCase):
                 self.assertGreaterEqual(paper, 50, (name, predictor))
                 self.assertLessEqual(ours, paper // 4, (name, predictor))
 
+    def test_lu_pauses_as_often_but_not_as_regularly(self):
+        # Half of the moves out are not in vain: it computes for longer.
+        for predictor in ('last_value', 'rle', 'gpht'):
+            paper, ours = self.moves('lu-a', predictor)
+            self.assertGreaterEqual(paper, 40, predictor)
+            self.assertLessEqual(ours, paper * 3 // 5, predictor)
+
+    def test_the_pool_is_held_for_longer_instead(self):
+        # What the moves are saved by: low periods spent in the I/O pool.
+        for name in ('bt-a', 'lu-a'):
+            paper, ours = (
+                replay(name, rule, 'rle').phases.count('io')
+                for rule in ('paper', 'ours')
+            )
+            self.assertGreater(ours, paper, name)
+
     def test_cg_as_it_was_recorded_here_stays_in_the_pool(self):
         # Without a pause of three periods there is nothing to flap at but
         # the program's own end, when it is run again and again.

@@ -167,6 +167,19 @@ class IoPoolTest(base.TestCase):
             frozenset().union(*plan.vms['a'].tune.vcpu_pins), plan.pools.io
         )
 
+    def test_too_wide_for_the_pool_stays_out_and_the_plan_says_so(self):
+        subject = make(io_pool_cpus=frozenset((3,)))
+        for tick in range(2):
+            plan = subject.decide(
+                view(vm(io_pool=model.IoPoolUse.ALWAYS), tick=tick)
+            )
+            self.assertEqual(model.Phase.IO, plan.vms['a'].phase)
+            self.assertNotEqual('I/O pool', plan.vms['a'].reason)
+            self.assertEqual(2, len(set(plan.vms['a'].tune.vcpu_pins)))
+            (said,) = plan.ignored
+            self.assertEqual('a', said.uuid)
+            self.assertIn('siblings would share a CPU', said.reason)
+
     def test_never_stays_out(self):
         subject = make(leave_rule='paper')
         one = vm(io_pool=model.IoPoolUse.NEVER)
@@ -231,6 +244,18 @@ class Faulty:
     pin = decide
 
 
+class Stubborn:
+    """A plugin that gives the same pins whatever the VM has become."""
+
+    uses_phases = False
+
+    def __init__(self, config):
+        self.pins = {'a': (frozenset((0,)), frozenset((1,)))}
+
+    def pin(self, context):
+        return pinning_base.PinDecision(pins=self.pins)
+
+
 class Wild:
     """A plugin that wants what must not be."""
 
@@ -270,6 +295,18 @@ class PluginTest(base.TestCase):
         self.assertIsNone(plan.vms['a'].writes)
         self.assertEqual(2, len(plan.ignored))
         self.assertIn('no idea', plan.ignored[0].reason)
+
+    def test_pins_that_were_right_are_checked_again_when_the_vm_changes(self):
+        subject = make(no_slices.NonePolicy, Stubborn)
+        for one, right in (
+            (vm(), True),
+            (vm(), True),
+            (vm(allowed_cpus=frozenset((0, 2))), False),
+            (vm(), True),
+            (vm(vcpus=3), False),
+        ):
+            plan = subject.decide(view(one))
+            self.assertEqual(not right, bool(plan.ignored))
 
     def test_a_policy_that_goes_wild_is_reined_in(self):
         plan = make(Wild, Wild).decide(view(vm('a'), vm('b'), vm('c')))

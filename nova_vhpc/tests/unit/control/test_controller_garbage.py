@@ -259,7 +259,8 @@ class GarbageTest(base.TestCase):
         self.assertEqual(10_000, len(subject.decide(helpers.view(*vms)).vms))
         subject.decide(helpers.view(helpers.vm('a'), tick=2))
         for kept in (
-            subject._planner._outcomes,
+            subject._planner._known,
+            subject._checked,
             subject._phases._watches,
             subject._pinning_policy._spreader._places,
         ):

@@ -137,6 +137,50 @@ class IoPoolTest(tests_base.TestCase):
         self.assertNotIn('b', decision.in_io_pool)
         self.assertIn('io pool', decision.ignored[-1].reason)
 
+    def test_too_wide_for_a_configured_pool_stays_and_it_is_said(self):
+        decision = pin(
+            self.policy(io_pool_cpus=frozenset((6, 7))),
+            vm('wide', 4),
+            vm('fits', 2),
+            io={'wide', 'fits'},
+        )
+        self.assertEqual({'fits'}, decision.in_io_pool)
+        self.assertEqual(4, len(used(decision, 'wide')))
+        self.assertLessEqual(used(decision, 'wide'), decision.pools.computing)
+        (said,) = decision.ignored
+        self.assertEqual('wide', said.uuid)
+        self.assertIn('has 4 vCPUs', said.reason)
+        self.assertIn('I/O pool (2 CPUs', said.reason)
+
+    def test_too_wide_for_its_own_part_of_the_pool(self):
+        decision = pin(
+            self.policy(io_pool_cpus=frozenset((4, 5, 6, 7))),
+            vm('a', 3, allowed_cpus=frozenset((0, 1, 2, 7))),
+            vm('b', 4),
+            io={'a', 'b'},
+        )
+        self.assertEqual({'b'}, decision.in_io_pool)
+        self.assertEqual(3, len(used(decision, 'a')))
+        self.assertEqual('a', decision.ignored[-1].uuid)
+
+    def test_two_cpus_nobody_with_two_vcpus_is_moved(self):
+        decision = pin(
+            self.policy(), vm('a', 2), vm('b', 2), io={'a'}, cpus=EIGHT[:2]
+        )
+        for uuid in 'ab':
+            self.assertEqual(frozenset((0, 1)), used(decision, uuid))
+        self.assertEqual(frozenset(), decision.in_io_pool)
+        self.assertTrue(decision.pools.io)
+        self.assertEqual(['a'], [one.uuid for one in decision.ignored])
+
+    def test_a_general_vm_may_be_wider_than_the_pool(self):
+        web = vm('web', 4, workload=model.Workload.GENERAL)
+        decision = pin(
+            self.policy(io_pool_cpus=frozenset((6, 7))), web, io={'web'}
+        )
+        self.assertEqual({'web'}, decision.in_io_pool)
+        self.assertEqual((), decision.ignored)
+
     def test_a_phase_that_comes_and_goes_moves_only_its_own_vm(self):
         policy = self.policy()
         vms = [vm(name, 2) for name in 'abcd']

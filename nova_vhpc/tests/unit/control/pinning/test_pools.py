@@ -23,38 +23,51 @@ from nova_vhpc.tests.unit.control.pinning import test_spread
 SIXTEEN = test_spread.host(sockets=2, caches=1, cores=8)
 
 
+def demand(vcpus, widths=None):
+    """Of VMs with so many vCPUs; parallel ones unless widths are given."""
+    wanted = pools.Demand()
+    wanted.vcpus = list(vcpus)
+    wanted.widths = list(vcpus if widths is None else widths)
+    return wanted
+
+
+class Sizer(pools.PoolSizer):
+    def of(self, cpus, io, computing):
+        return self.divide(cpus, demand(io), demand(computing))
+
+
 def sizer(**kwargs):
     kwargs.setdefault('pool_shrink_periods', 10)
-    return pools.PoolSizer(control_config.ControlConfig(**kwargs))
+    return Sizer(control_config.ControlConfig(**kwargs))
 
 
 class SizeTest(base.TestCase):
     def test_half_of_the_demand_is_the_last_socket(self):
-        divided = sizer().divide(SIXTEEN, [4, 4], [4, 4])
+        divided = sizer().of(SIXTEEN, [4, 4], [4, 4])
         self.assertEqual(frozenset(range(8, 16)), divided.io)
         self.assertEqual(frozenset(range(8)), divided.computing)
 
     def test_near_a_caches_edge_it_is_rounded_to_it(self):
-        divided = sizer().divide(SIXTEEN, [4, 4], [4, 5])
+        divided = sizer().of(SIXTEEN, [4, 4], [4, 5])
         self.assertEqual(frozenset(range(8, 16)), divided.io)
 
     def test_far_from_it_a_socket_is_not_taken_whole(self):
-        divided = sizer().divide(SIXTEEN, [2], [8, 8, 8])
+        divided = sizer().of(SIXTEEN, [2], [8, 8, 8])
         self.assertEqual(frozenset((14, 15)), divided.io)
 
     def test_siblings_have_a_cpu_each_as_far_as_half_the_host(self):
-        divided = sizer().divide(SIXTEEN, [8], [8, 8, 8, 8, 8])
+        divided = sizer().of(SIXTEEN, [8], [8, 8, 8, 8, 8])
         self.assertEqual(8, len(divided.io))
-        divided = sizer().divide(SIXTEEN, [8, 8, 8, 8, 8], [8])
+        divided = sizer().of(SIXTEEN, [8, 8, 8, 8, 8], [8])
         self.assertEqual(8, len(divided.computing))
 
     def test_no_more_cpus_than_vcpus(self):
-        self.assertEqual(2, len(sizer().divide(SIXTEEN, [2], []).io))
+        self.assertEqual(2, len(sizer().of(SIXTEEN, [2], []).io))
 
     def test_one_cpu_no_pools_and_says_so(self):
         for cpus in ((), SIXTEEN[:1]):
             subject = sizer()
-            self.assertIsNone(subject.divide(cpus, [2], [2]))
+            self.assertIsNone(subject.of(cpus, [2], [2]))
             self.assertIn('no pools', subject.remark)
 
     @given(
@@ -64,7 +77,7 @@ class SizeTest(base.TestCase):
     )
     def test_neither_pool_is_ever_empty(self, count, io_vcpus, others):
         cpus = SIXTEEN[:count]
-        divided = sizer().divide(cpus, io_vcpus, others)
+        divided = sizer().of(cpus, io_vcpus, others)
         self.assertTrue(divided.io)
         self.assertTrue(divided.computing)
         self.assertFalse(divided.io & divided.computing)
@@ -73,29 +86,96 @@ class SizeTest(base.TestCase):
         )
 
 
+class WidthTest(base.TestCase):
+    """No parallel VM in a pool that has fewer CPUs than it has vCPUs."""
+
+    def test_as_wide_as_the_widest_in_it(self):
+        # By vCPUs 2 CPUs would do, and half of the host is 8.
+        subject = sizer()
+        divided = subject.of(SIXTEEN, [12], [2] * 40)
+        self.assertEqual(12, len(divided.io))
+        self.assertGreaterEqual(subject.room, 12)
+
+    def test_not_at_the_expense_of_the_widest_outside(self):
+        subject = sizer()
+        divided = subject.of(SIXTEEN, [10, 2, 8], [12])
+        # Neither 10 nor 8 are left beside 12, but 2 are.
+        self.assertEqual(4, subject.room)
+        self.assertEqual(2, len(divided.io))
+
+    def test_two_cpus_and_a_vm_with_two_vcpus(self):
+        subject = sizer()
+        divided = subject.of(SIXTEEN[:2], [2], [])
+        self.assertEqual(0, subject.room)
+        self.assertEqual(1, len(divided.io))
+        self.assertTrue(divided.lent)
+
+    def test_a_vm_as_wide_as_the_host_gets_it_whole_at_once(self):
+        subject = sizer()
+        self.assertFalse(subject.of(SIXTEEN, [4], [4]).lent)
+        self.assertTrue(subject.of(SIXTEEN, [4], [4, 16]).lent)
+
+    def test_other_vms_may_share_cpus(self):
+        subject = sizer()
+        divided = subject.divide(
+            SIXTEEN, demand([12], [1]), demand([2] * 40, [1] * 40)
+        )
+        self.assertEqual(8, len(divided.io))
+        self.assertGreaterEqual(subject.room, 1)
+
+    def test_a_configured_pool_keeps_its_size(self):
+        subject = sizer(io_pool_cpus=frozenset((1, 2)))
+        divided = subject.of(SIXTEEN, [4], [])
+        self.assertEqual(frozenset((1, 2)), divided.io)
+        self.assertEqual(2, subject.room)
+
+    @given(
+        st.integers(2, 16),
+        st.lists(st.integers(1, 16), max_size=12),
+        st.lists(st.integers(1, 16), max_size=12),
+        st.lists(st.tuples(st.integers(1, 16), st.booleans()), max_size=4),
+    )
+    def test_siblings_never_share_for_the_pools_sake(
+        self, count, io_vcpus, others, earlier
+    ):
+        cpus = SIXTEEN[:count]
+        subject = sizer()
+        for vcpus, io in earlier:
+            # Whatever the pools have been, before.
+            subject.of(cpus, [vcpus] * io, [vcpus] * (not io))
+        divided = subject.of(cpus, io_vcpus, others)
+        inside = [one for one in io_vcpus if one <= subject.room]
+        outside = [one for one in io_vcpus if one > subject.room] + others
+        self.assertGreaterEqual(len(divided.io), max(inside, default=1))
+        left = count if divided.lent else len(divided.computing)
+        self.assertGreaterEqual(left, min(count, max(outside, default=1)))
+        if divided.lent:
+            self.assertEqual([], inside)
+
+
 class ConfiguredTest(base.TestCase):
     def test_both(self):
         subject = sizer(
             io_pool_cpus=frozenset((1, 2)),
             computing_pool_cpus=frozenset((4, 5)),
         )
-        divided = subject.divide(SIXTEEN, [8], [])
+        divided = subject.of(SIXTEEN, [8], [])
         self.assertEqual(frozenset((1, 2)), divided.io)
         self.assertEqual(frozenset((4, 5)), divided.computing)
 
     def test_one_leaves_the_rest_to_the_other(self):
-        divided = sizer(io_pool_cpus=frozenset((1, 2))).divide(SIXTEEN, [], [])
+        divided = sizer(io_pool_cpus=frozenset((1, 2))).of(SIXTEEN, [], [])
         self.assertEqual(14, len(divided.computing))
-        divided = sizer(computing_pool_cpus=frozenset((1, 2))).divide(
+        divided = sizer(computing_pool_cpus=frozenset((1, 2))).of(
             SIXTEEN, [], []
         )
         self.assertEqual(14, len(divided.io))
 
     def test_cpus_that_went_away(self):
         subject = sizer(io_pool_cpus=frozenset((14, 15)))
-        divided = subject.divide(SIXTEEN[:15], [2], [2])
+        divided = subject.of(SIXTEEN[:15], [2], [2])
         self.assertEqual(frozenset((14,)), divided.io)
-        divided = subject.divide(SIXTEEN[:8], [2], [2])
+        divided = subject.of(SIXTEEN[:8], [2], [2])
         self.assertIn('sized from demand', subject.remark)
         self.assertTrue(divided.io)
 
@@ -104,30 +184,30 @@ class HysteresisTest(base.TestCase):
     def test_grows_at_once_and_shrinks_late(self):
         subject = sizer()
         sizes = [
-            len(subject.divide(SIXTEEN, demand, [8, 8]).io)
-            for demand in [[2]] + [[8, 8]] + [[2]] * 11
+            len(subject.of(SIXTEEN, wanted, [8, 8]).io)
+            for wanted in [[2]] + [[8, 8]] + [[2]] * 11
         ]
         self.assertEqual([2] + [8] * 10 + [2, 2], sizes)
 
     def test_demand_that_comes_and_goes_does_not_resize(self):
         subject = sizer()
-        subject.divide(SIXTEEN, [8], [8])
+        subject.of(SIXTEEN, [8], [8])
         sizes = {
-            len(subject.divide(SIXTEEN, demand, [8]).io)
+            len(subject.of(SIXTEEN, wanted, [8]).io)
             for _ in range(20)
-            for demand in ([], [], [], [8])
+            for wanted in ([], [], [], [8])
         }
         self.assertEqual({8}, sizes)
 
     def test_a_pool_that_grows_keeps_its_cpus(self):
         subject = sizer()
-        small = subject.divide(SIXTEEN, [2], [8, 8])
-        great = subject.divide(SIXTEEN, [2, 2], [8, 8])
+        small = subject.of(SIXTEEN, [2], [8, 8])
+        great = subject.of(SIXTEEN, [2, 2], [8, 8])
         self.assertLess(small.io, great.io)
 
     def test_lent_while_nobody_is_in_it_for_long(self):
         subject = sizer()
-        self.assertTrue(subject.divide(SIXTEEN, [], [8]).lent)
-        self.assertFalse(subject.divide(SIXTEEN, [8], [8]).lent)
-        lent = [subject.divide(SIXTEEN, [], [8]).lent for _ in range(10)]
+        self.assertTrue(subject.of(SIXTEEN, [], [8]).lent)
+        self.assertFalse(subject.of(SIXTEEN, [8], [8]).lent)
+        lent = [subject.of(SIXTEEN, [], [8]).lent for _ in range(10)]
         self.assertEqual([False] * 9 + [True], lent)
