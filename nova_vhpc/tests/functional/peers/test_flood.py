@@ -21,7 +21,7 @@ from nova_vhpc.tests.functional.peers import flood, test_rabbit
 from nova_vhpc.tests.unit.agent import peer_agents as agents
 
 IO, QUIET = agents.IO, agents.QUIET
-EACH = 3400
+EACH = 2500
 
 
 class FloodTest(test_rabbit.RabbitCase):
