@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         m=args.m or (2 if args.quick else 100),
     )
     timing = (
-        runner.Timing(settle_s=2.5, measure_s=3.0, alone_s=0.4)
+        runner.Timing(settle_s=3.5, measure_s=3.0, alone_s=0.4)
         if args.quick
         else runner.Timing()
     )
