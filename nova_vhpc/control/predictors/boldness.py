@@ -38,6 +38,10 @@ _MARGIN_SHARE = 0.01
 """Hits, and share of all periods, by which one must be better than the
 other before that counts more than the share of transitions."""
 
+_PAYS = 3
+"""Margins by which what was predicted must be ahead of staying before it
+pays for more boldness."""
+
 _WORTH = 0.6
 """What a transition seen counts besides the hit that it is, in favour of
 boldness, and against it."""
@@ -58,7 +62,7 @@ class Boldness:
     What was really predicted is compared with staying all the time.
     Boldness ends where it has brought fewer hits, by the margin: changes
     do not come true then as their probabilities promise. Where it has
-    brought more, these pay for even more boldness.
+    brought more, by some margins, these pay for even more boldness.
     """
 
     __slots__ = (
@@ -116,7 +120,7 @@ class Boldness:
         elif gain + _WORTH_LOSING * seen < -margin:
             self._threshold = EVEN if rate > _RESTLESS else TIMID
         elif rate > _BUSY or gain + _WORTH * seen > margin:
-            self._threshold = BOLDER if self._lead > margin else BOLD
+            self._threshold = BOLDER if self._lead > _PAYS * margin else BOLD
         else:
             self._threshold = TIMID
 

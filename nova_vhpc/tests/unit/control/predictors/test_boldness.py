@@ -90,7 +90,7 @@ class BoldnessTest(base.TestCase):
             self.boldness.is_change(0.9, 0.5, False)
             self.boldness.learn(stayed=False, expected=True)
         self.assertFalse(self.boldness.is_change(0.9, 0.5, False))
-        for _ in range(10):
+        for _ in range(12):
             self.boldness.is_change(0.1, 0.9, False)
             self.boldness.learn(stayed=False, expected=True)
         self.assertTrue(self.boldness.is_change(0.9, 0.5, False))
