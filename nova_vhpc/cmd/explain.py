@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from nova_vhpc.cmd import cloud, explain_live
+from nova_vhpc.cmd import cloud, explain_devices, explain_live
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import explain
 from nova_vhpc.scheduler.explain_reader import RequestError
@@ -123,15 +123,16 @@ def _answer(args: argparse.Namespace, connection: Any) -> explain.Answer:
         given['devices'] = args.devices
     request = dataclasses.replace(request, **given)
     keys = ('vhpc:switch', 'vhpc:rack')
+    classes: dict[str, str] = {}
     if args.request is None or args.config_file:
-        request, keys = _configured(request, args.config_file)
+        request, keys, classes = _configured(request, args.config_file)
     named = request.flavor_name or request.group_name
     if hosts is None or named:
         if connection is None:
             connection = cloud.connect(args)
         request = explain_live.look_up(connection, request)
     if hosts is None:
-        hosts = explain_live.hosts(connection, request, *keys)
+        hosts = explain_live.hosts(connection, request, *keys, classes)
     return explain.explain(request.question(hosts))
 
 
@@ -144,10 +145,15 @@ def _load(path: str) -> Any:
 
 def _configured(
     request: Request, config_file: str | None
-) -> tuple[Request, tuple[str, str]]:
-    """The request under nova-scheduler's own options."""
+) -> tuple[Request, tuple[str, str], dict[str, str]]:
+    """The request under nova-scheduler's own options.
+
+    :returns: also the metadata keys of the fabric, and the resource
+        classes of PCI devices by alias.
+    """
     conf = cfg.ConfigOpts()
     scheduler_conf.register_opts(conf)
+    conf.register_opt(cfg.MultiStrOpt('alias', default=[]), 'pci')
     files: Sequence[str] = []
     if config_file:
         files = [config_file]
@@ -165,6 +171,7 @@ def _configured(
     return (
         dataclasses.replace(request, options=options),
         (group.switch_key, group.rack_key),
+        explain_devices.resource_classes(conf.pci.alias),
     )
 
 
@@ -194,6 +201,8 @@ def _print(answer: explain.Answer, limit: int) -> None:
     left = len(answer.hosts) - len(shown)
     if left:
         console.print(f'{left} more host(s): --limit 0 shows them all.')
+    for note in answer.notes:
+        console.print(note, markup=False)
     for flaw in answer.flaws:
         console.print(f'Wrong with the flavor: {flaw}', markup=False)
     placement = answer.placement
@@ -217,6 +226,8 @@ def _words(host: explain.HostAnswer) -> str:
         return f'{host.rejected_by}: {host.reason}'
     if host.unknown:
         return 'passes, topology unknown'
+    if host.devices_unknown:
+        return 'passes, its PCI devices are unknown here'
     if host.uplinks:
         return 'passes: ' + ', '.join(host.uplinks[:2])
     return 'passes'

@@ -23,6 +23,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nova_vhpc.cmd import explain_devices
 from nova_vhpc.cmd.cloud import CloudError
 from nova_vhpc.scheduler import explain, snapshot
 from nova_vhpc.scheduler.explain_request import Flavor, Request
@@ -63,8 +64,12 @@ def hosts(
     request: Request,
     switch_key: str = 'vhpc:switch',
     rack_key: str = 'vhpc:rack',
+    classes: Mapping[str, str] | None = None,
 ) -> tuple[explain.Host, ...]:
-    """All compute hosts, as filter and planner would see them."""
+    """All compute hosts, as filter and planner would see them.
+
+    :param classes: resource class of PCI devices by alias.
+    """
     assert request.flavor is not None
     topology = _snapshot(connection).hosts
     offers = _Offers(
@@ -75,6 +80,11 @@ def hosts(
         ),
         dedicated(request.flavor.extra_specs),
     )
+    devices: Mapping[str, int] = {}
+    if not request.devices:
+        devices = explain_devices.free(
+            connection.placement, request.flavor.extra_specs, classes or {}
+        )
     places = _places(connection, switch_key, rack_key)
     claims = any(model.UPLINK in key for key in request.flavor.extra_specs)
     found = []
@@ -104,6 +114,7 @@ def hosts(
                     frozenset(offered) if claims and offered else None,
                 ),
                 nova_lack=_nova_lack(hypervisor, offered is not None),
+                devices=devices.get(uuid),
             )
         )
     if not found:

@@ -19,7 +19,7 @@ were read from a cloud or from a file.
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.scheduler import cost, planner, weighing
@@ -93,6 +93,9 @@ class HostAnswer:
     :ivar room: members that it can take in all.
     :ivar planned: new members that the plan gives it.
     :ivar running: members that it has.
+    :ivar devices: free PCI devices of the kind that is asked for, None if
+        unknown.
+    :ivar devices_unknown: whether that matters here.
     """
 
     name: str
@@ -108,6 +111,8 @@ class HostAnswer:
     planned: int
     running: int
     unknown: bool = False
+    devices: int | None = None
+    devices_unknown: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ class Answer:
     """The whole explanation.
 
     :ivar hosts: planned ones first, then by weight, rejected ones last.
+    :ivar notes: what could not be found out.
     :ivar slowdown: predicted run time of a communicating program over
         native Linux at the plan's mean members per host, by network
         configuration (:func:`nova_vhpc.scheduler.cost.slowdown`).
@@ -125,6 +131,7 @@ class Answer:
     members: int
     network: str | None
     flaws: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     slowdown: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -135,6 +142,7 @@ class Answer:
             'members': self.members,
             'network': self.network,
             'flaws': list(self.flaws),
+            'notes': list(self.notes),
             'plan': {
                 'assignments': dict(placement.assignments),
                 'cost_us': round(placement.cost, 1) if feasible else None,
@@ -184,6 +192,9 @@ def explain(question: Question) -> Answer:
             planned=placement.assignments.get(host.facts.name, 0),
             running=question.existing.get(host.facts.name, 0),
             unknown=verdict.unknown,
+            devices=host.devices,
+            devices_unknown=question.wanted.devices > 0
+            and host.devices is None,
         )
         for host, (rejected_by, verdict) in zip(
             question.hosts, verdicts, strict=True
@@ -196,7 +207,22 @@ def explain(question: Question) -> Answer:
         members=question.members,
         network=question.wanted.specs.network,
         flaws=question.flaws,
+        notes=_notes(answers),
         slowdown=_slowdown(question, placement),
+    )
+
+
+def _notes(answers: Sequence[HostAnswer]) -> tuple[str, ...]:
+    """What could not be found out, and how it could be."""
+    unknown = sum(1 for answer in answers if answer.devices_unknown)
+    if not unknown:
+        return ()
+    return (
+        f'Free PCI devices are unknown for {unknown} of {len(answers)} '
+        'host(s) and not counted there; nova-scheduler will count them. '
+        'They are known for one alias that is in [pci] alias of '
+        '--config-file, where nova-compute has [pci] report_in_placement; '
+        'those of SR-IOV ports never are.',
     )
 
 

@@ -21,9 +21,12 @@ import contextlib
 import io
 import json
 
+import fixtures
+
+from nova_vhpc import flavors
 from nova_vhpc.cmd import explain as command
 from nova_vhpc.tests.functional import sdk
-from nova_vhpc.tests.functional.scheduler import base
+from nova_vhpc.tests.functional.scheduler import base, devices
 
 
 class ExplainTest(base.SchedulerTestCase):
@@ -153,3 +156,86 @@ class BeforeAnyAgentTest(base.SchedulerTestCase):
             self.assertEqual(
                 {'one': 1}, json.loads(out.getvalue())['plan']['assignments']
             )
+
+
+class DevicesTest(base.SchedulerTestCase):
+    """PCI devices, as far as nova-compute reports them to Placement."""
+
+    compute_driver = 'fake.DeviceDriver'
+
+    def setUp(self):
+        # Nova takes drivers from its own package only.
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova.virt.fake.DeviceDriver', devices.DeviceDriver
+            )
+        )
+        super().setUp()
+        device = {
+            'vendor_id': devices.VENDOR,
+            'product_id': devices.PRODUCT,
+        }
+        alias = json.dumps(
+            {**device, 'device_type': 'type-VF', 'name': 'hpc-nic'}
+        )
+        self.flags(
+            group='pci',
+            device_spec=[json.dumps(device)],
+            alias=[alias],
+            report_in_placement=True,
+        )
+        self.flags(group='filter_scheduler', pci_in_placement=True)
+        for name in ('get_mac_by_pci_address', 'get_vf_num_by_pci_address'):
+            self.useFixture(
+                fixtures.MockPatch(f'nova.pci.utils.{name}', return_value=1)
+            )
+        self.conf_file = self.useFixture(fixtures.TempDir()).join('nova.conf')
+        with open(self.conf_file, 'w') as file:
+            file.write(f'[pci]\nalias = {alias}\n')
+        self.cloud = sdk.connect(
+            self.api_fixture, self.placement.fixture.endpoint
+        )
+        self.start_hosts('one1', 'some3')
+        self.flags(group='pci', report_in_placement=False)
+        self.start_hosts('mute2')
+        self.flavor_id = self.flavor(
+            flavors.recipe(
+                {'workload': 'parallel', 'network': 'exported'},
+                alias='hpc-nic:1',
+            )
+        )
+
+    def explain(self, *argv):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            status = command.main(
+                ['--flavor', self.flavor_id, '--json', *argv], self.cloud
+            )
+        self.assertEqual(0, status)
+        found = json.loads(out.getvalue())
+        return found, {host['name']: host for host in found['hosts']}
+
+    def test_known_where_placement_knows_them(self):
+        found, hosts = self.explain('--config-file', self.conf_file)
+        self.assertEqual(
+            {'one1': 1, 'some3': 3, 'mute2': None},
+            {name: host['devices'] for name, host in hosts.items()},
+        )
+        self.assertEqual(3, hosts['some3']['slots'])
+        (note,) = found['notes']
+        self.assertIn('unknown for 1 of 3 host(s)', note)
+
+        # A server takes one away. All hosts share one configuration here.
+        self.flags(group='pci', report_in_placement=True)
+        server = self._create_server(
+            flavor_id=self.flavor_id, networks='none', host='one1'
+        )
+        self.assertEqual('ACTIVE', server['status'])
+        _, hosts = self.explain('--config-file', self.conf_file)
+        self.assertEqual(0, hosts['one1']['devices'])
+        self.assertIn('0 free PCI device(s)', hosts['one1']['reason'])
+
+        # Who does not know the alias says so.
+        found, hosts = self.explain()
+        self.assertIn('unknown for 3 of 3 host(s)', found['notes'][0])
+        self.assertIsNone(hosts['some3']['reason'])
