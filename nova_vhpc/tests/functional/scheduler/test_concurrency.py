@@ -12,25 +12,98 @@
 
 """Several schedulers race for the same uplinks."""
 
-import concurrent.futures
-import threading
+import collections
+import json
+import time
 
-from nova import context, exception, objects
-from nova.scheduler import manager
-from oslo_messaging.rpc import dispatcher as rpc_dispatcher
-from oslo_utils import uuidutils
+import testtools
+from keystoneauth1 import adapter
 
-from nova_vhpc.tests.functional.scheduler import base
+from nova_vhpc.tests.functional.scheduler import boots
+from nova_vhpc.tests.stack import cloud, config
+from nova_vhpc.topology import model, placement, publisher
 
-HOSTS = 10
-UPLINKS = 10
+HOSTS = ('alpha', 'beta', 'gamma', 'delta')
+UPLINKS = 25
 BOOTS = 200
-SCHEDULERS = 4
+WORKERS = 4
 AT_ONCE = 16
+PATIENCE_S = 240
 
 
-class ConcurrencyTest(base.SchedulerTestCase):
-    """200 boots, four schedulers, 100 uplinks for one guest each.
+class NoLibvirt:
+    """In place of the stack's libvirtd: these hosts run no guests."""
+
+    uri = 'test:///default'
+
+    def start(self):
+        """Nothing to start."""
+
+    def stop(self):
+        """Nothing to stop."""
+
+
+class SchedulerCloud(cloud.Cloud):
+    """nova-scheduler's workers and what they need, each a process.
+
+    RabbitMQ, MariaDB, Placement over HTTP, nova-conductor, and nova-compute
+    with Nova's fake driver. No API: :mod:`.boots` asks the scheduler.
+    """
+
+    def __init__(self):
+        super().__init__(HOSTS)
+        self.libvirt = NoLibvirt()
+        # Made before the threads that start the parts ask for it.
+        self.keeper  # noqa: B018
+
+    def write_config(self):
+        """Many worker processes; Placement for as many requests."""
+        self.config.write_standins()
+        where = self.config.write_placement() / 'placement.conf'
+        found = config.read(where)
+        sections = {name: dict(found[name]) for name in found.sections()}
+        sections['placement_database'].update(
+            # One process serves here what is many in a deployment.
+            max_pool_size=2 * AT_ONCE,
+            max_overflow=2 * AT_ONCE,
+        )
+        # Without it, uplinks are given out twice: see Claims in
+        # doc/source/admin/placement.rst.
+        sections['placement'] = {'allocation_conflict_retry_count': 1}
+        config.write(where, sections)
+        self.config.write_nova(
+            {**cloud.SCHEDULER, 'scheduler': {'workers': WORKERS}}
+        )
+        for host in self.fake_hosts:
+            self.config.write_compute(host, config.fake_compute(host))
+
+    def wait_http(self, name, timeout_s=PATIENCE_S):
+        """There is no nova-api to wait for."""
+        if name != 'nova':
+            super().wait_http(name, timeout_s)
+
+    def _start_nova(self):
+        for name in ('nova-conductor', 'nova-scheduler'):
+            self.spawn(
+                name, self.program(name), '--config-file', self.nova_conf
+            )
+        self.wait_log('nova-conductor', 'Starting conductor node')
+        for name in self.fake_hosts:
+            self.spawn(
+                f'nova-compute-{name}',
+                self.program('nova-compute'),
+                '--config-file',
+                self.config.etc / f'{name}.conf',
+            )
+        self.spawn('discover', *self._manage('discover'), str(len(HOSTS)))
+
+    @property
+    def nova_conf(self):
+        return self.config.etc / 'nova' / 'nova.conf'
+
+
+class ConcurrencyTest(testtools.TestCase):
+    """200 boots, four scheduler processes, 100 uplinks for one guest each.
 
     The boots end where the scheduler has claimed: what nova-compute does
     afterwards neither claims nor frees.
@@ -38,84 +111,88 @@ class ConcurrencyTest(base.SchedulerTestCase):
 
     def setUp(self):
         super().setUp()
-        names = [f'host{number}' for number in range(HOSTS)]
-        self.start_hosts(*names)
-        for name in names:
-            self.publish(
-                name,
-                *(
-                    base.separate(f'br{number}', f'eth{number}')
-                    for number in range(UPLINKS)
-                ),
-            )
-        self.schedulers = [
-            self.scheduler_service.manager,
-            *(manager.SchedulerManager() for _ in range(SCHEDULERS - 1)),
-        ]
-        self.context = context.get_admin_context()
-        self.flavor = objects.Flavor.get_by_flavor_id(
-            self.context, self.flavor(base.SEPARATE)
+        self.cloud = SchedulerCloud()
+        self.addCleanup(self.cloud.stop)
+        self.cloud.start()
+        self.admin = self.cloud.client('admin')
+        client = placement.PlacementClient(
+            adapter.Adapter(self.admin.session, service_type='placement')
         )
-        self.barrier = threading.Barrier(AT_ONCE)
-
-    def spec(self, uuid, members=1):
-        spec = objects.RequestSpec.from_components(
-            self.context,
-            uuid,
-            objects.ImageMeta.from_dict({}),
-            self.flavor,
-            None,
-            objects.InstancePCIRequests(requests=[]),
-            {},
-            None,
-            None,
-            project_id='project',
-            user_id='user',
-        )
-        spec.num_instances = members
-        return spec
-
-    def boot(self, number):
-        """One boot: the claimed uplink, or None without a valid host."""
-        uuid = uuidutils.generate_uuid()
-        if number < AT_ONCE:
-            # All look at the same hundred uplinks before any is claimed.
-            self.barrier.wait(60)
-        try:
-            ((selection, *_),) = self.schedulers[
-                number % SCHEDULERS
-            ].select_destinations(
-                context.RequestContext('user', 'project', is_admin=True),
-                spec_obj=self.spec(uuid),
-                instance_uuids=[uuid],
-                return_objects=True,
-                return_alternates=True,
+        for host in HOSTS:
+            publisher.Publisher(client, [host]).publish(
+                self.topology(host), model.stamp(time.time())
             )
-        except rpc_dispatcher.ExpectedException as error:
-            # RPC servers mark what they expect and do not log.
-            self.assertIsInstance(error.exc_info[1], exception.NoValidHost)
-            return uuid, str(error.exc_info[1])
-        return uuid, selection.service_host
+
+    def topology(self, host):
+        kind = model.BridgeKind.SEPARATE
+        return model.HostTopology(
+            host,
+            tuple(
+                model.Bridge(
+                    f'br{n}',
+                    kind,
+                    (model.Uplink(f'eth{n}', f'br{n}', kind, 10000),),
+                )
+                for n in range(UPLINKS)
+            ),
+        )
+
+    def boot_all(self):
+        """What became of each server, by its uuid."""
+        racer = self.cloud.spawn(
+            'boots',
+            self.cloud.program('python'),
+            '-m',
+            boots.__name__,
+            self.cloud.nova_conf,
+            str(BOOTS),
+            str(AT_ONCE),
+        )
+        self.assertTrue(racer.wait(PATIENCE_S), racer.tail())
+        lines = racer.log.read_text().splitlines()
+        found = [line for line in lines if line.startswith('{')]
+        self.assertEqual(1, len(found), racer.tail())
+        return json.loads(found[0])
+
+    def consumers(self, provider):
+        """Servers that hold an allocation of a provider."""
+        found = self.admin.placement(
+            'GET', f'/resource_providers/{provider}/allocations'
+        )
+        return found['allocations']
 
     def test_as_many_succeed_as_there_are_uplinks(self):
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            results = dict(pool.map(self.boot, range(BOOTS)))
+        results = self.boot_all()
+        self.assertEqual(BOOTS, len(results))
         placed = {
-            uuid: host
-            for uuid, host in results.items()
-            if host.startswith('host')
+            uuid: result['host']
+            for uuid, result in results.items()
+            if 'host' in result
         }
-        self.assertEqual(HOSTS * UPLINKS, len(placed))
-        for error in set(results.values()) - set(placed.values()):
-            self.assertIn('No valid host was found', error)
-        uplinks = []
-        for uuid, host in results.items():
-            claims = self.claims({'id': uuid})
-            if uuid in placed:
-                ((name, slots),) = claims.items()
-                self.assertEqual(1, slots)
-                self.assertEqual(host, name.split(':')[0])
-                uplinks.append(name)
-            else:
-                self.assertEqual({}, claims)
-        self.assertEqual(HOSTS * UPLINKS, len(set(uplinks)))
+        holders = collections.Counter()
+        for host in HOSTS:
+            for number in range(UPLINKS):
+                uplink = model.provider_uuid(
+                    host, f'br{number}', f'eth{number}'
+                )
+                claims = self.consumers(uplink)
+                # None twice and none lost.
+                self.assertEqual(1, len(claims), (host, number, claims))
+                for uuid, claim in claims.items():
+                    self.assertEqual({model.UPLINK: 1}, claim['resources'])
+                    self.assertEqual(host, placed.get(uuid))
+                    holders[uuid] += 1
+        self.assertEqual(dict.fromkeys(placed, 1), dict(holders))
+        # The rest are told clearly, and hold nothing else either.
+        for uuid, result in results.items():
+            if uuid not in placed:
+                self.assertIn('No valid host was found', result['error'])
+                self.assertEqual({}, self.admin.allocations(uuid))
+        # More than one worker took part.
+        log = self.cloud.daemon('nova-scheduler').log.read_text()
+        busy = {
+            line.split()[2]
+            for line in log.splitlines()
+            if ' nova_vhpc.scheduler' in line
+        }
+        self.assertGreater(len(busy), 1)

@@ -185,6 +185,18 @@ class HpcVirtTable5Test(base.TestCase):
             local_mb_s('native', 1), 10 * local_mb_s('separate', 1)
         )
 
+    def test_same_winner_both_ways_at_once(self):
+        # Its "Bi-Bandwidth" half. With one pair, separate and exported are
+        # within 4% of each other and in the other order there.
+        for pairs in (1, 2):
+            both = {
+                n: table.LOCAL_BIDIRECTIONAL_MB_S[n][pairs - 1]
+                for n in MEASURED
+            }
+            ours = {n: local_mb_s(n, pairs) for n in MEASURED}
+            self.assertEqual(max(both, key=both.get), max(ours, key=ours.get))
+        self.assertEqual(min(both, key=both.get), min(ours, key=ours.get))
+
     def test_both_mixed_configurations_use_the_shared_bridge(self):
         # Section 4, figures 2 and 3.
         for network in ('shared-separate', 'multiple-shared'):
@@ -224,6 +236,20 @@ class HpcVirtSection64Test(base.TestCase):
         slowdown = {n: cost.slowdown(n, 4, 8) for n in extra_specs.NETWORKS}
         ordered = sorted(slowdown, key=slowdown.get)
         self.assertEqual(['exported', 'shared-separate'], ordered[:2])
+
+    def test_separate_and_shared_are_close_on_2x4(self):
+        # "The slow performance of Separate Bridges ... is a surprise", by no
+        # figure: tables 3 and 5 leave the two within 2%, and nothing is
+        # fitted to hide that (doc/source/admin/cost-model.rst).
+        self.assertAlmostEqual(
+            cost.slowdown('separate', 4, 8),
+            cost.slowdown('shared', 4, 8),
+            delta=0.02,
+        )
+        # When all are co-located, table 5 decides.
+        self.assertGreater(
+            cost.slowdown('separate', 4, 4), cost.slowdown('shared', 4, 4)
+        )
 
     def test_order_on_8x2(self):
         # "Shared Bridge and Separate Bridge ... similar", Multiple-Shared

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Boots, as far as the claim: ``python -m ... NOVA_CONF BOOTS AT_ONCE``.
+
+Takes nova-conductor's part in a process of its own: asks nova-scheduler
+over the message bus for a host, so many times at once. Prints what became
+of each server as JSON: its host, or why there is none.
+"""
+
+import concurrent.futures
+import json
+import sys
+import threading
+
+# First: it settles that there is no eventlet.
+from nova.cmd import manage  # noqa: F401
+
+# isort: split
+from nova import config, context, exception, objects, rpc
+from nova.conf import CONF
+from nova.scheduler import rpcapi
+from oslo_utils import uuidutils
+
+from nova_vhpc import flavors
+
+SPECS = flavors.recipe({'workload': 'parallel', 'network': 'separate'})
+
+
+def spec(admin, uuid):
+    """The request for one server with an uplink of its own."""
+    flavor = objects.Flavor(
+        id=1,
+        flavorid='own',
+        name='own',
+        vcpus=1,
+        memory_mb=64,
+        root_gb=1,
+        ephemeral_gb=0,
+        swap=0,
+        extra_specs=SPECS,
+    )
+    found = objects.RequestSpec.from_components(
+        admin,
+        uuid,
+        objects.ImageMeta.from_dict({}),
+        flavor,
+        None,
+        objects.InstancePCIRequests(requests=[]),
+        {},
+        None,
+        None,
+        project_id='project',
+        user_id='user',
+    )
+    found.num_instances = 1
+    return found
+
+
+def main():
+    path, boots, at_once = sys.argv[1], *map(int, sys.argv[2:])
+    config.parse_args(['nova-conductor', '--config-file', path])
+    objects.register_all()
+    rpc.init(CONF)
+    scheduler = rpcapi.SchedulerAPI()
+    together = threading.Barrier(at_once)
+
+    def boot(number):
+        uuid = uuidutils.generate_uuid()
+        user = context.RequestContext('user', 'project', is_admin=True)
+        if number < at_once:
+            # All look at the same free uplinks before any is claimed.
+            together.wait(60)
+        try:
+            ((selection, *_),) = scheduler.select_destinations(
+                user, spec(user, uuid), [uuid], return_objects=True
+            )
+        except exception.NoValidHost as error:
+            return uuid, {'error': str(error)}
+        return uuid, {'host': selection.service_host}
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        results = dict(pool.map(boot, range(boots)))
+    print(json.dumps(results), flush=True)
+    rpc.cleanup()
+
+
+if __name__ == '__main__':
+    main()
