@@ -12,8 +12,6 @@
 
 """Ours: mixes what the past tells in several ways, by how well each does."""
 
-import math
-
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import (
     base,
@@ -34,6 +32,10 @@ are frequent."""
 _MEMORY = 0.995
 """An expert's weight is the product of the probabilities that it gave to
 what came, each forgotten at this rate per period."""
+
+_LEAST = 1e-250
+"""Weights are kept relative to the greatest; none may come down to 0, from
+where there is no way back."""
 
 _DOUBT = 0.03
 """Probability that all states share, whatever an expert says, to that of
@@ -85,9 +87,9 @@ class AdaptivePredictor:
         '_patterns',
         '_prediction',
         '_scale',
-        '_scores',
         '_state',
         '_table',
+        '_weights',
     )
 
     def __init__(self) -> None:
@@ -97,7 +99,7 @@ class AdaptivePredictor:
         )
         self._boldness = boldness.Boldness()
         self._patterns = patterns.Patterns()
-        self._scores = (0.0, 0.0, 0.0, 0.0, 0.0)
+        self._weights = (1.0, 1.0, 1.0, 1.0, 1.0)
         self._scale = (1.0, 1.0, 1.0, 1.0)
         # What followed anything, the last state, and the last two.
         self._frequencies = counts.Counts()
@@ -167,14 +169,19 @@ class AdaptivePredictor:
         if state == self._patterns.expected:
             pattern += trust
         doubt = _DOUBT / (len(frequencies) + 2)
-        log = math.log
-        a, b, c, d, e = self._scores
-        self._scores = (
-            _MEMORY * a + log(doubt + neighbour),
-            _MEMORY * b + log(doubt + frequency),
-            _MEMORY * c + log(doubt + markov_1),
-            _MEMORY * d + log(doubt + markov_2),
-            _MEMORY * e + log(doubt + pattern),
+        a, b, c, d, e = self._weights
+        a = a**_MEMORY * (doubt + neighbour)
+        b = b**_MEMORY * (doubt + frequency)
+        c = c**_MEMORY * (doubt + markov_1)
+        d = d**_MEMORY * (doubt + markov_2)
+        e = e**_MEMORY * (doubt + pattern)
+        scale = 1.0 / max(a, b, c, d, e)
+        self._weights = (
+            a * scale + _LEAST,
+            b * scale + _LEAST,
+            c * scale + _LEAST,
+            d * scale + _LEAST,
+            e * scale + _LEAST,
         )
 
     def _decide(self, state: int) -> None:
@@ -191,14 +198,12 @@ class AdaptivePredictor:
         by_neighbours = 1.0 / (sum(votes.values()) + _BACK_NEIGHBOURS)
         self._scale = (by_frequency, by_1, by_2, by_neighbours)
 
-        exp = math.exp
-        a, b, c, d, e = self._scores
-        top = max(a, b, c, d, e)
-        w_neighbours = exp(a - top) * by_neighbours
-        w_frequency = _PRIOR_FREQUENCY * exp(b - top)
-        w_1 = _PRIOR_1 * exp(c - top)
-        w_2 = _PRIOR_2 * exp(d - top) * by_2
-        w_patterns = _PRIOR_PATTERNS * exp(e - top)
+        a, b, c, d, e = self._weights
+        w_neighbours = a * by_neighbours
+        w_frequency = _PRIOR_FREQUENCY * b
+        w_1 = _PRIOR_1 * c
+        w_2 = _PRIOR_2 * d * by_2
+        w_patterns = _PRIOR_PATTERNS * e
         # An expert's share that falls back is carried by the simpler one.
         w_1 += w_neighbours * _BACK_NEIGHBOURS + w_2 * _BACK_2
         w_1 = (w_1 + w_patterns * (1.0 - trust)) * by_1
