@@ -288,7 +288,8 @@ OPTS: list[Any] = [
         'io_pool_cpus',
         help='Host CPUs of the I/O pool, such as 8-15; best a socket of its '
         'own. Unset, the pool is sized from demand and lies in the last '
-        'socket.',
+        'socket. A parallel VM with more vCPUs than the pool has CPUs stays '
+        'in the computing pool.',
     ),
     cfg.StrOpt(
         'computing_pool_cpus',

@@ -124,6 +124,8 @@ class Cloud:
         :raises StackError: naming the part, with the end of its log.
         """
         self.write_config()
+        # Made here, before threads need it.
+        self._keeper = self.keeper
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             libvirt = pool.submit(self.libvirt.start)
             rabbit = pool.submit(self._start_rabbitmq)

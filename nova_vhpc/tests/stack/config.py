@@ -129,6 +129,9 @@ class Config:
             {
                 'DEFAULT': {'debug': False},
                 'api': {'auth_strategy': 'keystone'},
+                # Without it, uplinks are given out twice: see Claims in
+                # doc/source/admin/placement.rst.
+                'placement': {'allocation_conflict_retry_count': 1},
                 'placement_database': {
                     'connection': self.database('placement'),
                     'sync_on_startup': True,

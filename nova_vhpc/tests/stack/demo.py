@@ -53,7 +53,7 @@ class Demo:
         self.names: dict[str, str] = {}
         self.before: dict[str, guests.Cputune] = {}
         self.log = ''
-        self.saw_io_pool = False
+        self.saw_io_phase = False
 
     def run(self) -> None:
         self.step_0_start()
@@ -261,14 +261,13 @@ class Demo:
         with self.show.waiting('first writes'):
             self._wait_for_writes()
         self._timeline()
-        if self.saw_io_pool and (os.cpu_count() or 1) < 4:
+        if self.saw_io_phase and (os.cpu_count() or 1) < 4:
             self.show.say(
-                'Two CPUs make two pools of one CPU each, in which the two '
-                'vCPUs of a member take turns:'
+                'On two CPUs an I/O pool is one CPU wide, narrower than a '
+                'member, so the members keep their pins in the I/O phase.'
             )
             self.show.say(
-                'that is why progress falls in the I/O phase. Use io_pool '
-                'on hosts with four CPUs or more; the default is balance.'
+                'On hosts with four CPUs or more they would move into it.'
             )
         now = self._cputunes()
         self._compare('virsh schedinfo and vcpupin', self.before, now)
@@ -297,7 +296,7 @@ class Demo:
                         stack.enter_context(bridges.traffic(cable))
                     time.sleep(ROW_S)
                     vms = {vm['uuid']: vm for vm in self._status()['vms']}
-                self.saw_io_pool |= any(
+                self.saw_io_phase |= any(
                     vm['phase'] == 'io' for vm in vms.values()
                 )
                 for uuid, name in self.names.items():

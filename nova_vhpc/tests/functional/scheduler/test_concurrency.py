@@ -67,9 +67,6 @@ class SchedulerCloud(cloud.Cloud):
             max_pool_size=2 * AT_ONCE,
             max_overflow=2 * AT_ONCE,
         )
-        # Without it, uplinks are given out twice: see Claims in
-        # doc/source/admin/placement.rst.
-        sections['placement'] = {'allocation_conflict_retry_count': 1}
         config.write(where, sections)
         self.config.write_nova(
             {**cloud.SCHEDULER, 'scheduler': {'workers': WORKERS}}
