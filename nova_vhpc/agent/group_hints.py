@@ -21,8 +21,8 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent.messaging import (
+    get_notification_transport,
     messaging,
-    register_stray_opts,
 )
 
 LOG = logging.getLogger(__name__)
@@ -83,8 +83,7 @@ class GroupHints:
 
     def _listen(self) -> None:
         try:
-            register_stray_opts(self._conf)
-            transport = messaging.get_notification_transport(self._conf)
+            transport = get_notification_transport(self._conf)
             listener = messaging.get_notification_listener(
                 transport,
                 [

@@ -21,6 +21,7 @@ import importlib
 import importlib.abc
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
@@ -46,6 +47,7 @@ from nova_vhpc.agent import errors  # noqa: E402
 
 __all__ = [
     'EXCHANGE',
+    'get_notification_transport',
     'get_transport',
     'hush',
     'messaging',
@@ -139,32 +141,71 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
     to delete our queues with their last listener, unless they are
     configured to be durable. That is said in the URL and not in ``conf``:
     the exchange that notifications come from must stay as Nova declares it.
-    So is a limit to what it sends ahead, unless one is configured: a flood
-    then waits in the broker, not in our memory.
 
     :raises ConfigError: for a URL that oslo.messaging does not take.
     """
-    register_stray_opts(conf)
     messaging.set_transport_defaults(EXCHANGE)
+    return _bounded(conf, messaging.get_rpc_transport, deletes_queues=True)
+
+
+def get_notification_transport(
+    conf: cfg.ConfigOpts,
+) -> messaging.Transport:
+    """The transport of Nova's notifications. Connects to nobody yet.
+
+    :raises ConfigError: for a URL that oslo.messaging does not take.
+    """
+    return _bounded(
+        conf, messaging.get_notification_transport, deletes_queues=False
+    )
+
+
+def _bounded(
+    conf: cfg.ConfigOpts,
+    make: Callable[..., messaging.Transport],
+    *,
+    deletes_queues: bool,
+) -> messaging.Transport:
+    """A transport with a limit to what the broker sends it ahead.
+
+    A flood then waits in the broker, not in our memory. A limit that is
+    configured stays.
+
+    :param make: oslo.messaging's own function.
+    :param deletes_queues: the broker is to, with the last listener.
+    """
+    register_stray_opts(conf)
     try:
-        transport = messaging.get_rpc_transport(conf)
-        url = messaging.TransportURL.parse(conf)
+        transport = make(conf)
+        url = messaging.TransportURL.parse(conf, _own_url(conf, make))
     except (ValueError, messaging.MessagingException):
         # Neither the value nor the reason is told: with a stray / or @ in
         # it, parts of the password pass for a port or a scheme.
+        own = _own_url(conf, make) is not None
+        group = 'oslo_messaging_notifications' if own else 'DEFAULT'
         raise errors.ConfigError(
-            '[DEFAULT]transport_url is no URL of oslo.messaging; allowed: '
+            f'[{group}]transport_url is no URL of oslo.messaging; allowed: '
             'rabbit://USER:PASSWORD@HOST:PORT/VHOST, with / : @ in user and '
             'password written as %2F %3A %40'
         ) from None
     if url.transport != 'rabbit':
         return transport
     options = conf.oslo_messaging_rabbit
-    if not any(
+    if deletes_queues and not any(
         name in url.query or getattr(options, name) for name in _KEEPS_QUEUES
     ):
         url.query['amqp_auto_delete'] = 'true'
     if not options.rabbit_qos_prefetch_count:
         url.query.setdefault('rabbit_qos_prefetch_count', _PREFETCH)
     transport.cleanup()
-    return messaging.get_rpc_transport(conf, url=url)
+    return make(conf, url=url)
+
+
+def _own_url(
+    conf: cfg.ConfigOpts, make: Callable[..., messaging.Transport]
+) -> str | None:
+    """A URL for notifications only; its option comes with ``make``."""
+    if make is not messaging.get_notification_transport:
+        return None
+    url: str | None = conf.oslo_messaging_notifications.transport_url
+    return url

@@ -12,14 +12,19 @@
 
 """No secret reaches a log."""
 
+import http.server
 import logging
 import pathlib
+import threading
 
 import fixtures
 from oslo_config import cfg
 
-from nova_vhpc.conf import opts
+from nova_vhpc.agent import errors, group_hints, groups, peers, publishing
+from nova_vhpc.conf import nova_api, opts, placement, topology
+from nova_vhpc.conf import peers as peers_conf
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.agent import peer_agents
 
 SECRET = 'k9-do-not-tell'
 
@@ -60,3 +65,103 @@ class SecretsTest(base.TestCase):
         conf.log_opt_values(logging.getLogger('secrets'), logging.DEBUG)
         self.assertIn('placement.password', log.output)
         self.assertNotIn(SECRET, log.output)
+
+
+class _Keystone(http.server.BaseHTTPRequestHandler):
+    """Offers v3, and refuses whatever password it is told."""
+
+    def do_GET(self):
+        self._send(404, b'{}')
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        self.server.told.append(body.decode())
+        self._send(401, b'{"error": {"message": "Who are you?"}}')
+
+    def log_message(self, *args):
+        """Nothing on stderr."""
+
+    def _send(self, status, body):
+        self.send_response(status)
+        self.send_header('Content-Type', 'application/json')
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class TroubleTest(base.TestCase):
+    """What is logged when a password is refused or makes no sense."""
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
+        self.conf = cfg.ConfigOpts()
+        for module in (nova_api, peers_conf, placement, topology):
+            module.register_opts(self.conf)
+
+    def load(self, text):
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(text)
+        self.conf(['--config-file', str(file)])
+
+    def wait_for_hints(self, failures):
+        self.assertTrue(
+            peer_agents.wait_for(
+                lambda: (
+                    self.log.output.count('No notifications from Nova')
+                    == failures
+                )
+            )
+        )
+
+    def wait_for_state(self, part, state):
+        self.assertTrue(
+            peer_agents.wait_for(lambda: part.status()['state'] == state),
+            part.status(),
+        )
+
+    def test_a_bad_transport_url(self):
+        for number, url in enumerate(
+            (
+                f'rabbit://u:{SECRET}@h:port/',
+                f'rabbit://u:{SECRET}/x@h:5672/',
+                f'rabit://u:{SECRET}@h:5672/',
+            )
+        ):
+            self.load(f'[DEFAULT]\ntransport_url = {url}\n')
+            hints = group_hints.GroupHints(self.conf, 'host', lambda: None)
+            hints.start()
+            self.wait_for_hints(number + 1)
+            talk = peers.Peers(self.conf, 'host', peer_agents.FakeControl())
+            error = self.assertRaises(errors.ConfigError, talk.start)
+            self.assertNotIn(SECRET, str(error))
+        self.assertIn('transport_url', self.log.output)
+        self.assertNotIn(SECRET, self.log.output)
+
+    def test_keystone_refuses(self):
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Keystone)
+        server.told = []
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        auth = (
+            'auth_type = password\n'
+            f'auth_url = http://127.0.0.1:{server.server_port}/v3\n'
+            f'username = u\npassword = {SECRET}\nproject_name = service\n'
+            'user_domain_name = Default\nproject_domain_name = Default\n'
+        )
+        self.load(f'[placement]\n{auth}[vhpc_nova]\n{auth}')
+        for part, state in (
+            (groups.Groups(self.conf, 'host'), 'nova-away'),
+            (publishing.PublishWorker(self.conf, 'host'), 'placement-away'),
+        ):
+            part.start()
+            self.addCleanup(part.stop)
+            self.wait_for_state(part, state)
+            self.assertNotIn(SECRET, str(part.status()))
+        # It was really used.
+        self.assertIn(SECRET, ''.join(server.told))
+        self.assertIn('401', self.log.output)
+        self.assertNotIn(SECRET, self.log.output)

@@ -64,6 +64,31 @@ class TransportTest(base.BaseTestCase):
         self.assertEqual(64, options.rabbit_qos_prefetch_count)
         self.assertTrue(options.amqp_auto_delete)
 
+    def test_notifications_are_bounded_and_nothing_else(self) -> None:
+        transport = messaging.get_notification_transport(
+            self.conf('rabbit://h/')
+        )
+        self.addCleanup(transport.cleanup)
+        options = transport._driver.conf.oslo_messaging_rabbit
+        self.assertEqual(64, options.rabbit_qos_prefetch_count)
+        self.assertFalse(options.amqp_auto_delete)
+
+    def test_notifications_may_have_a_bus_of_their_own(self) -> None:
+        conf = self.conf('rabbit://h/')
+        messaging.get_notification_transport(conf).cleanup()
+        group = 'oslo_messaging_notifications'
+        conf.set_override('transport_url', 'rabbit://other/', group)
+        transport = messaging.get_notification_transport(conf)
+        self.addCleanup(transport.cleanup)
+        (host,) = transport._driver._url.hosts
+        self.assertEqual('other', host.hostname)
+
+        conf.set_override('transport_url', 'rabit://other/', group)
+        error = self.assertRaises(
+            errors.ConfigError, messaging.get_notification_transport, conf
+        )
+        self.assertIn(f'[{group}]transport_url', str(error))
+
     def test_what_an_operator_sets_stays(self) -> None:
         conf = peer_agents.make_conf('rabbit://h/?rabbit_qos_prefetch_count=7')
         conf.set_override('rabbit_quorum_queue', True, 'oslo_messaging_rabbit')
