@@ -26,6 +26,7 @@ from keystoneauth1 import adapter
 
 from nova_vhpc import extra_specs
 from nova_vhpc.vendordata import cluster as model
+from nova_vhpc.vendordata import nic_order
 
 MICROVERSION = '2.100'
 """Flavor extra specs and scheduler hints in the servers' detail view."""
@@ -54,6 +55,7 @@ class Nova:
         self._client = client
         self._ttl_s = ttl_s
         self._tiers = tiers
+        self._orders = nic_order.NicOrders(client)
         self._lock = threading.Lock()
         self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
 
@@ -130,10 +132,15 @@ class Nova:
         while True:
             # Nova's own max_limit says how long a page is.
             page = self._get(url + marker)['servers']
-            members += [
-                member_of(server, tiers)
+            found = [
+                server
                 for server in page
                 if server['id'] in uuids and server['tenant_id'] == project_id
+            ]
+            orders = self._orders.find(found)
+            members += [
+                member_of(server, tiers, orders.get(server['id'], ()))
+                for server in found
             ]
             if not page or len(members) >= len(uuids):
                 return members
@@ -171,21 +178,28 @@ class Nova:
 def member_of(
     server: Mapping[str, Any],
     tiers: Mapping[str, tuple[str | None, str | None]],
+    order: nic_order.Order = (),
 ) -> model.Member:
     """A member from one server of Nova's detail view.
 
-    Nova lists addresses in NIC order; a MAC address tells NICs on the same
-    network apart. Of servers in a cell that is down it knows no more than
-    the id: their cluster is not complete meanwhile.
+    A MAC address tells NICs on the same network apart. Of servers in a
+    cell that is down Nova knows no more than the id: their cluster is not
+    complete meanwhile.
+
+    :param order: of the NICs, where the addresses do not tell it.
     """
     nics: dict[str, list[model.Address]] = {}
     for addresses in server.get('addresses', {}).values():
         for entry in addresses:
             if entry.get('OS-EXT-IPS:type', 'fixed') != 'fixed':
                 continue
-            nics.setdefault(
-                entry.get('OS-EXT-IPS-MAC:mac_addr', ''), []
-            ).append(ipaddress.ip_address(entry['addr']))
+            nics.setdefault(entry.get(nic_order.MAC, ''), []).append(
+                ipaddress.ip_address(entry['addr'])
+            )
+    macs = list(nics)
+    # NICs that it lacks (such as a whole PCI function) could be anywhere.
+    if {mac.lower() for mac in macs} <= set(order):
+        macs.sort(key=lambda mac: order.index(mac.lower()))
     switch, rack = tiers.get(
         server.get('OS-EXT-SRV-ATTR:host') or '', (None, None)
     )
@@ -196,7 +210,5 @@ def member_of(
         host=server.get('hostId') or None,
         switch=switch,
         rack=rack,
-        nics=tuple(
-            model.Nic(mac, tuple(addresses)) for mac, addresses in nics.items()
-        ),
+        nics=tuple(model.Nic(mac, tuple(nics[mac])) for mac in macs),
     )
