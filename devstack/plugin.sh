@@ -28,9 +28,6 @@ case "$1 $2" in
         start_vhpc
         create_vhpc_examples
         ;;
-    "stack test-config")
-        configure_vhpc_tempest
-        ;;
     "unstack "*)
         stop_vhpc
         ;;

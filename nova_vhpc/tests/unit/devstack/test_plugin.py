@@ -42,7 +42,7 @@ class PluginTest(base.TestCase):
         self.conf_dir = self.sandbox / 'etc' / 'nova-vhpc'
         self.state = self.sandbox / 'data' / 'nova-vhpc'
 
-    def run_phase(self, *phase, services='n-cpu n-sch n-api tempest', **env):
+    def run_phase(self, *phase, services='n-cpu n-sch n-api', **env):
         """Source the plugin as stack.sh does; return what was recorded."""
         record = self.sandbox / 'record'
         record.unlink(missing_ok=True)
@@ -69,7 +69,6 @@ class PluginTest(base.TestCase):
                 'VHPC_CONF_DIR': str(self.conf_dir),
                 'VHPC_RUN_PATH': str(self.sandbox / 'run'),
                 'NOVA_CONF': str(self.nova_conf),
-                'TEMPEST_CONFIG': str(self.sandbox / 'tempest.conf'),
                 'ENABLED_SERVICES': services,
                 'STACK_USER': 'root',
                 'ENABLE_DEBUG_LOG_LEVEL': 'True',
@@ -242,13 +241,6 @@ class PluginTest(base.TestCase):
         self.assertIn('openstack aggregate create vhpc-switch-1', calls)
         self.assertIn(
             'openstack aggregate add host vhpc-switch-1 devstack-host', calls
-        )
-
-    def test_test_config_tells_tempest_the_flavor(self):
-        self.run_phase('stack', 'test-config')
-        self.assertIn(
-            'flavor = vhpc.example',
-            (self.sandbox / 'tempest.conf').read_text(),
         )
 
     def test_unstack_stops_the_agent_and_removes_the_bridges(self):
