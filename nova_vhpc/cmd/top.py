@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from rich import box, console, live, panel, table
+from rich import box, console, live, panel, table, text
 
 from nova_vhpc import version
 from nova_vhpc.agent import status
@@ -139,7 +139,17 @@ def render(document: dict[str, Any]) -> panel.Panel:
             *marks,
         ]
     )
-    return panel.Panel(rows, title=title, subtitle=_windows(document))
+    # Text, since reasons may hold what rich would take for markup.
+    subtitle = text.Text(f'{_windows(document)}; {_bus(document)}')
+    return panel.Panel(rows, title=title, subtitle=subtitle)
+
+
+def _bus(document: dict[str, Any]) -> str:
+    peers = document.get('peers') or {}
+    words = f'message bus {peers.get("state", "off")}'
+    if peers.get('state') == 'up' and peers.get('echo_us') is not None:
+        return f'{words}, echo in {peers["echo_us"] / 1000:.1f} ms'
+    return f'{words}: {peers["detail"]}' if peers.get('detail') else words
 
 
 def _windows(document: dict[str, Any]) -> str:

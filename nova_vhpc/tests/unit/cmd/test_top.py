@@ -22,8 +22,11 @@ from nova_vhpc.tests.unit.agent import test_status
 
 
 class TestTop(base.BaseTestCase):
-    def show(self, **agent: object) -> str:
+    def show(
+        self, peers: dict[str, object] | None = None, **agent: object
+    ) -> str:
         document = test_status.document()
+        document['peers'] = peers
         document['agent'] |= {
             'host': 'compute-1',
             'cpus': '0-3',
@@ -44,6 +47,22 @@ class TestTop(base.BaseTestCase):
         for word in ('compute-1', 'vm', 'io', 'because', '1.5 of 100 ms'):
             self.assertIn(word, text)
         self.assertNotIn('DRY RUN', text)
+
+    def test_bus(self) -> None:
+        for peers, shown in (
+            (None, 'message bus off'),
+            ({'state': 'off', 'detail': ''}, 'message bus off'),
+            ({'state': 'starting', 'detail': ''}, 'message bus starting'),
+            (
+                {'state': 'up', 'detail': '', 'echo_us': 2512},
+                'message bus up, echo in 2.5 ms',
+            ),
+            (
+                {'state': 'down', 'detail': '[Errno 111]', 'echo_us': 2512},
+                'message bus down: [Errno 111]',
+            ),
+        ):
+            self.assertIn(f'no gang windows; {shown} ', self.show(peers))
 
     def test_states(self) -> None:
         text = self.show(
