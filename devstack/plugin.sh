@@ -20,6 +20,7 @@ case "$1 $2" in
     "stack post-config")
         echo_summary "nova-vhpc: configuring"
         configure_vhpc_scheduler
+        configure_vhpc_placement
         configure_vhpc_agent
         ;;
     "stack extra")
@@ -27,6 +28,9 @@ case "$1 $2" in
         create_vhpc_bridges
         start_vhpc
         create_vhpc_examples
+        ;;
+    "stack test-config")
+        configure_vhpc_scenario
         ;;
     "unstack "*)
         stop_vhpc

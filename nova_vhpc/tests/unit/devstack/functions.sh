@@ -18,6 +18,10 @@ iniget() {
     ini get "$@"
 }
 
+inidelete() {
+    ini delete "$@"
+}
+
 iniget_multiline() {
     ini get "$@"
 }

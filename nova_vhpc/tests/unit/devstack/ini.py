@@ -11,10 +11,11 @@
 # under the License.
 
 
-"""INI editing for the devstack harness: ini.py get|set FILE SECTION OPTION.
+"""INI editing for the devstack harness: get|set|delete FILE SECTION OPTION.
 
 Keeps repeated options, as oslo.config's MultiStrOpt needs. ``get`` prints
-all values on one line, ``set`` replaces them by the values given.
+all values on one line, ``set`` replaces them by the values given, ``delete``
+by none.
 """
 
 import pathlib
@@ -43,6 +44,9 @@ def main(action, file, section, option, *values):
             at = len(kept)
     if action == 'get':
         print(' '.join(found))
+        return
+    if action == 'delete':
+        path.write_text('\n'.join(kept) + '\n')
         return
     if at is None:
         kept.append(f'[{section}]')

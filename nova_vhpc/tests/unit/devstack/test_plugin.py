@@ -32,6 +32,10 @@ enabled_filters = ComputeFilter,NUMATopologyFilter
 track_instance_changes = False
 """
 
+PLACEMENT_CONF = """[placement]
+randomize_allocation_candidates = True
+"""
+
 
 class PluginTest(base.TestCase):
     def setUp(self):
@@ -39,10 +43,12 @@ class PluginTest(base.TestCase):
         self.sandbox = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.nova_conf = self.sandbox / 'nova.conf'
         self.nova_conf.write_text(NOVA_CONF)
+        self.placement_conf = self.sandbox / 'placement.conf'
+        self.placement_conf.write_text(PLACEMENT_CONF)
         self.conf_dir = self.sandbox / 'etc' / 'nova-vhpc'
         self.state = self.sandbox / 'data' / 'nova-vhpc'
 
-    def run_phase(self, *phase, services='n-cpu n-sch n-api', **env):
+    def run_phase(self, *phase, services='n-cpu n-sch n-api placement-api', **env):
         """Source the plugin as stack.sh does; return what was recorded."""
         record = self.sandbox / 'record'
         record.unlink(missing_ok=True)
@@ -69,6 +75,8 @@ class PluginTest(base.TestCase):
                 'VHPC_CONF_DIR': str(self.conf_dir),
                 'VHPC_RUN_PATH': str(self.sandbox / 'run'),
                 'NOVA_CONF': str(self.nova_conf),
+                'PLACEMENT_CONF': str(self.placement_conf),
+                'DEFAULT_IMAGE_NAME': 'cirros-0.6.3-x86_64-disk',
                 'ENABLED_SERVICES': services,
                 'STACK_USER': 'root',
                 'ENABLE_DEBUG_LOG_LEVEL': 'True',
@@ -242,6 +250,38 @@ class PluginTest(base.TestCase):
         self.assertIn(
             'openstack aggregate add host vhpc-switch-1 devstack-host', calls
         )
+
+    def test_placement_is_told_to_answer_conflicts_until_clean(self):
+        for _ in range(2):
+            self.run_phase('stack', 'post-config')
+            self.assertEqual(
+                1,
+                self.placement_conf.read_text().count(
+                    'allocation_conflict_retry_count = 1'
+                ),
+            )
+        self.run_phase('clean')
+        self.assertEqual(PLACEMENT_CONF, self.placement_conf.read_text())
+
+    def test_test_config_tells_the_smoke_test_what_there_is(self):
+        for _ in range(2):
+            self.run_phase('stack', 'test-config')
+        file = self.conf_dir / 'scenario.env'
+        found = dict(
+            line.split('=', 1) for line in file.read_text().splitlines()
+        )
+        self.assertEqual('vhpc.example', found['VHPC_SCENARIO_FLAVOR'])
+        self.assertEqual(
+            'cirros-0.6.3-x86_64-disk', found['VHPC_SCENARIO_IMAGE']
+        )
+        self.assertEqual(
+            str(self.conf_dir / 'nova-vhpc.conf'),
+            found['VHPC_SCENARIO_CTL_CONF'],
+        )
+
+    def test_test_config_has_nothing_to_tell_on_a_compute_node(self):
+        self.run_phase('stack', 'test-config', services='n-cpu')
+        self.assertFalse((self.conf_dir / 'scenario.env').exists())
 
     def test_unstack_stops_the_agent_and_removes_the_bridges(self):
         calls = self.run_phase('unstack', VHPC_CREATE_BRIDGES='True')

@@ -63,7 +63,8 @@ class ZuulTest(base.TestCase):
                     checked += 1
         self.assertGreater(checked, 3)
         scenario = TOP / 'nova_vhpc/tests/scenario/test_virtual_cluster.py'
-        for name in re.findall(r'VHPC_SCENARIO_\w+', playbook):
+        library = (TOP / 'devstack' / 'lib' / 'vhpc').read_text()
+        for name in re.findall(r'VHPC_SCENARIO_\w+', playbook + library):
             self.assertIn(name, scenario.read_text())
 
     def test_only_plugins_are_required_of_devstack(self):
