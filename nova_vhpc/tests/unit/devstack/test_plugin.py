@@ -48,7 +48,9 @@ class PluginTest(base.TestCase):
         self.conf_dir = self.sandbox / 'etc' / 'nova-vhpc'
         self.state = self.sandbox / 'data' / 'nova-vhpc'
 
-    def run_phase(self, *phase, services='n-cpu n-sch n-api placement-api', **env):
+    def run_phase(
+        self, *phase, services='n-cpu n-sch n-api placement-api', **env
+    ):
         """Source the plugin as stack.sh does; return what was recorded."""
         record = self.sandbox / 'record'
         record.unlink(missing_ok=True)
