@@ -90,13 +90,13 @@ def _hog(name: str) -> Guest:
     return Guest(name=name, workload='hog', kind='hog', parallel=False)
 
 
-def _allreduce(
-    cluster: str, rank: int, size: int, **arguments: str | int
+def _talker(
+    workload: str, cluster: str, rank: int, size: int, **arguments: str | int
 ) -> Guest:
     return Guest(
         name=f'{cluster}{rank}',
-        workload='allreduce',
-        kind=f'allreduce-{cluster}',
+        workload=workload,
+        kind=f'{workload}-{cluster}',
         vcpus=1,
         cluster=cluster,
         extra_specs={**PARALLEL, 'vhpc:cluster': cluster},
@@ -145,8 +145,8 @@ MIXES: Mapping[str, Mix] = {
             'phased',
             'a cluster that communicates in phases, and a computing one',
             (
-                _allreduce('p', 0, 2, phase_ms=500),
-                _allreduce('p', 1, 2, phase_ms=500),
+                _talker('allreduce', 'p', 0, 2, phase_ms=500),
+                _talker('allreduce', 'p', 1, 2, phase_ms=500),
                 _barrier('c'),
             ),
             cycle_s=1.0,
@@ -155,10 +155,19 @@ MIXES: Mapping[str, Mix] = {
             'network',
             'two clusters that communicate all the time',
             (
-                _allreduce('p', 0, 2),
-                _allreduce('p', 1, 2),
-                _allreduce('q', 0, 2, net_offset=10),
-                _allreduce('q', 1, 2, net_offset=10),
+                _talker('allreduce', 'p', 0, 2),
+                _talker('allreduce', 'p', 1, 2),
+                _talker('allreduce', 'q', 0, 2, net_offset=10),
+                _talker('allreduce', 'q', 1, 2, net_offset=10),
+            ),
+        ),
+        Mix(
+            'pingpong',
+            'a cluster that exchanges small messages, and a computing one',
+            (
+                _talker('pingpong', 't', 0, 2, net_offset=20),
+                _talker('pingpong', 't', 1, 2, net_offset=20),
+                _barrier('c'),
             ),
         ),
         Mix(
@@ -173,7 +182,7 @@ MIXES: Mapping[str, Mix] = {
         ),
     )
 }
-"""By name. The first five are those of the issue; the last two check that
+"""By name. The first five are those of the issue; the last three check that
 others are not harmed."""
 
 DEFAULT_MIXES = ('alone', 'clusters', 'hogs', 'web', 'phased')

@@ -123,7 +123,7 @@ class TestLab(base.TestCase):
             'network',
             tuple(
                 one
-                for name in ('phased', 'web')
+                for name in ('phased', 'pingpong', 'web')
                 for one in mixes.MIXES[name].guests
                 if one.network
             ),
