@@ -18,7 +18,7 @@ import pathlib
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class BridgeError(Exception):
@@ -66,17 +66,19 @@ class Bridges:
             for name in (bridge, uplink, cable):
                 ip('link', 'set', name, 'up')
 
-    def remove(self) -> None:
+    def remove(self, taps: Iterable[str] = ()) -> None:
         """Idempotent; a veth takes its other end with it.
 
         Nova makes a server's tap and unplugs it when the server is deleted;
         of servers that were never deleted we must remove it.
+
+        :param taps: of such servers, attached to a bridge or not.
         """
         for bridge in self.names:
-            for port in pathlib.Path('/sys/class/net', bridge).glob(
-                'brif/tap*'
-            ):
-                ip('link', 'delete', port.name, check=False)
+            ports = pathlib.Path('/sys/class/net', bridge).glob('brif/tap*')
+            taps = {*taps, *(port.name for port in ports)}
+        for tap in taps:
+            ip('link', 'delete', tap, check=False)
         for name in reversed(self._made):
             ip('link', 'delete', name, check=False)
         self._made.clear()

@@ -13,6 +13,7 @@
 
 """What stands in libvirt for a domain, read the way ``virsh`` does."""
 
+import contextlib
 import dataclasses
 import re
 import subprocess
@@ -74,6 +75,14 @@ class Virsh:
     def domains(self) -> list[str]:
         """Uuids of the running domains."""
         return self('list', '--uuid').split()
+
+    def taps(self) -> set[str]:
+        """Host ends of all domains' NICs; what is known if libvirt fails."""
+        found: set[str] = set()
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            for uuid in self('list', '--all', '--uuid').split():
+                found.update(re.findall(r'\btap\S+', self('domiflist', uuid)))
+        return found
 
     def cputune(self, uuid: str) -> Cputune:
         """Live settings of one domain.

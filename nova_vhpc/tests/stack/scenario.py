@@ -106,8 +106,9 @@ class Scenario:
 
     def halt(self) -> None:
         """End everything; keep the logs."""
+        taps = self.virsh.taps()
         self.cloud.halt()
-        self.bridges.remove()
+        self.bridges.remove(taps)
 
     @property
     def admin(self) -> client.Client:
