@@ -142,8 +142,7 @@ class _History:
 class HostSlice:
     """Algorithm 2's one slice for all parallel VMs of a host.
 
-    Apart from :class:`AtcPolicy`, so that ``gang`` can adapt its windows
-    in the same way with other constants.
+    Apart from :class:`AtcPolicy`, which says who gets it.
     """
 
     def __init__(
@@ -213,6 +212,8 @@ class HostSlice:
 
 class AtcPolicy:
     """Algorithm 2, with the guard if it is switched on."""
+
+    uses_io = False
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Start with every VM at DEFAULT."""

@@ -29,6 +29,8 @@ all of them sleep now and then, the favoured gang carries the summed weight
 of all gangs and no more, so that whoever wakes up is served as before.
 """
 
+import dataclasses
+
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
     gang_demand,
@@ -57,8 +59,26 @@ OUT_OF_TURN = 50
 enough, and still more than nothing if the player should come late."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sides:
+    """The gangs, and whom they must leave time to.
+
+    :ivar members: VMs of all gangs.
+    :ivar hungry: VMs that never sleep and have no windows.
+    :ivar cpus: how many CPUs the gangs have together.
+    :ivar spread: how many the widest of them has.
+    """
+
+    members: frozenset[str] = frozenset()
+    hungry: frozenset[str] = frozenset()
+    cpus: int = 0
+    spread: int = 0
+
+
 class GangPolicy:
     """Favours one gang at a time."""
+
+    uses_io = False
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Take window, favour and bounds from the configuration."""
@@ -86,7 +106,9 @@ class GangPolicy:
             ],
             context,
         )
-        part = self._others_part(view, gangs)
+        sides = self._sides(view, gangs)
+        strong = self._strong(view, sides) if sides.hungry else 0
+        part = self._others_part(view, sides, strong)
         islands = gang_windows.islands(gangs)
         width_us = self._width.advance(view.window_late_us)
         timeline = gang_windows.merge(
@@ -105,9 +127,7 @@ class GangPolicy:
         return self._decision(
             view,
             timeline,
-            self._strong(view, gangs)
-            if part > 0
-            else self._gentle(view, gangs, len(islands)),
+            strong if part > 0 else _gentle(view, sides.members, len(islands)),
         )
 
     def _gangs(
@@ -131,10 +151,13 @@ class GangPolicy:
         # A gang of one vCPU has no sibling to run together with.
         return [gang for gang in gangs if len(gang.cpus) > 1]
 
-    def _hungry(
-        self, view: model.HostView, members: frozenset[str]
-    ) -> frozenset[str]:
-        """VMs that never sleep and have no windows."""
+    def _sides(
+        self, view: model.HostView, gangs: list[gang_windows.Gang]
+    ) -> '_Sides':
+        """Who is in a gang, and who competes with the gangs."""
+        if not gangs:
+            return _Sides()
+        members = frozenset().union(*(gang.members for gang in gangs))
         shown = [
             vm.uuid
             for vm in view.vms
@@ -142,24 +165,23 @@ class GangPolicy:
             if vm.workload != model.Workload.LATENCY and vm.uuid not in members
         ]
         shown += [vm.uuid for vm in view.others]
-        return frozenset(filter(self._demands.hungry, shown))
+        return _Sides(
+            members,
+            frozenset(filter(self._demands.hungry, shown)),
+            len(frozenset().union(*(gang.cpus for gang in gangs))),
+            max(len(gang.cpus) for gang in gangs),
+        )
 
     def _others_part(
-        self,
-        view: model.HostView,
-        gangs: list[gang_windows.Gang],
+        self, view: model.HostView, sides: '_Sides', strong: int
     ) -> float:
         """Part of the time that is fair for VMs that never sleep.
 
         The others are served within the windows.
         """
-        if not gangs:
-            return 0.0
-        members = frozenset().union(*(gang.members for gang in gangs))
-        hungry = self._hungry(view, members)
+        members, hungry, cpus = sides.members, sides.hungry, sides.cpus
         if not hungry:
             return 0.0
-        cpus = len(frozenset().union(*(gang.cpus for gang in gangs)))
         claims = [
             gang_fairness.Claim(
                 vm.uuid,
@@ -184,7 +206,7 @@ class GangPolicy:
         # CPUs without gangs serve the others first.
         theirs = max(0.0, theirs - (len(view.cpus) - cpus))
         part = theirs / max(cpus, ours + theirs)
-        leak = self._leak(view, gangs)
+        leak = _leak(view, sides, strong)
         part = (part - leak) / (1 - leak)
         if part < LEAST_PART:
             part = 0.0
@@ -192,67 +214,24 @@ class GangPolicy:
             self._part = round(part * STEPS) / STEPS
         return min(self._part, 1 - 1 / STEPS)
 
-    def _leak(
-        self, view: model.HostView, gangs: list[gang_windows.Gang]
-    ) -> float:
-        """Part of the gangs' windows that those who never sleep get."""
-        members = frozenset().union(*(gang.members for gang in gangs))
-        hungry = self._hungry(view, members)
-        theirs = sum(
-            _shares(vm.original.shares, view.limits)
-            for vm in view.vms
-            if vm.uuid in hungry
-        ) + sum(
-            _shares(vm.shares, view.limits)
-            for vm in view.others
-            if vm.uuid in hungry
-        )
-        spread = max(len(gang.cpus) for gang in gangs)
-        theirs_per_cpu = theirs / len(view.cpus)
-        ours_per_cpu = self._strong(view, gangs) / spread
-        return theirs_per_cpu / (theirs_per_cpu + ours_per_cpu)
-
-    def _gentle(
-        self,
-        view: model.HostView,
-        gangs: list[gang_windows.Gang],
-        islands: int,
-    ) -> int:
-        """Nobody but the gangs is hungry: no more than what they weigh.
-
-        Together, the gangs weigh as much against all others as ever.
-        """
-        members = frozenset().union(*(gang.members for gang in gangs))
-        together = sum(
-            _shares(vm.original.shares, view.limits)
-            for vm in view.vms
-            if vm.uuid in members
-        )
-        return min(view.limits.max_shares, together // islands)
-
-    def _strong(
-        self, view: model.HostView, gangs: list[gang_windows.Gang]
-    ) -> int:
+    def _strong(self, view: model.HostView, sides: '_Sides') -> int:
         """Others never sleep and have their pauses: outweigh them.
 
         But those who do sleep must get three times what they use within
         the windows, too, or they would answer late.
         """
         limits = view.limits
-        members = frozenset().union(*(gang.members for gang in gangs))
-        hungry = self._hungry(view, members)
         shares = {
             vm.uuid: _shares(vm.original.shares, limits) for vm in view.vms
         }
         shares |= {vm.uuid: _shares(vm.shares, limits) for vm in view.others}
         high = float(max(shares.values()) * self._config.gang_favour)
-        spread = max(len(gang.cpus) for gang in gangs)
         for uuid, weight in shares.items():
             used = self._demands.busiest(uuid)
-            if uuid in members or uuid in hungry or used <= 0:
+            if uuid in sides.members or uuid in sides.hungry or used <= 0:
                 continue
-            high = min(high, spread * weight * (1 / (3 * used) - 1))
-        least = max(shares[uuid] for uuid in members)
+            high = min(high, sides.spread * weight * (1 / (3 * used) - 1))
+        least = max(shares[uuid] for uuid in sides.members)
         return round(min(limits.max_shares, max(high, least)))
 
     def _decision(
@@ -291,6 +270,30 @@ class GangPolicy:
             },
             windows=model.WindowSchedule(turns, originals),
         )
+
+
+def _leak(view: model.HostView, sides: _Sides, strong: int) -> float:
+    """Part of the gangs' windows that those who never sleep get."""
+    shares = {vm.uuid: vm.original.shares for vm in view.vms}
+    shares |= {vm.uuid: vm.shares for vm in view.others}
+    theirs = sum(_shares(shares[uuid], view.limits) for uuid in sides.hungry)
+    theirs_per_cpu = theirs / len(view.cpus)
+    return theirs_per_cpu / (theirs_per_cpu + strong / sides.spread)
+
+
+def _gentle(
+    view: model.HostView, members: frozenset[str], islands: int
+) -> int:
+    """Nobody but the gangs is hungry: no more than what they weigh.
+
+    Together, the gangs weigh as much against all others as ever.
+    """
+    together = sum(
+        _shares(vm.original.shares, view.limits)
+        for vm in view.vms
+        if vm.uuid in members
+    )
+    return min(view.limits.max_shares, together // islands)
 
 
 def _gang(
