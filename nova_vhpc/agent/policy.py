@@ -38,9 +38,6 @@ PLUGINS = {
 }
 """Entry point group by option."""
 
-BLIND_TO_IO = frozenset({'atc', 'fixed', 'gang', 'none', 'vslicer'})
-"""Slice policies of ours that never look at I/O events."""
-
 _POOLS = {
     'io_pool_cpus': 'I/O pool',
     'computing_pool_cpus': 'computing pool',
@@ -75,12 +72,13 @@ def follows_io(conf: cfg.ConfigOpts) -> bool:
 
     :raises ConfigError: naming option, value and what is allowed.
     """
-    pinning_policy = load_plugin(
-        'pinning_policy', _option(conf, 'pinning_policy')
+    pinning_policy, slice_policy = (
+        load_plugin(option, _option(conf, option))
+        for option in ('pinning_policy', 'slice_policy')
     )
-    return (
+    return bool(
         getattr(pinning_policy, 'uses_phases', True)
-        or _option(conf, 'slice_policy') not in BLIND_TO_IO
+        or getattr(slice_policy, 'uses_io', True)
     )
 
 

@@ -84,7 +84,9 @@ class SlicePolicy(Protocol):
     """Chooses time slices, one call per control period.
 
     A policy that looks at phases has an attribute ``uses_phases = True``;
-    nothing is predicted on a host whose policies do not.
+    nothing is predicted on a host whose policies do not. One that never
+    looks at I/O events has ``uses_io = False``; they are then read less
+    often.
     """
 
     def decide(self, context: SliceContext) -> SliceDecision:

@@ -19,6 +19,8 @@ from nova_vhpc.control.slices import base
 class FixedPolicy:
     """What a sysctl would do; the baseline to beat."""
 
+    uses_io = False
+
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Take the slice from ``fixed_slice_us``."""
         self._slice_us = config.fixed_slice_us

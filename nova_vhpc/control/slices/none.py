@@ -20,6 +20,8 @@ from nova_vhpc.control.slices import base
 class NonePolicy:
     """Does nothing; the smallest slice policy there is."""
 
+    uses_io = False
+
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Take the configuration as every policy does, and need none."""
 

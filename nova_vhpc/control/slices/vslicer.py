@@ -25,6 +25,8 @@ from nova_vhpc.control.slices import base
 class VslicerPolicy:
     """Short slices for ``vhpc:workload=latency``."""
 
+    uses_io = False
+
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Take the micro-slice from ``micro_slice_us``."""
         self._slice_us = config.micro_slice_us
