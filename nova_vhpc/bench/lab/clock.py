@@ -20,6 +20,7 @@ that is wrong by so much. No guests: only the players' error may differ.
 """
 
 import contextlib
+import functools
 import mmap
 import random
 import statistics
@@ -33,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_vhpc.agent.actuators import windows
-from nova_vhpc.bench.lab import host
+from nova_vhpc.bench.lab import host, image
 from nova_vhpc.control import model
 
 ERRORS_MS = (0, 1, 2, 5, 10, 20, 50)
@@ -87,33 +88,24 @@ def measure(
 
     :returns: ``window_ms``, ``stock`` (efficiency without windows) and
         ``by_error_ms``; medians, 1.0 is what a cluster does alone.
-    :raises LabError: without cgroup v1 or a compiler.
+    :raises LabError: without cgroup v1.
+    :raises ImageError: without a compiler.
     """
     rates: dict[str, list[float]] = {}
     alone: list[float] = []
     with tempfile.TemporaryDirectory(prefix='vl-clock-') as name:
-        program = _build(Path(name))
+        run = functools.partial(
+            _run, _build(Path(name)), Path(name), measure_s, cpus
+        )
         for _ in range(rounds):
             settings: list[int | None] = [None, *errors_ms]
             random.shuffle(settings)
             for error_ms in settings:
-                for clusters, key in (
-                    (CLUSTERS[:1], None),
-                    (CLUSTERS, 'stock' if error_ms is None else str(error_ms)),
-                ):
-                    rate = _run(
-                        program,
-                        Path(name),
-                        clusters,
-                        None if key is None else error_ms,
-                        measure_s,
-                        cpus,
-                    )
-                    if key is None:
-                        alone.append(rate)
-                    else:
-                        rates.setdefault(key, []).append(rate)
-                        say(f'clock error {key:>5s} ms {rate:9.0f} barriers/s')
+                alone.append(run(CLUSTERS[:1], None))
+                rate = run(CLUSTERS, error_ms)
+                key = 'stock' if error_ms is None else str(error_ms)
+                rates.setdefault(key, []).append(rate)
+                say(f'clock error {key:>5s} ms {rate:9.0f} barriers/s')
     # Whatever else runs here only slows a cluster down.
     best = max(alone)
     medians = {
@@ -132,23 +124,17 @@ def measure(
 def _build(directory: Path) -> Path:
     source = resources.files('nova_vhpc.bench.lab') / 'programs' / 'member.c'
     program = directory / 'member'
-    done = subprocess.run(
-        ['gcc', '-O2', '-o', str(program), str(source)],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise host.LabError(f'gcc {source} failed: {done.stderr.strip()}')
+    image.run_tool('gcc', '-O2', '-o', str(program), str(source))
     return program
 
 
 def _run(
     program: Path,
     directory: Path,
-    clusters: tuple[str, ...],
-    error_ms: int | None,
     measure_s: float,
     cpus: tuple[int, ...],
+    clusters: tuple[str, ...],
+    error_ms: int | None,
 ) -> float:
     """Barriers per second of all clusters together."""
     with contextlib.ExitStack() as stack:

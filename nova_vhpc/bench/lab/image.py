@@ -103,7 +103,11 @@ def build_image(cache: Path | None = None) -> GuestImage:
         return GuestImage(kernel=tree / 'kernel', initrd=initrd)
 
 
-def _run(*command: str, cwd: Path | None = None) -> str:
+def run_tool(*command: str, cwd: Path | None = None) -> str:
+    """What a program that builds something prints.
+
+    :raises ImageError: it is not installed, or fails.
+    """
     if shutil.which(command[0]) is None:
         raise ImageError(
             f'{command[0]} is not installed; the lab needs apt, dpkg, gcc, '
@@ -124,7 +128,7 @@ def _kernel_tree(cache: Path) -> Path:
     present = sorted(cache.glob('kernel-*/complete'))
     if present:
         return present[-1].parent
-    depends = _run('apt-cache', 'depends', KERNEL_METAPACKAGE)
+    depends = run_tool('apt-cache', 'depends', KERNEL_METAPACKAGE)
     found = re.search(r'Depends:\s+(linux-image-(\S+))', depends)
     if found is None:
         raise ImageError(
@@ -136,9 +140,9 @@ def _kernel_tree(cache: Path) -> Path:
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         scratch.chmod(0o777)
-        _run('apt-get', 'download', package, cwd=scratch)
+        run_tool('apt-get', 'download', package, cwd=scratch)
         archive = next(scratch.glob('*.deb'))
-        _run('dpkg-deb', '-x', str(archive), str(scratch / 'root'))
+        run_tool('dpkg-deb', '-x', str(archive), str(scratch / 'root'))
         shutil.rmtree(tree, ignore_errors=True)
         (tree / 'modules').mkdir(parents=True)
         modules = scratch / 'root/lib/modules' / release / 'kernel'
@@ -204,7 +208,7 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
             (root / directory).mkdir(parents=True)
         program = root / 'bin/vhpc-workload'
         files = [str(sources / s) for s in SOURCES if s.endswith('.c')]
-        _run(
+        run_tool(
             *('gcc', '-std=gnu11', '-O2', '-Wall', '-static', '-pthread'),
             *('-o', str(program), *files),
         )
