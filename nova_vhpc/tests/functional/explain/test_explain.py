@@ -164,12 +164,7 @@ class DevicesTest(base.SchedulerTestCase):
     compute_driver = 'fake.DeviceDriver'
 
     def setUp(self):
-        # Nova takes drivers from its own package only.
-        self.useFixture(
-            fixtures.MonkeyPatch(
-                'nova.virt.fake.DeviceDriver', devices.DeviceDriver
-            )
-        )
+        self.useFixture(devices.Devices())
         super().setUp()
         device = {
             'vendor_id': devices.VENDOR,
@@ -185,10 +180,6 @@ class DevicesTest(base.SchedulerTestCase):
             report_in_placement=True,
         )
         self.flags(group='filter_scheduler', pci_in_placement=True)
-        for name in ('get_mac_by_pci_address', 'get_vf_num_by_pci_address'):
-            self.useFixture(
-                fixtures.MockPatch(f'nova.pci.utils.{name}', return_value=1)
-            )
         self.conf_file = self.useFixture(fixtures.TempDir()).join('nova.conf')
         with open(self.conf_file, 'w') as file:
             file.write(f'[pci]\nalias = {alias}\n')

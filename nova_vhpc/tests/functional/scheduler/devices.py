@@ -14,6 +14,7 @@
 
 import json
 
+import fixtures
 from nova.virt import fake
 
 VENDOR = '8086'
@@ -43,3 +44,17 @@ class DeviceDriver(fake.MediumFakeDriver):
             ]
         )
         return resource
+
+
+class Devices(fixtures.Fixture):
+    """Makes the driver known to Nova, whose host has no such devices."""
+
+    def _setUp(self):
+        # Nova takes drivers from its own package only.
+        self.useFixture(
+            fixtures.MonkeyPatch('nova.virt.fake.DeviceDriver', DeviceDriver)
+        )
+        for name in ('get_mac_by_pci_address', 'get_vf_num_by_pci_address'):
+            self.useFixture(
+                fixtures.MockPatch(f'nova.pci.utils.{name}', return_value=1)
+            )

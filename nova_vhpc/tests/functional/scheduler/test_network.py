@@ -165,12 +165,7 @@ class ExportedTest(NetworkTestCase):
     compute_driver = 'fake.DeviceDriver'
 
     def setUp(self):
-        # Nova takes drivers from its own package only.
-        self.useFixture(
-            fixtures.MonkeyPatch(
-                'nova.virt.fake.DeviceDriver', devices.DeviceDriver
-            )
-        )
+        self.useFixture(devices.Devices())
         super().setUp()
         device = {
             'vendor_id': devices.VENDOR,
@@ -187,10 +182,6 @@ class ExportedTest(NetworkTestCase):
                 )
             ],
         )
-        for name in ('get_mac_by_pci_address', 'get_vf_num_by_pci_address'):
-            self.useFixture(
-                fixtures.MockPatch(f'nova.pci.utils.{name}', return_value=1)
-            )
 
     def test_flavor_alias(self):
         self.start_hosts('none0', 'some2')

@@ -15,7 +15,7 @@
 import dataclasses
 import math
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vhpc.control import model
@@ -175,10 +175,7 @@ class GarbageTest(base.TestCase):
                 after = dataclasses.replace(after, **{field.name: value})
         self.assertNotEqual(source.in_force, after)
 
-    @settings(
-        max_examples=100,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    @settings(max_examples=100)
     @given(
         st.sampled_from(helpers.SLICES),
         st.sampled_from(helpers.PINNINGS),

@@ -421,10 +421,6 @@ class OptimumTest(base.TestCase):
         ]
         self.assertIsNone(plan(24, facts).infeasible_reason)
 
-    @settings(
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
     @given(st.randoms(use_true_random=False))
     def test_the_value_is_that_of_all_members(self, choose):
         request = oracle.random_request(choose)
