@@ -207,8 +207,8 @@ CLAIMS = (
         'ATC, section IV.C, figures 13 and 14',
         'as under the stock scheduler',
         _non_parallel,
-        'ATC leaves them at the default slice; gang windows give them '
-        'pauses as long as their fair share.',
+        'ATC leaves them at the default slice; gang windows leave them '
+        'their fair share, most of it in pauses.',
     ),
     Claim(
         'Short slices nearly double programs that communicate much',
