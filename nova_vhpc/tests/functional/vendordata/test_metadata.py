@@ -23,8 +23,6 @@ import copy
 import hashlib
 import hmac
 import pathlib
-import threading
-import wsgiref.simple_server
 from typing import Any
 
 import fixtures
@@ -33,6 +31,7 @@ from keystonemiddleware import fixture as ks_fixture
 from nova.tests import fixtures as nova_fixtures
 
 from nova_vhpc.cmd import vendordata
+from nova_vhpc.tests import served
 from nova_vhpc.tests.functional.groups import cloud
 from nova_vhpc.vendordata import nova_api
 
@@ -111,7 +110,9 @@ class MetadataTest(VendordataCase):
         tokens.add_token_data(
             token_id=TOKEN, project_id='service', role_list=['service']
         )
-        url = self.serve(vendordata.make(self.conf('keystone')))
+        url = self.useFixture(
+            served.Served(vendordata.make(self.conf('keystone')))
+        ).url
         self.flags(
             group='api',
             vendordata_providers=['StaticJSON', 'DynamicJSON'],
@@ -143,17 +144,6 @@ class MetadataTest(VendordataCase):
             loading.get_auth_plugin_conf_options('admin_token'), group=group
         )
         self.flags(group=group, endpoint=url, token=token)
-
-    def serve(self, app: Any) -> str:
-        server = wsgiref.simple_server.make_server(
-            '127.0.0.1', 0, app, handler_class=vendordata._Handler
-        )
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return f'http://127.0.0.1:{server.server_port}/'
 
     def ask(self, server: str) -> Any:
         """What a guest reads by way of Neutron's metadata proxy."""

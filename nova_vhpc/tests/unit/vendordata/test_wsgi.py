@@ -15,8 +15,6 @@
 import io
 import json
 import pathlib
-import threading
-import wsgiref.simple_server
 from types import SimpleNamespace
 
 import fixtures
@@ -27,7 +25,7 @@ from oslo_config import cfg
 from oslo_utils import uuidutils
 
 from nova_vhpc.conf import vendordata as vendordata_conf
-from nova_vhpc.tests import base
+from nova_vhpc.tests import base, served
 from nova_vhpc.tests.unit.vendordata import fakes
 from nova_vhpc.vendordata import nova_api, wsgi
 
@@ -126,24 +124,6 @@ class ApplicationTest(base.TestCase):
 class NovaClientTest(base.TestCase):
     """Nova's own dynamic vendordata driver against the listening app."""
 
-    def serve(self, app):
-        server = wsgiref.simple_server.make_server(
-            '127.0.0.1',
-            0,
-            app,
-            handler_class=type(
-                'Quiet',
-                (wsgiref.simple_server.WSGIRequestHandler,),
-                {'log_message': lambda *args: None},
-            ),
-        )
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return f'http://127.0.0.1:{server.server_port}/'
-
     def ask(self, url, token=None):
         nova_conf.CONF.set_override(
             'vendordata_dynamic_targets', [f'vhpc@{url}'], 'api'
@@ -169,7 +149,9 @@ class NovaClientTest(base.TestCase):
         return driver.get()['vhpc']
 
     def test_noauth(self):
-        url = self.serve(wsgi.Application(Source(), roles=None))
+        url = self.useFixture(
+            served.Served(wsgi.Application(Source(), roles=None))
+        ).url
         answer = self.ask(url)
         self.assertEqual(fakes.GROUP, answer['cluster']['id'])
         self.assertIn('10.1.0.2 slots=2', answer['hostfile']['openmpi'])
@@ -194,7 +176,7 @@ class NovaClientTest(base.TestCase):
         # The fixture stands in for Keystone's answers only; the middleware
         # that checks tokens is the real one.
         app = wsgi.make_application(conf, Source())
-        url = self.serve(app)
+        url = self.useFixture(served.Served(app)).url
         self.assertEqual({}, self.ask(url))
         self.assertEqual({}, self.ask(url, token='wrong'))
         self.assertEqual({}, self.ask(url, token=tenant))

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A WSGI application behind a real port."""
+
+import threading
+import wsgiref.simple_server
+from typing import Any
+
+import fixtures
+
+
+class _Quiet(wsgiref.simple_server.WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not told on stderr."""
+
+
+class Served(fixtures.Fixture):
+    """Serves an application on the loopback until the test ends.
+
+    :ivar url: where it answers.
+    """
+
+    def __init__(self, app: Any) -> None:
+        super().__init__()
+        self._app = app
+
+    def _setUp(self) -> None:
+        server = wsgiref.simple_server.make_server(
+            '127.0.0.1', 0, self._app, handler_class=_Quiet
+        )
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.url = f'http://127.0.0.1:{server.server_port}/'
