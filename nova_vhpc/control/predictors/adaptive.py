@@ -21,15 +21,14 @@ from nova_vhpc.control.predictors import (
     patterns,
 )
 
-_PRIOR_FREQUENCY = 5.0
-_PRIOR_1 = 0.5
-_PRIOR_2 = 2.0
+_PRIOR_FREQUENCY = 2.5
+_PRIOR_1 = 3.0
 _PRIOR_PATTERNS = 0.3
-"""Weight of each expert, the neighbours' being 1, before it has shown
-anything. In a short program there is little more to learn than which states
-are frequent."""
+"""Weight of each expert, that of the neighbours and of the runs being 1,
+before it has shown anything. In a short program there is little more to
+learn than which states are frequent and how long they last."""
 
-_MEMORY = 0.995
+_MEMORY = 0.99
 """An expert's weight is the product of the probabilities that it gave to
 what came, each forgotten at this rate per period."""
 
@@ -37,24 +36,27 @@ _LEAST = 1e-250
 """Weights are kept relative to the greatest; none may come down to 0, from
 where there is no way back."""
 
-_DOUBT = 0.03
+_DOUBT = 0.04
 """Probability that all states share, whatever an expert says, to that of
 all that it says, when experts are judged."""
 
-_STAY = 0.5
+_STAY = 0.7
 _DRIFT = 0.5
-_DRIFT_ALPHA = 0.75
+_DRIFT_ALPHA = 0.8
 """Pseudo-counts of the frequencies: for the current state, and for the one
 that a short moving average of the events is in: a value just over the edge
 of a state mostly falls back."""
 
-_SELF = 1.0
+_SELF = 2.5
 """Pseudo-count of Markov 1: a state follows itself."""
 
-_BACK_NEIGHBOURS = 0.3
-_BACK_1 = 5.0
-_BACK_2 = 2.0
+_BACK_NEIGHBOURS = 1.0
+_BACK_1 = 3.0
+_BACK_RUNS = 1.0
 """Pseudo-counts with which each expert falls back on a simpler one."""
+
+_MAX_RUN = 12
+"""Periods from which on a run is merely long."""
 
 
 class AdaptivePredictor:
@@ -62,22 +64,24 @@ class AdaptivePredictor:
 
     * *neighbours*: what followed similar stretches of the raw events,
     * *frequency*: how often each state has occurred at all,
-    * *Markov 1* and *2*: what followed the last state, the last two,
+    * *Markov 1*: what followed the last state,
+    * *runs*: what followed it when it had lasted as long, after the same
+      other state; RLE's table, with one more state and with counts,
     * *patterns*: what followed the last eight, as GPHT says.
 
-    Each falls back on a simpler one as far as it has seen too little
-    (Markov 2, the neighbours and the patterns on Markov 1, that on the
-    frequencies), as in prediction by partial matching. Experts are weighted
-    by the discounted likelihood of what really came, as in a Bayesian
-    mixture with forgetting. Whether the likeliest other state is predicted,
-    or the current one, is left to :class:`~.boldness.Boldness`.
+    Each falls back on a simpler one as far as it has seen too little (the
+    others on Markov 1, that on the frequencies), as in prediction by
+    partial matching. Experts are weighted by the discounted
+    likelihood of what really came, as in a Bayesian mixture with
+    forgetting. Whether the likeliest other state is predicted, or the
+    current one, is left to :class:`~.boldness.Boldness`.
 
     There is nothing to tune per program, and no randomness.
     """
 
     __slots__ = (
         '_after_1',
-        '_after_2',
+        '_after_run',
         '_boldness',
         '_change',
         '_drift',
@@ -86,6 +90,8 @@ class AdaptivePredictor:
         '_neighbours',
         '_patterns',
         '_prediction',
+        '_previous',
+        '_run',
         '_scale',
         '_state',
         '_table',
@@ -101,11 +107,14 @@ class AdaptivePredictor:
         self._patterns = patterns.Patterns()
         self._weights = (1.0, 1.0, 1.0, 1.0, 1.0)
         self._scale = (1.0, 1.0, 1.0, 1.0)
-        # What followed anything, the last state, and the last two.
+        # What followed anything, the last state, and this run of it.
         self._frequencies = counts.Counts()
         self._after_1 = counts.Counts()
-        self._after_2 = counts.Counts()
+        self._after_run = counts.Counts()
         self._state: int | None = None
+        # How long it has lasted, and what was before it.
+        self._run = 0
+        self._previous: int | None = None
         self._mean = 0.0
         self._drift = quantise.IDLE_STATE
         self._change = quantise.IDLE_STATE
@@ -124,11 +133,16 @@ class AdaptivePredictor:
             self._judge(stayed, state)
             self._boldness.learn(stayed, state == self._change)
             table.add(self._after_1, state)
-            table.add(self._after_2, state)
+            table.add(self._after_run, state)
             self._mean += _DRIFT_ALPHA * (events - self._mean)
+        if state == current:
+            self._run = min(self._run + 1, _MAX_RUN)
+        else:
+            self._previous = current
+            self._run = 1
         table.add(self._frequencies, state)
         self._after_1 = table.use(state)
-        self._after_2 = table.use((current, state))
+        self._after_run = table.use((self._previous, state, self._run))
         self._state = state
         self._drift = quantise.to_state(self._mean)
         self._neighbours.observe(state, events)
@@ -147,7 +161,7 @@ class AdaptivePredictor:
     def _judge(self, stayed: bool, state: int) -> None:
         """Weigh each expert by the probability it gave to what came."""
         frequencies = self._frequencies.by_state
-        by_frequency, by_1, by_2, by_neighbours = self._scale
+        by_frequency, by_1, by_run, by_neighbours = self._scale
         count: float = frequencies.get(state, 0)
         following: float = self._after_1.by_state.get(state, 0)
         if stayed:
@@ -157,9 +171,9 @@ class AdaptivePredictor:
             count += _DRIFT
         frequency = count * by_frequency
         markov_1 = (following + _BACK_1 * frequency) * by_1
-        markov_2 = (
-            self._after_2.by_state.get(state, 0) + _BACK_2 * markov_1
-        ) * by_2
+        run = (
+            self._after_run.by_state.get(state, 0) + _BACK_RUNS * markov_1
+        ) * by_run
         neighbour = (
             self._neighbours.votes.get(state, 0.0)
             + _BACK_NEIGHBOURS * markov_1
@@ -173,7 +187,7 @@ class AdaptivePredictor:
         a = a**_MEMORY * (doubt + neighbour)
         b = b**_MEMORY * (doubt + frequency)
         c = c**_MEMORY * (doubt + markov_1)
-        d = d**_MEMORY * (doubt + markov_2)
+        d = d**_MEMORY * (doubt + run)
         e = e**_MEMORY * (doubt + pattern)
         scale = 1.0 / max(a, b, c, d, e)
         self._weights = (
@@ -188,26 +202,25 @@ class AdaptivePredictor:
         """Mix the experts and choose between staying and changing."""
         frequencies = self._frequencies
         after_1 = self._after_1
-        after_2 = self._after_2
+        after_run = self._after_run
         votes = self._neighbours.votes
         expected = self._patterns.expected
         trust = self._patterns.trust
         by_frequency = 1.0 / (frequencies.total + _STAY + _DRIFT)
         by_1 = 1.0 / (after_1.total + _SELF + _BACK_1)
-        by_2 = 1.0 / (after_2.total + _BACK_2)
+        by_run = 1.0 / (after_run.total + _BACK_RUNS)
         by_neighbours = 1.0 / (sum(votes.values()) + _BACK_NEIGHBOURS)
-        self._scale = (by_frequency, by_1, by_2, by_neighbours)
+        self._scale = (by_frequency, by_1, by_run, by_neighbours)
 
         a, b, c, d, e = self._weights
         w_neighbours = a * by_neighbours
-        w_frequency = _PRIOR_FREQUENCY * b
-        w_1 = _PRIOR_1 * c
-        w_2 = _PRIOR_2 * d * by_2
+        w_run = d * by_run
         w_patterns = _PRIOR_PATTERNS * e
         # An expert's share that falls back is carried by the simpler one.
-        w_1 += w_neighbours * _BACK_NEIGHBOURS + w_2 * _BACK_2
-        w_1 = (w_1 + w_patterns * (1.0 - trust)) * by_1
-        w_frequency = (w_frequency + w_1 * _BACK_1) * by_frequency
+        w_1 = w_neighbours * _BACK_NEIGHBOURS + w_run * _BACK_RUNS
+        w_1 += _PRIOR_1 * c + w_patterns * (1.0 - trust)
+        w_1 *= by_1
+        w_frequency = (_PRIOR_FREQUENCY * b + w_1 * _BACK_1) * by_frequency
 
         # What did not follow anything in the window is out of the question,
         # unless the average is just there or the pattern says so.
@@ -216,12 +229,12 @@ class AdaptivePredictor:
         votes.setdefault(expected, 0.0)
         often = frequencies.by_state.get
         often_1 = after_1.by_state.get
-        often_2 = after_2.by_state.get
+        often_run = after_run.by_state.get
         stay = (
             votes.get(state, 0.0) * w_neighbours
             + (often(state, 0) + _STAY) * w_frequency
             + (often_1(state, 0) + _SELF) * w_1
-            + often_2(state, 0) * w_2
+            + often_run(state, 0) * w_run
         )
         change = state
         likeliest = 0.0
@@ -232,7 +245,7 @@ class AdaptivePredictor:
                 vote * w_neighbours
                 + often(key, 0) * w_frequency
                 + often_1(key, 0) * w_1
-                + often_2(key, 0) * w_2
+                + often_run(key, 0) * w_run
             )
             if key == drift:
                 weight += _DRIFT * w_frequency

@@ -12,22 +12,19 @@
 
 """How readily a change is predicted: hits against transitions seen."""
 
-TIMID = 0.7
 EVEN = 1.0
 BOLD = 1.5
-BOLDER = 2.0
+BOLDER = 1.8
+NEW = 3.0
 """A change is predicted where staying is less than so many times as likely.
 
 1 gives most hits if the probabilities are right; more sees more of the
-transitions, at the price of false ones."""
+transitions, at the price of false ones. The last is for states that were
+never met before: such are mostly strays."""
 
 _BUSY = 0.35
 """Share of periods with a transition from which on boldness is assumed to
 pay: staying is wrong so often then that there is little to lose."""
-
-_RESTLESS = 0.5
-"""The same from which on even a losing boldness is only given up for the
-middle threshold."""
 
 _USUAL_TRANSITIONS = 5.0
 _USUAL_PERIODS = 20.0
@@ -55,7 +52,7 @@ class Boldness:
     The paper holds transitions to be the more important (section III.A),
     but a false one costs a hit that staying would have won. Where
     transitions are frequent the bold threshold is used, where they are
-    rare the timid one. The hits and the transitions seen of both are
+    rare the even one. The hits and the transitions seen of both are
     counted as if each had been in force all the time, and overrule that
     when they differ by a margin.
 
@@ -66,12 +63,12 @@ class Boldness:
     """
 
     __slots__ = (
+        '_bold',
         '_changing',
         '_gain',
         '_gain_seen',
         '_lead',
         '_periods',
-        '_said',
         '_threshold',
         '_transitions',
     )
@@ -81,11 +78,11 @@ class Boldness:
         self._transitions = 0
         self._gain = 0
         self._gain_seen = 0
-        self._said = (False, False)
+        self._bold = False
         # What was really predicted, and its hits less those of staying.
         self._changing = False
         self._lead = 0
-        self._threshold = TIMID
+        self._threshold = EVEN
 
     def learn(self, stayed: bool, expected: bool) -> None:
         """Count the period that has ended.
@@ -94,19 +91,17 @@ class Boldness:
         :param expected: it changed to the very state that was likeliest.
         """
         periods = self._periods = self._periods + 1
-        timid, bold = self._said
-        # Only where the two differ is there anything to gain.
         if stayed:
             if self._changing:
                 self._lead -= 1
-            if bold and not timid:
+            if self._bold:
                 self._gain -= 1
         else:
             self._transitions += 1
             if expected:
                 if self._changing:
                     self._lead += 1
-                if bold and not timid:
+                if self._bold:
                     self._gain += 1
                     self._gain_seen += 1
         gain = self._gain
@@ -115,22 +110,22 @@ class Boldness:
         rate = (self._transitions + _USUAL_TRANSITIONS) / (
             periods + _USUAL_PERIODS
         )
-        if self._lead < -margin:
-            self._threshold = TIMID
-        elif gain + _WORTH_LOSING * seen < -margin:
-            self._threshold = EVEN if rate > _RESTLESS else TIMID
-        elif rate > _BUSY or gain + _WORTH * seen > margin:
-            self._threshold = BOLDER if self._lead > _PAYS * margin else BOLD
+        losing = gain + _WORTH_LOSING * seen < -margin
+        pays = rate > _BUSY or gain + _WORTH * seen > margin
+        if self._lead < -margin or losing or not pays:
+            self._threshold = EVEN
+        elif self._lead > _PAYS * margin:
+            self._threshold = BOLDER
         else:
-            self._threshold = TIMID
+            self._threshold = BOLD
 
     def is_change(self, stay: float, change: float, is_new: bool) -> bool:
         """Whether to predict the change, for these two probabilities.
 
-        :param is_new: the current state was never met before. Such ones
-            are mostly strays, so there is reason to be bold.
+        :param is_new: the current state was never met before.
         """
-        self._said = (stay < TIMID * change, stay < BOLD * change)
-        threshold = BOLD if is_new else self._threshold
+        # Only where the two thresholds differ is there anything to gain.
+        self._bold = EVEN * change <= stay < BOLD * change
+        threshold = NEW if is_new else self._threshold
         self._changing = stay < threshold * change
         return self._changing

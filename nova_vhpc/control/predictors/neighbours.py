@@ -20,19 +20,19 @@ WINDOW = 24
 """Moments of the past that are compared: 2.4 s. A third more would win 0.1
 points (0.4 of the transitions) for a tenth more time per prediction."""
 
-_LAST = 63
-_LAST_BUT_ONE = 40
-"""How much the two periods before the newest count, in percent of it."""
+_LAST = 25
+"""How much the period before the newest counts, in percent of it. What was
+before that would win nothing."""
 
-_WIDTH = 250.0
+_WIDTH = 200.0
 """Squared distance at which a neighbour's weight is down to a quarter."""
 
 _CUT = 45.0
 """Distance from which on the weight, below 2%, is taken as none."""
 
 
-Moment = tuple[int, int, int]
-"""Scaled events of a period and of the two before it.
+Moment = tuple[int, int]
+"""Scaled events of a period and of the one before it.
 
 Whole numbers, as Python has the small ones but once: with a thousand VMs
 the time goes into fetching floats from memory.
@@ -43,7 +43,7 @@ class Neighbours:
     """Kernel estimate of the next state from the history of I/O events.
 
     Each moment of the window is compared with now by the Euclidean
-    distance of the events of its last three periods, on a scale that is
+    distance of the events of its last two periods, on a scale that is
     linear below some 100 events and logarithmic above. A moment at
     distance *d* votes for the state that followed it with weight
     ``1 / (1 + d * d / width) ** 2``. The heavy tail does without a scale
@@ -61,21 +61,17 @@ class Neighbours:
         self._moments: dict[int, list[Moment]] = {}
         self._followers: collections.deque[int] = collections.deque()
         self._now: Moment | None = None
-        self._before = (0, 0)
+        self._before = 0
         self.votes: dict[int, float] = {}
 
     def observe(self, state: int, events: float) -> None:
         """Take a period and vote for the one after it."""
         level = int(100.0 * math.log1p(events / 100.0))
-        last, last_but_one = self._before
-        self._before = (level, last)
+        last = self._before
+        self._before = level
         if self._now is not None:
             self._remember(self._now, state)
-        now = (
-            level,
-            last * _LAST // 100,
-            last_but_one * _LAST_BUT_ONE // 100,
-        )
+        now = (level, last * _LAST // 100)
         self._now = now
         # A good third of the time of a prediction is spent here: distances
         # are left to C, and all that the loop needs is local.

@@ -48,6 +48,15 @@ class LearningTest(base.TestCase):
     def test_a_cycle_is_learned_within_four_rounds(self):
         self.assertEqual(1.0, hits([10.0, 60.0, 210.0, 110.0] * 20, 64))
 
+    def test_the_end_of_a_run_is_known_by_its_length(self):
+        # Neither two periods of events nor eight of states tell the tenth
+        # from the ninth.
+        self.assertEqual(1.0, hits(([10.0] * 10 + [110.0]) * 30, 55))
+
+    def test_what_was_before_tells_runs_apart(self):
+        runs = [310.0] + [10.0] * 9 + [110.0] + [10.0] * 11
+        self.assertEqual(1.0, hits(runs * 40, 88))
+
     def test_a_stray_just_over_the_edge_falls_back(self):
         predictor = adaptive.AdaptivePredictor()
         predictor.observe(1, 0.0)

@@ -33,7 +33,7 @@ class BoldnessTest(base.TestCase):
             self.boldness.learn(**came)
         return said
 
-    def test_timid_at_first(self):
+    def test_even_at_first(self):
         self.assertFalse(self.decide())
 
     def test_bold_about_a_state_never_met_before(self):
@@ -49,28 +49,28 @@ class BoldnessTest(base.TestCase):
             self.boldness.learn(stayed=False, expected=False)
         self.assertTrue(self.decide())
 
-    def test_timid_where_they_are_rare(self):
+    def test_even_where_they_are_rare(self):
         self.periods(30, stayed=True, expected=False)
         self.assertFalse(self.decide())
 
     def test_bold_once_it_would_have_paid(self):
         for _ in range(10):
             self.periods(1, stayed=False, expected=True)
-            # Many clear periods between: the share alone says timid.
+            # Many clear periods between: the share alone says even.
             for _ in range(20):
                 self.boldness.is_change(0.9, 0.1, False)
                 self.boldness.learn(stayed=True, expected=False)
         self.assertTrue(self.decide())
 
-    def test_timid_again_once_it_has_cost_too_much(self):
+    def test_even_again_once_it_has_cost_too_much(self):
         self.periods(40, stayed=False, expected=False)
         self.assertTrue(self.decide())
         self.periods(20, stayed=True, expected=False)
         self.assertFalse(self.decide())
 
-    def test_timid_where_changes_cost_more_than_they_win(self):
+    def test_even_where_changes_cost_more_than_they_win(self):
         # Bold, because transitions are frequent, and always wrong: also
-        # with changes that the timid threshold would predict too.
+        # with changes that the even threshold would predict too.
         for _ in range(40):
             self.boldness.is_change(0.9, 0.1, False)
             self.boldness.learn(stayed=False, expected=False)
@@ -87,10 +87,10 @@ class BoldnessTest(base.TestCase):
 
     def test_a_lead_pays_for_more_boldness(self):
         for _ in range(10):
-            self.boldness.is_change(0.9, 0.5, False)
+            self.boldness.is_change(0.85, 0.5, False)
             self.boldness.learn(stayed=False, expected=True)
-        self.assertFalse(self.boldness.is_change(0.9, 0.5, False))
+        self.assertFalse(self.boldness.is_change(0.85, 0.5, False))
         for _ in range(12):
             self.boldness.is_change(0.1, 0.9, False)
             self.boldness.learn(stayed=False, expected=True)
-        self.assertTrue(self.boldness.is_change(0.9, 0.5, False))
+        self.assertTrue(self.boldness.is_change(0.85, 0.5, False))

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Record traces of I/O events as ../shared/traces were recorded.
+
+Four ranks of a program of kernels.c, each with a network stack of its own on
+one bridge, TCP and no shared memory between them; the packets sent and
+received at each one's NIC are read every 100 ms. Needs root, iproute2, MPICH
+(Debian: mpich, libmpich-dev) and a machine that does nothing else::
+
+    tools/traces/record.py --out DIR mg-a:2 cg-b:2 ...
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+PERIOD_S = 0.1
+RANKS = range(4)
+BRIDGE = 'nvhpc-trace'
+NETWORK = '10.97.97'
+COUNTERS = ('rx_packets', 'tx_packets')
+
+SHELL = f"""#!/bin/sh
+# What ssh would do: run a command where the address is.
+[ "$1" = -x ] && shift
+rank=$((${{1#{NETWORK}.}} - 1))
+shift
+exec ip netns exec {BRIDGE}-$rank unshare --uts \
+sh -c "hostname rank-$rank; $*"
+"""
+
+
+def ip(*command: str) -> None:
+    """Run iproute2's ip."""
+    subprocess.run(('ip', *command), check=True)
+
+
+def connect() -> None:
+    """Make the bridge and the ranks' network namespaces."""
+    ip('link', 'add', BRIDGE, 'type', 'bridge')
+    ip('address', 'add', f'{NETWORK}.254/24', 'dev', BRIDGE)
+    ip('link', 'set', BRIDGE, 'up')
+    for rank in RANKS:
+        name = f'{BRIDGE}-{rank}'
+        inner = ('-n', name)
+        ip('netns', 'add', name)
+        ip(
+            'link',
+            'add',
+            nic(rank),
+            'type',
+            'veth',
+            'peer',
+            'name',
+            'eth0',
+            'netns',
+            name,
+        )
+        ip('link', 'set', nic(rank), 'master', BRIDGE, 'up')
+        ip(*inner, 'address', 'add', f'{NETWORK}.{rank + 1}/24', 'dev', 'eth0')
+        ip(*inner, 'link', 'set', 'eth0', 'up')
+        ip(*inner, 'link', 'set', 'lo', 'up')
+
+
+def disconnect() -> None:
+    """Take away what is there of the above."""
+    for rank in RANKS:
+        subprocess.run(
+            ('ip', 'netns', 'delete', f'{BRIDGE}-{rank}'), check=False
+        )
+    subprocess.run(('ip', 'link', 'delete', BRIDGE), check=False)
+
+
+def nic(rank: int) -> str:
+    """The host's end of a rank's NIC."""
+    return f'nvtrace{rank}'
+
+
+def packets() -> list[int]:
+    """Packets at each NIC so far, both ways."""
+    return [
+        sum(
+            int(
+                pathlib.Path(
+                    f'/sys/class/net/{nic(rank)}/statistics', name
+                ).read_text()
+            )
+            for name in COUNTERS
+        )
+        for rank in RANKS
+    ]
+
+
+def periods(run: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Packets of each period until the program has ended."""
+    before = packets()
+    due = time.monotonic()
+    while run.poll() is None:
+        due += PERIOD_S
+        time.sleep(max(0.0, due - time.monotonic()))
+        now = packets()
+        yield [new - old for new, old in zip(now, before, strict=True)]
+        before = now
+
+
+def record(name: str, speed: str, tools: pathlib.Path, seconds: int) -> str:
+    """Run a program and return its trace, from first to last activity."""
+    program, _, size = name.partition('-')
+    command = ['nice', '-n', '10', 'timeout', str(seconds), 'mpiexec']
+    command += ['-launcher', 'ssh', '-launcher-exec', str(tools / 'shell')]
+    command += ['-iface', BRIDGE, '-n', str(len(RANKS)), '-ppn', '1']
+    command += ['-hosts', ','.join(f'{NETWORK}.{n + 1}' for n in RANKS)]
+    command += [str(tools / 'kernels'), program, size[:1].upper(), speed]
+    environment = os.environ | {
+        'UCX_TLS': 'tcp,self',
+        'UCX_NET_DEVICES': 'eth0',
+    }
+    with subprocess.Popen(command, env=environment) as run:
+        rows = list(periods(run))
+    if run.returncode == 124:
+        print(f'{name}: cut after {seconds} s', file=sys.stderr)
+    elif run.returncode:
+        raise SystemExit(f'{name}: mpiexec failed ({run.returncode})')
+    while rows and not any(rows[0]):
+        del rows[0]
+    while rows and not any(rows[-1]):
+        del rows[-1]
+    lines = [[f'vm{rank}' for rank in RANKS]]
+    lines += [[str(number) for number in row] for row in rows]
+    return ''.join(','.join(line) + '\n' for line in lines)
+
+
+def main() -> int:
+    """Record the programs that are named."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument('--out', type=pathlib.Path, required=True)
+    parser.add_argument(
+        '--seconds', type=int, default=110, help='cut a run after so long'
+    )
+    parser.add_argument(
+        'programs',
+        nargs='+',
+        metavar='PROGRAM-CLASS:SPEED',
+        help='bt cg ep ft is lu mg sp, class s w a b c and what you like '
+        'after it, and what the operations are divided by',
+    )
+    args = parser.parse_args()
+    if os.geteuid():
+        parser.error('network namespaces need root')
+    for tool in ('ip', 'mpicc', 'mpiexec'):
+        if not shutil.which(tool):
+            parser.error(f'{tool} is missing (Debian: iproute2, mpich)')
+    args.out.mkdir(parents=True, exist_ok=True)
+    os.nice(-10)
+    with tempfile.TemporaryDirectory() as directory:
+        tools = pathlib.Path(directory)
+        source = pathlib.Path(__file__).with_name('kernels.c')
+        subprocess.run(
+            ('mpicc', '-O2', '-w', '-o', tools / 'kernels', source, '-lm'),
+            check=True,
+        )
+        (tools / 'shell').write_text(SHELL)
+        (tools / 'shell').chmod(0o755)
+        try:
+            connect()
+            for item in args.programs:
+                name, _, speed = item.partition(':')
+                trace = record(name, speed or '1', tools, args.seconds)
+                (args.out / f'{name}.csv').write_text(trace)
+                print(f'{name}: {trace.count(chr(10)) - 1} periods')
+        finally:
+            disconnect()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
