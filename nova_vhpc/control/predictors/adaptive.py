@@ -101,7 +101,7 @@ class AdaptivePredictor:
     def __init__(self) -> None:
         self._neighbours = neighbours.Neighbours()
         self._table = counts.CountTable(
-            max_contexts=192, max_successors=32, ceiling=1000
+            max_contexts=96, max_successors=32, ceiling=1000
         )
         self._boldness = boldness.Boldness()
         self._patterns = patterns.Patterns()

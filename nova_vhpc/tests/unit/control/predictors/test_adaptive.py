@@ -166,3 +166,20 @@ class JoinedTest(base.TestCase):
         self.assertGreater(sum(gaps) / len(gaps), 0.01)
         self.assertGreater(min(gaps), -0.10)
         self.assertGreater(sum(gains) / len(gains), 0.08)
+
+
+class SkeletonsTest(base.TestCase):
+    def test_runs_recorded_after_the_constants_were_chosen(self):
+        """See tools/traces: many are short, so luck decides some."""
+        gaps, gains = [], []
+        for trace in traces.read_all(TRACES / 'skeletons'):
+            ours, best, rle = compare(trace)
+            if len(trace.events[0]) > 20:
+                gaps.append(ours.overall - best.overall)
+            if ours.transitions > 50:
+                self.assertGreater(ours.transition, rle.transition, trace.name)
+                gains.append(ours.transition - rle.transition)
+        self.assertGreater(sum(gaps) / len(gaps), 0.01)
+        self.assertGreater(sum(gains) / len(gains), 0.10)
+        behind = [gap for gap in gaps if gap < -0.005]
+        self.assertLess(len(behind), len(gaps) / 5)
