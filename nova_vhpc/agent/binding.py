@@ -177,6 +177,15 @@ class Plugger:
         return failed
 
 
+def make_plugger(conf: Any) -> Plugger:
+    """What moves guests' NICs and puts them back."""
+    options = conf.vhpc_agent
+    return Plugger(
+        BindingJournal(options.state_path),
+        processes.Processes(options.proc_root, options.cgroup_root),
+    )
+
+
 class UplinkBinder:
     """Binds the uplinks of this host's servers, in a thread of its own.
 

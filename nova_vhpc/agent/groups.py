@@ -18,33 +18,25 @@ are no more than a hint to ask again. When Nova is away, what it said last
 is kept, and its age is shown.
 """
 
-import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from keystoneauth1 import exceptions as ksa_exceptions
-from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc.agent import group_hints, membership
+from nova_vhpc.agent import group_hints, membership, nova_servers
 
 LOG = logging.getLogger(__name__)
 
-MICROVERSION = '2.100'
 _MAX_BACK_OFF_S = 120.0
 _FILE_POLL_S = 5.0
 _ASK_FOR = 5
 _ASK_FOR_MOST = 1000
-
-
-class NovaError(Exception):
-    """Nova is away, refused us, or answered what it should not."""
 
 
 class Groups:
@@ -63,16 +55,12 @@ class Groups:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._hints: group_hints.GroupHints | None = None
-        self._adapter: Any = None
-        # Servers that Nova named, and their clusters: replaced as a whole,
-        # since every tick asks for every VM and must not wait for a lock.
-        self._told: tuple[frozenset[str], Mapping[str, str]] = (
-            frozenset(),
-            {},
-        )
+        self._nova = nova_servers.NovaServers(conf, host)
+        # Replaced as a whole, since every tick asks for every VM and must
+        # not wait for a lock.
+        self._told = nova_servers.Answer()
         self._asked_for: dict[str, int] = {}
         self._filed: Mapping[str, str] = {}
-        self._migrating: frozenset[str] = frozenset()
         self._file_stamp: tuple[float, int] | None = None
         self._state = 'off'
         self._detail = ''
@@ -131,23 +119,23 @@ class Groups:
         filed = self._filed.get(server_uuid)
         if filed is not None:
             return filed
-        known, clusters = self._told
-        if server_uuid not in known:
+        told = self._told
+        if server_uuid not in told.servers:
             self._ask_for(server_uuid)
             if flavor_cluster is not None:
                 return membership.scoped(flavor_cluster, project)
-        return clusters.get(server_uuid)
+        return told.clusters.get(server_uuid)
 
     @property
     def migrating(self) -> frozenset[str]:
         """Servers that Nova is about to migrate away, when last asked."""
-        return self._migrating
+        return self._told.migrating
 
     def status(self) -> dict[str, Any]:
         """What is known and how old it is, in values that JSON takes."""
         with self._lock:
             at = self._heard_at
-            merged = {**self._told[1], **self._filed}
+            merged = {**self._told.clusters, **self._filed}
             state, detail = self._state, self._detail
         counts: dict[str, int] = {}
         for cluster in merged.values():
@@ -172,26 +160,12 @@ class Groups:
 
         :raises NovaError: when Nova is away or refuses.
         """
-        with _translated():
-            nova = self._nova()
-            members = list(self._servers(nova))
-            listed = {member.server for member in members}
-            gone = frozenset(
-                group
-                for group in {member.group for member in members}
-                if group is not None and self._is_gone(nova, group)
-            )
+        told = self._nova.ask()
         with self._lock:
-            self._told = (
-                frozenset(listed),
-                membership.clusters(members, gone),
-            )
-            self._migrating = frozenset(
-                member.server for member in members if member.migrating
-            )
+            self._told = told
             self._heard_at = time.time()
         for server in list(self._asked_for):
-            if server in listed or len(self._asked_for) > _ASK_FOR_MOST:
+            if server in told.servers or len(self._asked_for) > _ASK_FOR_MOST:
                 self._asked_for.pop(server, None)
             else:
                 self._asked_for[server] += 1
@@ -237,8 +211,8 @@ class Groups:
     def _ask(self) -> bool:
         try:
             self.refresh()
-        except NovaError as error:
-            self._adapter = None
+        except nova_servers.NovaError as error:
+            self._nova.disconnect()
             if self._enter('nova-away', str(error)):
                 LOG.warning(
                     'Nova does not tell the groups of this host; the last '
@@ -256,61 +230,10 @@ class Groups:
             LOG.info(
                 'Nova tells the groups of this host: %d servers in %d '
                 'virtual clusters',
-                len(self._told[1]),
-                len(set(self._told[1].values())),
+                len(self._told.clusters),
+                len(set(self._told.clusters.values())),
             )
         return True
-
-    def _nova(self) -> Any:
-        if self._adapter is None:
-            try:
-                auth = loading.load_auth_from_conf_options(
-                    self._conf, 'vhpc_nova'
-                )
-                self._adapter = loading.load_adapter_from_conf_options(
-                    self._conf,
-                    'vhpc_nova',
-                    session=loading.load_session_from_conf_options(
-                        self._conf, 'vhpc_nova', auth=auth
-                    ),
-                    default_microversion=MICROVERSION,
-                )
-            except ksa_exceptions.ClientException:
-                raise
-            except Exception as error:
-                raise NovaError(
-                    f'[vhpc_nova] of the configuration is unusable: {error}'
-                ) from error
-        return self._adapter
-
-    def _servers(self, nova: Any) -> Iterator[membership.Membership]:
-        marker = None
-        while True:
-            params = {'host': self._host, 'all_tenants': '1'}
-            if marker is not None:
-                params['marker'] = marker
-            body = nova.get('/servers/detail', params=params).json()
-            for server in body['servers']:
-                member = membership.read_server(server)
-                if member is not None:
-                    yield member
-            links = body.get('servers_links') or []
-            if not body['servers'] or not any(
-                link.get('rel') == 'next' for link in links
-            ):
-                return
-            marker = body['servers'][-1]['id']
-
-    @staticmethod
-    def _is_gone(nova: Any, group: str) -> bool:
-        try:
-            nova.get(f'/os-server-groups/{group}')
-        except ksa_exceptions.NotFound:
-            return True
-        except ksa_exceptions.Forbidden:
-            # Without the right to look, the server's own hint must do.
-            return False
-        return False
 
     def _read_file(self) -> None:
         name = self._options.groups_file
@@ -344,14 +267,3 @@ class Groups:
             changed = state != self._state
             self._state, self._detail = state, detail
         return changed
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except ksa_exceptions.ClientException as error:
-        text = ' '.join(str(error).split()) or type(error).__name__
-        raise NovaError(text) from error
-    except (ValueError, LookupError, TypeError) as error:
-        raise NovaError(f'the answer is not understood: {error!r}') from error

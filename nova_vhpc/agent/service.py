@@ -12,27 +12,19 @@
 
 """The daemon: puts the parts together, and ends them in order."""
 
-import contextlib
-import gc
 import logging
-import os
-import resource
-import signal
 import socket
 import threading
 import time
-from types import FrameType
 from typing import Any
 
-import libvirt
-import stevedore
-
 from nova_vhpc.agent import (
+    agent_status,
     binding,
-    connection,
     cpus,
     domains,
     errors,
+    footprint,
     groups,
     guest,
     journal,
@@ -45,22 +37,17 @@ from nova_vhpc.agent import (
     processes,
     publishing,
     report,
-    restore,
     sampler,
+    signals,
     status,
 )
-from nova_vhpc.agent.actuators import windows
+from nova_vhpc.agent.actuators import loader, windows
 from nova_vhpc.agent.probes import base
 
 LOG = logging.getLogger(__name__)
 
-ACTUATOR_NAMESPACE = 'nova_vhpc.actuators'
-
 RESTORE_SECONDS = 4.0
 """Of the five seconds between SIGTERM and the end."""
-
-RESTORE_CONNECT_SECONDS = 30.0
-"""How long ``--restore`` waits for libvirt."""
 
 
 class Service:
@@ -77,7 +64,7 @@ class Service:
         usable = cpus.usable_cpus(options.cpu_shared_set, options.sys_root)
         self.host_cpus = cpus.host_cpus(usable, options.sys_root)
         self.controller = policy.make_controller(conf, self.host_cpus)
-        actuators = load_actuators(conf)
+        actuators = loader.load_actuators(conf)
         self.lock = lock.Lock(options.run_path)
         self.journal = journal.Journal(options.state_path)
         self.processes = processes.Processes(
@@ -109,7 +96,7 @@ class Service:
         )
         self.binder = (
             binding.UplinkBinder(
-                make_plugger(conf),
+                binding.make_plugger(conf),
                 lambda: self.domains.guests,
                 lambda: self.domains.connection.get(),
                 self.publishing.claimed_bridges,
@@ -138,46 +125,25 @@ class Service:
             self.status,
         )
         self._started = time.time()
-        self._ending = False
-        self._reload = False
-        # A signal may be taken by any thread, and only this wakes ours.
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_writer.setblocking(False)
+        self.signals = signals.Signals()
 
     # -- what peers and operators may ask (the ``control`` of Peers) ---------
 
     def status(self) -> dict[str, Any]:
         """All there is to know, in values that JSON takes."""
         last = self.loop.last
-        followed = self.domains
-        records = self.journal.uuids()
         return {
             'version': status.VERSION,
-            'agent': {
-                'host': self.host_name,
-                'pid': os.getpid(),
-                'started': self._started,
-                'period_us': self.loop.period_us,
-                'ticks': self.loop.ticks,
-                'tick_us': None if last is None else last.took_us,
-                'overruns': self.loop.overruns,
-                'tick_failures': self.loop.failures,
-                'libvirt_up': followed.connection.up,
-                'reconnects': followed.connection.reconnects,
-                'paused': followed.paused,
-                'dry_run': followed.dry_run,
-                'foreign_changes': followed.foreign,
-                'late_calls': followed.late_calls,
-                'cpus': cpus.format_cpu_set(c.id for c in self.host_cpus),
-                'probes': self.sampler.names(),
-                'effective_min_slice_us': (
-                    self.loop.limits.effective_min_slice_us
-                ),
-                'journal_records': len(records),
-                'journal_bytes': self.journal.size_bytes(),
-                'refused': dict(followed.refused),
-            },
-            'vms': status.vm_statuses(dict(followed.guests), last),
+            'agent': agent_status.daemon(
+                self.host_name,
+                self._started,
+                self.loop,
+                last,
+                self.domains,
+                self.sampler,
+                self.journal,
+            ),
+            'vms': status.vm_statuses(dict(self.domains.guests), last),
             'windows': status.window_status(
                 self.player.status(),
                 last.plan.windows if last is not None else None,
@@ -215,20 +181,13 @@ class Service:
         :returns: the process's exit status; 1 if something is left to
             ``--restore``.
         """
-        self._catch_signals()
+        report.set_up(self.conf, self.status)
+        self.signals.catch()
         self._start()
-        while not self._ending:
-            self._wake_reader.recv(64)
-            if self._reload:
-                self._reload = False
+        while not self.signals.ending:
+            if self.signals.wait():
                 self._mutate()
         return self._end()
-
-    def stop(self) -> None:
-        """Make :meth:`run` end."""
-        self._ending = True
-        with contextlib.suppress(BlockingIOError):
-            self._wake_writer.send(b'.')
 
     def _start(self) -> None:
         options = self.conf.vhpc_agent
@@ -258,8 +217,8 @@ class Service:
         self.peers.start()
         if self.binder is not None:
             self.binder.start()
-        raise_file_limit()
-        settle_memory()
+        footprint.raise_file_limit()
+        footprint.settle_memory()
         self.notifier.ready()
         self.loop.start()
         LOG.info(
@@ -308,21 +267,6 @@ class Service:
         for thread in threads:
             thread.join(max(0.05, end - time.monotonic()))
 
-    def _catch_signals(self) -> None:
-        report.set_up(self.conf, self.status)
-        signal.set_wakeup_fd(
-            self._wake_writer.fileno(), warn_on_full_buffer=False
-        )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_stop)
-        signal.signal(signal.SIGHUP, self._on_hup)
-
-    def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        self._ending = True
-
-    def _on_hup(self, number: int, frame: FrameType | None) -> None:
-        self._reload = True
-
     def _mutate(self) -> None:
         try:
             fresh = self.conf.mutate_config_files()
@@ -353,111 +297,3 @@ class Service:
 
     def _feed(self, moment: loop.Moment) -> None:
         self.notifier.feed()
-
-
-def raise_file_limit() -> None:
-    """Each VM keeps a dozen files open; 1024 is soon too few."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def settle_memory() -> None:
-    """What is loaded now stays: keep it out of the garbage collector.
-
-    Without this every full collection walks through all imported modules,
-    some 30 ms in the middle of a tick.
-    """
-    gc.collect()
-    gc.freeze()
-    # A tick makes thousands of short-lived values, none of them in cycles.
-    gc.set_threshold(50_000, 10, 10)
-
-
-def load_actuators(conf: Any) -> list[Any]:
-    """Load the actuators that ``[vhpc_agent]actuators`` names.
-
-    :raises ConfigError: for a name that no one provides, or none at all.
-    """
-    manager = stevedore.ExtensionManager(ACTUATOR_NAMESPACE)
-    allowed = ', '.join(sorted(manager.names()))
-    found = []
-    for name in conf.vhpc_agent.actuators:
-        if name not in manager:
-            raise errors.ConfigError(
-                f"[vhpc_agent]actuators = '{name}': no such actuator; "
-                f'allowed: {allowed}'
-            )
-        actuator = manager[name].plugin(conf)
-        reason = actuator.check()
-        if reason is None:
-            found.append(actuator)
-        else:
-            LOG.warning('Actuator %s is not used: %s', name, reason)
-    if not found:
-        raise errors.ConfigError(
-            "[vhpc_agent]actuators = '': nothing could be written; "
-            f'allowed: {allowed}'
-        )
-    return found
-
-
-def make_plugger(conf: Any) -> binding.Plugger:
-    """What moves guests' NICs and puts them back."""
-    options = conf.vhpc_agent
-    return binding.Plugger(
-        binding.BindingJournal(options.state_path),
-        processes.Processes(options.proc_root, options.cgroup_root),
-    )
-
-
-def restore_host(conf: Any) -> int:
-    """``nova-vhpc-agent --restore``: put all back, then end.
-
-    :returns: 0 if everything is as it was, 1 if not.
-    :raises AgentError: the agent itself runs.
-    """
-    options = conf.vhpc_agent
-    guard = lock.Lock(options.run_path)
-    guard.acquire()
-    records = journal.Journal(options.state_path)
-    connection.start_event_loop()
-    conn = _wait_for(options.libvirt_uri)
-    if conn is None:
-        LOG.error(
-            'libvirt at %s does not answer; nothing is restored, %d VMs are '
-            'in the journal',
-            options.libvirt_uri,
-            len(records.uuids()),
-        )
-        return 1
-    restorer = restore.Restorer(
-        records, processes.Processes(options.proc_root, options.cgroup_root)
-    )
-    try:
-        summary = restorer.clean_all(conn)
-        # Also when the option was turned off since.
-        summary.failed.update(make_plugger(conf).undo_all(conn))
-    except libvirt.libvirtError as error:
-        LOG.error('libvirt at %s: %s', options.libvirt_uri, error)
-        return 1
-    finally:
-        guard.release()
-    (LOG.error if summary.failed else LOG.info)('Restore: %s', summary.text())
-    return 1 if summary.failed else 0
-
-
-def _wait_for(uri: str) -> Any:
-    end = time.monotonic() + RESTORE_CONNECT_SECONDS
-    while True:
-        try:
-            conn = libvirt.open(uri)
-            conn.setKeepAlive(
-                connection.KEEPALIVE_INTERVAL_S, connection.KEEPALIVE_COUNT
-            )
-            return conn
-        except libvirt.libvirtError as error:
-            if time.monotonic() > end:
-                LOG.error('%s', error)
-                return None
-            time.sleep(0.5)

@@ -37,13 +37,13 @@ from nova_vhpc.agent import (
     cpus,
     cputune,
     domain_xml,
+    footprint,
     guest,
     loop,
     metrics,
     policy,
     processes,
     sampler,
-    service,
     status,
 )
 from nova_vhpc.agent.actuators import libvirt_cputune
@@ -174,7 +174,7 @@ def measure(
 ) -> dict[str, Any]:
     """Tick for a while and say what it cost."""
     conf = agent_cmd.make_conf(['--config-file', os.devnull])
-    service.raise_file_limit()
+    footprint.raise_file_limit()
     writer = RecordingWriter(conf, load)
     host_cpus = cpus.host_cpus(writer.usable)
     # Not a list: in a soak its floats would look like growth.
@@ -195,7 +195,7 @@ def measure(
         loop.no_peers,
         (histogram.note, lambda moment: took_us.append(moment.took_us)),
     )
-    service.settle_memory()
+    footprint.settle_memory()
     ticker.start()
     time.sleep(SETTLE_S)
     first = usage()

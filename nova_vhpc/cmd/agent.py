@@ -23,7 +23,7 @@ from oslo_log import log
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
-from nova_vhpc.agent import errors, publishing, report, service
+from nova_vhpc.agent import errors, host_restore, publishing, report, service
 from nova_vhpc.topology import placement
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         conf = make_conf(argv)
         log.setup(conf, 'nova-vhpc-agent')
         if conf.restore:
-            return service.restore_host(conf)
+            return host_restore.restore_host(conf)
         if conf.withdraw:
             return withdraw(conf)
         return service.Service(conf).run()

@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the daemon itself takes of its host: open files and memory."""
+
+import gc
+import resource
+
+
+def raise_file_limit() -> None:
+    """Each VM keeps a dozen files open; 1024 is soon too few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def settle_memory() -> None:
+    """What is loaded now stays: keep it out of the garbage collector.
+
+    Without this every full collection walks through all imported modules,
+    some 30 ms in the middle of a tick.
+    """
+    gc.collect()
+    gc.freeze()
+    # A tick makes thousands of short-lived values, none of them in cycles.
+    gc.set_threshold(50_000, 10, 10)

@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The actuators that the configuration names."""
+
+import fixtures
+from oslo_config import cfg
+from oslotest import base
+
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.actuators import kernel_slice, libvirt_cputune, loader
+from nova_vhpc.conf import agent as agent_conf
+
+
+class TestLoader(base.BaseTestCase):
+    def load(self, *names: str) -> list:
+        conf = cfg.ConfigOpts()
+        agent_conf.register_opts(conf)
+        conf([], default_config_files=[])
+        conf.set_override('actuators', names, 'vhpc_agent')
+        return loader.load_actuators(conf)
+
+    def test_by_name(self) -> None:
+        (found,) = self.load('libvirt')
+        self.assertIsInstance(found, libvirt_cputune.LibvirtCputuneActuator)
+
+    def test_one_that_this_host_cannot_serve_is_left_out(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.agent.actuators.kernel_slice.'
+                'KernelSliceActuator.check',
+                lambda self: 'the kernel is too old',
+            )
+        )
+        (found,) = self.load('kernel_slice', 'libvirt')
+        self.assertNotIsInstance(found, kernel_slice.KernelSliceActuator)
+        self.assertIn('the kernel is too old', log.output)
+
+    def test_complaints_name_what_is_allowed(self) -> None:
+        for names in (('magic',), ()):
+            error = self.assertRaises(errors.ConfigError, self.load, *names)
+            self.assertIn('allowed: kernel_slice, libvirt', str(error))
