@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Mapping
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import intake, model, phases, vm_plan, windows
 from nova_vhpc.control.pinning import base as pinning_base
+from nova_vhpc.control.pinning import usable_cpus
 from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.slices import base as slices_base
 
@@ -58,7 +59,7 @@ class Controller:
         )
         self._original = slices_base.VmSlice()
         self._limits = model.ActuatorLimits()
-        self._cpus: frozenset[int] = frozenset()
+        self._usable = usable_cpus.UsableCpus()
         self._checked: dict[str, _Checked] = {}
 
     def decide(self, view: model.HostView) -> model.Plan:
@@ -106,9 +107,8 @@ class Controller:
             )
             return pinning_base.PinDecision()
         ignored.extend(decision.ignored)
-        cpus = frozenset(cpu.id for cpu in context.view.cpus)
-        if cpus != self._cpus:
-            self._cpus = cpus
+        usable = self._usable
+        usable.show(context.view.cpus)
         known, self._checked = self._checked, {}
         pins: dict[str, pinning_base.Pins] = {}
         for vm in context.view.vms:
@@ -116,12 +116,13 @@ class Controller:
             wanted = decision.pins.get(uuid)
             if wanted is None or not vm.repin:
                 continue
-            allowed = pinning_base.usable_cpus(vm, self._cpus)
+            allowed = usable.of(vm)
             checked = known.get(uuid)
             if (
                 checked is None
                 or checked[0] is not wanted
-                or checked[1:] != (vm.vcpus, allowed)
+                or checked[1] != vm.vcpus
+                or checked[2] is not allowed
             ):
                 if not _inside(wanted, vm.vcpus, allowed):
                     ignored.append(

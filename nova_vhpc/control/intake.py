@@ -140,7 +140,7 @@ def _clean_sample(sample: model.Sample) -> tuple[model.Sample, list[str]]:
             changes[name] = None
     for name in ('vcpu_run_us', 'vcpu_wait_us', 'vcpu_runs'):
         values = getattr(sample, name)
-        if values is not None and not _all_believable(values):
+        if values is not None and not all(map(_believable, values)):
             faults.append(f'{name} has impossible values')
             changes[name] = None
     return dataclasses.replace(sample, **changes), faults
@@ -153,19 +153,15 @@ def _fits(sample: model.Sample) -> bool:
         if value is not None and not 0 <= value <= _HUGE:
             return False
     for values in (sample.vcpu_run_us, sample.vcpu_wait_us, sample.vcpu_runs):
-        if values is not None and not _all_believable(values):
+        # In C where nothing is wrong; NaN and infinity show in the sum, and
+        # are looked for one by one then.
+        if (
+            values
+            and not (sum(values) <= _HUGE and min(values) >= 0)
+            and not all(map(_believable, values))
+        ):
             return False
     return True
-
-
-def _all_believable(values: tuple[float, ...]) -> bool:
-    """The same of many; in C where nothing is wrong, for each tick's sake.
-
-    NaN and infinity show in the sum, and are looked for one by one then.
-    """
-    if not values or (sum(values) <= _HUGE and min(values) >= 0):
-        return True
-    return all(map(_believable, values))
 
 
 def _believable(value: float) -> bool:

@@ -41,11 +41,11 @@ class OtsuThreshold:
     def add(self, events: float) -> None:
         """Take one sample, >= 0; the oldest is dropped when full."""
         level = round(events)
-        if len(self._history) == self._history.maxlen:
-            oldest = self._history[0]
-            del self._sorted[bisect.bisect_left(self._sorted, oldest)]
-        self._history.append(level)
-        bisect.insort(self._sorted, level)
+        history, ordered = self._history, self._sorted
+        if len(history) == history.maxlen:
+            del ordered[bisect.bisect_left(ordered, history[0])]
+        history.append(level)
+        bisect.insort(ordered, level)
         self._since += 1
 
     @property

@@ -30,6 +30,10 @@ RENEWALS = 16
 STALE_STEPS = 10
 """Samples missed in a row until a VM's I/O counts as unknown."""
 
+# To look up a member of an enum takes long, for each VM, each tick.
+_COMPUTING, _IO = model.Phase.COMPUTING, model.Phase.IO
+_ALWAYS, _NEVER = model.IoPoolUse.ALWAYS, model.IoPoolUse.NEVER
+
 
 class VmPhase(NamedTuple):
     """Where one VM belongs, and the numbers that say so.
@@ -78,7 +82,7 @@ class _Group:
     __slots__ = ('_whole', 'low', 'patience', 'phase')
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        self.phase = model.Phase.COMPUTING
+        self.phase = _COMPUTING
         self.low = 0
         # The first low stretch began before we looked: its length is not
         # known and nothing can be learned from it.
@@ -103,9 +107,9 @@ class _Group:
         else:
             self.low += 1
         if predicted_high:
-            self.phase = model.Phase.IO
+            self.phase = _IO
         elif self.low >= self.patience.periods:
-            self.phase = model.Phase.COMPUTING
+            self.phase = _COMPUTING
 
 
 class PhaseTracker:
@@ -134,7 +138,7 @@ class PhaseTracker:
     def own_phase(self, cluster: str) -> model.Phase:
         """A cluster's phase by its members on this host alone."""
         group = self._groups.get(_cluster_key(cluster))
-        return model.Phase.COMPUTING if group is None else group.phase
+        return _COMPUTING if group is None else group.phase
 
     def advance(self, view: model.HostView) -> dict[str, VmPhase]:
         """Take one tick's samples in; returns the phase of every VM.
@@ -200,7 +204,7 @@ class PhaseTracker:
                 means.get(vm.uuid) if summed_up else vm.sample.io_events,
             )
             limit = watch.limit
-            if limit is None or vm.io_pool == model.IoPoolUse.NEVER:
+            if limit is None or vm.io_pool == _NEVER:
                 continue
             key = keys[vm.uuid]
             high, predicted_high = votes.get(key, (False, False))
@@ -245,15 +249,15 @@ class PhaseTracker:
     ) -> VmPhase:
         watch = self._watches.get(vm.uuid)
         group = self._groups.get(key)
-        phase = model.Phase.COMPUTING if group is None else group.phase
+        phase = _COMPUTING if group is None else group.phase
         if peers and vm.cluster is not None:
             peer = peers.get(vm.cluster)
             if peer is not None and peer.io:
-                phase = model.Phase.IO
-        if vm.io_pool == model.IoPoolUse.ALWAYS:
-            phase = model.Phase.IO
-        elif vm.io_pool == model.IoPoolUse.NEVER:
-            phase = model.Phase.COMPUTING
+                phase = _IO
+        if vm.io_pool == _ALWAYS:
+            phase = _IO
+        elif vm.io_pool == _NEVER:
+            phase = _COMPUTING
         if watch is None:
             return VmPhase(phase)
         return VmPhase(phase, watch.predicted, watch.limit)

@@ -29,6 +29,8 @@ IDLE_STATE = 1
 MAX_STATE = 1_000_000
 """More than a network can carry in 100 ms; what exceeds it is garbage."""
 
+_MAX_EVENTS = MAX_STATE * EVENTS_PER_STATE
+
 
 def to_state(events: float) -> int:
     """Encode a number of I/O events per 100 ms; 125 gives state 3.
@@ -39,7 +41,7 @@ def to_state(events: float) -> int:
     """
     if not events > 0:
         return IDLE_STATE
-    if events >= MAX_STATE * EVENTS_PER_STATE:
+    if events >= _MAX_EVENTS:
         return MAX_STATE
     return int(events // EVENTS_PER_STATE) + 1
 

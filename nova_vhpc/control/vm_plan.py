@@ -150,12 +150,13 @@ def _writes(
     bandwidth = cputune.known(tune)
     if bandwidth == cputune.known(in_force):
         bandwidth = None
-    writes = model.CpuTune(
+    shares = None if tune.shares == in_force.shares else tune.shares
+    pins = None if tune.vcpu_pins == in_force.vcpu_pins else tune.vcpu_pins
+    if bandwidth is None and shares is None and pins is None:
+        return None
+    return model.CpuTune(
         period_us=None if bandwidth is None else bandwidth[0],
         quota_us=None if bandwidth is None else bandwidth[1],
-        shares=None if tune.shares == in_force.shares else tune.shares,
-        vcpu_pins=(
-            None if tune.vcpu_pins == in_force.vcpu_pins else tune.vcpu_pins
-        ),
+        shares=shares,
+        vcpu_pins=pins,
     )
-    return None if writes == model.CpuTune() else writes

@@ -18,7 +18,10 @@ kernel's own balancing serves them better than pins.
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import base, loads, spread
+from nova_vhpc.control.pinning import base, loads, spread, usable_cpus
+
+# To look up a member of an enum takes long, for each VM, each tick.
+_MPI, _PARALLEL = model.Paradigm.MPI, model.Workload.PARALLEL
 
 
 class BalancePolicy:
@@ -29,17 +32,19 @@ class BalancePolicy:
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Start with nobody placed."""
         self._spreader = spread.Spreader(config.rebalance_periods)
+        self._usable = usable_cpus.UsableCpus()
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every parallel VM that may be pinned."""
-        cpus = frozenset(cpu.id for cpu in context.view.cpus)
+        usable = self._usable
+        usable.show(context.view.cpus)
         ignored: list[model.Ignored] = []
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
         for vm in context.view.vms:
-            if vm.workload != model.Workload.PARALLEL or not vm.repin:
+            if vm.workload != _PARALLEL or not vm.repin:
                 continue
-            domain = base.usable_cpus(vm, cpus)
+            domain = usable.of(vm)
             if not domain:
                 ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
@@ -62,6 +67,6 @@ def request_for(vm: model.VmView, domain: frozenset[int]) -> loads.Request:
         vm.uuid,
         vm.vcpus,
         domain,
-        vm.paradigm != model.Paradigm.MPI,
+        vm.paradigm != _MPI,
         vm.cluster or '',
     )

@@ -73,10 +73,3 @@ class PinningPolicy(Protocol):
     def pin(self, context: PinContext) -> PinDecision:
         """Choose the pins of the next period."""
         ...
-
-
-def usable_cpus(vm: model.VmView, cpus: frozenset[int]) -> frozenset[int]:
-    """CPUs of the host that a VM may be pinned to; empty if none."""
-    if vm.allowed_cpus is None:
-        return cpus
-    return cpus & vm.allowed_cpus

@@ -19,7 +19,17 @@ computing is not interrupted as often as I/O has to be.
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import balance, base, loads, pools, spread
+from nova_vhpc.control.pinning import (
+    balance,
+    base,
+    loads,
+    pools,
+    spread,
+    usable_cpus,
+)
+
+# To look up a member of an enum takes long, for each VM, each tick.
+_IO, _PARALLEL = model.Phase.IO, model.Workload.PARALLEL
 
 _Domains = dict[frozenset[int], frozenset[int]]
 
@@ -37,7 +47,7 @@ class IoPoolPolicy:
         """Start with nobody placed."""
         self._sizer = pools.PoolSizer(config)
         self._spreader = spread.Spreader(config.rebalance_periods)
-        self._cpus: frozenset[int] = frozenset()
+        self._usable = usable_cpus.UsableCpus()
         self._divided: model.Pools | None = None
         # Of the computing pool and the I/O pool, by CPUs that are allowed.
         self._domains: tuple[_Domains, _Domains] = ({}, {})
@@ -49,9 +59,8 @@ class IoPoolPolicy:
         VM for which the I/O pool is too narrow stays in the computing pool.
         """
         view = context.view
-        cpus = frozenset(cpu.id for cpu in view.cpus)
-        if cpus != self._cpus:
-            self._cpus = cpus
+        usable = self._usable
+        if usable.show(view.cpus):
             self._domains = ({}, {})
         ignored: list[model.Ignored] = []
         movable: list[_Movable] = []
@@ -59,12 +68,12 @@ class IoPoolPolicy:
         for vm in view.vms:
             if not vm.repin:
                 continue
-            allowed = base.usable_cpus(vm, self._cpus)
+            allowed = usable.of(vm)
             if not allowed:
                 ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
-            io = context.phases[vm.uuid] is model.Phase.IO
-            parallel = vm.workload == model.Workload.PARALLEL
+            io = context.phases[vm.uuid] is _IO
+            parallel = vm.workload == _PARALLEL
             demand = wants_io if io else wants_computing
             demand.vcpus.append(vm.vcpus)
             demand.widths.append(vm.vcpus if parallel else 1)

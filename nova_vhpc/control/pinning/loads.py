@@ -44,16 +44,23 @@ class Loads:
 
     def __init__(self, cpus: Iterable[model.Cpu]) -> None:
         """Start with nobody placed."""
-        self._core: dict[int, tuple[int, int, int]] = {}
-        self._cache: dict[int, tuple[int, int]] = {}
+        # Numbers of cores and caches: tuples take longer to look up.
+        cores: dict[tuple[int, int, int], int] = {}
+        caches: dict[tuple[int, int], int] = {}
+        self._core: dict[int, int] = {}
+        self._cache: dict[int, int] = {}
         self._on_cpu: dict[int, int] = {}
         for cpu in cpus:
-            self._core[cpu.id] = (cpu.socket, cpu.llc, cpu.core)
-            self._cache[cpu.id] = (cpu.socket, cpu.llc)
+            cache = (cpu.socket, cpu.llc)
+            self._core[cpu.id] = cores.setdefault(
+                (*cache, cpu.core), len(cores)
+            )
+            self._cache[cpu.id] = caches.setdefault(cache, len(caches))
             self._on_cpu[cpu.id] = 0
-        self._on_core = dict.fromkeys(self._core.values(), 0)
-        self._on_cache = dict.fromkeys(self._cache.values(), 0)
-        self._mates: dict[tuple[str, int], int] = {}
+        self._on_core = [0] * len(cores)
+        self._on_cache = [0] * len(caches)
+        # By name and CPU.
+        self._mates: dict[str, dict[int, int]] = {}
 
     def add(self, request: Request, place: Place, by: int = 1) -> None:
         """Count a VM that is placed."""
@@ -61,13 +68,17 @@ class Loads:
             self._on_cpu[cpu] += by
             self._on_core[self._core[cpu]] += by
             self._on_cache[self._cache[cpu]] += by
-            if request.mates:
-                key = (request.mates, cpu)
-                mates = self._mates.get(key, 0) + by
-                if mates:
-                    self._mates[key] = mates
-                else:
-                    del self._mates[key]
+        if not request.mates:
+            return
+        mates = self._mates.setdefault(request.mates, {})
+        for cpu in place:
+            count = mates.get(cpu, 0) + by
+            if count:
+                mates[cpu] = count
+            else:
+                del mates[cpu]
+        if not mates:
+            del self._mates[request.mates]
 
     def remove(self, request: Request, place: Place) -> None:
         """Count it no longer."""
@@ -87,31 +98,35 @@ class Loads:
 
     def find(self, request: Request) -> Place:
         """The best CPUs for a VM that is not placed."""
-        ranked = sorted(
-            request.domain, key=lambda cpu: self._rank(request, cpu)
-        )
+        ranked = self._ranked(request)
         if request.compact:
             inside = self._inside_one_cache(request, ranked)
             if inside is not None:
                 return inside
         return self._pick(ranked, request.vcpus)
 
-    def _rank(
-        self, request: Request, cpu: int
-    ) -> tuple[int, int, int, int, int]:
-        return (
-            self._on_cpu[cpu],
-            self._mates.get((request.mates, cpu), 0),
-            self._on_core[self._core[cpu]],
-            self._on_cache[self._cache[cpu]],
-            cpu,
-        )
+    def _ranked(self, request: Request) -> list[int]:
+        """The CPUs of its domain, the best one first."""
+        on_cpu, on_core, on_cache = self._on_cpu, self._on_core, self._on_cache
+        core, cache = self._core, self._cache
+        mates = self._mates.get(request.mates, {})
+        ranks = [
+            (
+                on_cpu[cpu],
+                mates.get(cpu, 0),
+                on_core[core[cpu]],
+                on_cache[cache[cpu]],
+                cpu,
+            )
+            for cpu in request.domain
+        ]
+        return [rank[-1] for rank in sorted(ranks)]
 
     def _inside_one_cache(
         self, request: Request, ranked: list[int]
     ) -> Place | None:
         """The least loaded cache that has a CPU for every vCPU."""
-        caches: dict[tuple[int, int], list[int]] = {}
+        caches: dict[int, list[int]] = {}
         for cpu in ranked:
             caches.setdefault(self._cache[cpu], []).append(cpu)
         places = [
@@ -130,7 +145,7 @@ class Loads:
         """
         rounds, rest = divmod(vcpus, len(ranked))
         chosen = ranked * rounds
-        cores: set[tuple[int, int, int]] = set()
+        cores: set[int] = set()
         picked: list[int] = []
         for _, group in itertools.groupby(ranked, self._on_cpu.__getitem__):
             second: list[int] = []

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The CPUs of each VM, worked out once per set."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.control import model
+from nova_vhpc.control.pinning import usable_cpus
+from nova_vhpc.tests import base
+
+SETS = st.frozensets(st.integers(0, 5))
+
+
+def vm(allowed):
+    return model.VmView('a', 1, allowed_cpus=allowed)
+
+
+class UsableCpusTest(base.TestCase):
+    @given(st.lists(st.tuples(SETS, st.lists(st.none() | SETS)), max_size=6))
+    def test_is_what_the_host_and_the_vm_have_in_common(self, ticks):
+        subject = usable_cpus.UsableCpus()
+        for host, vms in ticks:
+            subject.show(tuple(model.Cpu(cpu) for cpu in sorted(host)))
+            for allowed in vms:
+                self.assertEqual(
+                    host if allowed is None else host & allowed,
+                    subject.of(vm(allowed)),
+                )
+
+    def test_equal_sets_give_the_same_object(self):
+        subject = usable_cpus.UsableCpus()
+        host = tuple(model.Cpu(cpu) for cpu in range(4))
+        self.assertTrue(subject.show(host))
+        first = subject.of(vm(frozenset((1, 2, 9))))
+        self.assertFalse(subject.show(host))
+        self.assertIs(first, subject.of(vm(frozenset((9, 2, 1)))))
+
+    def test_memory_is_bounded(self):
+        subject = usable_cpus.UsableCpus()
+        host = (model.Cpu(0),)
+        subject.show(host)
+        for cpu in range(usable_cpus.MAX_SETS + 1):
+            subject.of(vm(frozenset((cpu,))))
+        self.assertTrue(subject.show(host))
+        self.assertEqual(frozenset((0,)), subject.of(vm(frozenset((0,)))))
