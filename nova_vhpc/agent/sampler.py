@@ -155,11 +155,13 @@ class VmReader:
             self._read_io(now_us)
         if first or number % self._every == 0:
             return self._read_sync(now_us, period_us)
-        if io_due:
-            self._standing = model.Sample(
-                self._standing.sync_latency_us, self._io_events
+        standing = self._standing
+        if io_due and standing.io_events != self._io_events:
+            # No new sample without news: an idle VM then costs less.
+            self._standing = standing = model.Sample(
+                standing.sync_latency_us, self._io_events
             )
-        return self._standing
+        return standing
 
     def run_us(self, period_us: int) -> float | None:
         """CPU time of all vCPUs in one period, as measured last."""

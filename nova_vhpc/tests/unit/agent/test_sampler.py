@@ -105,6 +105,17 @@ class TestVmReader(base.BaseTestCase):
             [(one.sync_latency_us, one.io_events) for one in samples],
         )
 
+    def test_without_news_the_sample_stands(self) -> None:
+        reader = sampler.VmReader(
+            [Sync(None, READING)], [Io(None, 2.0, 2.0, 3.0)], every=9
+        )
+        samples = [
+            reader.read(1_000_000 + tick * 100_000, 100_000)
+            for tick in range(4)
+        ]
+        self.assertIs(samples[1], samples[2])
+        self.assertEqual(3.0, samples[3].io_events)
+
     def test_dead(self) -> None:
         reader = sampler.VmReader([Sync(None, READING, None)], [])
         reader.read(1_000_000, 100_000)
