@@ -134,12 +134,11 @@ def _io_heavy(document: Document) -> Answer:
 def _io_light(document: Document) -> Answer:
     talk = document['claims']['talk']['ep']
     change = talk['4'] / talk['100'] - 1
+    verdict = FAILS
+    if -0.2 <= change <= 0.05:
+        verdict = HOLDS if change < -0.01 else PARTLY
     return Answer(
-        HOLDS
-        if -0.2 <= change < -0.01
-        else PARTLY
-        if -0.01 <= change <= 0.05
-        else FAILS,
+        verdict,
         f'cpi {change:+.0%} with slices of 4 ms against 100 ms',
     )
 

@@ -90,18 +90,22 @@ def _hog(name: str) -> Guest:
     return Guest(name=name, workload='hog', kind='hog', parallel=False)
 
 
-def _talker(
-    workload: str, cluster: str, rank: int, size: int, **arguments: str | int
-) -> Guest:
-    return Guest(
-        name=f'{cluster}{rank}',
-        workload=workload,
-        kind=f'{workload}-{cluster}',
-        vcpus=1,
-        cluster=cluster,
-        extra_specs={**PARALLEL, 'vhpc:cluster': cluster},
-        network=True,
-        arguments={'rank': rank, 'size': size, **arguments},
+def _talkers(
+    workload: str, cluster: str, **arguments: str | int
+) -> tuple[Guest, ...]:
+    """Two guests that send messages to each other."""
+    return tuple(
+        Guest(
+            name=f'{cluster}{rank}',
+            workload=workload,
+            kind=f'{workload}-{cluster}',
+            vcpus=1,
+            cluster=cluster,
+            extra_specs={**PARALLEL, 'vhpc:cluster': cluster},
+            network=True,
+            arguments={'rank': rank, 'size': 2, **arguments},
+        )
+        for rank in range(2)
     )
 
 
@@ -144,31 +148,21 @@ MIXES: Mapping[str, Mix] = {
         Mix(
             'phased',
             'a cluster that communicates in phases, and a computing one',
-            (
-                _talker('allreduce', 'p', 0, 2, phase_ms=500),
-                _talker('allreduce', 'p', 1, 2, phase_ms=500),
-                _barrier('c'),
-            ),
+            (*_talkers('allreduce', 'p', phase_ms=500), _barrier('c')),
             cycle_s=1.0,
         ),
         Mix(
             'network',
             'two clusters that communicate all the time',
             (
-                _talker('allreduce', 'p', 0, 2),
-                _talker('allreduce', 'p', 1, 2),
-                _talker('allreduce', 'q', 0, 2, net_offset=10),
-                _talker('allreduce', 'q', 1, 2, net_offset=10),
+                *_talkers('allreduce', 'p'),
+                *_talkers('allreduce', 'q', net_offset=10),
             ),
         ),
         Mix(
             'pingpong',
             'a cluster that exchanges small messages, and a computing one',
-            (
-                _talker('pingpong', 't', 0, 2, net_offset=20),
-                _talker('pingpong', 't', 1, 2, net_offset=20),
-                _barrier('c'),
-            ),
+            (*_talkers('pingpong', 't', net_offset=20), _barrier('c')),
         ),
         Mix(
             'block',
