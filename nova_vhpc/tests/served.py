@@ -18,6 +18,9 @@ from typing import Any
 
 import fixtures
 
+_POLL_S = 0.02
+"""How often it looks whether it is to end."""
+
 
 class _Quiet(wsgiref.simple_server.WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
@@ -38,7 +41,9 @@ class Served(fixtures.Fixture):
         server = wsgiref.simple_server.make_server(
             '127.0.0.1', 0, self._app, handler_class=_Quiet
         )
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, args=(_POLL_S,), daemon=True
+        )
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(server.server_close)

@@ -12,10 +12,10 @@
 
 """What Nova says, from answers made up; a real Nova is a functional test."""
 
-import http.server
+import http
 import json
-import threading
 import urllib.parse
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oslo_config import cfg
@@ -23,56 +23,50 @@ from oslotest import base
 
 from nova_vhpc.agent import nova_servers
 from nova_vhpc.conf import nova_api
+from nova_vhpc.tests import served
 from nova_vhpc.tests.unit.agent import test_membership
 
 
-class _Nova(http.server.BaseHTTPRequestHandler):
+class _Nova:
     """Says what it was told to say."""
 
-    server: Any
+    def __init__(self) -> None:
+        self.asked: list[dict[str, str]] = []
+        self.pages: dict[str | None, dict[str, Any]] = {}
+        self.groups: dict[str, int] = {}
 
-    def do_GET(self) -> None:
-        url = urllib.parse.urlsplit(self.path)
-        if url.path == '/servers/detail':
-            query = dict(urllib.parse.parse_qsl(url.query))
-            self.server.asked.append(query)
-            self.answer(200, self.server.pages[query.get('marker')])
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        path = environ['PATH_INFO']
+        status, body = 200, {}
+        if path == '/servers/detail':
+            query = dict(urllib.parse.parse_qsl(environ['QUERY_STRING']))
+            self.asked.append(query)
+            body = self.pages[query.get('marker')]
         else:
-            self.answer(self.server.groups[url.path.rpartition('/')[2]], {})
-
-    def answer(self, status: int, body: Any) -> None:
-        self.send_response(status)
-        self.send_header('Content-Type', 'application/json')
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
+            status = self.groups[path.rpartition('/')[2]]
+        start_response(
+            f'{status} {http.HTTPStatus(status).phrase}',
+            [('Content-Type', 'application/json')],
+        )
+        return [json.dumps(body).encode()]
 
 
 class NovaServersTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.nova: Any = http.server.HTTPServer(('127.0.0.1', 0), _Nova)
-        self.nova.asked, self.nova.pages, self.nova.groups = [], {}, {}
-        thread = threading.Thread(target=self.nova.serve_forever, args=(0.02,))
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(self.nova.server_close)
-        self.addCleanup(self.nova.shutdown)
+        self.nova = _Nova()
+        url = self.useFixture(served.Served(self.nova)).url
         self.conf = cfg.ConfigOpts()
         nova_api.register_opts(self.conf)
         self.conf([], project='nova-vhpc', default_config_files=[])
         self.conf.set_override('auth_type', 'none', 'vhpc_nova')
-        self.conf.set_override(
-            'endpoint_override',
-            f'http://127.0.0.1:{self.nova.server_port}',
-            'vhpc_nova',
-        )
+        self.conf.set_override('endpoint_override', url, 'vhpc_nova')
         self.servers = nova_servers.NovaServers(self.conf, 'host1')
 
     def pages(self, *servers: dict[str, Any]) -> None:
-        marker = None
+        marker: str | None = None
         for server in servers:
             self.nova.pages[marker] = {
                 'servers': [server],

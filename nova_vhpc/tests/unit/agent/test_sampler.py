@@ -16,6 +16,7 @@ from oslotest import base
 
 from nova_vhpc.agent import sampler
 from nova_vhpc.agent.probes import base as probe_base
+from nova_vhpc.control import model
 
 
 class Sync:
@@ -30,6 +31,14 @@ class Sync:
 
 class Io(Sync):
     """The same, of events."""
+
+
+def ticks(reader: sampler.VmReader, number: int) -> list[model.Sample]:
+    """What is read in so many ticks of 100 ms."""
+    return [
+        reader.read(1_000_000 + tick * 100_000, 100_000)
+        for tick in range(number)
+    ]
 
 
 READING = probe_base.SyncReading(10.0, (1.0,), (10.0,), (3,))
@@ -86,20 +95,14 @@ class TestVmReader(base.BaseTestCase):
             [Io(None, 30.0, 60.0, 90.0)],
             io_every=3,
         )
-        events = [
-            reader.read(1_000_000 + tick * 100_000, 100_000).io_events
-            for tick in range(6)
-        ]
+        events = [sample.io_events for sample in ticks(reader, 6)]
         self.assertEqual([None, 30.0, 60.0, 60.0, 60.0, 30.0], events)
 
     def test_latency_alone_is_read_now_and_then(self) -> None:
         reader = sampler.VmReader(
             [Sync(None, READING)], [Io(None, 1.0, 2.0, 3.0)], every=3
         )
-        samples = [
-            reader.read(1_000_000 + tick * 100_000, 100_000)
-            for tick in range(4)
-        ]
+        samples = ticks(reader, 4)
         self.assertEqual(
             [(None, None), (None, 1.0), (5.0, 2.0), (5.0, 3.0)],
             [(one.sync_latency_us, one.io_events) for one in samples],
@@ -109,10 +112,7 @@ class TestVmReader(base.BaseTestCase):
         reader = sampler.VmReader(
             [Sync(None, READING)], [Io(None, 2.0, 2.0, 3.0)], every=9
         )
-        samples = [
-            reader.read(1_000_000 + tick * 100_000, 100_000)
-            for tick in range(4)
-        ]
+        samples = ticks(reader, 4)
         self.assertIs(samples[1], samples[2])
         self.assertEqual(3.0, samples[3].io_events)
 
