@@ -179,10 +179,9 @@ class Plugger:
 
 def make_plugger(conf: Any) -> Plugger:
     """What moves guests' NICs and puts them back."""
-    options = conf.vhpc_agent
     return Plugger(
-        BindingJournal(options.state_path),
-        processes.Processes(options.proc_root, options.cgroup_root),
+        BindingJournal(conf.vhpc_agent.state_path),
+        processes.make_processes(conf),
     )
 
 

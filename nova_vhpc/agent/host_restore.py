@@ -53,9 +53,7 @@ def restore_host(conf: Any) -> int:
             len(records.uuids()),
         )
         return 1
-    restorer = restore.Restorer(
-        records, processes.Processes(options.proc_root, options.cgroup_root)
-    )
+    restorer = restore.Restorer(records, processes.make_processes(conf))
     try:
         summary = restorer.clean_all(conn)
         # Also when the option was turned off since.

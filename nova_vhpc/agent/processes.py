@@ -17,6 +17,7 @@ import dataclasses
 import os
 import pathlib
 import re
+from typing import Any
 
 VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
 """QEMU's thread names, set by libvirt's ``debug-threads=on``."""
@@ -198,3 +199,9 @@ class Processes:
             return words[words.index(b'-uuid') + 1].decode()
         except (ValueError, IndexError, UnicodeDecodeError):
             return None
+
+
+def make_processes(conf: Any) -> Processes:
+    """Those of this host, below the roots of ``[vhpc_agent]``."""
+    options = conf.vhpc_agent
+    return Processes(options.proc_root, options.cgroup_root)

@@ -67,9 +67,7 @@ class Service:
         actuators = loader.load_actuators(conf)
         self.lock = lock.Lock(options.run_path)
         self.journal = journal.Journal(options.state_path)
-        self.processes = processes.Processes(
-            options.proc_root, options.cgroup_root
-        )
+        self.processes = processes.make_processes(conf)
         self.domains: domains.Domains
         self.sampler = sampler.make_sampler(
             conf,

@@ -81,7 +81,7 @@ class RecordingWriter:
         options = conf.vhpc_agent
         self.actuator = libvirt_cputune.LibvirtCputuneActuator(conf)
         self.recorder = Recorder()
-        host = processes.Processes(options.proc_root, options.cgroup_root)
+        host = processes.make_processes(conf)
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
