@@ -71,10 +71,10 @@ class AdaptivePredictor:
 
     Each falls back on a simpler one as far as it has seen too little (the
     others on Markov 1, that on the frequencies), as in prediction by
-    partial matching. Experts are weighted by the discounted
-    likelihood of what really came, as in a Bayesian mixture with
-    forgetting. Whether the likeliest other state is predicted, or the
-    current one, is left to :class:`~.boldness.Boldness`.
+    partial matching. Experts are weighted by the discounted likelihood of
+    what really came, as in a Bayesian mixture with forgetting. Whether the
+    likeliest other state is predicted, or the current one, is left to
+    :class:`~.boldness.Boldness`.
 
     There is nothing to tune per program, and no randomness.
     """

@@ -17,8 +17,8 @@ import itertools
 import math
 
 WINDOW = 24
-"""Moments of the past that are compared: 2.4 s. A third more would win 0.1
-points (0.4 of the transitions) for a tenth more time per prediction."""
+"""Moments of the past that are compared: 2.4 s. More would cost time per
+prediction and win nothing."""
 
 _LAST = 25
 """How much the period before the newest counts, in percent of it. What was
