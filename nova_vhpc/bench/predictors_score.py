@@ -74,19 +74,57 @@ class Score:
         }
 
 
-def run_vm(
-    make: Callable[[], base.Predictor], events: Sequence[float]
-) -> Counts:
-    """Let a new predictor go through the periods of one VM."""
-    states = [quantise.to_state(number) for number in events]
-    periods = list(zip(states, events, strict=True))
-    predictor = make()
-    predictions = []
+def run_trace(
+    make: Callable[[], base.Predictor], trace: traces.Trace
+) -> list[Counts]:
+    """Let new predictors go through the periods of a trace's VMs.
+
+    The VMs are members of one virtual cluster. As in the agent, all of
+    them observe a period before the next is predicted for any.
+
+    :returns: by VM.
+    """
+    states = [
+        [quantise.to_state(number) for number in events]
+        for events in trace.events
+    ]
+    predictors: list[base.Predictor] = []
+    for _ in trace.vms:
+        known = predictors[0] if predictors else None
+        predictors.append(base.for_member(known, make))
+    predictions: list[list[int]] = []
+    periods = list(
+        zip(
+            zip(*states, strict=True),
+            zip(*trace.events, strict=True),
+            strict=True,
+        )
+    )
     start = time.thread_time()
-    for state, number in periods:
-        predictor.observe(state, number)
-        predictions.append(predictor.predict())
+    for now, numbers in periods:
+        for predictor, state, number in zip(
+            predictors, now, numbers, strict=True
+        ):
+            predictor.observe(state, number)
+        predictions.append([predictor.predict() for predictor in predictors])
     seconds = time.thread_time() - start
+    # All periods were predicted for, the one after the last as well.
+    seconds *= (len(periods) - 1) / len(periods) / len(predictors)
+    return [
+        _count(of_vm, predicted, seconds, predictor.state_bytes)
+        for of_vm, predicted, predictor in zip(
+            states, zip(*predictions, strict=True), predictors, strict=True
+        )
+    ]
+
+
+def _count(
+    states: Sequence[int],
+    predictions: Sequence[int],
+    seconds: float,
+    state_bytes: int,
+) -> Counts:
+    """Compare one VM's predictions with what came."""
     hits = transitions = seen = changes = 0
     for origin, predicted, actual in zip(
         states, predictions, states[1:], strict=False
@@ -98,25 +136,15 @@ def run_vm(
             transitions += 1
             seen += right
     return Counts(
-        len(states) - 1,
-        hits,
-        transitions,
-        seen,
-        changes,
-        # All periods were predicted for, the one after the last as well.
-        seconds * (len(states) - 1) / len(states),
-        predictor.state_bytes,
+        len(states) - 1, hits, transitions, seen, changes, seconds, state_bytes
     )
 
 
 def score(
     make: Callable[[], base.Predictor], trace: traces.Trace, rounds: int = 1
 ) -> Score:
-    """Score a predictor on a trace; the time is each VM's best round's."""
-    runs = [
-        [run_vm(make, events) for events in trace.events]
-        for _ in range(rounds)
-    ]
+    """Score a predictor on a trace; the time is that of the best round."""
+    runs = [run_trace(make, trace) for _ in range(rounds)]
     vms = runs[0]
     return Score(
         overall=statistics.fmean(vm.hits / vm.periods for vm in vms),

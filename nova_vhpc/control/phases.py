@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import leaving, model, otsu, quantise
+from nova_vhpc.control import group_phase, model, otsu, quantise
 from nova_vhpc.control.predictors import base as predictors_base
 
 RENEWALS = 16
@@ -53,6 +53,7 @@ class _Watch:
 
     __slots__ = (
         'high',
+        'key',
         'limit',
         'missed',
         'predicted',
@@ -63,8 +64,11 @@ class _Watch:
     def __init__(
         self,
         config: control_config.ControlConfig,
+        key: str,
         predictor: predictors_base.Predictor,
     ) -> None:
+        # Of the group whose members the predictor learns with.
+        self.key = key
         self.predictor = predictor
         self.threshold = otsu.OtsuThreshold(
             config.otsu_history, config.otsu_renewal
@@ -76,42 +80,6 @@ class _Watch:
         self.missed = 0
 
 
-class _Group:
-    """Phase of the VMs that move together."""
-
-    __slots__ = ('_whole', 'low', 'patience', 'phase')
-
-    def __init__(self, config: control_config.ControlConfig) -> None:
-        self.phase = _COMPUTING
-        self.low = 0
-        # The first low stretch began before we looked: its length is not
-        # known and nothing can be learned from it.
-        self._whole = False
-        self.patience = leaving.Patience(
-            config.leave_periods,
-            config.move_cost_periods,
-            learn=config.leave_rule == 'learned',
-        )
-
-    def step(self, high: bool, predicted_high: bool) -> None:
-        """One sampling period has passed.
-
-        :param high: some member's real intensity was above its threshold.
-        :param predicted_high: some member's prediction is above it.
-        """
-        if high:
-            if self._whole:
-                self.patience.stretch_ended(self.low)
-            self._whole = True
-            self.low = 0
-        else:
-            self.low += 1
-        if predicted_high:
-            self.phase = _IO
-        elif self.low >= self.patience.periods:
-            self.phase = _COMPUTING
-
-
 class PhaseTracker:
     """Follows the I/O phases of all VMs of a host."""
 
@@ -121,7 +89,11 @@ class PhaseTracker:
         make_predictor: Callable[[], predictors_base.Predictor],
         follow: bool = True,
     ) -> None:
-        """Start with no VM known; the factory is called once for each.
+        """Start with no VM known.
+
+        :param make_predictor: called for each VM, or for one of a group
+            where predictors learn together
+            (:class:`~.predictors.base.PeerPredictor`).
 
         :param follow: False where nobody wants to know: nothing is
             predicted then, and only ``vhpc:io_pool`` and peers count.
@@ -130,7 +102,9 @@ class PhaseTracker:
         self._config = config
         self._make_predictor = make_predictor
         self._watches: dict[str, _Watch] = {}
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, group_phase.GroupPhase] = {}
+        # A predictor of each group, to make those of other members from.
+        self._known: dict[str, predictors_base.Predictor] = {}
         self._sums: dict[str, tuple[float, int]] = {}
         self._elapsed_us = 0
         self._renewals_left = 0
@@ -172,8 +146,11 @@ class PhaseTracker:
             del self._watches[gone]
         for gone in self._sums.keys() - keys.keys():
             del self._sums[gone]
-        for gone in self._groups.keys() - set(keys.values()):
+        groups = set(keys.values())
+        for gone in self._groups.keys() - groups:
             del self._groups[gone]
+        for gone in self._known.keys() - groups:
+            del self._known[gone]
 
     def _collect(self, view: model.HostView) -> None:
         """Remember samples of a tick that is shorter than a period."""
@@ -193,20 +170,21 @@ class PhaseTracker:
         }
         summed_up = bool(means)
         self._sums.clear()
-        votes: dict[str, tuple[bool, bool]] = {}
-        for vm in view.vms:
-            watch = self._watches.get(vm.uuid)
-            if watch is None:
-                watch = _Watch(self._config, self._make_predictor())
-                self._watches[vm.uuid] = watch
+        watches = [self._watch(vm.uuid, keys[vm.uuid]) for vm in view.vms]
+        # Members learn from each other: all observe before one predicts.
+        for vm, watch in zip(view.vms, watches, strict=True):
             self._observe(
                 watch,
                 means.get(vm.uuid) if summed_up else vm.sample.io_events,
             )
+        votes: dict[str, tuple[bool, bool]] = {}
+        for vm, watch in zip(view.vms, watches, strict=True):
+            if not watch.missed:
+                watch.predicted = quantise.to_events(watch.predictor.predict())
             limit = watch.limit
             if limit is None or vm.io_pool == _NEVER:
                 continue
-            key = keys[vm.uuid]
+            key = watch.key
             high, predicted_high = votes.get(key, (False, False))
             votes[key] = (
                 high or watch.high,
@@ -216,8 +194,27 @@ class PhaseTracker:
         for key, (high, predicted_high) in votes.items():
             group = self._groups.get(key)
             if group is None:
-                group = self._groups[key] = _Group(self._config)
+                group = self._groups[key] = group_phase.GroupPhase(
+                    self._config
+                )
             group.step(high, predicted_high)
+
+    def _watch(self, uuid: str, key: str) -> _Watch:
+        """What is remembered of a VM; its group may be news."""
+        watch = self._watches.get(uuid)
+        if watch is not None and watch.key == key:
+            return watch
+        predictor = predictors_base.for_member(
+            self._known.get(key), self._make_predictor
+        )
+        self._known.setdefault(key, predictor)
+        if watch is None:
+            watch = _Watch(self._config, key, predictor)
+            self._watches[uuid] = watch
+        else:
+            watch.key = key
+            watch.predictor = predictor
+        return watch
 
     def _observe(self, watch: _Watch, events: float | None) -> None:
         """Take one sample of one VM, or note that there is none."""
@@ -238,7 +235,6 @@ class PhaseTracker:
                     threshold.value, self._config.io_floor_events
                 )
         watch.predictor.observe(quantise.to_state(events), events)
-        watch.predicted = quantise.to_events(watch.predictor.predict())
         watch.high = watch.limit is not None and events > watch.limit
 
     def _vm_phase(

@@ -12,29 +12,18 @@
 
 """Ours: mixes what the past tells in several ways, by how well each does."""
 
-from nova_vhpc.control import quantise
-from nova_vhpc.control.predictors import (
-    base,
-    boldness,
-    counts,
-    neighbours,
-    patterns,
-)
+import math
 
+from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base, cluster, counts, patterns
+
+_PRIOR_NEIGHBOURS = 3.0
 _PRIOR_FREQUENCY = 2.5
 _PRIOR_1 = 3.0
 _PRIOR_PATTERNS = 0.3
-"""Weight of each expert, that of the neighbours and of the runs being 1,
-before it has shown anything. In a short program there is little more to
-learn than which states are frequent and how long they last."""
-
-_MEMORY = 0.99
-"""An expert's weight is the product of the probabilities that it gave to
-what came, each forgotten at this rate per period."""
-
-_LEAST = 1e-250
-"""Weights are kept relative to the greatest; none may come down to 0, from
-where there is no way back."""
+"""Weight of each expert, that of the runs being 1, before it has shown
+anything. In a short program there is little more to learn than which states
+are frequent and how long they last."""
 
 _DOUBT = 0.04
 """Probability that all states share, whatever an expert says, to that of
@@ -62,7 +51,8 @@ _MAX_RUN = 12
 class AdaptivePredictor:
     """Weighted mixture of five experts, and a decision that is balanced.
 
-    * *neighbours*: what followed similar stretches of the raw events,
+    * *neighbours*: what followed similar moments of the raw events of all
+      members of the virtual cluster,
     * *frequency*: how often each state has occurred at all,
     * *Markov 1*: what followed the last state,
     * *runs*: what followed it when it had lasted as long, after the same
@@ -74,7 +64,8 @@ class AdaptivePredictor:
     partial matching. Experts are weighted by the discounted likelihood of
     what really came, as in a Bayesian mixture with forgetting. Whether the
     likeliest other state is predicted, or the current one, is left to
-    :class:`~.boldness.Boldness`.
+    :class:`~.boldness.Boldness`. These two and the neighbours belong to all
+    members together (:class:`~.cluster.Cluster`), the rest to each.
 
     There is nothing to tune per program, and no randomness.
     """
@@ -82,30 +73,35 @@ class AdaptivePredictor:
     __slots__ = (
         '_after_1',
         '_after_run',
-        '_boldness',
+        '_asked',
         '_change',
+        '_changing',
+        '_cluster',
         '_drift',
         '_frequencies',
+        '_is_new',
         '_mean',
-        '_neighbours',
+        '_member',
         '_patterns',
         '_prediction',
         '_previous',
+        '_ratio',
         '_run',
         '_scale',
         '_state',
         '_table',
-        '_weights',
+        '_votes',
     )
 
-    def __init__(self) -> None:
-        self._neighbours = neighbours.Neighbours()
+    def __init__(self, shared: cluster.Cluster | None = None) -> None:
+        """Predict for a VM alone, or for a member of a cluster."""
+        self._cluster = cluster.Cluster() if shared is None else shared
+        self._member = self._cluster.join()
         self._table = counts.CountTable(
             max_contexts=96, max_successors=32, ceiling=1000
         )
-        self._boldness = boldness.Boldness()
         self._patterns = patterns.Patterns()
-        self._weights = (1.0, 1.0, 1.0, 1.0, 1.0)
+        self._votes: dict[int, float] = {}
         self._scale = (1.0, 1.0, 1.0, 1.0)
         # What followed anything, the last state, and this run of it.
         self._frequencies = counts.Counts()
@@ -117,21 +113,31 @@ class AdaptivePredictor:
         self._previous: int | None = None
         self._mean = 0.0
         self._drift = quantise.IDLE_STATE
+        # What was decided, and whether for the period that comes next.
+        self._asked = False
         self._change = quantise.IDLE_STATE
+        self._changing = False
+        self._is_new = False
+        self._ratio = math.inf
         self._prediction = quantise.IDLE_STATE
 
+    def for_peer(self) -> 'AdaptivePredictor':
+        """Predictor of another member of the same virtual cluster."""
+        return AdaptivePredictor(self._cluster)
+
     def observe(self, state: int, events: float) -> None:
-        """Learn from what came, and work out the next prediction."""
+        """Learn from what came; only what was asked for is judged."""
         state = base.clean_state(state)
         events = base.clean_events(events)
+        shared = self._cluster
+        shared.begin(self._member)
         table = self._table
         current = self._state
         if current is None:
             self._mean = events
         else:
-            stayed = state == current
-            self._judge(stayed, state)
-            self._boldness.learn(stayed, state == self._change)
+            if self._asked:
+                self._judge(state == current, state)
             table.add(self._after_1, state)
             table.add(self._after_run, state)
             self._mean += _DRIFT_ALPHA * (events - self._mean)
@@ -145,21 +151,33 @@ class AdaptivePredictor:
         self._after_run = table.use((self._previous, state, self._run))
         self._state = state
         self._drift = quantise.to_state(self._mean)
-        self._neighbours.observe(state, events)
         self._patterns.observe(state, events)
-        self._decide(state)
+        shared.observe(self._member, state, events)
+        self._asked = False
 
     def predict(self) -> int:
-        """The state that the mixture, boldly or not, decided on."""
+        """The state that the mixture, boldly or not, decides on.
+
+        To be asked for when all members have observed their period; who
+        observes later counts with its last one.
+        """
+        if not self._asked and self._state is not None:
+            self._cluster.settle()
+            self._votes = self._cluster.neighbours.votes(self._member)
+            self._decide(self._state)
+            self._asked = True
         return self._prediction
 
     @property
     def state_bytes(self) -> int:
-        """Bytes held."""
-        return base.deep_bytes(self)
+        """Bytes held, with its share of what the cluster's members share."""
+        shared = base.deep_bytes(self._cluster)
+        return (
+            base.deep_bytes(self) - shared + -(-shared // len(self._cluster))
+        )
 
     def _judge(self, stayed: bool, state: int) -> None:
-        """Weigh each expert by the probability it gave to what came."""
+        """See what probability each expert gave to what came."""
         frequencies = self._frequencies.by_state
         by_frequency, by_1, by_run, by_neighbours = self._scale
         count: float = frequencies.get(state, 0)
@@ -175,27 +193,28 @@ class AdaptivePredictor:
             self._after_run.by_state.get(state, 0) + _BACK_RUNS * markov_1
         ) * by_run
         neighbour = (
-            self._neighbours.votes.get(state, 0.0)
-            + _BACK_NEIGHBOURS * markov_1
+            self._votes.get(state, 0.0) + _BACK_NEIGHBOURS * markov_1
         ) * by_neighbours
         trust = self._patterns.trust
         pattern = (1.0 - trust) * markov_1
         if state == self._patterns.expected:
             pattern += trust
         doubt = _DOUBT / (len(frequencies) + 2)
-        a, b, c, d, e = self._weights
-        a = a**_MEMORY * (doubt + neighbour)
-        b = b**_MEMORY * (doubt + frequency)
-        c = c**_MEMORY * (doubt + markov_1)
-        d = d**_MEMORY * (doubt + run)
-        e = e**_MEMORY * (doubt + pattern)
-        scale = 1.0 / max(a, b, c, d, e)
-        self._weights = (
-            a * scale + _LEAST,
-            b * scale + _LEAST,
-            c * scale + _LEAST,
-            d * scale + _LEAST,
-            e * scale + _LEAST,
+        shared = self._cluster
+        shared.judge(
+            doubt + neighbour,
+            doubt + frequency,
+            doubt + markov_1,
+            doubt + run,
+            doubt + pattern,
+        )
+        shared.boldness.learn(
+            self._ratio,
+            self._is_new,
+            self._changing,
+            stayed,
+            state == self._change,
+            1.0 / len(shared),
         )
 
     def _decide(self, state: int) -> None:
@@ -203,7 +222,7 @@ class AdaptivePredictor:
         frequencies = self._frequencies
         after_1 = self._after_1
         after_run = self._after_run
-        votes = self._neighbours.votes
+        votes = self._votes
         expected = self._patterns.expected
         trust = self._patterns.trust
         by_frequency = 1.0 / (frequencies.total + _STAY + _DRIFT)
@@ -212,8 +231,8 @@ class AdaptivePredictor:
         by_neighbours = 1.0 / (sum(votes.values()) + _BACK_NEIGHBOURS)
         self._scale = (by_frequency, by_1, by_run, by_neighbours)
 
-        a, b, c, d, e = self._weights
-        w_neighbours = a * by_neighbours
+        a, b, c, d, e = self._cluster.weights
+        w_neighbours = _PRIOR_NEIGHBOURS * a * by_neighbours
         w_run = d * by_run
         w_patterns = _PRIOR_PATTERNS * e
         # An expert's share that falls back is carried by the simpler one.
@@ -259,8 +278,9 @@ class AdaptivePredictor:
         if state == expected:
             stay += trust * w_patterns
         self._change = change
-        self._prediction = (
-            change
-            if self._boldness.is_change(stay, likeliest, often(state, 0) <= 1)
-            else state
+        self._ratio = stay / likeliest if likeliest else math.inf
+        self._is_new = often(state, 0) <= 1
+        self._changing = self._cluster.boldness.is_change(
+            self._ratio, self._is_new
         )
+        self._prediction = change if self._changing else state

@@ -21,7 +21,7 @@ period. Predictors are plugins of the namespace ``nova_vhpc.predictors``;
 import collections
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 from nova_vhpc.control import quantise
@@ -51,6 +51,31 @@ class Predictor(Protocol):
     @property
     def state_bytes(self) -> int:
         """Bytes of memory it holds now, tables included."""
+
+
+@runtime_checkable
+class PeerPredictor(Protocol):
+    """A predictor that learns together with those of other members.
+
+    Each period all members observe before the first predicts; who does not
+    keep to that, or leaves periods out, gets worse predictions, no errors.
+    """
+
+    def for_peer(self) -> Predictor:
+        """A predictor for another member of the same virtual cluster."""
+
+
+def for_member(
+    known: Predictor | None, make: Callable[[], Predictor]
+) -> Predictor:
+    """Predictor of one more member of a virtual cluster.
+
+    :param known: that of any member so far; None for the first.
+    :param make: the predictor's factory.
+    """
+    if isinstance(known, PeerPredictor):
+        return known.for_peer()
+    return make()
 
 
 def clean_state(state: object) -> int:

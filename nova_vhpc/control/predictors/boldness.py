@@ -12,6 +12,8 @@
 
 """How readily a change is predicted: hits against transitions seen."""
 
+import bisect
+
 EVEN = 1.0
 BOLD = 1.5
 BOLDER = 1.8
@@ -22,110 +24,130 @@ NEW = 3.0
 transitions, at the price of false ones. The last is for states that were
 never met before: such are mostly strays."""
 
-_BUSY = 0.35
-"""Share of periods with a transition from which on boldness is assumed to
-pay: staying is wrong so often then that there is little to lose."""
+_THRESHOLDS = (0.3, 0.5, 0.7, 0.85, EVEN, 1.25, BOLD, BOLDER)
+_CAUTIOUS = 1.25
+"""What is tried at first, and how much of it is used then at most."""
 
-_USUAL_TRANSITIONS = 5.0
-_USUAL_PERIODS = 20.0
-"""What the share is assumed to be before anything was seen."""
+_YOUNG_TRANSITIONS = 30
+"""Transitions until there is enough to be bold on. Short programs see
+fewer: in these only hits count."""
 
-_MARGIN = 3.0
-_MARGIN_SHARE = 0.01
-"""Hits, and share of all periods, by which one must be better than the
-other before that counts more than the share of transitions."""
+_DISTRUST = 0.6
+"""Hits that each step away from the even threshold has to win first."""
+
+_MARGIN = 1.0
+_MARGIN_SHARE = 0.02
+"""Hits, and share of all periods, by which predictions must be better or
+worse than staying all the time before that counts."""
 
 _PAYS = 3
-"""Margins by which what was predicted must be ahead of staying before it
-pays for more boldness."""
+"""Margins by which they must be ahead before that pays for more boldness."""
 
-_WORTH = 0.6
-"""What a transition seen counts besides the hit that it is, in favour of
-boldness, and against it."""
-
-_WORTH_LOSING = 0.2
+_NOTHING = -1e-9
+"""Gains are sums of shares, so nothing may be a little less."""
 
 
 class Boldness:
     """Decides between staying and the likeliest change.
 
     The paper holds transitions to be the more important (section III.A),
-    but a false one costs a hit that staying would have won. Where
-    transitions are frequent the bold threshold is used, where they are
-    rare the even one. The hits and the transitions seen of both are
-    counted as if each had been in force all the time, and overrule that
-    when they differ by a margin.
+    but a false one costs a hit that staying would have won. While few
+    transitions were seen probabilities are vague, and the likeliest of
+    many changes looks likelier than it is. So the threshold is used that
+    has brought most hits so far. Later the bold one is used. What was
+    really predicted is compared with staying all the time then. Boldness
+    ends where it has brought fewer hits, by the margin: changes do not
+    come true there as their probabilities promise. Where it has brought
+    more, by some margins, these pay for even more boldness.
 
-    What was really predicted is compared with staying all the time.
-    Boldness ends where it has brought fewer hits, by the margin: changes
-    do not come true then as their probabilities promise. Where it has
-    brought more, by some margins, these pay for even more boldness.
+    All counts are means over the members of a virtual cluster: each adds
+    its *share*, which is 1 for a VM alone.
     """
 
     __slots__ = (
-        '_bold',
-        '_changing',
-        '_gain',
-        '_gain_seen',
+        '_hits',
         '_lead',
+        '_new_gain',
         '_periods',
         '_threshold',
         '_transitions',
     )
 
     def __init__(self) -> None:
-        self._periods = 0
-        self._transitions = 0
-        self._gain = 0
-        self._gain_seen = 0
-        self._bold = False
-        # What was really predicted, and its hits less those of staying.
-        self._changing = False
-        self._lead = 0
+        even = _THRESHOLDS.index(EVEN)
+        self._periods = 0.0
+        self._transitions = 0.0
         self._threshold = EVEN
+        # Of each threshold, as if it had been in force all the time.
+        self._hits = [
+            -_DISTRUST * abs(place - even) for place in range(len(_THRESHOLDS))
+        ]
+        # Hits of what was predicted less those of staying, and hits that
+        # changes from new states have won.
+        self._lead = 0.0
+        self._new_gain = 0.0
 
-    def learn(self, stayed: bool, expected: bool) -> None:
-        """Count the period that has ended.
+    def is_change(self, ratio: float, is_new: bool) -> bool:
+        """Whether to predict the change.
 
+        :param ratio: how many times as likely it is to stay.
+        :param is_new: the current state was never met before.
+        """
+        return ratio < self._threshold or (
+            is_new and ratio < NEW and self._new_gain >= _NOTHING
+        )
+
+    def learn(
+        self,
+        ratio: float,
+        is_new: bool,
+        changing: bool,
+        stayed: bool,
+        expected: bool,
+        share: float,
+    ) -> None:
+        """Count a member's period that has ended.
+
+        :param ratio: what :meth:`is_change` was told, as ``is_new``.
+        :param changing: what it answered.
         :param stayed: the state stayed.
         :param expected: it changed to the very state that was likeliest.
         """
-        periods = self._periods = self._periods + 1
-        if stayed:
-            if self._changing:
-                self._lead -= 1
-            if self._bold:
-                self._gain -= 1
-        else:
-            self._transitions += 1
-            if expected:
-                if self._changing:
-                    self._lead += 1
-                if self._bold:
-                    self._gain += 1
-                    self._gain_seen += 1
-        gain = self._gain
-        seen = self._gain_seen
-        margin = _MARGIN + _MARGIN_SHARE * periods
-        rate = (self._transitions + _USUAL_TRANSITIONS) / (
-            periods + _USUAL_PERIODS
-        )
-        losing = gain + _WORTH_LOSING * seen < -margin
-        pays = rate > _BUSY or gain + _WORTH * seen > margin
-        if self._lead < -margin or losing or not pays:
+        if not stayed:
+            self._transitions += share
+        won = share if expected else -share if stayed else 0.0
+        if changing:
+            self._lead += won
+        if self._transitions < _YOUNG_TRANSITIONS and won:
+            self._try(ratio, is_new, stayed, share)
+        if is_new and EVEN <= ratio < NEW:
+            self._new_gain += won
+
+    def settle(self, share: float) -> None:
+        """The shares of a period, or so much of it, were counted."""
+        self._periods += share
+        if self._transitions < _YOUNG_TRANSITIONS:
+            hits = self._hits
+            best = max(range(len(hits)), key=hits.__getitem__)
+            self._threshold = min(_THRESHOLDS[best], _CAUTIOUS)
+            return
+        margin = _MARGIN + _MARGIN_SHARE * self._periods
+        if self._lead < -margin:
             self._threshold = EVEN
         elif self._lead > _PAYS * margin:
             self._threshold = BOLDER
         else:
             self._threshold = BOLD
 
-    def is_change(self, stay: float, change: float, is_new: bool) -> bool:
-        """Whether to predict the change, for these two probabilities.
-
-        :param is_new: the current state was never met before.
-        """
-        # Only where the two thresholds differ is there anything to gain.
-        self._bold = EVEN * change <= stay < BOLD * change
-        threshold = NEW if is_new else self._threshold
-        self._changing = stay < threshold * change
-        return self._changing
+    def _try(
+        self, ratio: float, is_new: bool, stayed: bool, share: float
+    ) -> None:
+        """Give each threshold that was right its hit."""
+        changing = bisect.bisect_right(_THRESHOLDS, ratio)
+        if is_new and ratio < NEW and self._new_gain >= _NOTHING:
+            changing = 0
+        right = (
+            range(changing) if stayed else range(changing, len(_THRESHOLDS))
+        )
+        for place in right:
+            self._hits[place] += share

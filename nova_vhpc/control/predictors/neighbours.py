@@ -12,95 +12,129 @@
 
 """What followed the moments of the past that looked like this one."""
 
-import collections
 import itertools
 import math
 
-WINDOW = 24
-"""Moments of the past that are compared: 2.4 s. More would cost time per
+WINDOW = 40
+"""Moments of the past that are compared: 4 s. More would cost time per
 prediction and win nothing."""
 
 _LAST = 25
 """How much the period before the newest counts, in percent of it. What was
 before that would win nothing."""
 
-_WIDTH = 200.0
-"""Squared distance at which a neighbour's weight is down to a quarter."""
+_WIDTH = 100.0
+"""Squared distance per member at which a neighbour's weight is down to a
+quarter."""
 
-_CUT = 45.0
-"""Distance from which on the weight, below 2%, is taken as none."""
-
-
-Moment = tuple[int, int]
-"""Scaled events of a period and of the one before it.
-
-Whole numbers, as Python has the small ones but once: with a thousand VMs
-the time goes into fetching floats from memory.
-"""
+_CUT = 900.0
+"""Squared distance per member from which on the weight, 1%, is taken as
+none."""
 
 
 class Neighbours:
-    """Kernel estimate of the next state from the history of I/O events.
+    """Kernel estimate of the members' next states from all their events.
 
-    Each moment of the window is compared with now by the Euclidean
-    distance of the events of its last two periods, on a scale that is
-    linear below some 100 events and logarithmic above. A moment at
-    distance *d* votes for the state that followed it with weight
-    ``1 / (1 + d * d / width) ** 2``. The heavy tail does without a scale
-    to be tuned per program: with close matches these decide, without any
-    the more distant ones have a say.
+    A *moment* is what the I/O events of all members of a virtual cluster
+    were in a period and in the one before it, on a scale that is linear
+    below some 100 events and logarithmic above. Each moment of the window
+    is compared with now by the Euclidean distance. One at the squared
+    distance *d* per member votes, for each member, for the state that
+    followed it there, with weight ``1 / (1 + d / width) ** 2``. The heavy
+    tail does without a scale to be tuned per program: with close matches
+    these decide, without any the more distant ones have a say.
 
-    :ivar votes: weight by state, for the coming period; all states that
-        followed anything in the window are in it.
+    All members together tell a moment better than one alone: they run the
+    same program, and what is noise in one is not in the others.
+
+    Events are kept as whole numbers, as Python has the small ones but
+    once: with a thousand VMs the time goes into fetching floats from
+    memory.
     """
 
-    __slots__ = ('_before', '_followers', '_moments', '_now', 'votes')
+    __slots__ = (
+        '_followers',
+        '_levels',
+        '_moments',
+        '_near',
+        '_now',
+        '_states',
+    )
 
     def __init__(self) -> None:
-        # By what followed them, so that each group sums up to one vote.
-        self._moments: dict[int, list[Moment]] = {}
-        self._followers: collections.deque[int] = collections.deque()
-        self._now: Moment | None = None
-        self._before = 0
-        self.votes: dict[int, float] = {}
+        # By member, in the same order everywhere: the newest level and its
+        # share of the one before it; the newest state; the states that
+        # followed the moments of the window.
+        self._levels: dict[int, tuple[int, int]] = {}
+        self._states: dict[int, int] = {}
+        self._followers: dict[int, list[int]] = {}
+        self._moments: list[tuple[int, ...]] = []
+        self._now: tuple[int, ...] | None = None
+        # Places in the window that look like now, and their weights.
+        self._near: list[tuple[int, float]] = []
 
-    def observe(self, state: int, events: float) -> None:
-        """Take a period and vote for the one after it."""
+    def join(self, member: int) -> None:
+        """Take a member in; moments without it cannot be compared."""
+        self._levels[member] = (0, 0)
+        self._forget()
+
+    def leave(self, member: int) -> None:
+        """Leave a member out; moments with it cannot be compared."""
+        del self._levels[member]
+        self._states.pop(member, None)
+        self._forget()
+
+    def observe(self, member: int, state: int, events: float) -> None:
+        """Take a member's period."""
         level = int(100.0 * math.log1p(events / 100.0))
-        last = self._before
-        self._before = level
+        before = self._levels[member][0]
+        self._levels[member] = (level, before * _LAST // 100)
+        self._states[member] = state
+
+    def settle(self) -> None:
+        """All members' periods are in: remember it, and look for the like.
+
+        A member that has no new period counts with its last one.
+        """
+        moments = self._moments
         if self._now is not None:
-            self._remember(self._now, state)
-        now = (level, last * _LAST // 100)
+            full = len(moments) == WINDOW
+            if full:
+                del moments[0]
+            moments.append(self._now)
+            for member, followers in self._followers.items():
+                if full:
+                    del followers[0]
+                followers.append(self._states[member])
+        levels = self._levels
+        now = tuple(itertools.chain.from_iterable(levels.values()))
         self._now = now
         # A good third of the time of a prediction is spent here: distances
         # are left to C, and all that the loop needs is local.
-        votes = {}
-        dist, cut, width = math.dist, _CUT, _WIDTH
-        again = itertools.repeat(now)
-        for follower, group in self._moments.items():
-            vote = 0.0
-            for distance in map(dist, group, again):
-                if distance < cut:
-                    weight = width / (width + distance * distance)
-                    vote += weight * weight
-            votes[follower] = vote
-        self.votes = votes
+        width = _WIDTH * len(levels)
+        cut = math.sqrt(_CUT * len(levels))
+        near = []
+        distances = map(math.dist, moments, itertools.repeat(now))
+        for place, distance in enumerate(distances):
+            if distance < cut:
+                weight = width / (width + distance * distance)
+                near.append((place, weight * weight))
+        self._near = near
 
-    def _remember(self, moment: Moment, follower: int) -> None:
-        """Add a moment to the window, the oldest gives way."""
-        moments = self._moments
-        followers = self._followers
-        if len(followers) == WINDOW:
-            oldest = followers.popleft()
-            group = moments[oldest]
-            if len(group) > 1:
-                del group[0]
-            else:
-                del moments[oldest]
-        followers.append(follower)
-        known = moments.get(follower)
-        if known is None:
-            moments[follower] = [moment]
-        else:
-            known.append(moment)
+    def votes(self, member: int) -> dict[int, float]:
+        """Weight by state, for a member's coming period.
+
+        All states that followed anything in the window are in it.
+        """
+        followers = self._followers[member]
+        votes = dict.fromkeys(followers, 0.0)
+        for place, weight in self._near:
+            votes[followers[place]] += weight
+        return votes
+
+    def _forget(self) -> None:
+        """Forget the moments; the members have changed."""
+        self._moments = []
+        self._now = None
+        self._near = []
+        self._followers = {member: [] for member in self._levels}

@@ -290,3 +290,73 @@ class GapsTest(base.TestCase):
         steps = [b - a for a, b in itertools.pairwise(known)]
         self.assertEqual(200, known[-1])
         self.assertEqual(20, max(steps))
+
+
+class Sharing(Oracle):
+    """Knows whom it learns with, and in what order all are asked."""
+
+    def __init__(self, log, together=None):
+        super().__init__()
+        self.log = log
+        self.together = together or {self}
+        self.together.add(self)
+
+    def for_peer(self):
+        return Sharing(self.log, self.together)
+
+    def observe(self, state, events):
+        super().observe(state, events)
+        self.log.append('observe')
+
+    def predict(self):
+        self.log.append('predict')
+        return super().predict()
+
+
+class PeersTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.log = []
+        self.made = []
+
+    def make(self):
+        self.made.append(Sharing(self.log))
+        return self.made[-1]
+
+    def test_members_of_a_cluster_learn_together(self):
+        host = Host(self.make)
+        host.step(a=0.0, b=0.0, c=0.0)
+        self.assertEqual([3], [len(one.together) for one in self.made])
+
+    def test_all_observe_before_one_is_predicted(self):
+        Host(self.make).step(a=0.0, b=0.0)
+        self.assertEqual(
+            ['observe', 'observe', 'predict', 'predict'], self.log
+        )
+
+    def test_who_has_no_sample_is_not_asked(self):
+        Host(self.make).step(a=0.0, b=None)
+        self.assertEqual(['observe', 'predict'], self.log)
+
+    def test_vms_without_a_cluster_learn_alone(self):
+        host = Host(self.make)
+        host.cluster = None
+        host.step(a=0.0, b=0.0)
+        self.assertEqual([1, 1], [len(one.together) for one in self.made])
+
+    def test_a_vm_that_turns_out_to_be_a_member_joins(self):
+        host = Host(self.make)
+        host.cluster = None
+        host.step(a=0.0, b=0.0)
+        host.cluster = 'c1'
+        host.step(a=0.0, b=0.0)
+        self.assertEqual([1, 1, 2], [len(one.together) for one in self.made])
+        host.step(a=0.0, b=0.0)
+        self.assertEqual(3, len(self.made))
+
+    def test_a_cluster_that_is_gone_is_forgotten(self):
+        host = Host(self.make)
+        host.step(a=0.0)
+        host.step()
+        host.step(b=0.0)
+        self.assertEqual([1, 1], [len(one.together) for one in self.made])

@@ -70,7 +70,7 @@ FAMILY = {
     'bursts': lambda seed: bursts(seed),
     'bursts-high': lambda seed: bursts(seed, height=900),
     'ladder': lambda seed: ladder(seed),
-    'idle': lambda seed: idle(80 + seed),
+    'idle': lambda seed: idle(80 + seed // 10),
 }
 
 

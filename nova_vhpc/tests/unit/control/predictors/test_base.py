@@ -17,7 +17,7 @@ import math
 import sys
 
 from nova_vhpc.control import quantise
-from nova_vhpc.control.predictors import base, last_value
+from nova_vhpc.control.predictors import adaptive, base, last_value
 from nova_vhpc.tests import base as tests_base
 
 
@@ -83,3 +83,16 @@ class DeepBytesTest(tests_base.TestCase):
 class ProtocolTest(tests_base.TestCase):
     def test_the_smallest_plugin_is_one(self):
         self.assertIsInstance(last_value.LastValuePredictor(), base.Predictor)
+
+    def test_members_learn_together_where_a_predictor_can(self):
+        first = adaptive.AdaptivePredictor()
+        self.assertIsInstance(first, base.PeerPredictor)
+        second = base.for_member(first, last_value.LastValuePredictor)
+        self.assertIsInstance(second, adaptive.AdaptivePredictor)
+        self.assertIsNot(first, second)
+
+    def test_and_are_made_alone_where_it_cannot(self):
+        first = base.for_member(None, last_value.LastValuePredictor)
+        second = base.for_member(first, last_value.LastValuePredictor)
+        self.assertIsInstance(second, last_value.LastValuePredictor)
+        self.assertIsNot(first, second)

@@ -15,8 +15,18 @@
 from nova_vhpc.control.predictors import boldness
 from nova_vhpc.tests import base
 
-# As likely to change as to stay, or nearly: where the two differ.
-STAY, CHANGE = 0.5, 0.4
+STAYED = {'stayed': True, 'expected': False}
+CAME = {'stayed': False, 'expected': True}
+OTHER = {'stayed': False, 'expected': False}
+
+SLIGHT = 1.4
+"""Staying is so many times as likely: only the bold change."""
+
+HARDLY = 1.7
+"""Only the bolder change."""
+
+CLEAR = 0.1
+UNLIKELY = 9.0
 
 
 class BoldnessTest(base.TestCase):
@@ -24,73 +34,89 @@ class BoldnessTest(base.TestCase):
         super().setUp()
         self.boldness = boldness.Boldness()
 
-    def decide(self, is_new=False):
-        return self.boldness.is_change(STAY, CHANGE, is_new)
+    def is_change(self, ratio, is_new=False):
+        return self.boldness.is_change(ratio, is_new)
 
-    def periods(self, number, **came):
+    def periods(self, number, came, ratio=UNLIKELY, is_new=False, members=1):
         for _ in range(number):
-            said = self.decide()
-            self.boldness.learn(**came)
-        return said
+            for _ in range(members):
+                self.boldness.learn(
+                    ratio=ratio,
+                    is_new=is_new,
+                    changing=self.is_change(ratio, is_new),
+                    share=1 / members,
+                    **came,
+                )
+            self.boldness.settle(1.0)
+
+    def grow_up(self):
+        """Enough transitions, none of which anything could have seen."""
+        self.periods(30, OTHER)
 
     def test_even_at_first(self):
-        self.assertFalse(self.decide())
-
-    def test_bold_about_a_state_never_met_before(self):
-        self.assertTrue(self.decide(is_new=True))
+        self.assertTrue(self.is_change(0.9))
+        self.assertFalse(self.is_change(1.1))
 
     def test_what_is_clear_needs_no_boldness(self):
-        self.assertTrue(self.boldness.is_change(0.2, 0.8, False))
-        self.assertFalse(self.boldness.is_change(0.8, 0.2, True))
+        self.assertTrue(self.is_change(CLEAR))
+        self.assertFalse(self.is_change(UNLIKELY, is_new=True))
 
-    def test_bold_where_transitions_are_frequent(self):
-        for _ in range(20):
-            self.boldness.is_change(0.9, 0.1, False)
-            self.boldness.learn(stayed=False, expected=False)
-        self.assertTrue(self.decide())
+    def test_young_less_where_staying_is_right(self):
+        self.periods(1, STAYED, ratio=0.9)
+        self.assertFalse(self.is_change(0.9))
+        self.periods(5, STAYED, ratio=0.4)
+        self.assertFalse(self.is_change(0.4))
 
-    def test_even_where_they_are_rare(self):
-        self.periods(30, stayed=True, expected=False)
-        self.assertFalse(self.decide())
+    def test_young_more_where_changes_come_but_with_caution(self):
+        self.periods(5, CAME, ratio=1.2)
+        self.assertTrue(self.is_change(1.2))
+        self.periods(5, CAME, ratio=HARDLY)
+        self.assertTrue(self.is_change(1.2))
+        self.assertFalse(self.is_change(SLIGHT))
 
-    def test_bold_once_it_would_have_paid(self):
-        for _ in range(10):
-            self.periods(1, stayed=False, expected=True)
-            # Many clear periods between: the share alone says even.
-            for _ in range(20):
-                self.boldness.is_change(0.9, 0.1, False)
-                self.boldness.learn(stayed=True, expected=False)
-        self.assertTrue(self.decide())
+    def test_bold_once_transitions_were_seen(self):
+        self.periods(29, OTHER)
+        self.assertFalse(self.is_change(SLIGHT))
+        self.periods(1, OTHER)
+        self.assertTrue(self.is_change(SLIGHT))
+        self.assertFalse(self.is_change(HARDLY))
 
-    def test_even_again_once_it_has_cost_too_much(self):
-        self.periods(40, stayed=False, expected=False)
-        self.assertTrue(self.decide())
-        self.periods(20, stayed=True, expected=False)
-        self.assertFalse(self.decide())
+    def test_members_count_together(self):
+        # Four members' periods are one, not four.
+        self.periods(29, OTHER, members=4)
+        self.assertFalse(self.is_change(SLIGHT))
+        self.periods(1, OTHER, members=4)
+        self.assertTrue(self.is_change(SLIGHT))
 
     def test_even_where_changes_cost_more_than_they_win(self):
-        # Bold, because transitions are frequent, and always wrong: also
-        # with changes that the even threshold would predict too.
-        for _ in range(40):
-            self.boldness.is_change(0.9, 0.1, False)
-            self.boldness.learn(stayed=False, expected=False)
-        self.assertTrue(self.decide())
-        for _ in range(6):
-            self.boldness.is_change(0.1, 0.9, False)
-            self.boldness.learn(stayed=True, expected=False)
-        self.assertFalse(self.decide())
+        self.grow_up()
+        self.periods(4, STAYED, ratio=CLEAR)
+        self.assertFalse(self.is_change(SLIGHT))
+        self.assertTrue(self.is_change(0.9))
         # Once they win again, so they may.
-        for _ in range(6):
-            self.boldness.is_change(0.1, 0.9, False)
-            self.boldness.learn(stayed=False, expected=True)
-        self.assertTrue(self.decide())
+        self.periods(4, CAME, ratio=CLEAR)
+        self.assertTrue(self.is_change(SLIGHT))
 
     def test_a_lead_pays_for_more_boldness(self):
-        for _ in range(10):
-            self.boldness.is_change(0.85, 0.5, False)
-            self.boldness.learn(stayed=False, expected=True)
-        self.assertFalse(self.boldness.is_change(0.85, 0.5, False))
-        for _ in range(12):
-            self.boldness.is_change(0.1, 0.9, False)
-            self.boldness.learn(stayed=False, expected=True)
-        self.assertTrue(self.boldness.is_change(0.85, 0.5, False))
+        self.grow_up()
+        self.periods(4, CAME, ratio=CLEAR)
+        self.assertFalse(self.is_change(HARDLY))
+        self.periods(4, CAME, ratio=CLEAR)
+        self.assertTrue(self.is_change(HARDLY))
+
+    def test_bold_about_a_state_never_met_before(self):
+        self.assertTrue(self.is_change(2.9, is_new=True))
+        self.assertFalse(self.is_change(2.9))
+
+    def test_until_that_has_cost_a_hit(self):
+        self.periods(1, STAYED, ratio=2.9, is_new=True)
+        self.assertFalse(self.is_change(2.9, is_new=True))
+        self.assertTrue(self.is_change(0.9, is_new=True))
+        # What would have come counts, too.
+        self.periods(1, CAME, ratio=2.9, is_new=True)
+        self.assertTrue(self.is_change(2.9, is_new=True))
+
+    def test_the_new_count_with_all_thresholds(self):
+        # All would have changed here, so none is better for it.
+        self.periods(5, CAME, ratio=2.9, is_new=True)
+        self.assertFalse(self.is_change(1.1))

@@ -18,36 +18,92 @@ from nova_vhpc.tests import base
 REST = [(1, 0.0)] * 3
 
 
-def fed(periods):
+def fed(*members):
+    """Periods of each member, as pairs of state and events."""
     them = neighbours.Neighbours()
-    for state, events in periods:
-        them.observe(state, events)
+    for member in range(len(members)):
+        them.join(member)
+    for period in zip(*members, strict=True):
+        for member, (state, events) in enumerate(period):
+            them.observe(member, state, events)
+        them.settle()
     return them
 
 
 class NeighboursTest(base.TestCase):
     def test_nothing_to_say_about_the_first_period(self):
-        self.assertEqual({}, fed([(1, 0.0)]).votes)
+        self.assertEqual({}, fed([(1, 0.0)]).votes(0))
 
     def test_the_closest_moment_has_the_greatest_vote(self):
         # 101 events were followed by state 9, 130 by state 5.
         first = [*REST, (3, 101.0), (9, 420.0)]
         second = [*REST, (3, 130.0), (5, 220.0)]
-        votes = fed([*first, *second, *REST, (3, 102.0)]).votes
+        votes = fed([*first, *second, *REST, (3, 102.0)]).votes(0)
         self.assertGreater(votes[9], votes[5] + 0.3)
 
     def test_the_period_before_tells_equal_ones_apart(self):
         first = [*REST, (1, 10.0), (3, 100.0), (7, 300.0)]
         second = [*REST, (2, 80.0), (3, 100.0), (4, 190.0)]
-        votes = fed([*first, *second, *REST, (1, 10.0), (3, 100.0)]).votes
+        votes = fed([*first, *second, *REST, (1, 10.0), (3, 100.0)]).votes(0)
         self.assertGreater(votes[7], votes[4] + 0.3)
 
     def test_all_followers_are_listed_however_far(self):
-        votes = fed([*REST, (90, 4500.0), *REST]).votes
+        votes = fed([*REST, (90, 4500.0), *REST]).votes(0)
         self.assertEqual({1, 90}, votes.keys())
         self.assertLess(votes[90], votes[1])
 
     def test_only_the_window_is_remembered(self):
         periods = [(8, 350.0), (9, 400.0)]
         periods += [(1, 0.0)] * (neighbours.WINDOW + 1)
-        self.assertEqual({1}, fed(periods).votes.keys())
+        self.assertEqual({1}, fed(periods).votes(0).keys())
+
+
+class MembersTest(base.TestCase):
+    """What one member cannot tell apart the other does."""
+
+    FIRST = (
+        [*REST, (3, 100.0), (9, 420.0)],
+        [*REST, (1, 10.0), (5, 210.0)],
+    )
+    SECOND = (
+        [*REST, (3, 100.0), (5, 220.0)],
+        [*REST, (7, 310.0), (1, 20.0)],
+    )
+
+    def now(self, first, second):
+        return fed(
+            [*self.FIRST[0], *self.SECOND[0], *REST, first],
+            [*self.FIRST[1], *self.SECOND[1], *REST, second],
+        )
+
+    def test_each_has_its_own_followers(self):
+        them = self.now((3, 100.0), (1, 10.0))
+        self.assertGreater(them.votes(0)[9], them.votes(0)[5] + 0.3)
+        self.assertGreater(them.votes(1)[5], them.votes(1)[1] - 0.3)
+        self.assertNotIn(7, them.votes(0))
+
+    def test_the_other_members_events_decide(self):
+        votes = self.now((3, 100.0), (7, 310.0)).votes(0)
+        self.assertGreater(votes[5], votes[9] + 0.3)
+
+    def test_a_missing_member_counts_with_its_last_period(self):
+        them = self.now((3, 100.0), (1, 10.0))
+        them.observe(0, 9, 420.0)
+        them.settle()
+        self.assertIn(1, them.votes(1))
+
+    def test_history_begins_anew_with_other_members(self):
+        them = self.now((3, 100.0), (1, 10.0))
+        them.join(2)
+        for member in range(3):
+            them.observe(member, 1, 0.0)
+        them.settle()
+        self.assertEqual({}, them.votes(0))
+        them.leave(1)
+        for member in (0, 2):
+            them.observe(member, 1, 0.0)
+        them.settle()
+        for member in (0, 2):
+            them.observe(member, 4, 160.0)
+        them.settle()
+        self.assertEqual({4}, them.votes(2).keys())

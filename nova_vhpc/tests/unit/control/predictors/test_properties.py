@@ -59,6 +59,29 @@ class PropertiesTest(tests_base.TestCase):
                 self.assertGreaterEqual(predicted, quantise.IDLE_STATE)
                 self.assertLessEqual(predicted, quantise.MAX_STATE)
 
+    @hypothesis.settings(max_examples=60)
+    @hypothesis.given(
+        strategies.lists(
+            strategies.tuples(
+                strategies.integers(0, 3), GARBAGE, strategies.booleans()
+            ),
+            max_size=60,
+        )
+    )
+    def test_members_come_and_go_in_any_order(self, steps):
+        for make in FACTORIES.values():
+            members = [make()]
+            for place, events, ask in steps:
+                if place >= len(members):
+                    members.append(base.for_member(members[0], make))
+                member = members[min(place, len(members) - 1)]
+                member.observe(quantise.IDLE_STATE, events)
+                if ask:
+                    self.assertGreaterEqual(
+                        member.predict(), quantise.IDLE_STATE
+                    )
+                self.assertGreater(member.state_bytes, 0)
+
     @hypothesis.settings(max_examples=25)
     @hypothesis.given(
         strategies.lists(strategies.floats(0, 1000), max_size=80)

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What members learn together, and who is a member."""
+
+from nova_vhpc.control.predictors import cluster
+from nova_vhpc.tests import base
+
+GOOD, BAD = 0.9, 0.1
+
+
+class ClusterTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = cluster.Cluster()
+        self.members = [self.cluster.join() for _ in range(2)]
+
+    def observe(self, *members, probabilities=None):
+        for member in members:
+            self.cluster.begin(member)
+            if probabilities:
+                self.cluster.judge(*probabilities)
+            self.cluster.observe(member, 1, 0.0)
+
+    def test_never_empty(self):
+        self.assertEqual(1, len(self.cluster))
+
+    def test_members_are_those_that_observe(self):
+        self.observe(self.members[0])
+        self.assertEqual(1, len(self.cluster))
+        self.observe(self.members[1])
+        self.assertEqual(2, len(self.cluster))
+
+    def test_to_settle_nothing_changes_nothing(self):
+        self.cluster.settle()
+        self.assertEqual((1.0,) * 5, self.cluster.weights)
+
+    def test_weights_follow_the_probabilities(self):
+        self.observe(*self.members)
+        self.cluster.settle()
+        self.observe(*self.members, probabilities=(GOOD, BAD, BAD, BAD, BAD))
+        self.assertEqual((1.0,) * 5, self.cluster.weights)
+        self.cluster.settle()
+        best, *others = self.cluster.weights
+        self.assertAlmostEqual(1.0, best)
+        for weight in others:
+            self.assertAlmostEqual(BAD / GOOD, weight)
+
+    def test_one_period_of_many_members_counts_once(self):
+        alone = cluster.Cluster()
+        member = alone.join()
+        for shared, members in (
+            (alone, [member]),
+            (self.cluster, self.members),
+        ):
+            for one in members:
+                shared.begin(one)
+                shared.observe(one, 1, 0.0)
+            shared.settle()
+            for one in members:
+                shared.begin(one)
+                shared.judge(GOOD, BAD, GOOD, BAD, GOOD)
+                shared.observe(one, 1, 0.0)
+            shared.settle()
+        for one, other in zip(
+            alone.weights, self.cluster.weights, strict=True
+        ):
+            self.assertAlmostEqual(one, other)
+
+    def test_the_next_period_settles_the_last(self):
+        self.observe(*self.members)
+        self.observe(*self.members, probabilities=(GOOD, BAD, BAD, BAD, BAD))
+        self.observe(self.members[0])
+        self.assertLess(self.cluster.weights[1], 0.5)
+
+    def test_even_hopeless_experts_come_back(self):
+        self.observe(*self.members)
+        for _ in range(1000):
+            self.observe(
+                *self.members, probabilities=(GOOD, 1e-9, BAD, BAD, BAD)
+            )
+        for _ in range(1000):
+            self.observe(
+                *self.members, probabilities=(1e-9, GOOD, BAD, BAD, BAD)
+            )
+        self.cluster.settle()
+        self.assertAlmostEqual(1.0, self.cluster.weights[1])
+
+    def test_who_is_away_for_a_second_is_gone(self):
+        first, second = self.members
+        self.observe(first, second)
+        for _ in range(10):
+            self.observe(first)
+        self.cluster.settle()
+        self.assertEqual(2, len(self.cluster))
+        self.observe(first)
+        self.cluster.settle()
+        self.assertEqual(1, len(self.cluster))
+
+    def test_and_may_come_back(self):
+        first, second = self.members
+        self.observe(first, second)
+        for _ in range(20):
+            self.observe(first)
+        self.observe(second)
+        self.cluster.settle()
+        self.assertEqual(2, len(self.cluster))
+
+    def test_a_gap_now_and_then_is_forgiven(self):
+        first, second = self.members
+        for period in range(100):
+            self.observe(first)
+            if period % 10 == 0:
+                self.observe(second)
+        self.cluster.settle()
+        self.assertEqual(2, len(self.cluster))
