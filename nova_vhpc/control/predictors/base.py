@@ -65,9 +65,7 @@ class PeerPredictor(Protocol):
         """A predictor for another member of the same virtual cluster."""
 
 
-def for_member(
-    known: Predictor | None, make: Callable[[], Predictor]
-) -> Predictor:
+def for_member(known: object, make: Callable[[], Predictor]) -> Predictor:
     """Predictor of one more member of a virtual cluster.
 
     :param known: that of any member so far; None for the first.
