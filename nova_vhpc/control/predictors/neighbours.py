@@ -27,9 +27,9 @@ _WIDTH = 100.0
 """Squared distance per member at which a neighbour's weight is down to a
 quarter."""
 
-_CUT = 900.0
-"""Squared distance per member from which on the weight, 1%, is taken as
-none."""
+_CUT = 1600.0
+"""Squared distance per member from which on the weight, a third of a
+percent, is taken as none."""
 
 
 class Neighbours:
