@@ -24,7 +24,7 @@ from nova_vhpc.control.predictors import base
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counts:
-    """What one predictor did on one VM.
+    """What a predictor did on one VM.
 
     Every period but the first is predicted and counts, warm-up too.
 
@@ -33,7 +33,7 @@ class Counts:
     :ivar transitions: periods whose state was not that of the one before.
     :ivar seen: transitions that were predicted, coming state and all.
     :ivar changes: predictions of another state than the one before.
-    :ivar seconds: CPU time of all predictions.
+    :ivar seconds: CPU time, an equal part of that of all VMs of the trace.
     """
 
     periods: int

@@ -203,6 +203,8 @@ class PhaseTracker:
         """What is remembered of a VM; its group may be news."""
         watch = self._watches.get(uuid)
         if watch is not None and watch.key == key:
+            # The group may have been away for a tick, and forgotten.
+            self._known.setdefault(key, watch.predictor)
             return watch
         predictor = predictors_base.for_member(
             self._known.get(key), self._make_predictor

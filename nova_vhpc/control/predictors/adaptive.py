@@ -130,7 +130,8 @@ class AdaptivePredictor:
         state = base.clean_state(state)
         events = base.clean_events(events)
         shared = self._cluster
-        shared.begin(self._member)
+        if not shared.begin(self._member):
+            self._asked = False
         table = self._table
         current = self._state
         if current is None:

@@ -44,7 +44,7 @@ _PAYS = 3
 """Margins by which they must be ahead before that pays for more boldness."""
 
 _NOTHING = -1e-9
-"""Gains are sums of shares, so nothing may be a little less."""
+"""Gains are sums of shares; rounding may leave one of 0 slightly below."""
 
 
 class Boldness:
@@ -112,6 +112,7 @@ class Boldness:
         :param changing: what it answered.
         :param stayed: the state stayed.
         :param expected: it changed to the very state that was likeliest.
+        :param share: of the member in the cluster, 0..1.
         """
         if not stayed:
             self._transitions += share
@@ -124,7 +125,10 @@ class Boldness:
             self._new_gain += won
 
     def settle(self, share: float) -> None:
-        """The shares of a period, or so much of it, were counted."""
+        """A period was counted.
+
+        :param share: of the members that had one, 0..1.
+        """
         self._periods += share
         if self._transitions < _YOUNG_TRANSITIONS:
             hits = self._hits

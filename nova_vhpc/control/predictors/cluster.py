@@ -32,9 +32,9 @@ class Cluster:
     """The members learn together how far each expert is to be trusted.
 
     They run one program, so what is right for one is mostly right for all,
-    and is known as many times sooner. A period is *settled* when the first
-    of them is asked for a prediction: by then all should have been told
-    what they did. A VM alone is a cluster of one.
+    and their mean is less a matter of luck. A period is *settled* when the
+    first of them is asked for a prediction: by then all should have been
+    told what they did. A VM alone is a cluster of one.
 
     :ivar boldness: how readily a change is predicted.
     :ivar neighbours: what followed moments like this one.
@@ -74,13 +74,19 @@ class Cluster:
         self._joined += 1
         return self._joined
 
-    def begin(self, member: int) -> None:
-        """A member is about to tell of a period."""
+    def begin(self, member: int) -> bool:
+        """A member is about to tell of a period.
+
+        :returns: whether it was there until now, so that what was predicted
+            for it can be judged.
+        """
         if member in self._observed:
             self.settle()
-        elif member not in self._members:
-            self.neighbours.join(member)
-            self._members.add(member)
+            return True
+        if member in self._members:
+            return True
+        self._members.add(member)
+        return False
 
     def judge(self, *probabilities: float) -> None:
         """What each of the five experts gave to what came true.
@@ -140,9 +146,14 @@ class Cluster:
             member: self._away.get(member, 0) + 1
             for member in self._members - self._observed
         }
-        for member, periods in list(away.items()):
-            if periods > _AWAY_PERIODS:
-                del away[member]
-                self._members.remove(member)
-                self.neighbours.leave(member)
+        gone = {
+            member
+            for member, periods in away.items()
+            if periods >= _AWAY_PERIODS
+        }
+        for member in gone:
+            del away[member]
         self._away = away
+        if gone:
+            self._members -= gone
+            self.neighbours.leave(gone)

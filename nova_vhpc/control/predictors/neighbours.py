@@ -14,6 +14,7 @@
 
 import itertools
 import math
+from collections.abc import Collection
 
 WINDOW = 40
 """Moments of the past that are compared: 4 s. More would cost time per
@@ -30,6 +31,12 @@ quarter."""
 _CUT = 1600.0
 """Squared distance per member from which on the weight, a third of a
 percent, is taken as none."""
+
+
+_COLUMNS = 2
+Moment = tuple[int, int]
+"""What one member did: the level of a period, and its share of the one
+before it."""
 
 
 class Neighbours:
@@ -62,33 +69,37 @@ class Neighbours:
     )
 
     def __init__(self) -> None:
-        # By member, in the same order everywhere: the newest level and its
-        # share of the one before it; the newest state; the states that
-        # followed the moments of the window.
-        self._levels: dict[int, tuple[int, int]] = {}
-        self._states: dict[int, int] = {}
+        # By member, in the order of the columns of the moments: the newest
+        # level and its share of the one before it; the states that followed
+        # the moments of the window. The newest state, in any order.
+        self._levels: dict[int, Moment] = {}
         self._followers: dict[int, list[int]] = {}
+        self._states: dict[int, int] = {}
         self._moments: list[tuple[int, ...]] = []
         self._now: tuple[int, ...] | None = None
         # Places in the window that look like now, and their weights.
         self._near: list[tuple[int, float]] = []
 
-    def join(self, member: int) -> None:
-        """Take a member in; moments without it cannot be compared."""
-        self._levels[member] = (0, 0)
-        self._forget()
-
-    def leave(self, member: int) -> None:
-        """Leave a member out; moments with it cannot be compared."""
-        del self._levels[member]
-        self._states.pop(member, None)
-        self._forget()
+    def leave(self, members: Collection[int]) -> None:
+        """Forget members, and what they did in all moments."""
+        kept = [member not in members for member in self._levels]
+        columns = [keep for keep in kept for _ in range(_COLUMNS)]
+        self._moments = [
+            tuple(itertools.compress(moment, columns))
+            for moment in self._moments
+        ]
+        if self._now is not None:
+            self._now = tuple(itertools.compress(self._now, columns))
+        for member in members:
+            self._levels.pop(member, None)
+            self._states.pop(member, None)
+            self._followers.pop(member, None)
 
     def observe(self, member: int, state: int, events: float) -> None:
-        """Take a member's period."""
+        """Take a period of a member, which may be a new one."""
         level = int(100.0 * math.log1p(events / 100.0))
-        before = self._levels[member][0]
-        self._levels[member] = (level, before * _LAST // 100)
+        last, _ = self._levels.get(member, (level, 0))
+        self._levels[member] = (level, last * _LAST // 100)
         self._states[member] = state
 
     def settle(self) -> None:
@@ -96,6 +107,9 @@ class Neighbours:
 
         A member that has no new period counts with its last one.
         """
+        levels = self._levels
+        if len(self._followers) < len(levels):
+            self._admit()
         moments = self._moments
         if self._now is not None:
             full = len(moments) == WINDOW
@@ -106,7 +120,6 @@ class Neighbours:
                 if full:
                     del followers[0]
                 followers.append(self._states[member])
-        levels = self._levels
         now = tuple(itertools.chain.from_iterable(levels.values()))
         self._now = now
         # A good third of the time of a prediction is spent here: distances
@@ -124,17 +137,33 @@ class Neighbours:
     def votes(self, member: int) -> dict[int, float]:
         """Weight by state, for a member's coming period.
 
-        All states that followed anything in the window are in it.
+        All states that followed anything in the window are in it; nothing
+        for who is no member (any more).
         """
-        followers = self._followers[member]
+        followers = self._followers.get(member)
+        if followers is None:
+            return {}
         votes = dict.fromkeys(followers, 0.0)
         for place, weight in self._near:
             votes[followers[place]] += weight
         return votes
 
-    def _forget(self) -> None:
-        """Forget the moments; the members have changed."""
-        self._moments = []
-        self._now = None
-        self._near = []
-        self._followers = {member: [] for member in self._levels}
+    def _admit(self) -> None:
+        """Make room for new members, as if they had always been as now.
+
+        So they tell no moment from another until they have done something,
+        and nobody forgets anything because of them.
+        """
+        new = {
+            member: moment
+            for member, moment in self._levels.items()
+            if member not in self._followers
+        }
+        columns = tuple(itertools.chain.from_iterable(new.values()))
+        self._moments = [moment + columns for moment in self._moments]
+        if self._now is not None:
+            self._now += columns
+        for member in new:
+            self._followers[member] = [self._states[member]] * len(
+                self._moments
+            )

@@ -91,6 +91,51 @@ class ScoreTest(base.TestCase):
         self.assertEqual(0.5, score.change_precision)
 
 
+class Sharing:
+    """Learns together with the others, and says who was asked when."""
+
+    state_bytes = 0
+
+    def __init__(self, log, name='first'):
+        self.log = log
+        self.name = name
+
+    def for_peer(self):
+        return Sharing(self.log, 'peer of ' + self.name)
+
+    def observe(self, state, events):
+        self.log.append((self.name, state))
+
+    def predict(self):
+        self.log.append((self.name, 'predict'))
+        return 1
+
+
+class MembersTest(base.TestCase):
+    def test_the_vms_of_a_trace_are_members_of_one_cluster(self):
+        log = []
+        predictors_score.run_trace(
+            lambda: Sharing(log),
+            traces.Trace('t', ('a', 'b'), ((0.0, 60.0), (110.0, 160.0))),
+        )
+        first, peer = 'first', 'peer of first'
+        asked = [(first, 'predict'), (peer, 'predict')]
+        self.assertEqual(
+            [(first, 1), (peer, 3), *asked, (first, 2), (peer, 4), *asked],
+            log,
+        )
+
+    def test_each_is_scored_by_its_own_states(self):
+        counts = predictors_score.run_trace(
+            lambda: Sharing([]),
+            traces.Trace(
+                't', ('a', 'b'), ((0.0, 0.0, 0.0), (110.0, 0.0, 110.0))
+            ),
+        )
+        self.assertEqual([2, 1], [vm.hits for vm in counts])
+        self.assertEqual([0, 2], [vm.transitions for vm in counts])
+
+
 class BenchTest(base.TestCase):
     def setUp(self):
         super().setUp()

@@ -354,6 +354,17 @@ class PeersTest(base.TestCase):
         host.step(a=0.0, b=0.0)
         self.assertEqual(3, len(self.made))
 
+    def test_a_tick_without_the_cluster_parts_nobody(self):
+        host = Host(self.make, period_us=25_000)
+        for _ in range(4):
+            host.step(a=0.0, b=0.0)
+        host.cluster = None
+        host.step(a=0.0, b=0.0)
+        host.cluster = 'c1'
+        for _ in range(8):
+            host.step(a=0.0, b=0.0, c=0.0)
+        self.assertEqual([3], [len(one.together) for one in self.made])
+
     def test_a_cluster_that_is_gone_is_forgotten(self):
         host = Host(self.make)
         host.step(a=0.0)

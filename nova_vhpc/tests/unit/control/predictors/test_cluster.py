@@ -12,6 +12,7 @@
 
 """What members learn together, and who is a member."""
 
+from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.predictors import cluster
 from nova_vhpc.tests import base
 
@@ -100,20 +101,32 @@ class ClusterTest(base.TestCase):
         self.observe(first, second)
         for _ in range(10):
             self.observe(first)
-        self.cluster.settle()
         self.assertEqual(2, len(self.cluster))
-        self.observe(first)
         self.cluster.settle()
         self.assertEqual(1, len(self.cluster))
+        self.assertEqual({}, self.cluster.neighbours.votes(second))
 
     def test_and_may_come_back(self):
         first, second = self.members
         self.observe(first, second)
         for _ in range(20):
             self.observe(first)
-        self.observe(second)
+        self.assertFalse(self.cluster.begin(second))
+        self.assertTrue(self.cluster.begin(second))
+        self.cluster.observe(second, 1, 0.0)
         self.cluster.settle()
         self.assertEqual(2, len(self.cluster))
+
+    def test_memory_is_bounded_however_many_come_and_go(self):
+        first = self.members[0]
+        sizes = []
+        for _ in range(300):
+            guest = self.cluster.join()
+            self.observe(first, guest)
+            for _ in range(12):
+                self.observe(first)
+            sizes.append(predictors_base.deep_bytes(self.cluster))
+        self.assertLess(sizes[-1], 1.1 * sizes[20])
 
     def test_a_gap_now_and_then_is_forgiven(self):
         first, second = self.members
