@@ -28,11 +28,6 @@ _WIDTH = 100.0
 """Squared distance per member at which a neighbour's weight is down to a
 quarter."""
 
-_CUT = 1600.0
-"""Squared distance per member from which on the weight, a third of a
-percent, is taken as none."""
-
-
 _COLUMNS = 2
 Moment = tuple[int, int]
 """What one member did: the level of a period, and its share of the one
@@ -63,9 +58,9 @@ class Neighbours:
         '_followers',
         '_levels',
         '_moments',
-        '_near',
         '_now',
         '_states',
+        '_weights',
     )
 
     def __init__(self) -> None:
@@ -77,8 +72,8 @@ class Neighbours:
         self._states: dict[int, int] = {}
         self._moments: list[tuple[int, ...]] = []
         self._now: tuple[int, ...] | None = None
-        # Places in the window that look like now, and their weights.
-        self._near: list[tuple[int, float]] = []
+        # How much each moment of the window looks like now.
+        self._weights: list[float] = []
 
     def leave(self, members: Collection[int]) -> None:
         """Forget members, and what they did in all moments."""
@@ -122,17 +117,13 @@ class Neighbours:
                 followers.append(self._states[member])
         now = tuple(itertools.chain.from_iterable(levels.values()))
         self._now = now
-        # A good third of the time of a prediction is spent here: distances
-        # are left to C, and all that the loop needs is local.
+        # A good third of the time of a prediction is spent here, so
+        # distances are left to C.
         width = _WIDTH * len(levels)
-        cut = math.sqrt(_CUT * len(levels))
-        near = []
-        distances = map(math.dist, moments, itertools.repeat(now))
-        for place, distance in enumerate(distances):
-            if distance < cut:
-                weight = width / (width + distance * distance)
-                near.append((place, weight * weight))
-        self._near = near
+        self._weights = [
+            (weight := width / (width + distance * distance)) * weight
+            for distance in map(math.dist, moments, itertools.repeat(now))
+        ]
 
     def votes(self, member: int) -> dict[int, float]:
         """Weight by state, for a member's coming period.
@@ -144,8 +135,8 @@ class Neighbours:
         if followers is None:
             return {}
         votes = dict.fromkeys(followers, 0.0)
-        for place, weight in self._near:
-            votes[followers[place]] += weight
+        for follower, weight in zip(followers, self._weights, strict=False):
+            votes[follower] += weight
         return votes
 
     def _admit(self) -> None:
