@@ -12,7 +12,8 @@
 
 """Enter and leave rule of the VMs that move together.
 
-I/O-perception paper, section III.C.
+I/O-perception paper, section III.B; what leaving waits for is in
+:mod:`~nova_vhpc.control.leaving`.
 """
 
 from nova_vhpc.control import config as control_config
