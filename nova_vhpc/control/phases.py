@@ -94,7 +94,6 @@ class PhaseTracker:
         :param make_predictor: called for each VM, or for one of a group
             where predictors learn together
             (:class:`~.predictors.base.PeerPredictor`).
-
         :param follow: False where nobody wants to know: nothing is
             predicted then, and only ``vhpc:io_pool`` and peers count.
         """
