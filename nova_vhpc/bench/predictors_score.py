@@ -84,36 +84,31 @@ def run_trace(
 
     :returns: by VM.
     """
-    states = [
-        [quantise.to_state(number) for number in events]
+    vms = [
+        [(quantise.to_state(number), number) for number in events]
         for events in trace.events
     ]
-    predictors: list[base.Predictor] = []
-    for _ in trace.vms:
-        known = predictors[0] if predictors else None
-        predictors.append(base.for_member(known, make))
+    periods = list(zip(*vms, strict=True))
+    first = make()
+    predictors = [first, *(base.for_member(first, make) for _ in vms[1:])]
     predictions: list[list[int]] = []
-    periods = list(
-        zip(
-            zip(*states, strict=True),
-            zip(*trace.events, strict=True),
-            strict=True,
-        )
-    )
     start = time.thread_time()
-    for now, numbers in periods:
-        for predictor, state, number in zip(
-            predictors, now, numbers, strict=True
-        ):
+    for period in periods:
+        for predictor, (state, number) in zip(predictors, period, strict=True):
             predictor.observe(state, number)
         predictions.append([predictor.predict() for predictor in predictors])
     seconds = time.thread_time() - start
     # All periods were predicted for, the one after the last as well.
     seconds *= (len(periods) - 1) / len(periods) / len(predictors)
     return [
-        _count(of_vm, predicted, seconds, predictor.state_bytes)
-        for of_vm, predicted, predictor in zip(
-            states, zip(*predictions, strict=True), predictors, strict=True
+        _count(
+            [state for state, _ in vm],
+            predicted,
+            seconds,
+            predictor.state_bytes,
+        )
+        for vm, predicted, predictor in zip(
+            vms, zip(*predictions, strict=True), predictors, strict=True
         )
     ]
 

@@ -102,8 +102,6 @@ class PhaseTracker:
         self._make_predictor = make_predictor
         self._watches: dict[str, _Watch] = {}
         self._groups: dict[str, group_phase.GroupPhase] = {}
-        # A predictor of each group, to make those of other members from.
-        self._known: dict[str, predictors_base.Predictor] = {}
         self._sums: dict[str, tuple[float, int]] = {}
         self._elapsed_us = 0
         self._renewals_left = 0
@@ -145,11 +143,8 @@ class PhaseTracker:
             del self._watches[gone]
         for gone in self._sums.keys() - keys.keys():
             del self._sums[gone]
-        groups = set(keys.values())
-        for gone in self._groups.keys() - groups:
+        for gone in self._groups.keys() - set(keys.values()):
             del self._groups[gone]
-        for gone in self._known.keys() - groups:
-            del self._known[gone]
 
     def _collect(self, view: model.HostView) -> None:
         """Remember samples of a tick that is shorter than a period."""
@@ -169,7 +164,13 @@ class PhaseTracker:
         }
         summed_up = bool(means)
         self._sums.clear()
-        watches = [self._watch(vm.uuid, keys[vm.uuid]) for vm in view.vms]
+        # A predictor of each group, to make those of new members from.
+        known = {
+            watch.key: watch.predictor for watch in self._watches.values()
+        }
+        watches = [
+            self._watch(vm.uuid, keys[vm.uuid], known) for vm in view.vms
+        ]
         # Members learn from each other: all observe before one predicts.
         for vm, watch in zip(view.vms, watches, strict=True):
             self._observe(
@@ -198,17 +199,19 @@ class PhaseTracker:
                 )
             group.step(high, predicted_high)
 
-    def _watch(self, uuid: str, key: str) -> _Watch:
+    def _watch(
+        self,
+        uuid: str,
+        key: str,
+        known: dict[str, predictors_base.Predictor],
+    ) -> _Watch:
         """What is remembered of a VM; its group may be news."""
         watch = self._watches.get(uuid)
         if watch is not None and watch.key == key:
-            # The group may have been away for a tick, and forgotten.
-            self._known.setdefault(key, watch.predictor)
             return watch
-        predictor = predictors_base.for_member(
-            self._known.get(key), self._make_predictor
+        predictor = known[key] = predictors_base.for_member(
+            known.get(key), self._make_predictor
         )
-        self._known.setdefault(key, predictor)
         if watch is None:
             watch = _Watch(self._config, key, predictor)
             self._watches[uuid] = watch

@@ -75,11 +75,9 @@ class AdaptivePredictor:
         '_after_run',
         '_asked',
         '_change',
-        '_changing',
         '_cluster',
         '_drift',
         '_frequencies',
-        '_is_new',
         '_mean',
         '_member',
         '_patterns',
@@ -116,8 +114,6 @@ class AdaptivePredictor:
         # What was decided, and whether for the period that comes next.
         self._asked = False
         self._change = quantise.IDLE_STATE
-        self._changing = False
-        self._is_new = False
         self._ratio = math.inf
         self._prediction = quantise.IDLE_STATE
 
@@ -138,7 +134,7 @@ class AdaptivePredictor:
             self._mean = events
         else:
             if self._asked:
-                self._judge(state == current, state)
+                self._judge(current, state)
             table.add(self._after_1, state)
             table.add(self._after_run, state)
             self._mean += _DRIFT_ALPHA * (events - self._mean)
@@ -177,8 +173,9 @@ class AdaptivePredictor:
             base.deep_bytes(self) - shared + -(-shared // len(self._cluster))
         )
 
-    def _judge(self, stayed: bool, state: int) -> None:
+    def _judge(self, current: int, state: int) -> None:
         """See what probability each expert gave to what came."""
+        stayed = state == current
         frequencies = self._frequencies.by_state
         by_frequency, by_1, by_run, by_neighbours = self._scale
         count: float = frequencies.get(state, 0)
@@ -211,8 +208,8 @@ class AdaptivePredictor:
         )
         shared.boldness.learn(
             self._ratio,
-            self._is_new,
-            self._changing,
+            frequencies.get(current, 0) <= 1,
+            self._prediction != current,
             stayed,
             state == self._change,
             1.0 / len(shared),
@@ -280,8 +277,7 @@ class AdaptivePredictor:
             stay += trust * w_patterns
         self._change = change
         self._ratio = stay / likeliest if likeliest else math.inf
-        self._is_new = often(state, 0) <= 1
-        self._changing = self._cluster.boldness.is_change(
-            self._ratio, self._is_new
+        is_change = self._cluster.boldness.is_change(
+            self._ratio, often(state, 0) <= 1
         )
-        self._prediction = change if self._changing else state
+        self._prediction = change if is_change else state

@@ -93,9 +93,7 @@ class Boldness:
         :param ratio: how many times as likely it is to stay.
         :param is_new: the current state was never met before.
         """
-        return ratio < self._threshold or (
-            is_new and ratio < NEW and self._new_gain >= _NOTHING
-        )
+        return ratio < self._threshold or self._strays(ratio, is_new)
 
     def learn(
         self,
@@ -143,13 +141,19 @@ class Boldness:
         else:
             self._threshold = BOLD
 
+    def _strays(self, ratio: float, is_new: bool) -> bool:
+        """Whether a new state is left, whatever the threshold."""
+        return is_new and ratio < NEW and self._new_gain >= _NOTHING
+
     def _try(
         self, ratio: float, is_new: bool, stayed: bool, share: float
     ) -> None:
         """Give each threshold that was right its hit."""
-        changing = bisect.bisect_right(_THRESHOLDS, ratio)
-        if is_new and ratio < NEW and self._new_gain >= _NOTHING:
-            changing = 0
+        changing = (
+            0
+            if self._strays(ratio, is_new)
+            else bisect.bisect_right(_THRESHOLDS, ratio)
+        )
         right = (
             range(changing) if stayed else range(changing, len(_THRESHOLDS))
         )
