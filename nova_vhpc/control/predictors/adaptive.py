@@ -18,7 +18,7 @@ from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base, cluster, counts, patterns
 
 _PRIOR_NEIGHBOURS = 3.0
-_PRIOR_FREQUENCY = 2.5
+_PRIOR_FREQUENCY = 3.0
 _PRIOR_1 = 3.0
 _PRIOR_PATTERNS = 0.3
 """Weight of each expert, that of the runs being 1, before it has shown

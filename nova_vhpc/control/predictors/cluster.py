@@ -14,7 +14,7 @@
 
 from nova_vhpc.control.predictors import boldness, neighbours
 
-_MEMORY = 0.99
+_MEMORY = 0.98
 """An expert's weight is the product of the probabilities that it gave to
 what came, each forgotten at this rate per period."""
 

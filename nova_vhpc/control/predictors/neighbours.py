@@ -16,17 +16,27 @@ import itertools
 import math
 from collections.abc import Collection
 
-WINDOW = 40
-"""Moments of the past that are compared: 4 s. More would cost time per
-prediction and win nothing."""
+WINDOW = 60
+WINDOW_ALONE = 24
+"""Moments of the past that are compared: 6 s, in which most programs that
+repeat themselves do it once. A VM alone has nobody to share the time of
+comparing with."""
 
 _LAST = 25
 """How much the period before the newest counts, in percent of it. What was
-before that would win nothing."""
+before that is left to the course."""
 
 _WIDTH = 100.0
 """Squared distance per member at which a neighbour's weight is down to a
 quarter."""
+
+_FADING = 0.5
+_COURSE_WIDTH = 200.0
+_COURSE_CUT = 9.0
+_COURSE_GAIN = 20.0
+"""The distance of a course fades at this rate per period. The gain of a
+moment is down to a quarter at the squared width per member, and taken as
+none from that many times the width on."""
 
 _COLUMNS = 2
 Moment = tuple[int, int]
@@ -46,6 +56,11 @@ class Neighbours:
     tail does without a scale to be tuned per program: with close matches
     these decide, without any the more distant ones have a say.
 
+    The *course* to a moment is all that was until then, fading. With a
+    program that repeats itself every so many periods it tells the same
+    point of the iteration from others that only look alike. So what was
+    reached on a course like the one to now has many times the weight.
+
     All members together tell a moment better than one alone: they run the
     same program, and what is noise in one is not in the others.
 
@@ -55,6 +70,7 @@ class Neighbours:
     """
 
     __slots__ = (
+        '_courses',
         '_followers',
         '_levels',
         '_moments',
@@ -72,6 +88,9 @@ class Neighbours:
         self._states: dict[int, int] = {}
         self._moments: list[tuple[int, ...]] = []
         self._now: tuple[int, ...] | None = None
+        # Faded squared distance of the course to each moment, in the last
+        # period: of the course to what came one period before it.
+        self._courses: list[float] = []
         # How much each moment of the window looks like now.
         self._weights: list[float] = []
 
@@ -107,23 +126,48 @@ class Neighbours:
             self._admit()
         moments = self._moments
         if self._now is not None:
-            full = len(moments) == WINDOW
-            if full:
-                del moments[0]
             moments.append(self._now)
+            window = WINDOW if len(levels) > 1 else WINDOW_ALONE
+            excess = max(len(moments) - window, 0)
+            del moments[:excess]
             for member, followers in self._followers.items():
-                if full:
-                    del followers[0]
                 followers.append(self._states[member])
-        now = tuple(itertools.chain.from_iterable(levels.values()))
-        self._now = now
-        # A good third of the time of a prediction is spent here, so
-        # distances are left to C.
-        width = _WIDTH * len(levels)
-        self._weights = [
-            (weight := width / (width + distance * distance)) * weight
-            for distance in map(math.dist, moments, itertools.repeat(now))
-        ]
+                del followers[:excess]
+        self._now = tuple(itertools.chain.from_iterable(levels.values()))
+        self._compare(moments, self._now)
+
+    def _compare(
+        self, moments: list[tuple[int, ...]], now: tuple[int, ...]
+    ) -> None:
+        """Weigh the moments of the window by their likeness to now.
+
+        A third to a half of the time of a prediction is spent here.
+        """
+        courses = self._courses
+        if len(courses) < len(moments):
+            # What was before the first period is not known.
+            courses.insert(0, 2.0 * math.dist(moments[0], now) ** 2)
+        elif len(courses) > len(moments):
+            del courses[: -len(moments)]
+        members = len(now) // _COLUMNS
+        width = _WIDTH * members
+        course_width = _COURSE_WIDTH * members
+        cut = _COURSE_CUT * course_width
+        courses_now: list[float] = []
+        weights: list[float] = []
+        distances = map(math.dist, moments, itertools.repeat(now))
+        for distance, course in zip(distances, courses, strict=True):
+            square = distance * distance
+            weight = width / (width + square)
+            weight *= weight
+            course = square + _FADING * course
+            if course < cut:
+                likeness = course_width / (course_width + course)
+                weight *= 1.0 + _COURSE_GAIN * likeness * likeness
+            courses_now.append(course)
+            weights.append(weight)
+        self._courses = courses_now
+        self._weights = weights
 
     def votes(self, member: int) -> dict[int, float]:
         """Weight by state, for a member's coming period.
@@ -134,9 +178,10 @@ class Neighbours:
         followers = self._followers.get(member)
         if followers is None:
             return {}
-        votes = dict.fromkeys(followers, 0.0)
+        votes: dict[int, float] = {}
+        vote = votes.get
         for follower, weight in zip(followers, self._weights, strict=False):
-            votes[follower] += weight
+            votes[follower] = vote(follower, 0.0) + weight
         return votes
 
     def _admit(self) -> None:

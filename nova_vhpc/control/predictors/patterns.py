@@ -39,12 +39,10 @@ class Patterns:
 
     def observe(self, state: int, events: float) -> None:
         """See what came of the prediction and make the next."""
-        expected = self.expected
         right = self._right
         asked = self._asked
-        if expected is not None:
-            asked[self._changes] += 1
-            right[self._changes] += state == expected
+        asked[self._changes] += 1
+        right[self._changes] += state == self.expected
         self._gpht.observe(state, events)
         self.expected = expected = self._gpht.predict()
         self._changes = changes = expected != state

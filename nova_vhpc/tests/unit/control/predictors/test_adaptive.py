@@ -252,9 +252,9 @@ class JoinedTest(base.TestCase):
                 gaps.append(ours.overall - best.overall)
                 if ours.transitions > 50:
                     gains.append(ours.transition - rle.transition)
-        self.assertGreater(sum(gaps) / len(gaps), 0.01)
+        self.assertGreater(sum(gaps) / len(gaps), 0.04)
         self.assertGreater(min(gaps), -0.10)
-        self.assertGreater(sum(gains) / len(gains), 0.08)
+        self.assertGreater(sum(gains) / len(gains), 0.10)
 
 
 class SkeletonsTest(base.TestCase):
@@ -264,7 +264,7 @@ class SkeletonsTest(base.TestCase):
     nothing.
     """
 
-    def hold(self, directory, gain, behind, not_ahead):
+    def hold(self, directory, gap, gain, behind, not_ahead):
         gaps, gains, lost = [], [], set()
         for trace in traces.read_all(TRACES / directory):
             ours, best, rle = compare(trace)
@@ -274,21 +274,15 @@ class SkeletonsTest(base.TestCase):
                 gains.append(ours.transition - rle.transition)
                 if gains[-1] <= 0:
                     lost.add(trace.name)
-        self.assertGreater(sum(gaps) / len(gaps), 0.01)
+        self.assertGreater(sum(gaps) / len(gaps), gap)
         self.assertGreater(sum(gains) / len(gains), gain)
-        self.assertLessEqual(sum(gap < -0.005 for gap in gaps), behind)
+        self.assertLessEqual(sum(lead < -0.005 for lead in gaps), behind)
         self.assertLessEqual(lost, not_ahead)
 
     def test_runs_recorded_after_most_constants_were_chosen(self):
-        # 15 that are long enough, 8 with transitions. On mg-b RLE is ahead
-        # since the members learn together.
-        self.hold('skeletons', gain=0.10, behind=3, not_ahead={'mg-b'})
+        # 15 that are long enough, 8 with transitions.
+        self.hold('skeletons', 0.035, 0.115, behind=3, not_ahead=set())
 
-    def test_runs_that_no_constant_was_chosen_on(self):
-        # 31 that are long enough, 17 with transitions.
-        self.hold(
-            'later',
-            gain=0.09,
-            behind=9,
-            not_ahead={'cg-b10', 'mg-b10', 'sp-a10'},
-        )
+    def test_runs_that_were_recorded_later(self):
+        # 47 that are long enough, 26 with transitions.
+        self.hold('later', 0.03, 0.12, behind=10, not_ahead={'sp-a10'})

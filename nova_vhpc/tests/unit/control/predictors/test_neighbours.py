@@ -50,10 +50,26 @@ class NeighboursTest(base.TestCase):
         self.assertEqual({1, 90}, votes.keys())
         self.assertLess(votes[90], votes[1])
 
+    def test_the_course_tells_moments_apart_that_are_alike(self):
+        first = [*REST, (9, 420.0), (2, 80.0), (3, 100.0), (7, 300.0)]
+        second = [*REST, (1, 10.0), (2, 80.0), (3, 100.0), (4, 190.0)]
+        now = [*REST, (9, 420.0), (2, 80.0), (3, 100.0)]
+        votes = fed([*first, *second, *now]).votes(0)
+        self.assertGreater(votes[7], 2 * votes[4])
+        # Not by which was first.
+        votes = fed([*second, *first, *now]).votes(0)
+        self.assertGreater(votes[7], 2 * votes[4])
+
     def test_only_the_window_is_remembered(self):
-        periods = [(8, 350.0), (9, 400.0)]
-        periods += [(1, 0.0)] * (neighbours.WINDOW + 1)
-        self.assertEqual({1}, fed(periods).votes(0).keys())
+        for members, window in (
+            (1, neighbours.WINDOW_ALONE),
+            (2, neighbours.WINDOW),
+        ):
+            periods = [(8, 350.0), (9, 400.0), *[(1, 0.0)] * (window - 1)]
+            votes = fed(*[periods] * members).votes(0)
+            self.assertEqual({1, 9}, votes.keys())
+            votes = fed(*[[*periods, (1, 0.0)]] * members).votes(0)
+            self.assertEqual({1}, votes.keys())
 
 
 class MembersTest(base.TestCase):
@@ -116,3 +132,12 @@ class MembersTest(base.TestCase):
         votes = them.votes(1)
         self.assertGreater(votes[1], votes[5] + 0.3)
         self.assertEqual({}, them.votes(0))
+
+    def test_who_is_left_alone_remembers_less(self):
+        periods = [(8, 350.0), (9, 400.0)]
+        periods += [(1, 0.0)] * (neighbours.WINDOW_ALONE + 5)
+        them = fed(periods, periods)
+        self.assertIn(9, them.votes(0))
+        them.leave({1})
+        self.tell(them, {0: (3, 100.0)}, {0: (1, 0.0)})
+        self.assertEqual({1, 3}, them.votes(0).keys())
