@@ -145,8 +145,9 @@ class Neighbours:
         """
         courses = self._courses
         if len(courses) < len(moments):
-            # What was before the first period is not known.
-            courses.insert(0, 2.0 * math.dist(moments[0], now) ** 2)
+            # What was before the first period is not known: as far as that.
+            square = math.dist(moments[0], now) ** 2
+            courses.insert(0, square / (1.0 - _FADING))
         elif len(courses) > len(moments):
             del courses[: -len(moments)]
         members = len(now) // _COLUMNS

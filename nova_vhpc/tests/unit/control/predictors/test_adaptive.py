@@ -284,5 +284,9 @@ class SkeletonsTest(base.TestCase):
         self.hold('skeletons', 0.035, 0.115, behind=3, not_ahead=set())
 
     def test_runs_that_were_recorded_later(self):
-        # 47 that are long enough, 26 with transitions.
-        self.hold('later', 0.03, 0.12, behind=10, not_ahead={'sp-a10'})
+        # 31 that are long enough, 17 with transitions.
+        self.hold('later', 0.03, 0.12, behind=8, not_ahead={'sp-a10'})
+
+    def test_runs_that_no_constant_was_chosen_on(self):
+        # 16 that are long enough, 9 with transitions.
+        self.hold('unseen', 0.034, 0.13, behind=2, not_ahead=set())
