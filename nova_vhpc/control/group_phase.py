@@ -26,20 +26,23 @@ class GroupPhase:
     :ivar phase: where the group is now.
     :ivar low: periods since a member was above its threshold.
     :ivar patience: how many of these let it leave.
+    :ivar stay: periods since it entered the I/O phase.
     """
 
-    __slots__ = ('_whole', 'low', 'patience', 'phase')
+    __slots__ = ('_learn', '_whole', 'low', 'patience', 'phase', 'stay')
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         self.phase = model.Phase.COMPUTING
         self.low = 0
+        self.stay = 0
+        self._learn = config.leave_rule == 'learned'
         # The first low stretch began before we looked: its length is not
         # known and nothing can be learned from it.
         self._whole = False
         self.patience = leaving.Patience(
             config.leave_periods,
             config.move_cost_periods,
-            learn=config.leave_rule == 'learned',
+            learn=self._learn,
         )
 
     def step(self, high: bool, predicted_high: bool) -> None:
@@ -55,7 +58,14 @@ class GroupPhase:
             self.low = 0
         else:
             self.low += 1
-        if predicted_high:
-            self.phase = model.Phase.IO
-        elif self.low >= self.patience.periods:
+        if self.phase is model.Phase.COMPUTING:
+            self.stay = 0
+            if predicted_high:
+                self.phase = model.Phase.IO
+            return
+        self.stay += 1
+        # The paper counts low periods wherever they were spent, so who comes
+        # in on a prediction that does not come true leaves at once.
+        low = min(self.low, self.stay) if self._learn else self.low
+        if not predicted_high and low >= self.patience.periods:
             self.phase = model.Phase.COMPUTING

@@ -20,6 +20,12 @@ periods after a shortening with that before it. Worse beyond noise: the
 slice goes back to where the latency was best, and is not shortened for a
 while, each time twice as long. If going back does not help either, it was
 something else that made the latency worse, and the blame is withdrawn.
+
+Latencies of other VMs cannot be compared with. So where VMs come and go, what
+was shortened since the last comparison is taken back, unproven as it is; else
+many changes would let the slice creep down. That a shorter one was worse is
+a matter of the host more than of who is there: the hold stays, unless none is
+left of those that it was learned from.
 """
 
 import collections
@@ -108,20 +114,21 @@ class Guard:
         :param applied_us: slice in that period.
         :param wanted_us: slice wanted for the next one.
         :param latency_us: mean latency in that period; None if unknown.
-        :param members: VMs that it was measured of; when they change, all
-            that was learned is void.
+        :param members: VMs that it was measured of.
         :returns: the slice to be used.
         """
+        proven_us = applied_us
         if members != self._members:
-            self._members = members
-            self._next_hold = self._hold
-            self._reset()
+            proven_us = self._change(members, applied_us)
         if self._hold_left > 0:
             self._hold_left -= 1
             if self._hold_left == 0:
                 # Times may have changed: measure anew before trying again.
                 self._best = None
                 self._samples.clear()
+        if proven_us > applied_us:
+            self._settle = 1
+            return max(proven_us, wanted_us)
         if latency_us is not None:
             if self._settle > 0:
                 self._settle -= 1
@@ -135,6 +142,19 @@ class Guard:
             # Nothing to compare with yet, or known to be worse.
             return applied_us
         return wanted_us
+
+    def _change(self, members: frozenset[str], applied_us: int) -> int:
+        """Other VMs are there; returns the slice that has proved itself."""
+        best = self._best
+        hold_left = self._hold_left
+        self._reset()
+        if not members or members & self._members:
+            self._hold_left = hold_left
+        else:
+            self._next_hold = self._hold
+        if members:
+            self._members = members
+        return applied_us if best is None else best.slice_us
 
     def _judge(self, applied_us: int) -> int | None:
         """A window is full; returns a slice to go back to, if any."""

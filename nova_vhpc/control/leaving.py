@@ -20,7 +20,9 @@ Two rules, chosen by ``leave_rule``:
     that CG then flaps: each of its iterations ends with a few low periods.
 
 ``learned`` (ours)
-    The same, but it waits for as many low periods as pay off. Leaving too
+    The same, but it waits for as many low periods as pay off, counted from
+    when it entered: a prediction that does not come true costs a stay, not
+    a move for each that follows. Leaving too
     early costs a move out and one back; staying too long costs the low
     periods spent in the I/O pool. How long low stretches last is known
     from the latest ones of this very cluster, so the patience is chosen

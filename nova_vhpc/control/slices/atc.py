@@ -29,7 +29,9 @@ of their slices. The pseudo-code is kept line by line, with these gaps:
 * The paper has latency in whole scheduling periods of Xen, where zero
   occurs; on Linux a few microseconds always remain, so a latency up to
   ``latency_floor_us`` counts as zero.
-* A period without a measurement changes nothing and is no history.
+* A period without a measurement changes nothing and is no history. A VM
+  without one for longer than the history has no say: it would keep the
+  slice of all others from ever getting longer.
 
 ``atc_literal`` undoes all but the bound and the last. The :mod:`guard
 <nova_vhpc.control.guard>` is ours; without it (``guard = false``) the
@@ -128,9 +130,11 @@ def _below(slice_us: int, limit_us: int, steps: Steps) -> bool:
 class _History:
     """Latencies and slices of one VM's last three periods."""
 
-    __slots__ = ('latencies_us', 'slices_us')
+    __slots__ = ('latencies_us', 'missed', 'slices_us')
 
     def __init__(self) -> None:
+        # Periods without a measurement, until now.
+        self.missed = 0
         self.latencies_us: collections.deque[float] = collections.deque(
             maxlen=HISTORY
         )
@@ -163,19 +167,24 @@ class HostSlice:
         vms: Sequence[model.VmView],
         steps: Steps,
         peers_us: Sequence[int] = (),
-    ) -> dict[str, int]:
+    ) -> dict[str, int | None]:
         """Take in one period's latencies and set :attr:`applied_us`.
 
         :param vms: the parallel VMs; others are forgotten.
         :param peers_us: slices that other hosts ask for.
-        :returns: what each VM alone would get (Algorithm 1).
+        :returns: what each VM alone would get (Algorithm 1); None where
+            that is not known.
         """
         for gone in self._histories.keys() - {vm.uuid for vm in vms}:
             del self._histories[gone]
         if not vms:
             self.applied_us = steps.default_us
+            if self._guard is not None:
+                self._guard.step(
+                    steps.default_us, steps.default_us, None, frozenset()
+                )
             return {}
-        own_us: dict[str, int] = {}
+        own_us: dict[str, int | None] = {}
         measured_us: list[float] = []
         for vm in vms:
             history = self._histories.get(vm.uuid)
@@ -183,8 +192,12 @@ class HostSlice:
                 history = self._histories[vm.uuid] = _History()
             latency_us = vm.sample.sync_latency_us
             if latency_us is None:
-                own_us[vm.uuid] = self.applied_us
+                history.missed += 1
+                own_us[vm.uuid] = (
+                    self.applied_us if history.missed <= HISTORY else None
+                )
                 continue
+            history.missed = 0
             measured_us.append(latency_us)
             history.latencies_us.append(
                 0.0 if latency_us <= self._floor_us else latency_us
@@ -193,7 +206,11 @@ class HostSlice:
             own_us[vm.uuid] = compute_time_slice(
                 history.latencies_us, history.slices_us, steps
             )
-        wanted_us = max(min([*own_us.values(), *peers_us]), steps.minimum_us)
+        asked_us = [own for own in own_us.values() if own is not None]
+        wanted_us = max(
+            min([*(asked_us or [self.applied_us]), *peers_us]),
+            steps.minimum_us,
+        )
         if self._guard is not None:
             wanted_us = self._guard.step(
                 self.applied_us,
@@ -236,16 +253,17 @@ class AtcPolicy:
             ),
             literal=config.atc_literal,
         )
-        parallel = [
+        list_p = [
             vm
             for vm in context.view.vms
             if vm.workload == model.Workload.PARALLEL
-            and vm.uuid not in context.in_io_pool
         ]  # lines 1-7
+        # The I/O pool has a slice of its own.
+        parallel = [vm for vm in list_p if vm.uuid not in context.in_io_pool]
         own_us = self._host.advance(
             parallel, steps, self._peers_us(context, parallel)
         )
-        if not parallel:
+        if not list_p:
             # Lines 8-11: DEFAULT for all, even where one is specified.
             return base.SliceDecision()
         applied_us = self._host.applied_us  # line 13

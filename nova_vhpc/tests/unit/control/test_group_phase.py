@@ -67,6 +67,23 @@ class LearnedTest(base.TestCase):
         group.step(True, True)
         self.assertEqual(patience, group.patience.periods)
 
+    def test_a_prediction_that_does_not_come_true_costs_one_stay(self):
+        # Nothing but low periods, with a high prediction every other time.
+        before = [(False, False)] * 30
+        seen = phases(*before, *[(False, True), (False, False)] * 8)
+        self.assertEqual([IO] * 16, seen[30:])
+
+    def test_a_stay_ends_without_another(self):
+        group = group_phase.GroupPhase(control_config.ControlConfig())
+        for _ in range(30):
+            group.step(False, False)
+        group.step(False, True)
+        for _ in range(group.patience.periods - 1):
+            group.step(False, False)
+        self.assertEqual(IO, group.phase)
+        group.step(False, False)
+        self.assertEqual(COMPUTING, group.phase)
+
     def test_the_next_one_does(self):
         group = group_phase.GroupPhase(control_config.ControlConfig())
         patience = group.patience.periods

@@ -33,9 +33,10 @@ class Noise:
         return self.state / 2**30 - 1
 
 
-def replay(latency_of, periods=600, **config):
+def replay(latency_of, periods=600, others=lambda period: 0, **config):
     """ATC on a host whose latency is a function of the slice.
 
+    :param others: how many more VMs there are in a period.
     :returns: slice of every period, us.
     """
     policy = atc.AtcPolicy(control_config.ControlConfig(**config))
@@ -44,18 +45,21 @@ def replay(latency_of, periods=600, **config):
     seen = []
     for period in range(periods):
         latency = latency_of(slice_us, period) * (1 + 0.05 * noise())
-        vm = model.VmView(
-            'a',
-            2,
-            workload=model.Workload.PARALLEL,
-            sample=model.Sample(sync_latency_us=latency),
+        vms = tuple(
+            model.VmView(
+                uuid,
+                2,
+                workload=model.Workload.PARALLEL,
+                sample=model.Sample(sync_latency_us=latency),
+            )
+            for uuid in 'abc'[: 1 + others(period)]
         )
         view = model.HostView(
             period,
             0,
             100_000,
             (),
-            (vm,),
+            vms,
             limits=model.ActuatorLimits(effective_min_slice_us=4_000),
         )
         decision = policy.decide(base.SliceContext(view, {}, {}))
@@ -70,6 +74,26 @@ def shorter_is_worse(slice_us, period):
 
 def shorter_is_better(slice_us, period):
     return 200 + slice_us
+
+
+class ComingAndGoingTest(tests_base.TestCase):
+    """Shorter is worse, and a second VM is there every other time."""
+
+    def seen(self, every, latency_of=shorter_is_worse):
+        return replay(
+            latency_of,
+            periods=1_200,
+            others=lambda period: period // every % 2,
+        )
+
+    def test_it_does_not_creep_down(self):
+        for every in (4, 7, 9, 10, 12, 15, 30):
+            seen = self.seen(every)
+            self.assertGreaterEqual(min(seen), 15_000, every)
+            self.assertGreater(sum(seen) / len(seen), 27_000, every)
+
+    def test_what_is_better_is_found_all_the_same(self):
+        self.assertLessEqual(self.seen(30, shorter_is_better)[-1], 6_000)
 
 
 class ReplayTest(tests_base.TestCase):
@@ -165,14 +189,43 @@ class GuardTest(tests_base.TestCase):
         self.assertTrue(subject.holding)
         self.assertGreaterEqual(lowest, 27)
 
-    def test_other_vms_void_what_was_learned(self):
+    def held(self):
         subject = self.guard()
         for _ in range(3):
             self.feed(subject, 30, 30, 100.0)
         for _ in range(3):
             self.feed(subject, 20, 20, 200.0)
-        self.feed(subject, 30, 30, 100.0, members=frozenset(('a', 'b')))
+        self.assertTrue(subject.holding)
+        return subject
+
+    def test_the_hold_outlives_who_comes_and_goes(self):
+        subject = self.held()
+        for members in (MEMBERS | {'b'}, frozenset('b'), frozenset()):
+            self.feed(subject, 30, 30, 100.0, members=members)
+            self.assertTrue(subject.holding, members)
+
+    def test_none_left_of_those_it_was_learned_from(self):
+        subject = self.held()
+        self.feed(subject, 30, 30, 100.0, members=frozenset('b'))
         self.assertFalse(subject.holding)
+
+    def test_the_unproven_is_taken_back_when_others_come(self):
+        subject = self.guard()
+        for _ in range(3):
+            self.feed(subject, 30, 30, 100.0)
+        self.assertEqual(29, self.feed(subject, 30, 29, 100.0))
+        self.assertEqual(
+            30, self.feed(subject, 29, 28, 100.0, members=MEMBERS | {'b'})
+        )
+
+    def test_the_proven_stays_when_others_come(self):
+        subject = self.guard()
+        for applied in (30, 20):
+            for _ in range(3):
+                self.feed(subject, applied, applied, 10.0 * applied)
+        self.assertEqual(
+            20, self.feed(subject, 20, 19, 200.0, members=MEMBERS | {'b'})
+        )
 
     def test_periods_without_measurement_do_not_count(self):
         subject = self.guard()

@@ -313,6 +313,32 @@ class TestAlgorithm2(tests_base.TestCase):
         self.assertIsNone(decision.vms['a'].slice_us)
         self.assertNotIn('b', decision.vms)
 
+    def test_specified_while_all_parallel_vms_are_in_the_io_pool(self):
+        # They are on Algorithm 2's list all the same.
+        web = vm('web', workload=model.Workload.GENERAL, time_slice_us=6_000)
+        policy = self.policy()
+        for in_io_pool in ((), ('a',)):
+            decision = policy.decide(
+                context(vm('a', 500.0), web, in_io_pool=in_io_pool)
+            )
+            self.assertEqual(6_000, decision.vms['web'].slice_us)
+
+    def test_who_is_never_measured_holds_nobody_up(self):
+        policy = self.policy()
+        silent = [vm('z')]
+        self.run_with(policy, [500, 600, 700, 800], make=silent)
+        decision = self.run_with(policy, [0.0] * 12, make=silent)
+        self.assertIsNone(decision.vms['a'].slice_us)
+        self.assertIsNone(decision.vms['z'].slice_us)
+        # Nor on the other hosts, which are told what each alone would have.
+        self.assertIsNone(decision.vms['z'].own_us)
+
+    def test_a_gap_is_waited_for(self):
+        policy = self.policy()
+        self.run_with(policy, [500, 600], [500, 500])
+        decision = self.run_with(policy, [0.0] * 3, [None] * 3)
+        self.assertEqual(29_000, decision.vms['a'].slice_us)
+
     def test_peers_minimum_only_if_shared(self):
         peers = {'c1': model.PeerView(min_slice_us=12_000)}
         for share, expected in ((False, None), (True, 12_000)):
