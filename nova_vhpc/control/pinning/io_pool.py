@@ -31,6 +31,8 @@ from nova_vhpc.control.pinning import (
 # To look up a member of an enum takes long, for each VM, each tick.
 _IO, _PARALLEL = model.Phase.IO, model.Workload.PARALLEL
 
+_STAYS = 'stays in the computing pool, with all members of its cluster'
+
 _Domains = dict[frozenset[int], frozenset[int]]
 
 _Movable = tuple[model.VmView, frozenset[int], bool, bool]
@@ -55,8 +57,10 @@ class IoPoolPolicy:
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every VM that may be pinned into its pool.
 
-        Parallel VMs get one CPU per vCPU, others the whole pool. A parallel
-        VM for which the I/O pool is too narrow stays in the computing pool.
+        Parallel VMs get one CPU per vCPU, others the whole pool. The members
+        of a cluster move together: where the I/O pool is too narrow for one
+        of them, all stay in the computing pool. A parallel VM for which that
+        is too narrow, too, may use all of its CPUs.
         """
         view = context.view
         usable = self._usable
@@ -74,10 +78,15 @@ class IoPoolPolicy:
                 continue
             io = context.phases[vm.uuid] is _IO
             parallel = vm.workload == _PARALLEL
+            movable.append((vm, allowed, io, parallel))
+        widths = _widths(movable)
+        for vm, _, io, parallel in movable:
+            width = vm.vcpus if parallel else 1
             demand = wants_io if io else wants_computing
             demand.vcpus.append(vm.vcpus)
-            demand.widths.append(vm.vcpus if parallel else 1)
-            movable.append((vm, allowed, io, parallel))
+            demand.widths.append(
+                widths.get(vm.cluster, width) if io else width
+            )
         divided = self._sizer.divide(view.cpus, wants_io, wants_computing)
         if self._sizer.remark:
             ignored.append(model.Ignored('', self._sizer.remark))
@@ -89,27 +98,29 @@ class IoPoolPolicy:
         in_io_pool: set[str] = set()
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
-        room = self._sizer.room
+        stay = {} if divided is None else self._stay(divided, movable)
         for vm, allowed, io, parallel in movable:
             domain = allowed
             if divided is not None:
+                if io and (vm.cluster or vm.uuid) in stay:
+                    ignored.append(
+                        model.Ignored(vm.uuid, stay[vm.cluster or vm.uuid])
+                    )
+                    io = False
                 domain = self._domain(divided, io, allowed)
-                if io and domain:
-                    other = self._domain(divided, False, allowed)
-                    width = vm.vcpus if parallel else 1
-                    if width > room or len(domain) < min(width, len(other)):
-                        ignored.append(_too_wide(vm, len(divided.io)))
-                        io, domain = False, other
-                if not domain:
-                    ignored.append(_no_cpu(vm, io))
-                    continue
                 if io:
                     in_io_pool.add(vm.uuid)
+                elif parallel and len(domain) < min(vm.vcpus, len(allowed)):
+                    ignored.append(_squeezed(vm, len(domain)))
+                    domain = allowed
+                elif not domain:
+                    ignored.append(_no_cpu(vm))
+                    continue
             if parallel:
                 requests.append(balance.request_for(vm, domain))
                 if vm.in_force.vcpu_pins is not None:
                     in_force[vm.uuid] = vm.in_force.vcpu_pins
-            elif domain != allowed:
+            elif io or domain != allowed:
                 pins[vm.uuid] = (domain,) * vm.vcpus
         pins.update(self._spreader.assign(requests, view.cpus, in_force))
         return base.PinDecision(
@@ -118,6 +129,25 @@ class IoPoolPolicy:
             pools=divided,
             ignored=tuple(ignored),
         )
+
+    def _stay(
+        self, divided: model.Pools, movable: list[_Movable]
+    ) -> dict[str, str]:
+        """Clusters, and VMs without one, that cannot go to the I/O pool.
+
+        :returns: why, by cluster or uuid.
+        """
+        room = self._sizer.room
+        stay: dict[str, str] = {}
+        for vm, allowed, io, parallel in movable:
+            if not io:
+                continue
+            width = vm.vcpus if parallel else 1
+            cpus = len(self._domain(divided, True, allowed))
+            other = len(self._domain(divided, False, allowed))
+            if not cpus or width > room or cpus < min(width, other):
+                stay[vm.cluster or vm.uuid] = _too_wide(vm, cpus)
+        return stay
 
     def _domain(
         self, divided: model.Pools, io: bool, allowed: frozenset[int]
@@ -136,16 +166,35 @@ class IoPoolPolicy:
         return domain
 
 
-def _too_wide(vm: model.VmView, cpus: int) -> model.Ignored:
-    return model.Ignored(
-        vm.uuid,
-        f'has {vm.vcpus} vCPUs, too many for the I/O pool ({cpus} CPUs now): '
-        'siblings would share a CPU; stays in the computing pool',
+def _widths(movable: list[_Movable]) -> dict[str | None, int]:
+    """By cluster, CPUs that the widest member in the I/O phase must have."""
+    widths: dict[str | None, int] = {}
+    for vm, _, io, parallel in movable:
+        if io and vm.cluster is not None:
+            width = vm.vcpus if parallel else 1
+            widths[vm.cluster] = max(width, widths.get(vm.cluster, 1))
+    return widths
+
+
+def _too_wide(vm: model.VmView, cpus: int) -> str:
+    if not cpus:
+        return f'none of the CPUs of {vm.uuid} is in the I/O pool; ' + _STAYS
+    return (
+        f'{vm.uuid} has {vm.vcpus} vCPUs, too many for the I/O pool ({cpus} '
+        'CPUs for it now): siblings would share a CPU; ' + _STAYS
     )
 
 
-def _no_cpu(vm: model.VmView, io: bool) -> model.Ignored:
-    phase = model.Phase.IO if io else model.Phase.COMPUTING
+def _squeezed(vm: model.VmView, cpus: int) -> model.Ignored:
     return model.Ignored(
-        vm.uuid, f'none of its CPUs is in the {phase} pool; not pinned'
+        vm.uuid,
+        f'has {vm.vcpus} vCPUs, too many for the computing pool ({cpus} CPUs '
+        'for it now): siblings would share a CPU; may use all of its CPUs, '
+        'those of the I/O pool included',
+    )
+
+
+def _no_cpu(vm: model.VmView) -> model.Ignored:
+    return model.Ignored(
+        vm.uuid, 'none of its CPUs is in the computing pool; not pinned'
     )

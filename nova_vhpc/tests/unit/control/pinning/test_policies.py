@@ -126,16 +126,84 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual('', decision.ignored[0].uuid)
         self.assertIn('no pools', decision.ignored[0].reason)
 
-    def test_a_vm_that_may_not_use_the_pool_is_not_pinned(self):
+    def test_a_vm_that_may_not_use_the_pool_stays(self):
         decision = pin(
             self.policy(),
             vm('a', 2),
             vm('b', 2, allowed_cpus=frozenset((0, 1))),
             io={'a', 'b'},
         )
-        self.assertNotIn('b', decision.pins)
-        self.assertNotIn('b', decision.in_io_pool)
-        self.assertIn('io pool', decision.ignored[-1].reason)
+        self.assertEqual(frozenset((0, 1)), used(decision, 'b'))
+        self.assertEqual({'a'}, decision.in_io_pool)
+        self.assertEqual('b', decision.ignored[-1].uuid)
+        self.assertIn('in the I/O pool', decision.ignored[-1].reason)
+
+    def test_a_general_vm_without_a_computing_cpu_is_not_pinned(self):
+        decision = pin(
+            self.policy(io_pool_cpus=frozenset((6, 7))),
+            vm(
+                'web',
+                workload=model.Workload.GENERAL,
+                allowed_cpus=frozenset((6, 7)),
+            ),
+            vm('a', io_pool=model.IoPoolUse.ALWAYS),
+            io={'a'},
+        )
+        self.assertNotIn('web', decision.pins)
+        self.assertIn('not pinned', decision.ignored[-1].reason)
+
+    def test_who_may_use_the_io_pool_only_is_in_it(self):
+        decision = pin(
+            self.policy(io_pool_cpus=frozenset((6, 7))),
+            vm(
+                'web',
+                workload=model.Workload.GENERAL,
+                allowed_cpus=frozenset((6, 7)),
+            ),
+            io={'web'},
+        )
+        self.assertEqual({'web'}, decision.in_io_pool)
+        self.assertEqual((frozenset((6, 7)),) * 2, decision.pins['web'])
+
+    def test_a_cluster_moves_together_or_not_at_all(self):
+        for narrow in ({}, {'allowed_cpus': frozenset((0, 1, 2, 7))}):
+            width = 2 if narrow else 4
+            decision = pin(
+                self.policy(io_pool_cpus=frozenset((6, 7))),
+                vm('small', cluster='c'),
+                vm('other', width, cluster='c', **narrow),
+                vm('d', cluster='d'),
+                io={'small', 'other', 'd'},
+            )
+            self.assertEqual({'d'}, decision.in_io_pool)
+            said = {one.uuid: one.reason for one in decision.ignored}
+            self.assertEqual({'small', 'other'}, set(said))
+            self.assertIn(f'other has {width} vCPUs', said['small'])
+
+    def test_an_io_pool_is_not_sized_for_who_does_not_come(self):
+        decision = pin(
+            self.policy(),
+            vm('small', cluster='c'),
+            vm('wide', 6, cluster='c'),
+            vm('q', 4),
+            io={'small', 'wide'},
+        )
+        self.assertEqual(frozenset(), decision.in_io_pool)
+        self.assertEqual(1, len(decision.pools.io))
+
+    def test_siblings_do_not_share_a_cpu_of_a_narrow_computing_pool(self):
+        for policy, wide in (
+            (self.policy(io_pool_cpus=frozenset(range(1, 8))), vm('w', 8)),
+            (
+                self.policy(),
+                vm('w', 4, allowed_cpus=frozenset((0, 2, 4, 7))),
+            ),
+        ):
+            decision = pin(policy, wide, vm('i', 4), io={'i'})
+            self.assertEqual({'i'}, decision.in_io_pool)
+            self.assertEqual(wide.vcpus, len(used(decision, 'w')))
+            self.assertEqual(['w'], [one.uuid for one in decision.ignored])
+            self.assertIn('computing pool', decision.ignored[0].reason)
 
     def test_too_wide_for_a_configured_pool_stays_and_it_is_said(self):
         decision = pin(
