@@ -68,6 +68,7 @@ class Controller:
         ignored = list(checked.ignored)
         view = checked.view
         vm_phases = self._phases.advance(view)
+        ignored.extend(self._phases.faults)
         effective = {
             uuid: phase.effective for uuid, phase in vm_phases.items()
         }
@@ -97,15 +98,25 @@ class Controller:
         context: pinning_base.PinContext,
         ignored: list[model.Ignored],
     ) -> pinning_base.PinDecision:
-        """Ask the pinning policy, and keep only pins that are allowed."""
+        """Ask the pinning policy."""
         try:
-            decision = self._pinning_policy.pin(context)
+            return self._allowed(
+                self._pinning_policy.pin(context), context, ignored
+            )
         except Exception as error:
             # Policies are plugins: a faulty one must not stop the agent.
             ignored.append(
                 model.Ignored('', f'pinning policy failed: {error!r}')
             )
             return pinning_base.PinDecision()
+
+    def _allowed(
+        self,
+        decision: pinning_base.PinDecision,
+        context: pinning_base.PinContext,
+        ignored: list[model.Ignored],
+    ) -> pinning_base.PinDecision:
+        """Keep only pins that are allowed."""
         ignored.extend(decision.ignored)
         usable = self._usable
         usable.show(context.view.cpus)
@@ -145,14 +156,24 @@ class Controller:
         context: slices_base.SliceContext,
         ignored: list[model.Ignored],
     ) -> slices_base.SliceDecision:
-        """Ask the slice policy, and drop windows that could do harm."""
+        """Ask the slice policy."""
         try:
-            decision = self._slice_policy.decide(context)
+            return self._harmless(
+                self._slice_policy.decide(context), context, ignored
+            )
         except Exception as error:
             ignored.append(
                 model.Ignored('', f'slice policy failed: {error!r}')
             )
             return slices_base.SliceDecision()
+
+    def _harmless(
+        self,
+        decision: slices_base.SliceDecision,
+        context: slices_base.SliceContext,
+        ignored: list[model.Ignored],
+    ) -> slices_base.SliceDecision:
+        """Drop windows that could do harm."""
         if decision.windows is not None:
             fault = windows.fault(
                 decision.windows,
@@ -194,9 +215,15 @@ class Controller:
                 vm.in_force,
                 limits,
             )
-            plans[uuid] = self._planner.plan(
-                uuid, wanted, vm_phases[uuid], ignored
-            )
+            try:
+                plans[uuid] = self._planner.plan(
+                    uuid, wanted, vm_phases[uuid], ignored
+                )
+            except Exception as error:
+                # What nobody thought of in one VM must not stop the rest.
+                ignored.append(
+                    model.Ignored(uuid, f'cannot be planned: {error!r}')
+                )
         return plans
 
     def _clusters(

@@ -16,7 +16,8 @@ Nothing here raises. Whatever is left out is named, with the reason.
 """
 
 import dataclasses
-import math
+from collections.abc import Sequence
+from typing import TypeVar
 
 from nova_vhpc.control import model
 
@@ -30,6 +31,8 @@ LIBVIRT_SHARES = (1, 262_144)
 
 _HUGE = 1e15
 
+_Vm = TypeVar('_Vm', model.VmView, model.OtherVm)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Intake:
@@ -42,43 +45,70 @@ class Intake:
 def check(view: model.HostView) -> Intake:
     """Drop VMs, CPUs and measurements that cannot be true."""
     ignored: list[model.Ignored] = []
-    vms: list[model.VmView] = []
     seen: set[str] = set()
-    for vm in view.vms:
+    vms = _check_vms(view.vms, seen, ignored)
+    for place, vm in enumerate(vms):
+        slice_us = vm.time_slice_us
+        if slice_us is not None and not (_believable(slice_us) and slice_us):
+            ignored.append(
+                model.Ignored(vm.uuid, f'time slice {_text(slice_us)} us')
+            )
+            vms[place] = dataclasses.replace(vm, time_slice_us=None)
+    others = _check_vms(view.others, seen, ignored)
+    cpus = _check_cpus(view.cpus, ignored)
+    period_us = view.period_us
+    if not (_believable(period_us) and period_us):
+        ignored.append(
+            model.Ignored(
+                '', f'control period {_text(period_us)} us; taken as 100 ms'
+            )
+        )
+        period_us = 100_000
+    late_us = view.window_late_us
+    if not _believable(late_us):
+        ignored.append(
+            model.Ignored('', f'windows late by {_text(late_us)} us')
+        )
+        late_us = 0.0
+    return Intake(
+        dataclasses.replace(
+            view,
+            vms=tuple(vms),
+            others=tuple(others),
+            cpus=cpus,
+            period_us=period_us,
+            window_late_us=late_us,
+            limits=_check_limits(view.limits, ignored),
+        ),
+        tuple(ignored),
+    )
+
+
+def _check_vms(
+    vms: Sequence[_Vm], seen: set[str], ignored: list[model.Ignored]
+) -> list[_Vm]:
+    """VMs that can be, with what can be true of their samples.
+
+    :param seen: uuids so far; these are added.
+    """
+    kept: list[_Vm] = []
+    for vm in vms:
         uuid = vm.uuid
-        if not uuid or uuid in seen or not 1 <= vm.vcpus <= MAX_VCPUS:
-            ignored.append(model.Ignored(uuid, _vm_fault(vm)))
+        if (
+            not uuid
+            or uuid in seen
+            or type(vm.vcpus) is not int
+            or not 1 <= vm.vcpus <= MAX_VCPUS
+        ):
+            ignored.append(model.Ignored(uuid, _vm_fault(vm, seen)))
             continue
         seen.add(uuid)
         if not _fits(vm.sample):
             sample, faults = _clean_sample(vm.sample)
             ignored.extend(model.Ignored(uuid, text) for text in faults)
             vm = dataclasses.replace(vm, sample=sample)
-        if vm.time_slice_us is not None and vm.time_slice_us <= 0:
-            ignored.append(
-                model.Ignored(uuid, f'time slice {vm.time_slice_us} us')
-            )
-            vm = dataclasses.replace(vm, time_slice_us=None)
-        vms.append(vm)
-    cpus = _check_cpus(view.cpus, ignored)
-    period_us = view.period_us
-    if period_us <= 0:
-        ignored.append(
-            model.Ignored(
-                '', f'control period {period_us} us; taken as 100 ms'
-            )
-        )
-        period_us = 100_000
-    return Intake(
-        dataclasses.replace(
-            view,
-            vms=tuple(vms),
-            cpus=cpus,
-            period_us=period_us,
-            limits=_check_limits(view.limits, ignored),
-        ),
-        tuple(ignored),
-    )
+        kept.append(vm)
+    return kept
 
 
 def _check_limits(
@@ -106,12 +136,12 @@ def _check_limits(
     return within
 
 
-def _vm_fault(vm: model.VmView) -> str:
+def _vm_fault(vm: model.VmView | model.OtherVm, seen: set[str]) -> str:
     if not vm.uuid:
         return 'has no uuid'
-    if not 1 <= vm.vcpus <= MAX_VCPUS:
-        return f'has {vm.vcpus} vCPUs'
-    return 'shown twice; the first one counts'
+    if vm.uuid in seen:
+        return 'shown twice; the first one counts'
+    return f'has {_text(vm.vcpus)} vCPUs'
 
 
 def _check_cpus(
@@ -136,7 +166,7 @@ def _clean_sample(sample: model.Sample) -> tuple[model.Sample, list[str]]:
     for name in ('sync_latency_us', 'io_events', 'elapsed_us'):
         value = getattr(sample, name)
         if value is not None and not _believable(value):
-            faults.append(f'{name} = {value}')
+            faults.append(f'{name} = {_text(value)}')
             changes[name] = None
     for name in ('vcpu_run_us', 'vcpu_wait_us', 'vcpu_runs'):
         values = getattr(sample, name)
@@ -148,21 +178,44 @@ def _clean_sample(sample: model.Sample) -> tuple[model.Sample, list[str]]:
 
 def _fits(sample: model.Sample) -> bool:
     """Whether nothing is wrong; quick, as nearly always nothing is."""
-    for value in (sample.sync_latency_us, sample.io_events, sample.elapsed_us):
-        # A comparison with NaN is false.
-        if value is not None and not 0 <= value <= _HUGE:
-            return False
-    for values in (sample.vcpu_run_us, sample.vcpu_wait_us, sample.vcpu_runs):
-        # In C where nothing is wrong; NaN and infinity show in the sum, and
-        # are looked for one by one then.
-        if (
-            values
-            and not (sum(values) <= _HUGE and min(values) >= 0)
-            and not all(map(_believable, values))
+    try:
+        for value in (
+            sample.sync_latency_us,
+            sample.io_events,
+            sample.elapsed_us,
         ):
-            return False
+            # A comparison with NaN is false.
+            if value is not None and not 0 <= value <= _HUGE:
+                return False
+        for values in (
+            sample.vcpu_run_us,
+            sample.vcpu_wait_us,
+            sample.vcpu_runs,
+        ):
+            # In C where nothing is wrong; NaN and infinity show in the sum,
+            # and are looked for one by one then.
+            if (
+                values
+                and not (sum(values) <= _HUGE and min(values) >= 0)
+                and not all(map(_believable, values))
+            ):
+                return False
+    except (TypeError, OverflowError):
+        # What is no number, or too great a whole one to be added up.
+        return False
     return True
 
 
-def _believable(value: float) -> bool:
-    return math.isfinite(value) and 0 <= value <= _HUGE
+def _believable(value: object) -> bool:
+    """Whether it is a number that can have been measured."""
+    # A comparison with NaN is false.
+    return isinstance(value, int | float) and 0 <= value <= _HUGE
+
+
+def _text(value: object) -> str:
+    """A value that may be anything, for a message."""
+    try:
+        return str(value)[:40]
+    except ValueError:
+        # A whole number of thousands of digits.
+        return 'a huge number of'

@@ -81,7 +81,11 @@ class _Watch:
 
 
 class PhaseTracker:
-    """Follows the I/O phases of all VMs of a host."""
+    """Follows the I/O phases of all VMs of a host.
+
+    :ivar faults: of predictors, in the last tick. They are plugins: a faulty
+        one must not stop the agent. What it did not say is not known.
+    """
 
     def __init__(
         self,
@@ -97,6 +101,7 @@ class PhaseTracker:
         :param follow: False where nobody wants to know: nothing is
             predicted then, and only ``vhpc:io_pool`` and peers count.
         """
+        self.faults: list[model.Ignored] = []
         self._follow = follow
         self._config = config
         self._make_predictor = make_predictor
@@ -116,6 +121,7 @@ class PhaseTracker:
 
         Ticks shorter than the sampling period are summed up to it.
         """
+        self.faults.clear()
         keys = {vm.uuid: _group_key(vm) for vm in view.vms}
         if self._follow:
             self._follow_on(view, keys)
@@ -168,19 +174,29 @@ class PhaseTracker:
         known = {
             watch.key: watch.predictor for watch in self._watches.values()
         }
-        watches = [
-            self._watch(vm.uuid, keys[vm.uuid], known) for vm in view.vms
-        ]
         # Members learn from each other: all observe before one predicts.
-        for vm, watch in zip(view.vms, watches, strict=True):
-            self._observe(
-                watch,
-                means.get(vm.uuid) if summed_up else vm.sample.io_events,
-            )
+        for vm in view.vms:
+            uuid = vm.uuid
+            try:
+                self._observe(
+                    self._watch(uuid, keys[uuid], known),
+                    means.get(uuid) if summed_up else vm.sample.io_events,
+                )
+            except Exception as error:
+                self._fail(uuid, error)
         votes: dict[str, tuple[bool, bool]] = {}
-        for vm, watch in zip(view.vms, watches, strict=True):
+        for vm in view.vms:
+            watch = self._watches.get(vm.uuid)
+            if watch is None:
+                continue
             if not watch.missed:
-                watch.predicted = quantise.to_events(watch.predictor.predict())
+                try:
+                    watch.predicted = quantise.to_events(
+                        watch.predictor.predict()
+                    )
+                except Exception as error:
+                    watch.predicted = None
+                    self._fail(vm.uuid, error)
             limit = watch.limit
             if limit is None or vm.io_pool == _NEVER:
                 continue
@@ -198,6 +214,9 @@ class PhaseTracker:
                     self._config
                 )
             group.step(high, predicted_high)
+
+    def _fail(self, uuid: str, error: Exception) -> None:
+        self.faults.append(model.Ignored(uuid, f'predictor failed: {error!r}'))
 
     def _watch(
         self,
@@ -238,8 +257,8 @@ class PhaseTracker:
                 watch.limit = max(
                     threshold.value, self._config.io_floor_events
                 )
-        watch.predictor.observe(quantise.to_state(events), events)
         watch.high = watch.limit is not None and events > watch.limit
+        watch.predictor.observe(quantise.to_state(events), events)
 
     def _vm_phase(
         self,

@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Plugins that fail, and views that no policy was written for."""
+
+import dataclasses
+import math
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller, model
+from nova_vhpc.control.pinning import io_pool
+from nova_vhpc.control.slices import atc, gang
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.control import test_controller
+from nova_vhpc.tests.unit.control.test_controller import make, view, vm
+
+GIANT = 10**5_000
+"""Too great for a float, and for a message."""
+
+
+class Silent:
+    """A plugin that answers with nothing at all."""
+
+    state_bytes = 0
+
+    def __init__(self, config=None):
+        pass
+
+    def decide(self, context):
+        return None
+
+    pin = decide
+
+    def observe(self, state, events):
+        pass
+
+    def predict(self):
+        return None
+
+
+class Deaf(Silent):
+    """A predictor that fails on what it is told."""
+
+    def observe(self, state, events):
+        raise RuntimeError('too loud')
+
+    def predict(self):
+        return 1
+
+
+class Unborn(Silent):
+    """A predictor that cannot be made."""
+
+    def __init__(self):
+        raise RuntimeError('not today')
+
+
+class SilentTest(base.TestCase):
+    def test_policies_are_named_and_the_originals_stay(self):
+        plan = make(Silent, Silent).decide(view(vm()))
+        self.assertIsNone(plan.vms['a'].writes)
+        self.assertEqual(
+            ['pinning policy failed', 'slice policy failed'],
+            [one.reason.partition(':')[0] for one in plan.ignored],
+        )
+
+    def test_predictors_are_named_and_the_rest_goes_on(self):
+        config = control_config.ControlConfig()
+        for predictor in (Silent, Deaf, Unborn):
+            subject = controller.Controller(
+                config,
+                atc.AtcPolicy(config),
+                io_pool.IoPoolPolicy(config),
+                predictor,
+            )
+            for latency_us in (1_000.0, 2_000.0, 3_000.0):
+                sample = model.Sample(latency_us, 500.0)
+                plan = subject.decide(view(vm(sample=sample)))
+                self.assertEqual(
+                    ['a'], [one.uuid for one in plan.ignored], predictor
+                )
+                self.assertIn('predictor failed', plan.ignored[0].reason)
+            self.assertEqual('ATC: DEFAULT', plan.vms['a'].reason)
+
+    def test_one_is_not_blamed_for_another(self):
+        made = []
+
+        def predictor():
+            made.append(Silent() if made else test_controller.LastValue())
+            return made[-1]
+
+        config = control_config.ControlConfig()
+        subject = controller.Controller(
+            config, Silent(), io_pool.IoPoolPolicy(config), predictor
+        )
+        sample = model.Sample(io_events=500.0)
+        plan = subject.decide(
+            view(vm('a', sample=sample), vm('b', sample=sample))
+        )
+        self.assertIsNotNone(plan.vms['a'].predicted_events)
+        self.assertIn('b', [one.uuid for one in plan.ignored])
+
+
+class IllTypedTest(base.TestCase):
+    def test_what_is_no_number_is_named(self):
+        sound = vm('sound')
+        for values in (
+            {'io_events': GIANT},
+            {'sync_latency_us': 'soon'},
+            {'vcpu_runs': (GIANT, 1.5)},
+            {'vcpu_run_us': (None, 1.0)},
+        ):
+            plan = make().decide(
+                view(vm(sample=model.Sample(**values)), sound)
+            )
+            self.assertEqual({'a', 'sound'}, set(plan.vms))
+            (said,) = plan.ignored
+            self.assertEqual('a', said.uuid)
+            self.assertIn(next(iter(values)), said.reason)
+
+    def test_a_vm_that_cannot_be_planned_is_left_alone(self):
+        odd = dataclasses.replace(
+            test_controller.ORIGINAL, period_us=1e5, quota_us=5e4
+        )
+        wrong = vm(original=odd, time_slice_us=6_000)
+        wrong = dataclasses.replace(wrong, workload=model.Workload.GENERAL)
+        for one in (wrong, vm(vcpus=None), vm(vcpus='two')):
+            plan = make().decide(view(one, vm('sound')))
+            self.assertEqual({'sound'}, set(plan.vms))
+            self.assertEqual(['a'], [said.uuid for said in plan.ignored])
+
+    def test_no_period_is_a_period_of_100_ms(self):
+        for period_us in (math.nan, math.inf, None, GIANT, 0):
+            plan = make().decide(
+                dataclasses.replace(view(vm()), period_us=period_us)
+            )
+            self.assertIn('control period', plan.ignored[0].reason)
+
+
+class OthersTest(base.TestCase):
+    """VMs that did not opt in are measured, too."""
+
+    def plans(self, odd):
+        """Plans of two gangs beside a hog, whose 20th sample is odd."""
+        busy = model.Sample(
+            5e4, None, (5e4, 5e4), (5e4, 5e4), (3, 3), elapsed_us=1e5
+        )
+        subject = make(gang.GangPolicy)
+        for tick in range(40):
+            hog = model.OtherVm('hog', 2, 1_024, odd if tick == 20 else busy)
+            yield subject.decide(
+                view(
+                    vm('a', sample=busy),
+                    vm('b', sample=busy),
+                    tick=tick,
+                    cpus=test_controller.CPUS[:2],
+                    others=(hog,),
+                )
+            )
+
+    def test_impossible_samples_are_named_and_not_used(self):
+        usual = list(self.plans(model.Sample()))
+        self.assertTrue(
+            any(not turn.favoured for turn in usual[-1].windows.turns)
+        )
+        for run_us in (-5e9, math.inf, math.nan, None):
+            plans = list(self.plans(model.Sample(vcpu_run_us=(run_us, 1.0))))
+            self.assertEqual(
+                [one.windows for one in usual],
+                [one.windows for one in plans],
+            )
+            self.assertEqual(
+                ['hog'], [said.uuid for said in plans[20].ignored]
+            )
+
+    def test_who_cannot_be(self):
+        plan = make(gang.GangPolicy).decide(
+            view(vm(), others=(model.OtherVm('x', 0), model.OtherVm('a', 1)))
+        )
+        self.assertEqual(
+            [('x', 'has 0 vCPUs'), ('a', 'shown twice; the first one counts')],
+            [(said.uuid, said.reason) for said in plan.ignored],
+        )
