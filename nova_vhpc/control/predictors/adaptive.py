@@ -244,7 +244,8 @@ class AdaptivePredictor:
         drift = self._drift
         votes.setdefault(drift, 0.0)
         votes.setdefault(expected, 0.0)
-        often = frequencies.by_state.get
+        counted = frequencies.by_state
+        often = counted.get
         often_1 = after_1.by_state.get
         often_run = after_run.by_state.get
         stay = (
@@ -258,12 +259,15 @@ class AdaptivePredictor:
         for key, vote in votes.items():
             if key == state:
                 continue
-            weight = (
-                vote * w_neighbours
-                + often(key, 0) * w_frequency
-                + often_1(key, 0) * w_1
-                + often_run(key, 0) * w_run
-            )
+            weight = vote * w_neighbours
+            # Of what is too rare to be counted only the neighbours know. To
+            # look it up would take most of the time where all are rare.
+            if key in counted:
+                weight += (
+                    counted[key] * w_frequency
+                    + often_1(key, 0) * w_1
+                    + often_run(key, 0) * w_run
+                )
             if key == drift:
                 weight += _DRIFT * w_frequency
             if key == expected:

@@ -18,9 +18,10 @@ from collections.abc import Collection
 
 WINDOW = 60
 WINDOW_ALONE = 24
-"""Moments of the past that are compared: 6 s, in which most programs that
-repeat themselves do it once. A VM alone has nobody to share the time of
-comparing with."""
+WINDOW_PER_PEER = 12
+"""Moments of the past that are compared: 6 s with four members, in which most
+programs that repeat themselves do it once. Who is alone has nobody to share
+the time of comparing with; each peer that shares it makes room for more."""
 
 _LAST = 25
 """How much the period before the newest counts, in percent of it. What was
@@ -127,7 +128,8 @@ class Neighbours:
         moments = self._moments
         if self._now is not None:
             moments.append(self._now)
-            window = WINDOW if len(levels) > 1 else WINDOW_ALONE
+            peers = len(levels) - 1
+            window = min(WINDOW, WINDOW_ALONE + WINDOW_PER_PEER * peers)
             excess = max(len(moments) - window, 0)
             del moments[:excess]
             for member, followers in self._followers.items():

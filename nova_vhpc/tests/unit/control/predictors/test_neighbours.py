@@ -63,7 +63,9 @@ class NeighboursTest(base.TestCase):
     def test_only_the_window_is_remembered(self):
         for members, window in (
             (1, neighbours.WINDOW_ALONE),
-            (2, neighbours.WINDOW),
+            (2, neighbours.WINDOW_ALONE + neighbours.WINDOW_PER_PEER),
+            (4, neighbours.WINDOW),
+            (9, neighbours.WINDOW),
         ):
             periods = [(8, 350.0), (9, 400.0), *[(1, 0.0)] * (window - 1)]
             votes = fed(*[periods] * members).votes(0)
