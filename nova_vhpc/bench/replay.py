@@ -18,7 +18,7 @@ import pathlib
 import sys
 
 from nova_vhpc.agent import errors
-from nova_vhpc.bench import replay_plot, replay_run
+from nova_vhpc.bench import replay_plot, replay_run, traces
 
 HELP = (
     'Run the controller over a trace of I/O events as the agent would, and '
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     """
     try:
         if args.cpus < 1 or args.vcpus < 1:
-            raise replay_run.TraceError('--cpus and --vcpus: at least 1')
+            raise traces.TraceError('--cpus and --vcpus: at least 1')
         trace = replay_run.read_trace(args.trace)
         replays = {
             rule: replay_run.replay(
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
                 + '\n'
             )
     except (
-        replay_run.TraceError,
+        traces.TraceError,
         replay_plot.PlotError,
         errors.ConfigError,
         OSError,

@@ -14,11 +14,11 @@
 
 import csv
 import dataclasses
-import math
 import pathlib
 from typing import Any
 
 from nova_vhpc.agent import policy
+from nova_vhpc.bench import traces
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model, quantise
 
@@ -29,10 +29,6 @@ CLUSTER = 'trace'
 
 RULES = {'paper': 'paper', 'ours': 'learned'}
 """Leave rules as the command names them."""
-
-
-class TraceError(Exception):
-    """A trace cannot be read; the text says what is wrong with it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,15 +120,16 @@ def read_trace(path: pathlib.Path) -> Trace:
 
     Cells that are no number count as not measured.
 
-    :raises TraceError: if there is nothing to replay in it.
+    :raises nova_vhpc.bench.traces.TraceError: if there is nothing to replay
+        in it, not even one number.
     """
     try:
-        with path.open(newline='', encoding='utf-8') as file:
+        with path.open(newline='', encoding='utf-8-sig') as file:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(f'{path}: cannot be read: {error}') from None
+        raise traces.TraceError(f'{path}: cannot be read: {error}') from None
     if len(rows) < 2:
-        raise TraceError(
+        raise traces.TraceError(
             f'{path}: a header of VM names and a row per 100 ms expected'
         )
     vms = tuple(
@@ -140,26 +137,17 @@ def read_trace(path: pathlib.Path) -> Trace:
         for number, name in enumerate(rows[0], 1)
     )
     if len(set(vms)) != len(vms):
-        raise TraceError(f'{path}: two columns have the same name')
-    return Trace(
-        path.stem,
-        vms,
+        raise traces.TraceError(f'{path}: two columns have the same name')
+    numbers = tuple(
         tuple(
-            tuple(
-                _number(row[index]) if index < len(row) else None
-                for index in range(len(vms))
-            )
-            for row in rows[1:]
-        ),
+            traces.finite(row[index]) if index < len(row) else None
+            for index in range(len(vms))
+        )
+        for row in rows[1:]
     )
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    if all(number is None for row in numbers for number in row):
+        raise traces.TraceError(f'{path}: {traces.NO_NUMBER}')
+    return Trace(path.stem, vms, numbers)
 
 
 def make_controller(

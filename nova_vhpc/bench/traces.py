@@ -17,6 +17,12 @@ import dataclasses
 import math
 import pathlib
 
+NO_NUMBER = (
+    'no number was found in it; columns must be separated by commas, and '
+    'numbers written with a point'
+)
+"""Of a file that is no trace, or has other separators."""
+
 
 class TraceError(Exception):
     """A trace cannot be used; the text says which, where and why."""
@@ -58,6 +64,8 @@ def read(path: pathlib.Path) -> Trace:
             f'{path}: {len(lines) - 1} rows; at least 2 periods are needed '
             'to predict anything'
         )
+    if all(finite(cell) is None for _, row in lines[1:] for cell in row):
+        raise TraceError(f'{path}: {NO_NUMBER}')
     rows = [_row(path, number, row, len(vms)) for number, row in lines[1:]]
     return Trace(path.stem, vms, tuple(zip(*rows, strict=True)))
 
@@ -75,6 +83,15 @@ def read_all(directory: pathlib.Path) -> list[Trace]:
     return [read(path) for path in paths]
 
 
+def finite(cell: str) -> float | None:
+    """The number in a cell; None where there is none that is finite."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _row(
     path: pathlib.Path, number: int, row: list[str], width: int
 ) -> tuple[float, ...]:
@@ -86,11 +103,8 @@ def _row(
 
 
 def _events(path: pathlib.Path, number: int, cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < 0:
+    value = finite(cell)
+    if value is None or value < 0:
         raise TraceError(
             f'{path}, line {number}: "{cell}" is no number of I/O events'
         )

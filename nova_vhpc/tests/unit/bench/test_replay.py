@@ -40,7 +40,7 @@ class ReplayTest(base.TestCase):
         if text is None:
             rows = [f'{value},{value / 2}' for value in CG_LIKE]
             text = '\n'.join(['vm0,vm1', *rows, ''])
-        path.write_text(text)
+        path.write_text(text, encoding='utf-8')
         return path
 
     def run_bench(self, *args):
@@ -130,6 +130,17 @@ class ReplayTest(base.TestCase):
         )
         result = replay_run.replay(trace, 'ours', 'last_value')
         self.assertEqual(1, result.ignored)
+
+    def test_a_file_without_any_number(self):
+        for text in ('a;b\n1;2\n3;4\n', 'a,b\nx,\nnan,y\n'):
+            status, out, err = self.run_bench(self.trace(text))
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn('cg-like.csv: no number was found', err)
+            self.assertIn('separated by commas', err)
+
+    def test_a_byte_order_mark_is_no_part_of_a_name(self):
+        path = self.trace('\ufeffa,b\n1,2\n')
+        self.assertEqual(('a', 'b'), replay_run.read_trace(path).vms)
 
     def test_what_cannot_be_replayed(self):
         for text in ('', 'vm0,vm1\n', 'a,a\n1,2\n'):

@@ -63,6 +63,10 @@ class TracesTest(base.TestCase):
                 f'vm0,vm1\n1,2\n3,{cell}\n', 'line 3', f'"{cell}"'
             )
 
+    def test_other_separators(self):
+        for text in ('vm0;vm1\n1;2\n3;4\n', 'vm0\tvm1\n1\t2\n3\t4\n'):
+            self.assert_refused(text, 'no number', 'separated by commas')
+
     def test_no_text(self):
         path = self.directory / 'b.csv'
         path.write_bytes(b'vm0\n\xff\xfe\n1\n')
