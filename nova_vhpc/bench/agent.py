@@ -34,7 +34,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.bench import agent_run
+from nova_vhpc.bench import agent_run, outputs
 from nova_vhpc.bench.lab import guest, image, libvirtd
 
 HELP = 'Cost of the agent per tick and VM, beside sampling by libvirt.'
@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
     """Measure, print, and write the JSON file.
 
     :returns: 0, or 1 if something could not be measured, or grew.
+    :raises OutputError: if the JSON file cannot be written.
     """
+    outputs.check(args.json)
     try:
         result = measure(args)
     except (
@@ -97,9 +99,8 @@ def run(args: argparse.Namespace) -> int:
     ) as error:
         print(f'nova-vhpc-bench agent: {error}', file=sys.stderr)
         return 1
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=2) + '\n')
     _print(result)
+    outputs.write_json(args.json, result)
     soak = result.get('soak')
     return 1 if soak and soak['grew'] else 0
 

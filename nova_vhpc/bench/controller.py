@@ -13,7 +13,6 @@
 """``nova-vhpc-bench controller``: what one decision costs."""
 
 import argparse
-import json
 import pathlib
 import statistics
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors, policy
+from nova_vhpc.bench import outputs
 from nova_vhpc.conf import control as control_conf
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure and report.
 
     :returns: 0, or 1 if a plugin cannot be had.
+    :raises OutputError: if the JSON file cannot be written.
     """
     if min(args.vms) < 1 or args.ticks < 2:
         print(
@@ -82,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
+    outputs.check(args.json)
     results: dict[str, dict[str, Any]] = {}
     names = f'{args.slice_policy} / {args.pinning_policy} / {args.predictor}'
     print(f'decide(), {names}, {VCPUS} vCPUs per VM, CPU time of one core')
@@ -103,20 +105,16 @@ def run(args: argparse.Namespace) -> int:
             f'{figures["median_ms"]:>10.2f}{figures["p99_ms"]:>10.2f}'
             f'{figures["us_per_vm"]:>11.1f}'
         )
-    if args.json:
-        args.json.write_text(
-            json.dumps(
-                {
-                    'slice_policy': args.slice_policy,
-                    'pinning_policy': args.pinning_policy,
-                    'predictor': args.predictor,
-                    'vcpus_per_vm': VCPUS,
-                    'vms': results,
-                },
-                indent=1,
-            )
-            + '\n'
-        )
+    outputs.write_json(
+        args.json,
+        {
+            'slice_policy': args.slice_policy,
+            'pinning_policy': args.pinning_policy,
+            'predictor': args.predictor,
+            'vcpus_per_vm': VCPUS,
+            'vms': results,
+        },
+    )
     return 0
 
 

@@ -37,7 +37,7 @@ from oslo_config import cfg
 from nova_vhpc.agent import peer_bus
 from nova_vhpc.agent import peer_protocol as protocol
 from nova_vhpc.agent.messaging import get_transport, hush, messaging
-from nova_vhpc.bench import rabbit
+from nova_vhpc.bench import outputs, rabbit
 from nova_vhpc.control.model import ClusterPlan, Phase
 
 HELP = 'phases of many simulated agents through one real RabbitMQ'
@@ -273,7 +273,9 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print.
 
     :returns: 0; 1 when it could not be measured.
+    :raises OutputError: if the JSON file cannot be written.
     """
+    outputs.check(args.json)
     try:
         with contextlib.ExitStack() as stack:
             url = args.url
@@ -285,8 +287,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     for name, value in result.items():
         print(f'{name:22}{value}')
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + '\n')
+    outputs.write_json(args.json, result)
     return 0
 
 

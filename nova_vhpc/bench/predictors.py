@@ -13,14 +13,13 @@
 """``nova-vhpc-bench predictors``: all predictors on recorded traces."""
 
 import argparse
-import json
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
 
 import stevedore
 
-from nova_vhpc.bench import predictors_score, traces
+from nova_vhpc.bench import outputs, predictors_score, traces
 from nova_vhpc.control.predictors import base
 
 HELP = 'precision, time and memory of the I/O state predictors, on traces'
@@ -59,10 +58,12 @@ def run(args: argparse.Namespace) -> int:
     """Score every installed predictor on every trace.
 
     :returns: 0; 1 if the traces cannot be used; 2 for bad arguments.
+    :raises OutputError: if the JSON file cannot be written.
     """
     if args.rounds < 1:
         print('predictors: --rounds must be at least 1', file=sys.stderr)
         return 2
+    outputs.check(args.json)
     try:
         all_traces = traces.read_all(args.traces)
         factories = load()
@@ -73,12 +74,11 @@ def run(args: argparse.Namespace) -> int:
             }
             for trace in all_traces
         }
-        if args.json:
-            args.json.write_text(json.dumps(as_json(scores), indent=1) + '\n')
     except (traces.TraceError, OSError) as error:
         print(f'predictors: {error}', file=sys.stderr)
         return 1
     report(scores)
+    outputs.write_json(args.json, as_json(scores))
     return 0
 
 

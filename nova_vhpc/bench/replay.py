@@ -13,12 +13,11 @@
 """``nova-vhpc-bench replay``: the controller over a recorded trace."""
 
 import argparse
-import json
 import pathlib
 import sys
 
 from nova_vhpc.agent import errors
-from nova_vhpc.bench import replay_plot, replay_run, traces
+from nova_vhpc.bench import outputs, replay_plot, replay_run, traces
 
 HELP = (
     'Run the controller over a trace of I/O events as the agent would, and '
@@ -79,8 +78,12 @@ def run(args: argparse.Namespace) -> int:
     """Replay, report.
 
     :returns: 0, or 1 if there is nothing to replay or to draw with.
+    :raises OutputError: if a file cannot be written.
     """
+    outputs.check(args.json, args.plot)
     try:
+        if args.plot:
+            replay_plot.check(args.plot)
         if args.cpus < 1 or args.vcpus < 1:
             raise traces.TraceError('--cpus and --vcpus: at least 1')
         trace = replay_run.read_trace(args.trace)
@@ -95,35 +98,29 @@ def run(args: argparse.Namespace) -> int:
             )
             for rule in replay_run.RULES
         }
-        if args.plot:
-            replay_plot.plot(
-                trace, replays, args.leave_rule, args.predictor, args.plot
-            )
-        if args.json:
-            args.json.write_text(
-                json.dumps(
-                    {
-                        'trace': trace.name,
-                        'predictor': args.predictor,
-                        'leave_rule': args.leave_rule,
-                        'rules': {
-                            rule: replay.as_json()
-                            for rule, replay in replays.items()
-                        },
-                    },
-                    indent=1,
-                )
-                + '\n'
-            )
     except (
         traces.TraceError,
         replay_plot.PlotError,
         errors.ConfigError,
-        OSError,
     ) as error:
         print(f'replay: {error}', file=sys.stderr)
         return 1
     _report(trace, replays, args.predictor)
+    outputs.write_json(
+        args.json,
+        {
+            'trace': trace.name,
+            'predictor': args.predictor,
+            'leave_rule': args.leave_rule,
+            'rules': {
+                rule: replay.as_json() for rule, replay in replays.items()
+            },
+        },
+    )
+    if args.plot:
+        replay_plot.plot(
+            trace, replays, args.leave_rule, args.predictor, args.plot
+        )
     return 0
 
 

@@ -12,10 +12,11 @@
 
 """A replay as a picture: what happened, what was foreseen, what was done."""
 
+import importlib
 import pathlib
 from typing import Any
 
-from nova_vhpc.bench import replay_run
+from nova_vhpc.bench import outputs, replay_run
 
 SECONDS = replay_run.PERIOD_US / 1e6
 
@@ -35,6 +36,22 @@ class PlotError(Exception):
     """The picture cannot be made; the text says what to do."""
 
 
+def check(path: pathlib.Path) -> None:
+    """Complain of what would be in the way of :func:`plot`.
+
+    :raises PlotError: without Matplotlib, or for another file type.
+    """
+    if path.suffix.lower() not in ('.svg', '.png'):
+        raise PlotError(f'--plot {path}: the name must end in .svg or .png')
+    try:
+        importlib.import_module('matplotlib.figure')
+    except ImportError:
+        raise PlotError(
+            '--plot needs Matplotlib, which is not installed; install it '
+            "with: pip install 'nova-vhpc[plot]'"
+        ) from None
+
+
 def plot(
     trace: replay_run.Trace,
     replays: dict[str, replay_run.Replay],
@@ -46,17 +63,11 @@ def plot(
 
     :param replays: of the same trace, by leave rule.
     :param shown: the rule whose phases shade the panels.
-    :raises PlotError: without Matplotlib, or for another file type.
+    :param path: one that :func:`check` has nothing against.
+    :raises OutputError: if it cannot be written all the same.
     """
-    if path.suffix.lower() not in ('.svg', '.png'):
-        raise PlotError(f'--plot {path}: the name must end in .svg or .png')
-    try:
-        from matplotlib import figure, layout_engine, lines, patches
-    except ImportError:
-        raise PlotError(
-            '--plot needs Matplotlib, which is not installed; install it '
-            "with: pip install 'nova-vhpc[plot]'"
-        ) from None
+    from matplotlib import figure, layout_engine, lines, patches
+
     names = trace.vms[:MOST_VMS]
     strips = len(replays)
     ratios = [0.34] * strips + [1.0, 0.13] * len(names)
@@ -98,7 +109,10 @@ def plot(
         frameon=False,
         fontsize=9,
     )
-    canvas.savefig(path, dpi=110)
+    try:
+        canvas.savefig(path, dpi=110)
+    except OSError as error:
+        raise outputs.OutputError(path, error.strerror or error) from None
 
 
 def _title(

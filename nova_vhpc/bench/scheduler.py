@@ -25,10 +25,13 @@ Nova's own handlers.
 import argparse
 import gc
 import json
+import pathlib
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
+
+from nova_vhpc.bench import outputs
 
 HELP = "filter and weigher, in microseconds per host, beside Nova's own"
 
@@ -46,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='also read all uplinks from a real Placement on SQLite, '
         'in process (at 10,000 hosts this takes a minute to set up)',
     )
-    parser.add_argument('--json', metavar='FILE', help='write figures there')
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write figures there'
+    )
 
 
 class _Side:
@@ -212,7 +217,11 @@ def _in_turns(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; 1 if it cannot be measured here."""
+    """Measure and print; 1 if it cannot be measured here.
+
+    :raises OutputError: if the JSON file cannot be written.
+    """
+    outputs.check(args.json)
     try:
         import nova.conf
         import nova.objects
@@ -229,8 +238,5 @@ def run(args: argparse.Namespace) -> int:
         figures['refresh'] = scheduler_refresh.measure(args.hosts)
     for key, value in figures.items():
         print(f'{key:20} {json.dumps(value)}')
-    if args.json:
-        with open(args.json, 'w', encoding='utf-8') as file:
-            json.dump(figures, file, indent=2)
-            file.write('\n')
+    outputs.write_json(args.json, figures)
     return 0

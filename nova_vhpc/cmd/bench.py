@@ -13,12 +13,15 @@
 """``nova-vhpc-bench``: measured figures, with the peer in the same run.
 
 Every subcommand is a module of ``nova_vhpc.bench`` with ``HELP``,
-``add_arguments(parser)`` and ``run(args) -> int``.
+``add_arguments(parser)`` and ``run(args) -> int``. It calls
+``outputs.check`` before it measures and writes after it has printed.
 """
 
 import argparse
 import importlib
 import sys
+
+from nova_vhpc.bench import outputs
 
 SUBCOMMANDS = (
     'scheduler',
@@ -34,7 +37,8 @@ SUBCOMMANDS = (
 def main(argv: list[str] | None = None) -> int:
     """Run one benchmark.
 
-    :returns: 0, or 1 when it could not be measured, 2 on bad arguments.
+    :returns: 0, or 1 when it could not be measured or written, 2 on bad
+        arguments.
     """
     argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
@@ -52,7 +56,11 @@ def main(argv: list[str] | None = None) -> int:
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     args = parser.parse_args(argv)
-    status: int = args.run(args)
+    try:
+        status: int = args.run(args)
+    except outputs.OutputError as error:
+        print(f'nova-vhpc-bench {args.command}: {error}', file=sys.stderr)
+        return 1
     return status
 
 

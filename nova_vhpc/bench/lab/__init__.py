@@ -27,6 +27,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nova_vhpc.bench import outputs
+
 HELP = 'real libvirt guests under stock Linux and every policy'
 
 QUICK_POLICIES = ('stock', 'balance', 'atc', 'default')
@@ -95,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure, report.
 
     :returns: 0, or 1 when the lab cannot be set up here.
+    :raises OutputError: if the JSON file cannot be written.
     """
     from nova_vhpc.bench.lab import (
         experiments,
@@ -107,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
         runner,
     )
 
+    outputs.check(args.json)
     options, extra = _policy_options(args.option)
     names = [*args.policies, *(n for n in extra if n not in args.policies)]
     scheme = kbest.KBest(
@@ -137,15 +141,12 @@ def run(args: argparse.Namespace) -> int:
             document['mixes'].setdefault(name, {}).update(figures)
             document['overall'] = runner.overall(document['mixes'])
             document['seconds'] = round(time.monotonic() - began)
-            # After each mix: a long run that is broken off is not lost.
-            if args.json:
-                args.json.write_text(json.dumps(document, indent=2) + '\n')
+            _keep(args.json, document)
         if args.claims:
             document['claims'] = experiments.measure(
                 image, timing, 2 if args.quick else 5, _say, cpus
             )
-            if args.json:
-                args.json.write_text(json.dumps(document, indent=2) + '\n')
+            _keep(args.json, document)
     except (
         guest.ImageError,
         host.LabError,
@@ -160,7 +161,17 @@ def run(args: argparse.Namespace) -> int:
         from nova_vhpc.bench.lab import plot
 
         plot.draw(document, args.plot)
+    outputs.write_json(args.json, document)
     return 0
+
+
+def _keep(path: Path | None, document: dict[str, Any]) -> None:
+    """Write what there is so far: a run that is broken off is not lost."""
+    try:
+        outputs.write_json(path, document)
+    except outputs.OutputError as error:
+        # The disk may have room again when all is measured.
+        _say(f'nova-vhpc-bench lab: {error}; tried again at the end')
 
 
 def _leave(number: int, frame: object) -> None:

@@ -13,13 +13,16 @@
 
 """The lab's arithmetic: what the figures are made of."""
 
+import contextlib
+import io
 import json
 import tempfile
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
-from nova_vhpc.bench import lab
-from nova_vhpc.bench.lab import guest, kbest, mixes, plot, runner
+from nova_vhpc.bench import lab, outputs
+from nova_vhpc.bench.lab import guest, kbest, mixes, plot, report, runner
 from nova_vhpc.tests import base
 
 IMAGE = guest.GuestImage(Path('/kernel'), Path('/initrd'))
@@ -236,6 +239,28 @@ class TestCommandLine(base.TestCase):
             options['wide'],
         )
         self.assertRaises(SystemExit, lab._policy_options, ['nonsense'])
+
+    def test_a_full_disk_does_not_end_the_measuring(self):
+        figures = {'stock': {}}
+        with (
+            mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(guest, 'build_image'),
+            mock.patch.object(runner, 'measure_mix') as measured,
+            mock.patch.object(runner, 'summarise', return_value=figures),
+            mock.patch.object(runner, 'overall', return_value={}),
+            mock.patch.object(report, 'print_tables') as printed,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            self.assertRaises(
+                outputs.OutputError,
+                lab.run,
+                self.parse('--mixes', 'alone,hogs', '--json', '/dev/full'),
+            )
+        self.assertEqual(2, measured.call_count)
+        self.assertEqual(2, err.getvalue().count('tried again at the end'))
+        self.assertEqual(
+            {'alone', 'hogs'}, printed.call_args.args[0]['mixes'].keys()
+        )
 
     def test_plots_are_written(self):
         document = {

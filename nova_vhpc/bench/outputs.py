@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Files that the benchmarks write: looked at first, written last.
+
+A measurement takes from seconds to hours. Where its figures cannot go is
+said before it, and what cannot be written in the end is printed first.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+
+class OutputError(Exception):
+    """A file cannot be written; the text says which and why."""
+
+    def __init__(self, path: pathlib.Path, why: object) -> None:
+        super().__init__(f'{path} cannot be written: {why}')
+
+
+def check(*paths: pathlib.Path | None) -> None:
+    """Complain of files that could not be written later.
+
+    :param paths: None for a file that nobody asked for.
+    :raises OutputError: for the first that is a directory, that may not be
+        written, or whose directory does not exist or may not be.
+    """
+    for path in paths:
+        if path is not None:
+            why = _obstacle(path)
+            if why is not None:
+                raise OutputError(path, why)
+
+
+def _obstacle(path: pathlib.Path) -> str | None:
+    # os.path, as it takes what may not be looked at for missing.
+    if os.path.isdir(path):
+        return 'it is a directory; name a file in it'
+    if os.path.exists(path):
+        # In a directory that may not be written to, as /dev/null, too.
+        return None if os.access(path, os.W_OK) else 'no permission'
+    parent = path.parent
+    if not os.path.isdir(parent):
+        return f'there is no directory {parent}; make it, or name another'
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return f'no permission to make a file in {parent}'
+    return None
+
+
+def write_json(path: pathlib.Path | None, document: Mapping[str, Any]) -> None:
+    """Write a document; call it when the figures have been printed.
+
+    :param path: None to write nothing.
+    :raises OutputError: if it cannot be written all the same.
+    """
+    if path is None:
+        return
+    try:
+        path.write_text(
+            json.dumps(document, indent=1) + '\n', encoding='utf-8'
+        )
+    except OSError as error:
+        raise OutputError(path, error.strerror or error) from None
