@@ -31,7 +31,11 @@ _Checked = tuple[pinning_base.Pins, int, frozenset[int]]
 
 
 class Controller:
-    """Turns one :class:`model.HostView` per tick into a plan."""
+    """Turns one :class:`model.HostView` per tick into a plan.
+
+    :ivar predicts: whether a policy looks at phases; if none does, nothing
+        is predicted, whatever predictor there is.
+    """
 
     def __init__(
         self,
@@ -44,12 +48,13 @@ class Controller:
         self.config = config
         self._slice_policy = slice_policy
         self._pinning_policy = pinning_policy
+        # Predicting is the dearest part of a tick: not for nothing.
+        self.predicts = bool(
+            getattr(pinning_policy, 'uses_phases', True)
+            or getattr(slice_policy, 'uses_phases', False)
+        )
         self._phases = phases.PhaseTracker(
-            config,
-            make_predictor,
-            # Predicting is the dearest part of a tick: not for nothing.
-            follow=getattr(pinning_policy, 'uses_phases', True)
-            or getattr(slice_policy, 'uses_phases', False),
+            config, make_predictor, follow=self.predicts
         )
         self._planner = vm_plan.VmPlanner()
         # Made once and kept, as what is the same object need not be compared

@@ -44,6 +44,53 @@ class ControllerBenchTest(base.TestCase):
             )
         self.assertIn('us per VM', out.getvalue())
 
+    def run_bench(self, *words):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = pathlib.Path(scratch, 'out.json')
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                status = bench.main(
+                    [
+                        *('controller', '--vms', '3', '--ticks', '5'),
+                        *('--json', str(path), *words),
+                    ]
+                )
+            figures = json.loads(path.read_text())
+        self.assertEqual(0, status)
+        headings = [
+            line
+            for line in out.getvalue().splitlines()
+            if line.startswith('decide()')
+        ]
+        return figures, headings
+
+    def test_what_is_shipped_and_what_is_dearest(self):
+        figures, headings = self.run_bench()
+        self.assertEqual(2, len(headings))
+        self.assertIn('gang / balance / nothing predicted', headings[0])
+        self.assertIn('atc / io_pool / adaptive', headings[1])
+        dearest = figures['dearest']
+        for one, names in (
+            (figures, ('gang', 'balance', False)),
+            (dearest, ('atc', 'io_pool', True)),
+        ):
+            self.assertEqual(
+                names,
+                (one['slice_policy'], one['pinning_policy'], one['predicts']),
+            )
+            self.assertEqual('adaptive', one['predictor'])
+            self.assertEqual({'3'}, one['vms'].keys())
+        self.assertNotIn('dearest', dearest)
+
+    def test_a_policy_that_is_named_is_measured_alone(self):
+        for words, heading in (
+            (('--slice-policy', 'atc'), 'atc / balance / nothing predicted'),
+            (('--pinning-policy', 'io_pool'), 'gang / io_pool / adaptive'),
+        ):
+            figures, headings = self.run_bench(*words)
+            self.assertEqual(1, len(headings))
+            self.assertIn(heading, headings[0])
+            self.assertNotIn('dearest', figures)
+
     def test_bad_arguments(self):
         with contextlib.redirect_stderr(io.StringIO()) as err:
             self.assertEqual(

@@ -228,6 +228,7 @@ class FollowTest(base.TestCase):
             )
             subject.decide(view(vm(sample=model.Sample(io_events=5.0))))
             self.assertEqual(pinning is io_pool.IoPoolPolicy, bool(made))
+            self.assertEqual(subject.predicts, bool(made))
 
 
 class Faulty:
