@@ -17,7 +17,14 @@ import pathlib
 import sys
 
 from nova_vhpc.agent import errors
-from nova_vhpc.bench import outputs, replay_plot, replay_run, traces
+from nova_vhpc.bench import (
+    outputs,
+    replay_plot,
+    replay_result,
+    replay_run,
+    traces,
+)
+from nova_vhpc.control import intake
 
 HELP = (
     'Run the controller over a trace of I/O events as the agent would, and '
@@ -46,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--leave-rule',
         choices=sorted(replay_run.RULES),
         default='ours',
-        help='rule whose phases are drawn into the panels; both are run',
+        help='rule whose pools are drawn into the panels; both are run',
     )
     parser.add_argument(
         '--predictor',
@@ -84,8 +91,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.plot:
             replay_plot.check(args.plot)
-        if args.cpus < 1 or args.vcpus < 1:
-            raise traces.TraceError('--cpus and --vcpus: at least 1')
+        if args.cpus < 1 or not 1 <= args.vcpus <= intake.MAX_VCPUS:
+            raise traces.TraceError(
+                '--cpus and --vcpus: at least 1; --vcpus: at most '
+                f'{intake.MAX_VCPUS}'
+            )
         trace = replay_run.read_trace(args.trace)
         replays = {
             rule: replay_run.replay(
@@ -126,23 +136,29 @@ def run(args: argparse.Namespace) -> int:
 
 def _report(
     trace: replay_run.Trace,
-    replays: dict[str, replay_run.Replay],
+    replays: dict[str, replay_result.Replay],
     predictor: str,
 ) -> None:
-    """Print a table of both rules and the moves of each."""
+    """Print what each rule wanted and what was done."""
     print(
         f'{trace.name}: {len(trace.vms)} VMs, {len(trace.rows)} periods of '
         f'100 ms, predictor {predictor}'
     )
-    print(f'{"leave rule":<12}{"moves":>7}{"in I/O pool":>13}{"writes":>8}')
+    print(
+        f'{"leave rule":<12}{"moves":>7}{"in I/O pool":>13}{"writes":>8}'
+        f'{"in I/O phase":>14}'
+    )
     for rule, replay in replays.items():
-        fraction = sum(phase == 'io' for phase in replay.phases) / len(
-            replay.phases
-        )
         print(
-            f'{rule:<12}{len(replay.moves):>7}{fraction:>13.1%}'
-            f'{replay.writes:>8}'
+            f'{rule:<12}{len(replay.moves):>7}{replay.io_fraction:>13.1%}'
+            f'{replay.writes:>8}{replay.io_phase_fraction:>14.1%}'
         )
+    for rule, replay in replays.items():
+        for reason, vm_periods in replay.not_followed.items():
+            print(
+                f'{rule}: phase not followed {replay.share(vm_periods):.1%} '
+                f'of the time: {reason}'
+            )
     print(f'\n{"VM":<12}{"predicted right":>16}{"threshold":>11}')
     for name, line in next(iter(replays.values())).vms.items():
         threshold = line.threshold_events[-1]

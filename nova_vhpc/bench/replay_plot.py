@@ -16,15 +16,17 @@ import importlib
 import pathlib
 from typing import Any
 
-from nova_vhpc.bench import outputs, replay_run
+from nova_vhpc.bench import outputs, replay_result, replay_run
+from nova_vhpc.control import model
 
 SECONDS = replay_run.PERIOD_US / 1e6
 
 EVENTS = '#4c78a8'
 PREDICTED = '#e45756'
 THRESHOLD = '#222222'
-IO = '#f58518'
-COMPUTING = '#d8dee4'
+IN_IO_POOL = '#f58518'
+OUTSIDE = '#d8dee4'
+IO_PHASE = '#6b3fa0'
 WRONG = '#8c1c3f'
 RIGHT = '#e6f2e6'
 
@@ -54,7 +56,7 @@ def check(path: pathlib.Path) -> None:
 
 def plot(
     trace: replay_run.Trace,
-    replays: dict[str, replay_run.Replay],
+    replays: dict[str, replay_result.Replay],
     shown: str,
     predictor: str,
     path: pathlib.Path,
@@ -62,7 +64,7 @@ def plot(
     """Draw a timeline into an SVG or PNG file.
 
     :param replays: of the same trace, by leave rule.
-    :param shown: the rule whose phases shade the panels.
+    :param shown: the rule whose pools shade the panels.
     :param path: one that :func:`check` has nothing against.
     :raises OutputError: if it cannot be written all the same.
     """
@@ -70,8 +72,8 @@ def plot(
 
     names = trace.vms[:MOST_VMS]
     strips = len(replays)
-    ratios = [0.34] * strips + [1.0, 0.13] * len(names)
-    height = 1.3 + 0.42 * strips + 1.45 * len(names)
+    ratios = [0.42] * strips + [1.0, 0.13] * len(names)
+    height = 1.3 + 0.5 * strips + 1.45 * len(names)
     canvas = figure.Figure(
         figsize=(15, height),
         layout=layout_engine.ConstrainedLayoutEngine(h_pad=0.02, hspace=0.0),
@@ -81,10 +83,10 @@ def plot(
     )
     ends = len(trace.rows) * SECONDS
     for axis, (rule, replay) in zip(axes, replays.items(), strict=False):
-        _phase_strip(axis, rule, replay, rule == shown)
+        _pool_strip(axis, rule, replay, rule == shown)
     for index, name in enumerate(names):
         line = replays[shown].vms[name]
-        _events_panel(axes[strips + 2 * index], name, line, replays[shown])
+        _events_panel(axes[strips + 2 * index], name, line)
         _hits_strip(axes[strips + 2 * index + 1], line)
     axes[-1].set_xlabel('time (s)')
     axes[-1].set_xlim(0, ends)
@@ -97,15 +99,16 @@ def plot(
     )
     canvas.legend(
         handles=[
-            patches.Patch(color=IO, label='in the I/O pool'),
-            patches.Patch(color=COMPUTING, label='in the computing pool'),
+            patches.Patch(color=IO_PHASE, label='I/O phase'),
+            patches.Patch(color=IN_IO_POOL, label='in the I/O pool'),
+            patches.Patch(color=OUTSIDE, label='outside of it'),
             patches.Patch(color=EVENTS, alpha=0.75, label='measured'),
             lines.Line2D([], [], color=PREDICTED, label='predicted'),
             lines.Line2D([], [], color=THRESHOLD, ls='--', label='threshold'),
             patches.Patch(color=WRONG, label='state predicted wrong'),
         ],
         loc='outside upper right',
-        ncols=6,
+        ncols=7,
         frameon=False,
         fontsize=9,
     )
@@ -117,7 +120,7 @@ def plot(
 
 def _title(
     trace: replay_run.Trace,
-    replays: dict[str, replay_run.Replay],
+    replays: dict[str, replay_result.Replay],
     predictor: str,
     drawn: int,
 ) -> str:
@@ -154,29 +157,32 @@ def _bare(axis: Any) -> None:
         axis.spines[side].set_visible(False)
 
 
-def _phase_strip(
-    axis: Any, rule: str, replay: replay_run.Replay, shown: bool
+def _pool_strip(
+    axis: Any, rule: str, replay: replay_result.Replay, shown: bool
 ) -> None:
-    """Which pool the cluster was in, and each move between them."""
+    """The phase as a line; below it how many are in the I/O pool."""
     _bare(axis)
     axis.set_ylim(0, 1)
+    low, high = 0.06, 0.72
     for start, end, phase in _runs(replay.phases):
-        axis.axvspan(
-            start * SECONDS,
-            end * SECONDS,
-            0.12,
-            0.88,
-            color=IO if phase == 'io' else COMPUTING,
-            lw=0,
-        )
-    for move in replay.moves:
-        axis.axvline(move.period * SECONDS, color='#333333', lw=0.7)
-    fraction = sum(phase == 'io' for phase in replay.phases) / max(
-        1, len(replay.phases)
+        if phase == model.Phase.IO:
+            _span(axis, start, end, 0.82, 0.96, IO_PHASE)
+    members = tuple(
+        zip(*(line.in_io_pool for line in replay.vms.values()), strict=True)
     )
+    shares = tuple(sum(inside) / len(inside) for inside in members)
+    _span(axis, 0, len(shares), low, high, OUTSIDE)
+    for start, end, share in _runs(shares):
+        if share:
+            edge = low + share * (high - low)
+            _span(axis, start, end, low, edge, IN_IO_POOL)
+    for move in replay.moves:
+        axis.axvline(move.period * SECONDS, 0.0, 0.78, color='#333333', lw=0.7)
     axis.set_ylabel(
-        f'leave rule: {rule}\n{_count(len(replay.moves), "move")}, '
-        f'{fraction:.0%} in I/O pool',
+        f'leave rule: {rule}\n'
+        f'{replay.io_phase_fraction:.0%} in I/O phase\n'
+        f'{_count(len(replay.moves), "move")}, '
+        f'{replay.io_fraction:.0%} in I/O pool',
         rotation=0,
         ha='right',
         va='center',
@@ -185,20 +191,25 @@ def _phase_strip(
     )
 
 
-def _events_panel(
-    axis: Any,
-    name: str,
-    line: replay_run.VmLine,
-    replay: replay_run.Replay,
+def _span(
+    axis: Any, start: int, end: int, low: float, high: float, colour: str
 ) -> None:
-    """One VM's I/O: measured, predicted, and the threshold between."""
+    """Colour some periods, from one height of the strip to another."""
+    axis.axvspan(start * SECONDS, end * SECONDS, low, high, color=colour, lw=0)
+
+
+def _events_panel(axis: Any, name: str, line: replay_result.VmLine) -> None:
+    """One VM's I/O: measured, predicted, and the threshold between.
+
+    Shaded where this VM is in the I/O pool.
+    """
     times = [index * SECONDS for index in range(len(line.events) + 1)]
-    for start, end, phase in _runs(replay.phases):
-        if phase == 'io':
+    for start, end, inside in _runs(line.in_io_pool):
+        if inside:
             axis.axvspan(
                 start * SECONDS,
                 end * SECONDS,
-                color=IO,
+                color=IN_IO_POOL,
                 alpha=0.16,
                 lw=0,
             )
@@ -243,7 +254,7 @@ def _events_panel(
         axis.spines[side].set_visible(False)
 
 
-def _hits_strip(axis: Any, line: replay_run.VmLine) -> None:
+def _hits_strip(axis: Any, line: replay_result.VmLine) -> None:
     """Where the predicted state was the real one."""
     _bare(axis)
     axis.set_ylim(0, 1)

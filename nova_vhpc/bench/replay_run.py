@@ -15,12 +15,11 @@
 import csv
 import dataclasses
 import pathlib
-from typing import Any
 
 from nova_vhpc.agent import policy
-from nova_vhpc.bench import traces
+from nova_vhpc.bench import replay_result, traces
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import controller, model, quantise
+from nova_vhpc.control import controller, model
 
 PERIOD_US = 100_000
 """Traces have one row per 100 ms."""
@@ -41,78 +40,6 @@ class Trace:
     name: str
     vms: tuple[str, ...]
     rows: tuple[tuple[float | None, ...], ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Move:
-    """A virtual cluster's move between the pools.
-
-    :ivar period: the first period in the new pool.
-    """
-
-    period: int
-    to: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class VmLine:
-    """One VM through the whole trace, a value per period.
-
-    :ivar predicted_events: what had been predicted *for* the period.
-    """
-
-    events: tuple[float | None, ...]
-    predicted_events: tuple[float | None, ...]
-    threshold_events: tuple[float | None, ...]
-    states: tuple[int | None, ...]
-    predicted_states: tuple[int | None, ...]
-
-    @property
-    def precision(self) -> float | None:
-        """Share of periods whose state was predicted right, 0..1."""
-        pairs = [
-            state == predicted
-            for state, predicted in zip(
-                self.states, self.predicted_states, strict=True
-            )
-            if state is not None and predicted is not None
-        ]
-        return sum(pairs) / len(pairs) if pairs else None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Replay:
-    """What the controller did.
-
-    :ivar phases: of the cluster, one per period, as it was *in* it.
-    :ivar writes: VMs that had to be written to, summed over all periods.
-    """
-
-    rule: str
-    vms: dict[str, VmLine]
-    phases: tuple[str, ...]
-    moves: tuple[Move, ...]
-    writes: int
-    ignored: int
-
-    def as_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        periods = len(self.phases)
-        in_io = sum(phase == model.Phase.IO for phase in self.phases)
-        return {
-            'leave_rule': self.rule,
-            'periods': periods,
-            'moves': len(self.moves),
-            'move_list': [dataclasses.asdict(move) for move in self.moves],
-            'io_fraction': in_io / periods if periods else 0.0,
-            'writes': self.writes,
-            'ignored': self.ignored,
-            'phases': list(self.phases),
-            'vms': {
-                name: {**dataclasses.asdict(line), 'precision': line.precision}
-                for name, line in self.vms.items()
-            },
-        }
 
 
 def read_trace(path: pathlib.Path) -> Trace:
@@ -173,7 +100,7 @@ def replay(
     pinning: str = 'io_pool',
     cpus: int = 4,
     vcpus: int = 2,
-) -> Replay:
+) -> replay_result.Replay:
     """Run all VMs of a trace as one virtual cluster on one host.
 
     :param rule: a key of :data:`RULES`.
@@ -222,47 +149,10 @@ def replay(
             if planned.writes is not None:
                 writes += 1
                 in_force[name] = planned.tune
-    return _summary(trace, rule, plans, writes)
-
-
-def _summary(
-    trace: Trace, rule: str, plans: list[model.Plan], writes: int
-) -> Replay:
-    """Lay decisions beside the periods that they were made for."""
-    # A decision after period i is in force in period i + 1.
-    decided = [str(plan.clusters[CLUSTER].phase) for plan in plans]
-    in_force = (str(model.Phase.COMPUTING), *decided[:-1])
-    moves = tuple(
-        Move(period, in_force[period])
-        for period in range(1, len(in_force))
-        if in_force[period] != in_force[period - 1]
+    return replay_result.summarise(
+        rule,
+        CLUSTER,
+        dict(zip(trace.vms, zip(*trace.rows, strict=True), strict=True)),
+        plans,
+        writes,
     )
-    lines: dict[str, VmLine] = {}
-    for index, name in enumerate(trace.vms):
-        events = tuple(row[index] for row in trace.rows)
-        predicted = (
-            None,
-            *(plan.vms[name].predicted_events for plan in plans[:-1]),
-        )
-        lines[name] = VmLine(
-            events=events,
-            predicted_events=predicted,
-            threshold_events=(
-                None,
-                *(plan.vms[name].threshold_events for plan in plans[:-1]),
-            ),
-            states=tuple(map(_state, events)),
-            predicted_states=tuple(map(_state, predicted)),
-        )
-    return Replay(
-        rule=rule,
-        vms=lines,
-        phases=in_force,
-        moves=moves,
-        writes=writes,
-        ignored=sum(len(plan.ignored) for plan in plans),
-    )
-
-
-def _state(events: float | None) -> int | None:
-    return None if events is None else quantise.to_state(events)

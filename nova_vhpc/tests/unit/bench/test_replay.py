@@ -21,7 +21,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-from nova_vhpc.bench import replay_run
+from nova_vhpc.bench import replay_plot, replay_run
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
@@ -79,9 +79,39 @@ class ReplayTest(base.TestCase):
     def test_moves_are_where_the_phase_changes(self):
         trace = replay_run.read_trace(self.trace())
         result = replay_run.replay(trace, 'paper', 'last_value')
+        self.assertEqual(result.phase_changes, len(result.moves))
+        self.assertEqual(result.io_phase_fraction, result.io_fraction)
+        self.assertEqual({}, result.not_followed)
         for move in result.moves:
+            self.assertEqual(('vm0', 'vm1'), move.vms)
             self.assertEqual(move.to, result.phases[move.period])
             self.assertNotEqual(move.to, result.phases[move.period - 1])
+
+    def test_who_cannot_be_moved_is_not_moved(self):
+        path = self.dir / 'out.json'
+        for cpus, why in (
+            (2, 'has 2 vCPUs, too many for the I/O pool'),
+            (1, 'no pools: 1 CPU to pin to'),
+        ):
+            status, out, _ = self.run_bench(
+                self.trace(), '--cpus', cpus, '--json', path
+            )
+            self.assertEqual(0, status)
+            self.assertIn('phase not followed', out)
+            self.assertIn(why, out)
+            self.assertRegex(out, r'paper +0 +0\.0% ')
+            paper = json.loads(path.read_text())['rules']['paper']
+            self.assertEqual((0, []), (paper['moves'], paper['move_list']))
+            self.assertEqual(0.0, paper['io_fraction'])
+            self.assertEqual(0.0, paper['vms']['vm0']['io_fraction'])
+            # What was wanted is a thing of its own.
+            self.assertGreaterEqual(paper['phase_changes'], 12)
+            periods = paper['phases'].count('io')
+            self.assertEqual(periods / 300, paper['io_phase_fraction'])
+            ((reason, vm_periods),) = paper['not_followed']['reasons'].items()
+            self.assertIn(why, reason)
+            self.assertEqual(2 * periods, vm_periods)
+            self.assertEqual(periods / 300, paper['not_followed']['fraction'])
 
     def test_a_picture(self):
         self.assertIsNotNone(importlib.util.find_spec('matplotlib'))
@@ -93,6 +123,24 @@ class ReplayTest(base.TestCase):
             self.assertEqual(0, status)
             self.assertGreater(path.stat().st_size, 10_000)
         xml.etree.ElementTree.parse(path)
+
+    def test_the_picture_tells_the_phase_from_the_pool(self):
+        drawn = {}
+        for cpus in (2, 4):
+            path = self.dir / f'{cpus}.svg'
+            self.run_bench(self.trace(), '--cpus', cpus, '--plot', path)
+            drawn[cpus] = path.read_text().splitlines()
+
+        def shapes(cpus, colour):
+            return sum(colour in line for line in drawn[cpus])
+
+        # Once each in the legend.
+        self.assertEqual(1, shapes(2, replay_plot.IN_IO_POOL))
+        self.assertGreater(shapes(4, replay_plot.IN_IO_POOL), 1)
+        self.assertGreater(shapes(2, replay_plot.IO_PHASE), 1)
+        self.assertEqual(
+            *(shapes(cpus, replay_plot.IO_PHASE) for cpus in drawn)
+        )
 
     def test_a_picture_of_another_kind(self):
         status, _, err = self.run_bench(
@@ -158,6 +206,8 @@ class ReplayTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn('pinning_policy = nosuch', err)
 
-    def test_one_cpu_has_no_pools_but_is_replayed(self):
-        status, _, _ = self.run_bench(self.trace(), '--cpus', '1')
-        self.assertEqual(0, status)
+    def test_no_vm_is_as_wide(self):
+        for words in (('--vcpus', 0), ('--vcpus', 5000), ('--cpus', 0)):
+            status, _, err = self.run_bench(self.trace(), *words)
+            self.assertEqual(1, status)
+            self.assertIn('--cpus and --vcpus: at least 1', err)

@@ -101,7 +101,7 @@ class LeaveRuleTest(base.TestCase):
         # What the moves are saved by: low periods spent in the I/O pool.
         for name in ('bt-a', 'lu-a'):
             paper, ours = (
-                replay(name, rule, 'rle').phases.count('io')
+                replay(name, rule, 'rle').io_fraction
                 for rule in ('paper', 'ours')
             )
             self.assertGreater(ours, paper, name)
