@@ -13,7 +13,7 @@
 """``nova-vhpc-bench controller``: what one decision costs.
 
 Without a policy on the command line two sets are measured: what is shipped,
-which predicts nothing, and the dearest, with ``[vhpc_control]`` set to it.
+which predicts nothing, and the dearest policies, for which I/O is predicted.
 """
 
 import argparse
