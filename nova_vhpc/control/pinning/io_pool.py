@@ -146,7 +146,7 @@ class IoPoolPolicy:
             cpus = len(self._domain(divided, True, allowed))
             other = len(self._domain(divided, False, allowed))
             if not cpus or width > room or cpus < min(width, other):
-                stay[vm.cluster or vm.uuid] = _too_wide(vm, cpus)
+                stay.setdefault(vm.cluster or vm.uuid, _too_wide(vm, cpus))
         return stay
 
     def _domain(
@@ -180,18 +180,22 @@ def _too_wide(vm: model.VmView, cpus: int) -> str:
     if not cpus:
         return f'none of the CPUs of {vm.uuid} is in the I/O pool; ' + _STAYS
     return (
-        f'{vm.uuid} has {vm.vcpus} vCPUs, too many for the I/O pool ({cpus} '
-        'CPUs for it now): siblings would share a CPU; ' + _STAYS
+        f'{vm.uuid} has {vm.vcpus} vCPUs, too many for the I/O pool '
+        f'({_cpus(cpus)} for it now): siblings would share a CPU; ' + _STAYS
     )
 
 
 def _squeezed(vm: model.VmView, cpus: int) -> model.Ignored:
     return model.Ignored(
         vm.uuid,
-        f'has {vm.vcpus} vCPUs, too many for the computing pool ({cpus} CPUs '
-        'for it now): siblings would share a CPU; may use all of its CPUs, '
-        'those of the I/O pool included',
+        f'has {vm.vcpus} vCPUs, too many for the computing pool '
+        f'({_cpus(cpus)} for it now): siblings would share a CPU; may use all '
+        'of its CPUs, those of the I/O pool included',
     )
+
+
+def _cpus(number: int) -> str:
+    return f'{number} CPU' if number == 1 else f'{number} CPUs'
 
 
 def _no_cpu(vm: model.VmView) -> model.Ignored:
