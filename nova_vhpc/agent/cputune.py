@@ -20,7 +20,8 @@ persistent XML, from which a restart is made, is never written at all.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import libvirt
@@ -83,10 +84,10 @@ class Cputune:
     def from_dict(cls, data: Mapping[str, Any]) -> 'Cputune':
         """From JSON.
 
-        :raises KeyError, TypeError, ValueError: if it is not what
-            :meth:`to_dict` makes.
+        :raises KeyError, TypeError, ValueError, AttributeError,
+            OverflowError: if it is not what :meth:`to_dict` makes.
         """
-        return cls(
+        tune = cls(
             {str(k): int(v) for k, v in data['parameters'].items()},
             tuple(
                 frozenset(int(cpu) for cpu in pin) for pin in data['vcpupins']
@@ -94,6 +95,13 @@ class Cputune:
             frozenset(int(cpu) for cpu in data['emulatorpin']),
             int(data['host_cpus']),
         )
+        if (PERIOD in tune.parameters) != (QUOTA in tune.parameters):
+            raise ValueError('of period and quota only one')
+        if not all(tune.vcpupins):
+            raise ValueError('a vCPU without any CPU')
+        if any(max(pin) >= tune.host_cpus for pin in tune.vcpupins):
+            raise ValueError('a CPU beyond those of the host')
+        return tune
 
 
 def is_unlimited(quota_us: int) -> bool:
@@ -158,6 +166,21 @@ def write_pin(
     )
 
 
+def names(tune: Cputune) -> tuple[str, ...]:
+    """Of all that we may write to a domain, vCPU by vCPU."""
+    return (
+        PERIOD,
+        QUOTA,
+        SHARES,
+        *(pin_name(vcpu) for vcpu in range(len(tune.vcpupins))),
+    )
+
+
+def pin_name(vcpu: int) -> str:
+    """How one vCPU's pins are called among the released values."""
+    return f'{PINS} {vcpu}'
+
+
 def restore(
     domain: Any,
     original: Cputune,
@@ -165,40 +188,76 @@ def restore(
 ) -> tuple[str, ...]:
     """Put back what we may have written; nothing else.
 
-    :param released: names in :data:`MANAGED` that are no longer ours.
+    What can be put back is, also where one call is refused.
+
+    :param released: names in :data:`MANAGED`, or of one vCPU's pins
+        (:func:`pin_name`), that are no longer ours.
     :returns: what differs afterwards all the same, empty when exact.
-    :raises libvirt.libvirtError: when a call is refused.
+    :raises libvirt.libvirtError: when a call was refused; the first one's.
     """
     now = read(domain)
+    refused: list[libvirt.libvirtError] = []
+    for put_back in _steps(domain, original, now, released):
+        try:
+            put_back()
+        except libvirt.libvirtError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
+    return differences(original, read(domain), released)
+
+
+def _steps(
+    domain: Any, original: Cputune, now: Cputune, released: frozenset[str]
+) -> Iterator[Callable[[], None]]:
+    """The calls that make a domain what it was, each on its own."""
     want = original.parameters
     bandwidth = {PERIOD, QUOTA} - released
-    if bandwidth and any(
+    if any(
         name in want and want[name] != now.parameters.get(name)
         for name in bandwidth
     ):
-        mixed = {
-            name: (want if name in bandwidth else now.parameters)[name]
-            for name in (PERIOD, QUOTA)
-        }
-        quota = mixed[QUOTA]
-        write_bandwidth(
-            domain,
-            mixed[PERIOD],
-            # 0 is silently ignored by libvirt; too large is refused.
-            model.UNLIMITED if is_unlimited(quota) else quota,
-            now.parameters,
+        yield functools.partial(
+            _restore_bandwidth, domain, want, now.parameters, bandwidth
         )
     if (
         SHARES not in released
         and SHARES in want
         and want[SHARES] != now.parameters.get(SHARES)
     ):
-        write_shares(domain, want[SHARES])
-    if PINS not in released:
-        for vcpu, pin in enumerate(original.vcpupins):
-            if vcpu < len(now.vcpupins) and pin != now.vcpupins[vcpu]:
-                write_pin(domain, vcpu, pin, original.host_cpus)
-    return differences(original, read(domain), released)
+        yield functools.partial(write_shares, domain, want[SHARES])
+    for vcpu, (pin, have) in enumerate(
+        zip(original.vcpupins, now.vcpupins, strict=False)
+    ):
+        if pin != have and released.isdisjoint((PINS, pin_name(vcpu))):
+            yield functools.partial(
+                write_pin, domain, vcpu, pin, original.host_cpus
+            )
+
+
+def _restore_bandwidth(
+    domain: Any,
+    want: Mapping[str, int],
+    now: Mapping[str, int],
+    names: Collection[str],
+) -> None:
+    """Period and quota: the named ones as they were, the rest as it is."""
+    mixed = {
+        name: want[name] if name in names and name in want else now[name]
+        for name in (PERIOD, QUOTA)
+        if name in want or name in now
+    }
+    if len(mixed) < 2:
+        domain.setSchedulerParametersFlags(mixed, LIVE)
+        return
+    quota = mixed[QUOTA]
+    write_bandwidth(
+        domain,
+        mixed[PERIOD],
+        # 0 is silently ignored by libvirt; too large is refused.
+        model.UNLIMITED if is_unlimited(quota) else quota,
+        now,
+    )
 
 
 def differences(
@@ -214,14 +273,13 @@ def differences(
         and name in want.parameters
         and want.parameters[name] != have.parameters.get(name)
     ]
-    if PINS not in released:
-        found += [
-            f'vcpupin {vcpu} is {sorted(now)}, not {sorted(pin)}'
-            for vcpu, (pin, now) in enumerate(
-                zip(want.vcpupins, have.vcpupins, strict=False)
-            )
-            if pin != now
-        ]
+    found += [
+        f'vcpupin {vcpu} is {sorted(now)}, not {sorted(pin)}'
+        for vcpu, (pin, now) in enumerate(
+            zip(want.vcpupins, have.vcpupins, strict=False)
+        )
+        if pin != now and released.isdisjoint((PINS, pin_name(vcpu)))
+    ]
     return tuple(found)
 
 

@@ -60,6 +60,7 @@ class ForeignChanges:
             return
         if changed:
             self._take(target, changed)
+        self._finish(target)
 
     def _take(self, target: guest.Guest, changed: list[str]) -> None:
         """Do what the option says about values that we manage."""
@@ -77,11 +78,25 @@ class ForeignChanges:
             target.name,
             names,
         )
-        if not {cputune.PERIOD, cputune.QUOTA}.isdisjoint(changed):
-            changed += [cputune.PERIOD, cputune.QUOTA]
         target.released |= frozenset(changed)
         self._journal.save(target.record())
         mark.put(target.domain, target.record())
+
+    def _finish(self, target: guest.Guest) -> None:
+        """Take back ours beside what somebody else has taken over.
+
+        A quota means nothing without its period, and pins are chosen for all
+        vCPUs together: whoever has set one of them wants the others as they
+        were, not as we made them.
+        """
+        ours = target.taken_back_with()
+        if not ours:
+            return
+        kept = frozenset(cputune.names(target.original)) - ours
+        if not cputune.differences(target.original, target.expected, kept):
+            return
+        cputune.restore(target.domain, target.original, kept)
+        target.set_expected(cputune.read(target.domain, target.expected))
 
 
 def _changed(
@@ -98,6 +113,12 @@ def _changed(
             and now.parameters.get(name) in target.shares_ours
         )
     ]
-    if cputune.PINS not in target.released and now.vcpupins != old.vcpupins:
-        changed.append(cputune.PINS)
+    changed += [
+        cputune.pin_name(vcpu)
+        for vcpu, (pin, before) in enumerate(
+            zip(now.vcpupins, old.vcpupins, strict=False)
+        )
+        if pin != before
+        and target.released.isdisjoint((cputune.PINS, cputune.pin_name(vcpu)))
+    ]
     return changed

@@ -176,6 +176,22 @@ class Guest:
         self.quarantines += 1
         return True
 
+    @property
+    def _pins_released(self) -> bool:
+        return any(name.startswith(cputune.PINS) for name in self.released)
+
+    def taken_back_with(self) -> frozenset[str]:
+        """Values of ours that go with those that somebody has taken over."""
+        found: set[str] = set()
+        if not self.released.isdisjoint((cputune.PERIOD, cputune.QUOTA)):
+            found |= {cputune.PERIOD, cputune.QUOTA}
+        if self._pins_released and cputune.PINS not in self.released:
+            found |= {
+                cputune.pin_name(vcpu)
+                for vcpu in range(len(self.original.vcpupins))
+            }
+        return frozenset(found - self.released)
+
     def record(self) -> journal.Record:
         """For the journal."""
         return journal.Record(
@@ -198,7 +214,7 @@ class Guest:
                 period = quota = None
             if cputune.SHARES in self.released:
                 shares = None
-            if cputune.PINS in self.released:
+            if self._pins_released:
                 pins = None
         if not self.repin:
             pins = None

@@ -12,7 +12,10 @@
 
 """``nova-vhpc-agent --restore``: the whole host put back, without a daemon."""
 
+import dataclasses
 import logging
+import queue
+import threading
 import time
 from typing import Any
 
@@ -23,6 +26,7 @@ from nova_vhpc.agent import (
     connection,
     journal,
     lock,
+    mark,
     processes,
     restore,
 )
@@ -31,6 +35,121 @@ LOG = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 30.0
 """How long it waits for libvirt."""
+
+CALL_SECONDS = 45.0
+"""How long it waits for any VM to be done with: libvirt itself gives up on one
+that hangs after 30 s."""
+
+THREADS = 8
+"""VMs that are put back at a time: one that hangs holds up no other."""
+
+
+@dataclasses.dataclass(slots=True)
+class Summary:
+    """What became of the VMs of a host."""
+
+    restored: list[str] = dataclasses.field(default_factory=list)
+    gone: list[str] = dataclasses.field(default_factory=list)
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def text(self) -> str:
+        """One line for people."""
+        line = (
+            f'{len(self.restored)} restored, {len(self.gone)} gone, '
+            f'{len(self.failed)} failed'
+        )
+        for name, reason in sorted(self.failed.items()):
+            line += f'; {name}: {reason}'
+        return line
+
+
+class HostRestorer:
+    """Puts every domain of a libvirt back.
+
+    :param restorer: puts one back.
+    """
+
+    def __init__(self, restorer: restore.Restorer) -> None:
+        self._restorer = restorer
+        self._summary = Summary()
+        self._journalled: frozenset[str] = frozenset()
+        self._todo: queue.SimpleQueue[tuple[str, str, Any]] = (
+            queue.SimpleQueue()
+        )
+        self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def clean(self, conn: Any) -> Summary:
+        """Put all back; never raises for one.
+
+        :raises libvirt.libvirtError: the domains cannot be listed.
+        """
+        self._journalled = frozenset(self._restorer.journal.uuids())
+        waiting: dict[str, str] = {}
+        for domain in conn.listAllDomains(
+            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
+        ):
+            uuid, name = domain.UUIDString(), domain.name()
+            waiting[uuid] = name
+            self._todo.put((uuid, name, domain))
+        left = self._journalled - waiting.keys()
+        for _ in range(min(THREADS, len(waiting))):
+            # Not kept waiting for at the end, unlike an executor's.
+            threading.Thread(target=self._work, daemon=True).start()
+        while waiting:
+            try:
+                del waiting[self._done.get(timeout=CALL_SECONDS)]
+            except queue.Empty:
+                break
+        # Those that hang may still end; what is told is told.
+        summary = dataclasses.replace(
+            self._summary,
+            restored=list(self._summary.restored),
+            failed={
+                **self._summary.failed,
+                **dict.fromkeys(waiting.values(), 'libvirt does not answer'),
+            },
+        )
+        self._forget({*left, *self._summary.gone}, summary)
+        return summary
+
+    def _work(self) -> None:
+        while True:
+            try:
+                uuid, name, domain = self._todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._clean_one(domain, uuid)
+            except Exception as error:
+                # Whatever is wrong with one, the others are put back.
+                if isinstance(
+                    error, libvirt.libvirtError
+                ) and connection.is_gone(error):
+                    self._summary.gone.append(uuid)
+                else:
+                    self._summary.failed[name] = str(error) or repr(error)
+            self._done.put(uuid)
+
+    def _clean_one(self, domain: Any, uuid: str) -> None:
+        known = uuid in self._journalled
+        if not known and mark.URI not in domain.XMLDesc(0):
+            return
+        outcome = self._restorer.clean(domain)
+        if outcome is not restore.Outcome.NOTHING:
+            self._summary.restored.append(uuid)
+
+    def _forget(self, uuids: set[str], summary: Summary) -> None:
+        """Drop the records of domains that do not run any more."""
+        summary.gone = []
+        for uuid in sorted(uuids):
+            if self._restorer.host.find(uuid):
+                summary.failed[uuid] = (
+                    'it runs, but this libvirt does not know it; is '
+                    '[vhpc_agent]libvirt_uri right?'
+                )
+                continue
+            self._restorer.forget(uuid)
+            summary.gone.append(uuid)
 
 
 def restore_host(conf: Any) -> int:
@@ -55,7 +174,7 @@ def restore_host(conf: Any) -> int:
         return 1
     restorer = restore.Restorer(records, processes.make_processes(conf))
     try:
-        summary = restorer.clean_all(conn)
+        summary = HostRestorer(restorer).clean(conn)
         # Also when the option was turned off since.
         summary.failed.update(binding.make_plugger(conf).undo_all(conn))
     except libvirt.libvirtError as error:

@@ -95,13 +95,19 @@ class Record:
             return cls(
                 str(data['uuid']),
                 str(data['name']),
-                processes.Identity(**data['identity']),
+                processes.Identity.from_dict(data['identity']),
                 cputune.Cputune.from_dict(data['original']),
                 bool(data['repin']),
                 frozenset(str(name) for name in data['released']),
                 bool(data['sliced']),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             raise JournalError(
                 f'{source}: not a whole record ({error!r})'
             ) from None

@@ -17,6 +17,7 @@ import dataclasses
 import os
 import pathlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
@@ -37,6 +38,20 @@ class Identity:
     pid: int
     start_ticks: int
     domain_id: int
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> 'Identity':
+        """From JSON.
+
+        :raises KeyError, TypeError, ValueError, OverflowError: if it is not
+            what ``dataclasses.asdict`` makes of one.
+        """
+        return cls(
+            str(data['boot_id']),
+            int(data['pid']),
+            int(data['start_ticks']),
+            int(data['domain_id']),
+        )
 
     def same_run(self, other: 'Identity') -> bool:
         """Whether both are the same QEMU process of the same boot."""

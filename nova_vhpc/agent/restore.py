@@ -22,7 +22,6 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import (
-    connection,
     cpus,
     cputune,
     domain_xml,
@@ -54,25 +53,6 @@ class RestoreError(Exception):
     """A domain is not what it was; its journal is kept."""
 
 
-@dataclasses.dataclass(slots=True)
-class Summary:
-    """What ``restore_all`` did."""
-
-    restored: list[str] = dataclasses.field(default_factory=list)
-    gone: list[str] = dataclasses.field(default_factory=list)
-    failed: dict[str, str] = dataclasses.field(default_factory=dict)
-
-    def text(self) -> str:
-        """One line for people."""
-        line = (
-            f'{len(self.restored)} restored, {len(self.gone)} gone, '
-            f'{len(self.failed)} failed'
-        )
-        for name, reason in sorted(self.failed.items()):
-            line += f'; {name}: {reason}'
-        return line
-
-
 class Restorer:
     """Puts domains back from the journal, the mark or their definition.
 
@@ -85,6 +65,9 @@ class Restorer:
     ) -> None:
         self.journal = records
         self.host = host
+        # VMs with a newer agent's record that were set to their definition:
+        # once is enough, what comes later is somebody else's.
+        self._left_alone: dict[str, processes.Identity] = {}
 
     def clean(self, domain: Any) -> Outcome:
         """Put one running domain back, if we have written to it.
@@ -100,6 +83,8 @@ class Restorer:
         except journal.JournalError as error:
             unreadable = error
         identity = self.host.identity(uuid, domain.ID())
+        if self._left_alone.get(uuid) == identity:
+            return Outcome.FROM_DEFINITION_NEWER
         if record is not None and not record.identity.same_run(identity):
             # Restarted since: the settings were made anew from the
             # persistent definition, which we never write.
@@ -123,6 +108,7 @@ class Restorer:
         mark.remove(domain)
         if isinstance(unreadable, journal.NewerVersion):
             LOG.warning('%s', unreadable)
+            self._left_alone[uuid] = identity
             return Outcome.FROM_DEFINITION_NEWER
         if unreadable is not None:
             aside = self.journal.set_aside(uuid)
@@ -132,51 +118,6 @@ class Restorer:
         else:
             self._drop(uuid)
         return outcome
-
-    def clean_all(self, conn: Any, only: str | None = None) -> Summary:
-        """Put every domain of this libvirt back; never raises for one.
-
-        :param only: uuid of the one domain to look at.
-        :raises libvirt.libvirtError: the domains cannot be listed.
-        """
-        summary = Summary()
-        journalled = set(self.journal.uuids())
-        running = conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
-        for domain in running:
-            uuid = domain.UUIDString()
-            known = uuid in journalled
-            journalled.discard(uuid)
-            if only is not None and uuid != only:
-                continue
-            try:
-                if known or mark.URI in domain.XMLDesc(0):
-                    outcome = self.clean(domain)
-                    if outcome is not Outcome.NOTHING:
-                        summary.restored.append(uuid)
-            except (
-                libvirt.libvirtError,
-                RestoreError,
-                journal.JournalError,
-                OSError,
-            ) as error:
-                if isinstance(
-                    error, libvirt.libvirtError
-                ) and connection.is_gone(error):
-                    journalled.add(uuid)
-                else:
-                    summary.failed[domain.name()] = str(error)
-        for uuid in journalled:
-            if only is not None and uuid != only:
-                continue
-            if self.host.find(uuid):
-                summary.failed[uuid] = (
-                    'it runs, but this libvirt does not know it; is '
-                    '[vhpc_agent]libvirt_uri right?'
-                )
-                continue
-            self.forget(uuid)
-            summary.gone.append(uuid)
-        return summary
 
     def forget(self, uuid: str) -> None:
         """A domain has stopped: its record has no more use."""

@@ -14,6 +14,7 @@
 
 import json
 from typing import Any
+from unittest import mock
 
 import hypothesis
 import libvirt
@@ -121,6 +122,42 @@ class TestCputune(base.BaseTestCase):
         self.assertEqual((), left)
         self.assertEqual(7, group.values[cputune.SHARES])
         self.assertEqual(100_000, group.values[cputune.PERIOD])
+
+    def test_one_refused_call_holds_up_no_other(self) -> None:
+        for name in ('setSchedulerParametersFlags', 'pinVcpuFlags'):
+            group = Cgroup(100_000, -1, 1e9)
+            before = cputune.read(group)
+            cputune.write_bandwidth(group, 8_000, 8_000, group.values)
+            group.pins = [(True, False), (True, False)]
+            real = getattr(group, name)
+            calls: list[Any] = []
+
+            def once(
+                *arguments: Any, real: Any = real, calls: list[Any] = calls
+            ) -> None:
+                calls.append(arguments)
+                if len(calls) == 1:
+                    raise libvirt.libvirtError('refused')
+                real(*arguments)
+
+            with mock.patch.object(group, name, side_effect=once):
+                self.assertRaises(
+                    libvirt.libvirtError, cputune.restore, group, before
+                )
+            left = cputune.differences(before, cputune.read(group))
+            self.assertLessEqual(len(left), 2, left)
+            self.assertNotIn('vcpupin 1', ' '.join(left))
+
+    def test_records_that_cannot_be(self) -> None:
+        sound = cputune.read(Cgroup(100_000, -1, 1e9)).to_dict()
+        for change in (
+            {'parameters': {cputune.PERIOD: 100_000}},
+            {'vcpupins': [[0], []]},
+            {'vcpupins': [[0], [7]]},
+        ):
+            self.assertRaises(
+                ValueError, cputune.Cputune.from_dict, {**sound, **change}
+            )
 
     def test_json_round_trip(self) -> None:
         tune = cputune.read(Cgroup(100_000, -1, 1e9))

@@ -15,7 +15,9 @@
 import tempfile
 import types
 from typing import Any
+from unittest import mock
 
+import libvirt
 from oslotest import base
 
 from nova_vhpc.agent import cputune, foreign, guest, journal
@@ -74,12 +76,62 @@ class TestForeignChanges(base.BaseTestCase):
         target = self.make(journalled=True)
         self.domain.values[cputune.QUOTA] = 40_000
         self.assertEqual(1, self.look(target))
-        # One without the other would change the share.
-        self.assertEqual({cputune.PERIOD, cputune.QUOTA}, target.released)
+        self.assertEqual({cputune.QUOTA}, target.released)
         self.assertEqual(target.released, self.journal.load('u').released)
         self.assertTrue(self.domain.marked)
         self.domain.values[cputune.QUOTA] = 30_000
         self.assertEqual(0, self.look(target))
+
+    def written(self) -> guest.Guest:
+        """A VM with a slice and pins of ours in it."""
+        target = self.make(journalled=True)
+        target.original = target.expected
+        cputune.write_bandwidth(self.domain, 8_000, 4_000, self.domain.values)
+        self.domain.pins = [(True, False), (False, True)]
+        target.set_expected(cputune.read(self.domain))
+        return target
+
+    def test_whoever_sets_one_of_two_gets_the_other_as_it_was(self) -> None:
+        for name, value, other, was in (
+            (cputune.PERIOD, 77_000, cputune.QUOTA, 50_000),
+            (cputune.QUOTA, 25_000, cputune.PERIOD, 100_000),
+        ):
+            self.domain = Domain()
+            target = self.written()
+            self.domain.values[name] = value
+            self.assertEqual(1, self.look(target))
+            self.assertEqual(value, self.domain.values[name])
+            self.assertEqual(was, self.domain.values[other])
+            self.assertEqual(was, target.expected.parameters[other])
+            # And nothing more than that, now and when we leave.
+            self.assertEqual(0, self.look(target))
+            self.assertEqual([(True, False), (False, True)], self.domain.pins)
+            cputune.restore(self.domain, target.original, target.released)
+            self.assertEqual(value, self.domain.values[name])
+            self.assertEqual([(True, True)] * 2, self.domain.pins)
+
+    def test_whoever_pins_one_vcpu_gets_the_others_as_they_were(self) -> None:
+        target = self.written()
+        self.domain.pins[0] = (False, True)
+        self.assertEqual(1, self.look(target))
+        self.assertEqual({cputune.pin_name(0)}, target.released)
+        self.assertEqual([(False, True), (True, True)], self.domain.pins)
+        self.assertEqual(8_000, self.domain.values[cputune.PERIOD])
+        self.assertEqual(0, self.look(target))
+        cputune.restore(self.domain, target.original, target.released)
+        self.assertEqual([(False, True), (True, True)], self.domain.pins)
+
+    def test_what_could_not_be_taken_back_is_tried_again(self) -> None:
+        target = self.written()
+        self.domain.pins[0] = (False, True)
+        refused = libvirt.libvirtError('busy')
+        with mock.patch.object(
+            self.domain, 'pinVcpuFlags', side_effect=refused
+        ):
+            self.assertRaises(libvirt.libvirtError, self.look, target)
+        self.assertEqual((False, True), self.domain.pins[1])
+        self.look(target)
+        self.assertEqual([(False, True), (True, True)], self.domain.pins)
 
     def test_overridden(self) -> None:
         target = self.make(journalled=True)

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The whole host put back, whatever is wrong with one VM."""
+
+import threading
+import types
+from typing import Any
+from unittest import mock
+
+import libvirt
+from oslotest import base
+
+from nova_vhpc.agent import host_restore, mark, restore
+
+
+class Domain:
+    """A running domain that has our mark."""
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+
+    def UUIDString(self) -> str:
+        return self.uuid
+
+    def name(self) -> str:
+        return f'vm-{self.uuid}'
+
+    def XMLDesc(self, flags: int) -> str:
+        return mark.URI
+
+
+class Restorer:
+    """Puts back by what is said of each VM."""
+
+    def __init__(self, **outcomes: Any) -> None:
+        self.outcomes = outcomes
+        self.journal = types.SimpleNamespace(uuids=lambda: tuple(outcomes))
+        self.host = types.SimpleNamespace(find=lambda uuid: uuid == 'lost')
+        self.forgotten: list[str] = []
+
+    def clean(self, domain: Domain) -> restore.Outcome:
+        outcome = self.outcomes[domain.uuid]
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, threading.Event):
+            outcome.wait()
+        return restore.Outcome.RESTORED
+
+    def forget(self, uuid: str) -> None:
+        self.forgotten.append(uuid)
+
+
+class TestHostRestorer(base.BaseTestCase):
+    def clean(self, restorer: Restorer, *running: str) -> host_restore.Summary:
+        conn = types.SimpleNamespace(
+            listAllDomains=lambda flags: [Domain(uuid) for uuid in running]
+        )
+        return host_restore.HostRestorer(restorer).clean(conn)  # type: ignore
+
+    def test_all_are_put_back_whatever_is_wrong_with_some(self) -> None:
+        many = {f'vm{number}': None for number in range(50)}
+        restorer = Restorer(
+            torn=KeyError('vcpu_quota'),
+            refused=libvirt.libvirtError('busy'),
+            **many,
+        )
+        summary = self.clean(restorer, 'torn', 'refused', *many)
+        self.assertEqual(set(many), set(summary.restored))
+        self.assertEqual({'vm-torn', 'vm-refused'}, set(summary.failed))
+        self.assertIn('vcpu_quota', summary.failed['vm-torn'])
+
+    def test_one_that_hangs_holds_up_no_other(self) -> None:
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        many = {f'vm{number}': None for number in range(20)}
+        restorer = Restorer(hung=hung, **many)
+        with mock.patch.object(host_restore, 'CALL_SECONDS', 0.5):
+            summary = self.clean(restorer, 'hung', *many)
+        self.assertEqual(set(many), set(summary.restored))
+        self.assertEqual(
+            {'vm-hung': 'libvirt does not answer'}, summary.failed
+        )
+
+    def test_records_of_who_does_not_run(self) -> None:
+        restorer = Restorer(here=None, gone=None, lost=None)
+        summary = self.clean(restorer, 'here')
+        self.assertEqual(['here'], summary.restored)
+        self.assertEqual(['gone'], summary.gone)
+        self.assertEqual(['gone'], restorer.forgotten)
+        self.assertIn('libvirt_uri', summary.failed['lost'])
+        self.assertIn('1 restored, 1 gone, 1 failed', summary.text())
+
+    def test_gone_while_we_look(self) -> None:
+        error = libvirt.libvirtError('no domain')
+        error.err = (libvirt.VIR_ERR_NO_DOMAIN, 0, '', 0, '', '', '', 0, 0)
+        restorer = Restorer(left=error)
+        summary = self.clean(restorer, 'left')
+        self.assertEqual(({}, ['left']), (summary.failed, summary.gone))
