@@ -19,16 +19,18 @@ from nova_vhpc.control import controller, model
 from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.pinning import none as no_pinning
-from nova_vhpc.control.slices import atc, dss, fixed, vslicer
+from nova_vhpc.control.slices import atc, dss, fixed, gang, vslicer
 from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.control.slices import none as no_slices
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.control import plan_checks
 
 SLICES = (
     atc.AtcPolicy,
     dss.DssPolicy,
     fixed.FixedPolicy,
     vslicer.VslicerPolicy,
+    gang.GangPolicy,
     no_slices.NonePolicy,
 )
 PINNINGS = (
@@ -80,13 +82,8 @@ def apply(one, plan):
     writes = plan.vms[one.uuid].writes
     if writes is None:
         return one
-    changes = {
-        field.name: getattr(writes, field.name)
-        for field in dataclasses.fields(writes)
-        if getattr(writes, field.name) is not None
-    }
     return dataclasses.replace(
-        one, in_force=dataclasses.replace(one.in_force, **changes)
+        one, in_force=plan_checks.after(one.in_force, writes)
     )
 
 

@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What every plan must keep to, whatever came in."""
+
+import dataclasses
+
+from nova_vhpc.control import cputune, intake, model
+from nova_vhpc.tests import base
+
+
+def after(in_force: model.CpuTune, writes: model.CpuTune) -> model.CpuTune:
+    """What is in force when a plan's writes have been applied."""
+    return dataclasses.replace(
+        in_force,
+        **{
+            field.name: value
+            for field in dataclasses.fields(writes)
+            if (value := getattr(writes, field.name)) is not None
+        },
+    )
+
+
+class PlanTestCase(base.TestCase):
+    """Checks plans against the view that they were made from."""
+
+    def check(self, seen: model.HostView, plan: model.Plan) -> None:
+        """All that holds for any plan."""
+        shown: dict[str, list[model.VmView]] = {}
+        for one in seen.vms:
+            shown.setdefault(one.uuid, []).append(one)
+        # Neither strangers nor VMs that did not opt in are planned.
+        self.assertLessEqual(set(plan.vms), set(shown))
+        for uuid in shown.keys() - plan.vms.keys():
+            self.assertIn(uuid, {one.uuid for one in plan.ignored})
+        # An actuator that takes no shares at all makes gang divide by zero;
+        # the controller then leaves the originals, as for any faulty policy.
+        if seen.limits.max_shares > 0:
+            for remark in plan.ignored:
+                self.assertNotIn('policy failed', remark.reason)
+        self.check_pools(seen, plan)
+        self.check_windows(seen, plan)
+        for uuid, planned in plan.vms.items():
+            source = next(
+                one
+                for one in shown[uuid]
+                if 1 <= one.vcpus <= intake.MAX_VCPUS
+            )
+            self.check_bandwidth(planned, source, seen.limits)
+            self.check_pins(planned, source, seen, plan)
+            self.check_writes(planned, source)
+
+    def check_pools(self, seen: model.HostView, plan: model.Plan) -> None:
+        """Neither pool is empty, and no CPU is in both."""
+        if plan.pools is None:
+            return
+        io, computing = plan.pools.io, plan.pools.computing
+        self.assertTrue(io and computing)
+        self.assertFalse(io & computing)
+        self.assertLessEqual(io | computing, {cpu.id for cpu in seen.cpus})
+
+    def check_windows(self, seen: model.HostView, plan: model.Plan) -> None:
+        """Windows write shares, so they name nobody who is not planned."""
+        if plan.windows is None:
+            return
+        limits = seen.limits
+        for shares in (
+            plan.windows.shares_after,
+            *(turn.shares for turn in plan.windows.turns),
+        ):
+            self.assertLessEqual(set(shares), set(plan.vms))
+            for value in shares.values():
+                self.assertTrue(
+                    limits.min_shares <= value <= limits.max_shares
+                )
+
+    def check_bandwidth(
+        self,
+        planned: model.VmPlan,
+        source: model.VmView,
+        limits: model.ActuatorLimits,
+    ) -> None:
+        """Inside libvirt's and the actuator's limits, the share kept."""
+        tune, share = planned.tune, source.original.share
+        self.assertEqual(tune.period_us is None, tune.quota_us is None)
+        by_windows = planned.reason == 'gang window'
+        if tune.period_us is None or tune.quota_us is None:
+            self.assertTrue(planned.slice_us is None or by_windows)
+            return
+        for low, high in (
+            (1_000, 1_000_000),
+            (limits.min_period_us, limits.max_period_us),
+        ):
+            self.assertTrue(low <= tune.period_us <= high, tune)
+        if tune.quota_us != model.UNLIMITED:
+            for low, high in (
+                (1_000, 17_592_186_044_415),
+                (limits.min_quota_us, limits.max_quota_us),
+            ):
+                self.assertTrue(low <= tune.quota_us <= high, tune)
+        if share is None:
+            # A quota as long as the period throttles nobody.
+            self.assertIn(tune.quota_us, (-1, tune.period_us))
+        else:
+            self.assertIsNotNone(tune.share)
+            self.assertLessEqual(abs(tune.share - share), share / 100)
+        if planned.slice_us is None or by_windows:
+            # Nothing but the original makes the kernel's own slice.
+            self.assertEqual(
+                cputune.known(source.original), cputune.known(tune)
+            )
+        else:
+            self.assertEqual(planned.slice_us, tune.quota_us)
+            self.assertGreaterEqual(
+                planned.slice_us, limits.effective_min_slice_us
+            )
+
+    def check_pins(
+        self,
+        planned: model.VmPlan,
+        source: model.VmView,
+        seen: model.HostView,
+        plan: model.Plan,
+    ) -> None:
+        """On the host's and the VM's CPUs, all of them in its pool."""
+        pins = planned.tune.vcpu_pins
+        in_io_pool = planned.reason == 'I/O pool'
+        if not source.repin:
+            self.assertIsNone(pins)
+            self.assertFalse(in_io_pool)
+            return
+        if pins is None or (
+            pins == source.original.vcpu_pins and not in_io_pool
+        ):
+            return
+        self.assertEqual(source.vcpus, len(pins))
+        allowed = frozenset(cpu.id for cpu in seen.cpus)
+        if source.allowed_cpus is not None:
+            allowed &= source.allowed_cpus
+        used = frozenset().union(*pins)
+        self.assertTrue(all(pins))
+        self.assertLessEqual(used, allowed)
+        if plan.pools is None:
+            self.assertFalse(in_io_pool)
+        elif in_io_pool:
+            self.assertEqual(model.Phase.IO, planned.phase)
+            self.assertLessEqual(used, plan.pools.io)
+        else:
+            pool = plan.pools.computing
+            if plan.pools.lent:
+                pool |= plan.pools.io
+            self.assertLessEqual(used, pool)
+            if planned.phase == model.Phase.IO:
+                # It may stay out of the pool, but not tacitly.
+                self.assertIn(source.uuid, {one.uuid for one in plan.ignored})
+
+    def check_writes(
+        self, planned: model.VmPlan, source: model.VmView
+    ) -> None:
+        """Writes lead to the tune, and are made only where need be."""
+        tune, writes, was = planned.tune, planned.writes, source.in_force
+        will_be = was
+        if writes is not None:
+            # One without the other would change the CPU share.
+            self.assertEqual(writes.period_us is None, writes.quota_us is None)
+            will_be = after(was, writes)
+            self.assertNotEqual(was, will_be)
+        if tune.period_us is not None:
+            self.assertEqual(cputune.known(tune), cputune.known(will_be))
+        for name in ('shares', 'vcpu_pins'):
+            if getattr(tune, name) is not None:
+                self.assertEqual(getattr(tune, name), getattr(will_be, name))
+        if all(
+            getattr(tune, field.name) in (None, getattr(was, field.name))
+            for field in dataclasses.fields(tune)
+        ):
+            self.assertIsNone(writes)

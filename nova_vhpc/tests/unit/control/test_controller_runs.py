@@ -1,0 +1,204 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Plans on hosts that are acted upon, with garbage now and then.
+
+A threshold needs 50 samples, and the guard its periods: what is planned
+then, only long runs get to.
+"""
+
+import collections
+import dataclasses
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller, model
+from nova_vhpc.tests.unit.control import garbage, live_host, plan_checks
+from nova_vhpc.tests.unit.control import test_controller as helpers
+
+POLICIES = tuple(itertools.product(helpers.SLICES, helpers.PINNINGS))
+SEEDS = range(12)
+POOLS = (None, None, None, frozenset((0,)), frozenset((2, 3)))
+ODD_TICKS = st.lists(garbage.ODD, max_size=4)
+STRETCHES = st.lists(
+    st.tuples(ODD_TICKS, st.integers(60, 120)), min_size=1, max_size=2
+)
+"""Some ticks of garbage, then many sound ones; and so on."""
+
+INTERESTING = {
+    'a threshold is known': 1_000,
+    'an ATC slice is written': 500,
+    'a slice is taken back': 100,
+    'a DSS slice is written': 100,
+    'a share is kept at another period': 2_000,
+    'in the I/O pool': 500,
+    'in the I/O pool by its own I/O': 200,
+    'out of the I/O pool in the I/O phase': 500,
+    'pins are written': 100,
+    'windows are played': 30,
+    'windows leave time to others': 10,
+    'the I/O pool is lent out': 500,
+    'the I/O pool is not lent out': 500,
+}
+"""What must have been put to the test, in how many plans at least."""
+
+
+def make_config(source: random.Random) -> dict[str, Any]:
+    """One of many ways to configure the controller."""
+    return {
+        'guard': source.random() < 0.5,
+        'leave_rule': source.choice(control_config.LEAVE_RULES),
+        'pool_shrink_periods': source.choice((5, 100)),
+        'rebalance_periods': source.choice((5, 50)),
+        'share_slices': source.random() < 0.5,
+        'io_pool_cpus': source.choice(POOLS),
+        'computing_pool_cpus': source.choice(POOLS),
+    }
+
+
+class Run:
+    """A host of some kind, and controllers made alike to control it."""
+
+    def __init__(self, policies: int, seed: int) -> None:
+        source = random.Random(f'{policies} {seed}')
+        self._policies = POLICIES[policies]
+        self._config = make_config(source)
+        self._setup = live_host.make_setup(source)
+
+    def controller(self) -> controller.Controller:
+        """A new one."""
+        return helpers.make(*self._policies, **self._config)
+
+    def play(
+        self, ticks: Sequence[garbage.Odd | None]
+    ) -> Iterator[tuple[model.HostView, model.Plan]]:
+        """Each view and its plan, which is in force in the next view.
+
+        :param ticks: what is wrong in each tick; None for nothing.
+        """
+        subject = self.controller()
+        host = live_host.LiveHost(self._setup)
+        for odd in ticks:
+            view = host.view()
+            if odd is not None:
+                view = odd.spoil(view)
+            plan = subject.decide(view)
+            yield view, plan
+            host.apply(plan)
+
+
+class RunTest(plan_checks.PlanTestCase):
+    """All pairs of policies, on hosts of all kinds."""
+
+    def test_plans_stay_safe(self):
+        seen: collections.Counter[str] = collections.Counter()
+        for policies in range(len(POLICIES)):
+            self.play_some(policies, seen)
+        for what, least in INTERESTING.items():
+            self.assertGreaterEqual(seen[what], least, what)
+
+    def play_some(self, policies, seen):
+        """Some runs of one pair of policies."""
+
+        def play(seed, stretches, last):
+            ticks = []
+            for odd, sound in stretches:
+                ticks += [*odd, *(None,) * sound]
+            run = Run(policies, seed)
+            twin = run.controller()
+            for view, plan in run.play([*ticks, *last]):
+                self.check(view, plan)
+                # As text: a NaN that is named equals no other.
+                self.assertEqual(repr(plan), repr(twin.decide(view)))
+                seen.update(interesting(view, plan))
+
+        # By this name Hypothesis knows it from the others, and draws anew.
+        play.__name__ += str(policies)
+        drawn = given(st.integers(0, 999), STRETCHES, ODD_TICKS)(play)
+        # To shrink a failing run of hundreds of ticks would take minutes.
+        settings(max_examples=20, phases=[Phase.generate])(drawn)()
+
+    def test_plans_do_not_depend_on_clocks(self):
+        clocks = random.Random(1)
+        for policies, seed in itertools.product(range(len(POLICIES)), SEEDS):
+            run = Run(policies, seed)
+            jumping = run.controller()
+            for view, plan in run.play((None,) * 130):
+                elsewhen = dataclasses.replace(
+                    view,
+                    tick=clocks.randint(-5, 10**9),
+                    now_us=clocks.randint(-(10**15), 10**15),
+                    wall_us=clocks.randint(-(10**15), 10**15),
+                )
+                self.assertEqual(plan, jumping.decide(elsewhen))
+
+    def test_the_same_again_yields_no_writes(self):
+        for policies, seed in itertools.product(range(len(POLICIES)), SEEDS):
+            run = Run(policies, seed)
+            subject = run.controller()
+            ((view, plan),) = run.play((None,))
+            subject.decide(view)
+            done = dataclasses.replace(
+                view,
+                vms=tuple(helpers.apply(one, plan) for one in view.vms),
+            )
+            # Whether the agent has been restarted meanwhile, or not.
+            for again in (subject, run.controller()):
+                for planned in again.decide(done).vms.values():
+                    self.assertIsNone(planned.writes, (policies, seed))
+
+
+def interesting(view: model.HostView, plan: model.Plan) -> Iterator[str]:
+    """What a plan puts to the test."""
+    sources: dict[str, model.VmView] = {}
+    for one in view.vms:
+        sources.setdefault(one.uuid, one)
+    for uuid, planned in plan.vms.items():
+        yield from _of_vm(sources[uuid], planned)
+    if plan.windows is not None:
+        yield 'windows are played'
+        if not all(turn.favoured for turn in plan.windows.turns):
+            yield 'windows leave time to others'
+    if plan.pools is not None:
+        yield f'the I/O pool is {"" if plan.pools.lent else "not "}lent out'
+
+
+def _of_vm(source: model.VmView, planned: model.VmPlan) -> Iterator[str]:
+    original, period_us = source.original, planned.tune.period_us
+    if original.share is not None and period_us != original.period_us:
+        yield 'a share is kept at another period'
+    if planned.threshold_events is not None:
+        yield 'a threshold is known'
+    if planned.reason == 'I/O pool':
+        yield 'in the I/O pool'
+        if planned.threshold_events and source.io_pool == 'auto':
+            yield 'in the I/O pool by its own I/O'
+    elif planned.phase == model.Phase.IO:
+        yield 'out of the I/O pool in the I/O phase'
+    writes, was_us = planned.writes, source.in_force.period_us
+    if writes is None:
+        return
+    if writes.vcpu_pins is not None:
+        yield 'pins are written'
+    if writes.period_us is None:
+        return
+    if planned.reason in ('ATC', 'DSS') and planned.slice_us is not None:
+        article = 'an' if planned.reason == 'ATC' else 'a'
+        yield f'{article} {planned.reason} slice is written'
+    if planned.reason.startswith('ATC') and writes.period_us > (was_us or 0):
+        yield 'a slice is taken back'
