@@ -99,14 +99,29 @@ class DssTest(tests_base.TestCase):
         self.assertTrue(1_000 <= slices[-1] < 1_500)
 
     def test_small_changes_are_not_worth_a_write(self):
-        policy = self.policy()
-        self.settle(policy, 100.0)
-        seen = {
-            decide(policy, vm('a', 100.0 + wobble))['a'].slice_us
-            for _ in range(10)
-            for wobble in (-25.0, 0.0, 25.0)
-        }
-        self.assertEqual(1, len(seen))
+        # Two neighbouring slices are as near at 112 events: without
+        # hysteresis every change there would be a write.
+        for low, high in ((105.0, 120.0), (120.0, 105.0)):
+            policy = self.policy()
+            before = self.settle(policy, low)
+            for _ in range(10):
+                self.assertEqual(before, self.settle(policy, high))
+                self.assertEqual(before, self.settle(policy, low))
+
+    def test_from_both_sides_of_the_middle_it_is_another_slice(self):
+        # Or the test above would compare one slice with itself.
+        self.assertNotEqual(
+            self.settle(self.policy(), 105.0),
+            self.settle(self.policy(), 120.0),
+        )
+
+    def test_a_clear_change_is_worth_a_write(self):
+        # 105 events mean 10.6 ms here, whose neighbour is 7.5 ms: there,
+        # at 133 events, the change is clear.
+        for events, moved in ((130.0, False), (140.0, True)):
+            policy = self.policy()
+            before = self.settle(policy, 105.0)
+            self.assertEqual(moved, before != self.settle(policy, events))
 
     def test_each_vm_by_its_own_io(self):
         policy = self.policy()
