@@ -165,6 +165,32 @@ class GuardTest(tests_base.TestCase):
         self.assertTrue(subject.holding)
         self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
 
+    def taken_back(self):
+        """A guard that has just gone back from 20 to 30."""
+        subject = self.guard()
+        for _ in range(3):
+            self.feed(subject, 30, 30, 100.0)
+        for _ in range(3):
+            self.feed(subject, 20, 20, 200.0)
+        return subject
+
+    def test_the_first_sample_after_going_back_does_not_count(self):
+        # It is still of what the shorter slice has left behind. Counted,
+        # it would hide that going back did help.
+        subject = self.taken_back()
+        for latency in (200.0, 100.0, 100.0, 100.0):
+            self.assertEqual(30, self.feed(subject, 30, 29, latency))
+        self.assertTrue(subject.holding)
+
+    def test_the_blame_is_withdrawn_when_going_back_did_not_help(self):
+        # After the sample that does not count and three that do.
+        subject = self.taken_back()
+        for _ in range(3):
+            self.assertEqual(30, self.feed(subject, 30, 29, 200.0))
+            self.assertTrue(subject.holding)
+        self.assertEqual(29, self.feed(subject, 30, 29, 200.0))
+        self.assertFalse(subject.holding)
+
     def test_lengthening_is_never_hindered(self):
         subject = self.guard()
         for _ in range(3):
