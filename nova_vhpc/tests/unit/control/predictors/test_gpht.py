@@ -45,6 +45,16 @@ class GphtTest(base.TestCase):
         self.assertEqual(9, after(states, depth=1))
         self.assertEqual(1, after(states, depth=1, entries=2))
 
+    def test_a_pattern_used_again_is_the_most_recently_used(self):
+        # 1 came in before 2, but was used after it: 2 gives way to 3.
+        states = (1, 2, 1, 3)
+        self.assertEqual(3, after((*states, 1), depth=1, entries=2))
+        self.assertEqual(2, after((*states, 2), depth=1, entries=2))
+
+    def test_a_pattern_used_again_drives_out_no_other(self):
+        # The table is full of 1 and 2 when 2 is used again.
+        self.assertEqual(2, after((1, 2, 2, 2, 1), depth=1, entries=2))
+
     def test_idle_before_anything_was_seen(self):
         self.assertEqual(quantise.IDLE_STATE, after(()))
 
