@@ -315,6 +315,15 @@ class PluginTest(base.TestCase):
             self.assertTrue(1_000 <= one.tune.period_us <= 1_000_000)
         self.assertIn('windows dropped', plan.ignored[-1].reason)
 
+    def test_who_is_not_pinned_is_not_in_the_io_pool(self):
+        # Else its short slice would throttle it on the others' CPUs.
+        for one in (vm('a'), vm('a', repin=False)):
+            plan = make(fixed.FixedPolicy, Wild).decide(view(one))
+            self.assertEqual('fixed', plan.vms['a'].reason)
+            self.assertEqual(10_000, plan.vms['a'].slice_us)
+            plan = make(Gang, Wild).decide(view(one))
+            self.assertEqual({'a'}, set(plan.windows.shares_after))
+
 
 class Gang:
     """Plays windows for everybody who is not in the I/O pool."""
