@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The papers' figures are what counts where nobody says otherwise."""
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import model, otsu
+from nova_vhpc.control.slices import atc, base
+from nova_vhpc.tests import base as tests_base
+from nova_vhpc.tests.unit.control import test_controller as helpers
+
+
+class AtcDefaultsTest(tests_base.TestCase):
+    """ATC paper, section III."""
+
+    def test_slices_from_30_ms_down_to_minthreshold(self):
+        # An actuator that takes anything; none is that good by now.
+        limits = model.ActuatorLimits(
+            min_period_us=1, min_quota_us=1, effective_min_slice_us=1
+        )
+        policy = atc.AtcPolicy(control_config.ControlConfig(guard=False))
+        seen = []
+        for period in range(60):
+            vm = helpers.vm(sample=model.Sample(1_000.0 + period))
+            view = helpers.view(vm, limits=limits)
+            decision = policy.decide(base.SliceContext(view, {}, {}))
+            seen.append(decision.vms['a'].slice_us)
+        # DEFAULT (30 ms, "leave it"), by 1 ms to 1 ms, by 0.1 to 0.3 ms.
+        coarse = range(29_000, 999, -1_000)
+        fine = range(900, 299, -100)
+        way = [None, *coarse, *fine]
+        self.assertEqual(way, seen[: len(way)])
+        self.assertEqual({300}, set(seen[len(way) :]))
+
+
+class OtsuDefaultsTest(tests_base.TestCase):
+    """I/O-perception paper, section III.B."""
+
+    def test_renewed_every_50_samples_over_a_history_of_200(self):
+        subject = helpers.make()
+        # Ever more events, so that each renewal gives another threshold.
+        samples = [100 + 10 * number for number in range(400)]
+        renewed = []
+        before = None
+        for number, events in enumerate(samples, start=1):
+            one = helpers.vm(sample=model.Sample(io_events=float(events)))
+            plan = subject.decide(helpers.view(one, tick=number)).vms['a']
+            if plan.threshold_events != before:
+                before = plan.threshold_events
+                renewed.append((number, before))
+        self.assertEqual(
+            [
+                (number, otsu.otsu(samples[max(0, number - 200) : number]))
+                for number in range(50, 401, 50)
+            ],
+            renewed,
+        )
