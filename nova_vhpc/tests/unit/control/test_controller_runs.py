@@ -32,8 +32,18 @@ from nova_vhpc.tests.unit.control import garbage, live_host, plan_checks
 from nova_vhpc.tests.unit.control import test_controller as helpers
 
 POLICIES = tuple(itertools.product(helpers.SLICES, helpers.PINNINGS))
-SEEDS = range(12)
-POOLS = (None, None, None, frozenset((0,)), frozenset((2, 3)))
+HOSTS = tuple(itertools.product(range(len(POLICIES)), range(8)))
+"""Numbers of a pair of policies, and of a host to use it on."""
+
+POOLS = (
+    *((None, None),) * 4,
+    (frozenset((0,)), None),
+    (None, frozenset((2, 3))),
+    (frozenset((0, 1)), frozenset((1, 2))),
+    (frozenset((0,)), frozenset((0, 1))),
+)
+"""CPUs of the I/O pool and of the computing pool, None for any."""
+
 ODD_TICKS = st.lists(garbage.ODD, max_size=4)
 STRETCHES = st.lists(
     st.tuples(ODD_TICKS, st.integers(60, 120)), min_size=1, max_size=2
@@ -60,14 +70,15 @@ INTERESTING = {
 
 def make_config(source: random.Random) -> dict[str, Any]:
     """One of many ways to configure the controller."""
+    io, computing = source.choice(POOLS)
     return {
         'guard': source.random() < 0.5,
         'leave_rule': source.choice(control_config.LEAVE_RULES),
-        'pool_shrink_periods': source.choice((5, 100)),
+        'pool_shrink_periods': source.choice((5, 5, 100)),
         'rebalance_periods': source.choice((5, 50)),
         'share_slices': source.random() < 0.5,
-        'io_pool_cpus': source.choice(POOLS),
-        'computing_pool_cpus': source.choice(POOLS),
+        'io_pool_cpus': io,
+        'computing_pool_cpus': computing,
     }
 
 
@@ -107,15 +118,15 @@ class RunTest(plan_checks.PlanTestCase):
 
     def test_plans_stay_safe(self):
         seen: collections.Counter[str] = collections.Counter()
-        for policies in range(len(POLICIES)):
-            self.play_some(policies, seen)
+        for policies, seed in HOSTS:
+            self.play_some(policies, seed, seen)
         for what, least in INTERESTING.items():
             self.assertGreaterEqual(seen[what], least, what)
 
-    def play_some(self, policies, seen):
-        """Some runs of one pair of policies."""
+    def play_some(self, policies, seed, seen):
+        """Some runs on one host: garbage is drawn, the host is not."""
 
-        def play(seed, stretches, last):
+        def play(stretches, last):
             ticks = []
             for odd, sound in stretches:
                 ticks += [*odd, *(None,) * sound]
@@ -123,19 +134,18 @@ class RunTest(plan_checks.PlanTestCase):
             twin = run.controller()
             for view, plan in run.play([*ticks, *last]):
                 self.check(view, plan)
-                # As text: a NaN that is named equals no other.
-                self.assertEqual(repr(plan), repr(twin.decide(view)))
+                self.assertEqual(plan, twin.decide(view))
                 seen.update(interesting(view, plan))
 
         # By this name Hypothesis knows it from the others, and draws anew.
-        play.__name__ += str(policies)
-        drawn = given(st.integers(0, 999), STRETCHES, ODD_TICKS)(play)
+        play.__name__ += f'_{policies}_{seed}'
+        drawn = given(STRETCHES, ODD_TICKS)(play)
         # To shrink a failing run of hundreds of ticks would take minutes.
-        settings(max_examples=20, phases=[Phase.generate])(drawn)()
+        settings(max_examples=3, phases=[Phase.generate])(drawn)()
 
     def test_plans_do_not_depend_on_clocks(self):
         clocks = random.Random(1)
-        for policies, seed in itertools.product(range(len(POLICIES)), SEEDS):
+        for policies, seed in HOSTS:
             run = Run(policies, seed)
             jumping = run.controller()
             for view, plan in run.play((None,) * 130):
@@ -148,7 +158,7 @@ class RunTest(plan_checks.PlanTestCase):
                 self.assertEqual(plan, jumping.decide(elsewhen))
 
     def test_the_same_again_yields_no_writes(self):
-        for policies, seed in itertools.product(range(len(POLICIES)), SEEDS):
+        for policies, seed in HOSTS:
             run = Run(policies, seed)
             subject = run.controller()
             ((view, plan),) = run.play((None,))
