@@ -34,6 +34,10 @@ NAMESPACE = 'vhpc.peers'
 VERSION = '1.1'
 """1.0: phase. 1.1: phase with min_slice_us."""
 
+MAX_NAME = 512
+"""Characters; no cluster's or host's name has as many. Names are kept as long
+as what was said holds, so they must not fill the memory."""
+
 _TOPIC = 'vhpc.peers.'
 _LONGEST = 100
 
@@ -102,8 +106,9 @@ def decode(fields: dict[str, Any]) -> protocol.Message:
         if type(value) is not int or not 0 <= value < 2**63:
             raise ValueError(f'{name} {value!r} is no count')
     for name in ('cluster', 'host'):
-        if not isinstance(fields[name], str):
-            raise TypeError(f'{name} {fields[name]!r} is no name')
+        value = fields[name]
+        if not isinstance(value, str) or len(value) > MAX_NAME:
+            raise TypeError(f'{name} {str(value)[:MAX_NAME]!r} is no name')
     return protocol.Message(
         cluster=fields['cluster'],
         host=fields['host'],

@@ -96,6 +96,9 @@ class GangPolicy:
             vm for vm in view.vms if vm.workload == model.Workload.PARALLEL
         ]
         self._demands.advance([*view.vms, *view.others])
+        if view.limits.max_shares < max(1, view.limits.min_shares):
+            # Windows are played by shares, and this actuator takes none.
+            return base.SliceDecision()
         gangs = self._gangs(
             [
                 vm

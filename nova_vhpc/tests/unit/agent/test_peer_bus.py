@@ -62,6 +62,8 @@ class CodecTest(base.BaseTestCase):
             ('phase', 'sleeping'),
             ('cluster', None),
             ('host', 3),
+            ('host', 'h' * (peer_bus.MAX_NAME + 1)),
+            ('cluster', 'c' * (peer_bus.MAX_NAME + 1)),
             ('min_slice_us', 1.5),
         ):
             self.assertRaises(

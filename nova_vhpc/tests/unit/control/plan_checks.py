@@ -42,11 +42,8 @@ class PlanTestCase(base.TestCase):
         self.assertLessEqual(set(plan.vms), set(shown))
         for uuid in shown.keys() - plan.vms.keys():
             self.assertIn(uuid, {one.uuid for one in plan.ignored})
-        # An actuator that takes no shares at all makes gang divide by zero;
-        # the controller then leaves the originals, as for any faulty policy.
-        if seen.limits.max_shares > 0:
-            for remark in plan.ignored:
-                self.assertNotIn('policy failed', remark.reason)
+        for remark in plan.ignored:
+            self.assertNotIn('policy failed', remark.reason)
         self.check_pools(seen, plan)
         self.check_windows(seen, plan)
         for uuid, planned in plan.vms.items():
@@ -157,7 +154,17 @@ class PlanTestCase(base.TestCase):
             pool = plan.pools.computing
             if plan.pools.lent:
                 pool |= plan.pools.io
-            self.assertLessEqual(used, pool)
+            if not used <= pool:
+                # Only where its vCPUs would share CPUs, and not tacitly.
+                self.assertLess(len(pool & allowed), source.vcpus)
+                self.assertIn(
+                    source.uuid,
+                    {
+                        one.uuid
+                        for one in plan.ignored
+                        if 'too many for the computing pool' in one.reason
+                    },
+                )
             if planned.phase == model.Phase.IO:
                 # It may stay out of the pool, but not tacitly.
                 self.assertIn(source.uuid, {one.uuid for one in plan.ignored})

@@ -149,7 +149,7 @@ class IllTypedTest(base.TestCase):
 class OthersTest(base.TestCase):
     """VMs that did not opt in are measured, too."""
 
-    def plans(self, odd):
+    def plans(self, odd, **kwargs):
         """Plans of two gangs beside a hog, whose 20th sample is odd."""
         busy = model.Sample(
             5e4, None, (5e4, 5e4), (5e4, 5e4), (3, 3), elapsed_us=1e5
@@ -164,6 +164,7 @@ class OthersTest(base.TestCase):
                     tick=tick,
                     cpus=test_controller.CPUS[:2],
                     others=(hog,),
+                    **kwargs,
                 )
             )
 
@@ -181,6 +182,14 @@ class OthersTest(base.TestCase):
             self.assertEqual(
                 ['hog'], [said.uuid for said in plans[20].ignored]
             )
+
+    def test_an_actuator_without_any_shares(self):
+        *_, plan = self.plans(
+            model.Sample(), limits=model.ActuatorLimits(max_shares=0)
+        )
+        self.assertNotIn(
+            'failed', ' '.join(said.reason for said in plan.ignored)
+        )
 
     def test_who_cannot_be(self):
         plan = make(gang.GangPolicy).decide(
