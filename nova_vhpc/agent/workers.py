@@ -18,11 +18,12 @@ reported and its thread replaced, and ends whenever the call returns.
 """
 
 import collections
+import contextlib
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 LOG = logging.getLogger(__name__)
 
@@ -30,10 +31,14 @@ Call = Callable[[], None]
 
 
 class _Running:
-    """One call in progress."""
+    """One call in progress.
 
-    def __init__(self, key: str) -> None:
+    :param own: it runs in a thread of the pool.
+    """
+
+    def __init__(self, key: str, own: bool) -> None:
         self.key = key
+        self.own = own
         self.since = time.monotonic()
         self.late = False
 
@@ -47,8 +52,10 @@ class Workers:
     :param on_returned: told when such a call has come back after all.
     """
 
-    SPARE = 2
-    """At most this many times ``size`` threads stand in for late ones."""
+    MOST_LATE = 64
+    """At most so many threads stand in for late ones. Each late call is of
+    another key, so this many domains may hang; a thread that waits costs
+    some 100 KiB."""
 
     def __init__(
         self,
@@ -70,8 +77,8 @@ class Workers:
         self._threads = 0
         self._serial = 0
         self._closed = False
-        for _ in range(size):
-            self._start_thread()
+        self._told_late = self._told_short = False
+        self._start_threads(size)
 
     def submit(self, key: str, call: Call) -> bool:
         """Run a call after the others of its key.
@@ -88,13 +95,23 @@ class Workers:
                 self._ready.put(key)
         return True
 
+    @contextlib.contextmanager
+    def watched(self, key: str) -> Iterator[None]:
+        """Have a call watched that a thread of somebody else makes.
+
+        Its lateness is told as that of the pool's own calls.
+        """
+        with self._lock:
+            serial = self._begin(key, own=False)
+        try:
+            yield
+        finally:
+            self._end(serial)
+
     def is_late(self, key: str) -> bool:
         """Whether a call of this key is beyond its deadline."""
         with self._lock:
-            return any(
-                running.late and running.key == key
-                for running in self._running.values()
-            )
+            return self._is_late(key)
 
     def pending(self, key: str) -> int:
         """Calls of this key that have not begun."""
@@ -103,22 +120,27 @@ class Workers:
 
     def watch(self) -> None:
         """Look for calls beyond their deadline. Cheap; call it each tick."""
-        if not self._running:
+        if not self._running and self._threads >= self.size:
             return
         limit = time.monotonic() - self._deadline_s()
-        late: list[str] = []
+        late: list[tuple[int, str]] = []
         with self._lock:
-            for running in self._running.values():
+            for serial, running in self._running.items():
                 if not running.late and running.since < limit:
                     running.late = True
-                    late.append(running.key)
-            stuck = sum(r.late for r in self._running.values())
-            missing = min(self.size + stuck, self.size * (1 + self.SPARE))
-            start = 0 if self._closed else max(0, missing - self._threads)
-        for _ in range(start):
-            self._start_thread()
-        for key in late:
+                    late.append((serial, running.key))
+            stuck = sum(r.late and r.own for r in self._running.values())
+            wanted = self.size + min(stuck, self.MOST_LATE)
+            missing = 0 if self._closed else wanted - self._threads
+        self._start_threads(missing)
+        self._tell(stuck)
+        for serial, key in late:
             self._on_late(key)
+            with self._lock:
+                back = serial not in self._running and not self._is_late(key)
+            if back:
+                # It came back before it was told to be late.
+                self._on_returned(key)
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until all calls have run.
@@ -143,19 +165,64 @@ class Workers:
         for _ in range(threads):
             self._ready.put(None)
 
-    def _start_thread(self) -> None:
-        with self._lock:
-            self._threads += 1
-            self._serial += 1
-            serial = self._serial
-        threading.Thread(
-            target=self._work,
-            args=(serial,),
-            name=f'libvirt-worker-{serial}',
-            daemon=True,
-        ).start()
+    def _start_threads(self, count: int) -> None:
+        for _ in range(count):
+            with self._lock:
+                self._threads += 1
+            thread = threading.Thread(
+                target=self._work, name='libvirt-worker', daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The next watch tries again.
+                with self._lock:
+                    self._threads -= 1
+                if not self._told_short:
+                    LOG.error('Too few threads to call libvirt: %s', error)
+                self._told_short = True
+                return
+        if count > 0:
+            self._told_short = False
 
-    def _work(self, serial: int) -> None:
+    def _tell(self, stuck: int) -> None:
+        """Once, until no call hangs any more."""
+        if stuck >= self.size and not self._told_late:
+            self._told_late = True
+            LOG.warning(
+                '%d libvirt calls hang, as many as there are workers: others '
+                'stand in for them, for %d calls at most; libvirtd itself '
+                'may take no more of them (max_client_requests)',
+                stuck,
+                self.MOST_LATE,
+            )
+        elif not stuck:
+            self._told_late = False
+
+    def _is_late(self, key: str) -> bool:
+        return any(
+            running.late and running.key == key
+            for running in self._running.values()
+        )
+
+    def _begin(self, key: str, own: bool) -> int:
+        self._serial += 1
+        self._running[self._serial] = _Running(key, own)
+        return self._serial
+
+    def _end(self, serial: int) -> bool:
+        """A call has returned.
+
+        :returns: whether it was late.
+        """
+        with self._lock:
+            running = self._running.pop(serial)
+            back = running.late and not self._is_late(running.key)
+        if back:
+            self._on_returned(running.key)
+        return running.late
+
+    def _work(self) -> None:
         while True:
             key = self._ready.get()
             if key is None:
@@ -163,8 +230,7 @@ class Workers:
             with self._lock:
                 waiting = self._waiting.get(key)
                 call = waiting.popleft() if waiting else None
-                running = _Running(key)
-                self._running[serial] = running
+                serial = self._begin(key, own=True)
             try:
                 if call is not None:
                     call()
@@ -172,22 +238,15 @@ class Workers:
                 # Callers handle what libvirt may refuse; this is a fault of
                 # ours, and must neither end the thread nor stay unseen.
                 LOG.exception('A call for %s failed', key)
-            if running.late:
-                self._on_returned(key)
+            late = self._end(serial)
             with self._lock:
-                del self._running[serial]
                 if self._waiting.get(key):
                     self._ready.put(key)
                 else:
                     self._waiting.pop(key, None)
                     self._busy.discard(key)
                     self._idle.notify_all()
-                surplus = (
-                    running.late
-                    and self._threads > self.size
-                    and not self._closed
-                )
-                if surplus:
+                if late and self._threads > self.size and not self._closed:
                     self._threads -= 1
                     return
         with self._lock:

@@ -14,6 +14,8 @@
 
 import threading
 import time
+from collections.abc import Callable
+from unittest import mock
 
 from oslotest import base
 
@@ -23,7 +25,10 @@ from nova_vhpc.agent import workers
 class TestWorkers(base.BaseTestCase):
     def make(self, size: int = 2, deadline: float = 0.05) -> workers.Workers:
         self.late: list[str] = []
-        pool = workers.Workers(size, lambda: deadline, self.late.append)
+        self.returned: list[str] = []
+        pool = workers.Workers(
+            size, lambda: deadline, self.late.append, self.returned.append
+        )
         self.addCleanup(pool.close)
         return pool
 
@@ -82,3 +87,88 @@ class TestWorkers(base.BaseTestCase):
         pool = self.make(1)
         pool.close()
         self.assertFalse(pool.submit('a', lambda: None))
+
+    def watch_until(
+        self, pool: workers.Workers, met: Callable[[], bool]
+    ) -> None:
+        end = time.monotonic() + 20
+        while not met():
+            self.assertLess(time.monotonic(), end)
+            pool.watch()
+            time.sleep(0.005)
+
+    def hang(self, pool: workers.Workers, count: int) -> threading.Event:
+        """Have so many domains hang, all beyond their deadline."""
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        begun: list[int] = []
+        for number in range(count):
+
+            def call(number: int = number) -> None:
+                begun.append(number)
+                gate.wait(30)
+
+            pool.submit(f'vm{number}', call)
+        self.watch_until(pool, lambda: len(begun) == count)
+        self.watch_until(pool, lambda: len(self.late) == count)
+        return gate
+
+    def test_many_that_hang_stop_no_one_else(self) -> None:
+        pool = self.make(2, deadline=0.0)
+        with self.assertLogs(workers.LOG, 'WARNING') as logs:
+            gate = self.hang(pool, 20)
+            pool.watch()
+        self.assertEqual(1, len(logs.output), logs.output)
+        done = threading.Event()
+        pool.submit('healthy', done.set)
+        self.assertTrue(done.wait(20))
+        gate.set()
+        self.assertTrue(pool.drain(20))
+        self.watch_until(pool, lambda: pool._threads == pool.size)
+
+    def test_threads_are_bounded(self) -> None:
+        with mock.patch.object(workers.Workers, 'MOST_LATE', 3):
+            pool = self.make(2, deadline=0.0)
+            gate = self.hang(pool, 5)
+            for number in range(20):
+                pool.submit(f'more{number}', gate.wait)
+                pool.watch()
+            self.assertEqual(5, pool._threads)
+            gate.set()
+            self.assertTrue(pool.drain(20))
+
+    def test_a_call_of_somebody_else_is_watched(self) -> None:
+        pool = self.make(1, deadline=0.0)
+        with pool.watched('a'):
+            self.watch_until(pool, lambda: self.late == ['a'])
+            self.assertTrue(pool.is_late('a'))
+            # It holds none of the pool's threads.
+            self.assertEqual(1, pool._threads)
+            self.assertEqual([], self.returned)
+        self.assertFalse(pool.is_late('a'))
+        self.assertEqual(['a'], self.returned)
+
+    def test_back_only_with_the_last_late_call(self) -> None:
+        pool = self.make(1, deadline=0.0)
+        gate = self.hang(pool, 1)
+        with pool.watched('vm0'):
+            self.watch_until(pool, lambda: len(self.late) == 2)
+        self.assertEqual([], self.returned)
+        gate.set()
+        self.assertTrue(pool.drain(20))
+        self.assertEqual(['vm0'], self.returned)
+
+    def test_a_thread_that_cannot_be_started(self) -> None:
+        with (
+            mock.patch.object(
+                threading.Thread, 'start', side_effect=RuntimeError('no more')
+            ),
+            self.assertLogs(workers.LOG, 'ERROR') as logs,
+        ):
+            pool = self.make(2)
+            pool.watch()
+        self.assertEqual(1, len(logs.output), logs.output)
+        pool.watch()
+        done = threading.Event()
+        pool.submit('a', done.set)
+        self.assertTrue(done.wait(20))
