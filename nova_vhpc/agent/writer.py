@@ -97,31 +97,40 @@ class Writer:
             )
 
     def set_shares(self, uuid: str, shares: int) -> None:
-        """Write one weight at once; for the windows' own thread.
+        """Write one weight at once; for the windows' own threads.
+
+        Its time is watched as that of the workers' calls.
 
         :raises libvirt.libvirtError: it is refused, or may not be.
+        :raises TimeoutError: another call about the VM takes its time.
         """
         target = self._roster.guests.get(uuid)
-        if (
-            target is None
-            or not self._gate.open
-            or target.hands_off
-            or cputune.SHARES in target.released
-        ):
+        if target is None or not self._may_weigh(target):
             return
+        if self._workers.is_late(uuid):
+            raise TimeoutError(quarantine.HANGS)
         self._connection.get()
         if not target.lock.acquire(timeout=LOCK_SECONDS):
             raise TimeoutError('another call about the VM takes its time')
         try:
-            if not target.free_to_write:
+            # Since the first look it may have been taken away.
+            if not self._may_weigh(target):
                 return
-            self._ensure_journalled(target)
-            target.shares_ours.add(shares)
-            cputune.write_shares(target.domain, shares)
-            target.note_written({cputune.SHARES: shares})
-            target.writes += 1
+            with self._workers.watched(uuid):
+                self._ensure_journalled(target)
+                target.shares_ours.add(shares)
+                cputune.write_shares(target.domain, shares)
+                target.note_written({cputune.SHARES: shares})
+                target.writes += 1
         finally:
             target.lock.release()
+
+    def _may_weigh(self, target: guest.Guest) -> bool:
+        return (
+            self._gate.open
+            and target.free_to_write
+            and cputune.SHARES not in target.released
+        )
 
     def _write_pending(self, target: guest.Guest) -> None:
         target.queued = False

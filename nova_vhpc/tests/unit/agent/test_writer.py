@@ -14,7 +14,9 @@
 
 import pathlib
 import tempfile
+import threading
 import types
+from unittest import mock
 
 import libvirt
 from oslotest import base
@@ -66,7 +68,16 @@ class TestWriter(base.BaseTestCase):
         self.roster = test_roster.make()
         self.roster.add(self.target)
         self.gate = gate.Gate(dry_run=False)
-        self.pool = workers.Workers(1, lambda: 60.0, lambda uuid: None)
+        self.deadline = 60.0
+        self.troubles = quarantine.Quarantine(
+            test_quarantine.OPTIONS, self.roster
+        )
+        self.pool = workers.Workers(
+            1,
+            lambda: self.deadline,
+            self.troubles.late,
+            self.troubles.returned,
+        )
         self.addCleanup(self.pool.close)
         self.link = Link()
         self.looked: list[str] = []
@@ -80,7 +91,7 @@ class TestWriter(base.BaseTestCase):
             self.pool,
             self.journal,
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
-            quarantine.Quarantine(test_quarantine.OPTIONS, self.roster),
+            self.troubles,
             self.looked.append,
         )
 
@@ -167,3 +178,48 @@ class TestWriter(base.BaseTestCase):
     def test_a_weight_does_not_wait_for_long(self) -> None:
         with self.target.lock:
             self.assertRaises(TimeoutError, self.writer.set_shares, 'u', 7)
+
+    def hang(self) -> threading.Event:
+        """Have libvirt not return from a write of the VM's weight."""
+        begun, release = threading.Event(), threading.Event()
+        self.addCleanup(release.set)
+        write = self.domain.setSchedulerParametersFlags
+
+        def set_slowly(values: dict[str, int], flags: int) -> None:
+            begun.set()
+            release.wait(30)
+            write(values, flags)
+
+        self.domain.setSchedulerParametersFlags = set_slowly
+        self.thread = threading.Thread(
+            target=self.writer.set_shares, args=('u', 7), daemon=True
+        )
+        self.thread.start()
+        self.assertTrue(begun.wait(30))
+        return release
+
+    def test_a_weight_that_hangs_is_late(self) -> None:
+        self.deadline = 0.0
+        release = self.hang()
+        self.pool.watch()
+        self.assertEqual(1, self.troubles.late_calls)
+        self.assertTrue(self.target.quarantined)
+        # It must not hold another of the windows' threads.
+        self.assertRaisesRegex(
+            TimeoutError, 'hangs', self.writer.set_shares, 'u', 8
+        )
+        release.set()
+        self.thread.join(30)
+        self.assertFalse(self.target.quarantined)
+        self.writer.set_shares('u', 8)
+        self.assertEqual(8, self.domain.values[cputune.SHARES])
+
+    def test_a_weight_that_waited_until_the_end(self) -> None:
+        """What is put back meanwhile must not be written after it."""
+        self.target.lock = mock.MagicMock()
+        self.target.lock.acquire.side_effect = lambda timeout: (
+            self.gate.ending.set() or True
+        )
+        self.writer.set_shares('u', 7)
+        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+        self.target.lock.release.assert_called_once_with()
