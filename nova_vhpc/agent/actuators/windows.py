@@ -13,43 +13,42 @@
 
 """Play gang windows between two ticks: the small fast actuator.
 
-At each border of a :class:`model.WindowSchedule` the player gives the turn's
-``cpu_shares``. It has threads of its own, which alone call ``set_shares``;
-so a slow or hanging libvirt makes windows late and never stops the tick.
+At each border of a :class:`model.WindowSchedule` the player wants the turn's
+``cpu_shares``; the threads of :class:`shares.ShareWriter` write them. Neither
+the tick nor the player ever waits for libvirt: a VM that hangs misses its
+windows, and the others' begin on time.
 """
 
 import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
+from nova_vhpc.agent.actuators import shares
 from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
-HELPERS = 4
-"""libvirtd serves five calls of one client at a time by default."""
-
 ENOUGH_BORDERS = 10
 """The first ones say little."""
 
-BACK_OFF_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""How long a domain is left alone after 1, 2, ... failures in a row."""
+PAUSE_S = 1.0
+"""How long nothing is played after a fault of ours."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowStatus:
     """What the player did, for ``nova-vhpc-status``.
 
-    :ivar playing: a schedule is in force.
+    :ivar playing: a schedule is in force, and somebody plays it.
     :ivar turn: index of the turn that was last begun; None before it.
     :ivar borders: borders played since start.
     :ivar writes: calls of ``set_shares`` since start.
     :ivar failures: calls that failed.
-    :ivar failing: domains whose last call failed.
+    :ivar failing: domains whose last call failed or does not return.
     :ivar late_us: mean over the last borders of the time from a border
-        until its last write was done.
+        until its last write was done; the whole window if it was not.
     :ivar worst_late_us: the longest since the schedule began.
     """
 
@@ -61,12 +60,6 @@ class WindowStatus:
     failing: frozenset[str]
     late_us: float
     worst_late_us: int
-
-
-@dataclasses.dataclass(slots=True)
-class _Failure:
-    count: int
-    not_before_s: float
 
 
 class WindowPlayer:
@@ -83,62 +76,64 @@ class WindowPlayer:
         set_shares: Callable[[str, int], None],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        self._set_shares = set_shares
+        self._shares = shares.ShareWriter(set_shares)
         self._wall_us = wall_us
+        # Held while shares are wanted, so that what a new schedule wants
+        # is never overtaken by the old one. Nobody calls libvirt with it.
         self._changed = threading.Condition()
         self._schedule: model.WindowSchedule | None = None
         self._ending = False
         self._thread: threading.Thread | None = None
-        # What follows is the thread's own; others only look at it.
-        self._in_force: dict[str, int] = {}
-        self._failures: dict[str, _Failure] = {}
+        self._told: set[type[Exception]] = set()
         self._turn: int | None = None
+        self._border_s: float | None = None
         self._borders = 0
-        self._writes = 0
-        self._failed = 0
         self._late_us = 0.0
         self._worst_late_us = 0
 
     def play(self, schedule: model.WindowSchedule | None) -> None:
         """Play this schedule from now on; None ends the one in force.
 
-        Returns at once. The same schedule again changes nothing. VMs that
-        the new schedule leaves out get their ``shares_after``.
+        Returns at once. The same schedule again changes nothing, unless
+        nobody plays it. VMs that the new schedule leaves out get their
+        ``shares_after``.
         """
         with self._changed:
-            if self._ending or schedule == self._schedule:
+            if self._ending:
                 return
-            self._schedule = schedule
-            if self._thread is None and schedule is not None:
-                self._thread = threading.Thread(
-                    target=self._run, name='gang-windows', daemon=True
-                )
-                self._thread.start()
-            self._changed.notify()
+            if schedule != self._schedule:
+                old, self._schedule = self._schedule, schedule
+                self._told.clear()
+                self._begin_anew()
+                self._leave(old, schedule)
+                self._changed.notify()
+            if schedule is not None and not self._alive():
+                self._start()
 
     def forget(self, uuid: str) -> None:
         """Write this VM's shares anew at the next border.
 
         For a domain that was restarted or written by somebody else.
         """
-        with self._changed:
-            self._in_force.pop(uuid, None)
+        self._shares.forget_written(uuid)
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """Give every VM its ``shares_after`` and end the thread.
+        """Give every VM its ``shares_after`` and end the threads.
 
         :returns: False if that was not done in time; the agent's journal
             then puts the shares back.
         """
+        end_s = time.monotonic() + timeout_s
         with self._changed:
             self._ending = True
-            self._schedule = None
+            old, self._schedule = self._schedule, None
+            self._leave(old, None)
             thread = self._thread
             self._changed.notify()
-        if thread is None:
-            return True
-        thread.join(timeout_s)
-        return not thread.is_alive() and not self._failures
+        done = self._shares.close(timeout_s)
+        if thread is not None:
+            thread.join(max(0.0, end_s - time.monotonic()))
+        return done and not self._alive()
 
     def late_us(self) -> float:
         """How late windows begin, on average; 0 before enough of them."""
@@ -148,145 +143,115 @@ class WindowPlayer:
         """What it does and did."""
         with self._changed:
             return WindowStatus(
-                playing=self._schedule is not None,
+                playing=self._schedule is not None and self._alive(),
                 turn=self._turn,
                 borders=self._borders,
-                writes=self._writes,
-                failures=self._failed,
-                failing=frozenset(self._failures),
+                writes=self._shares.writes,
+                failures=self._shares.failures,
+                failing=self._shares.failing(),
                 late_us=self._late_us,
                 worst_late_us=self._worst_late_us,
             )
 
-    def _run(self) -> None:
-        played: model.WindowSchedule | None = None
-        while True:
-            with self._changed:
-                schedule = self._schedule
-                ending = self._ending
-            if schedule != played:
-                self._leave(played, schedule)
-                played = schedule
-            if ending:
-                return
-            wait_s = None if schedule is None else self._begin_turn(schedule)
-            with self._changed:
-                # The wait ends early when a new schedule has come.
-                if self._schedule == played and not self._ending:
-                    self._changed.wait(wait_s)
+    # -- with the lock held -------------------------------------------------
 
-    def _begin_turn(self, schedule: model.WindowSchedule) -> float:
-        """Write the turn that it is now; seconds until the next border."""
-        index, left_us = schedule.turn_at(self._wall_us())
-        turn = schedule.turns[index]
-        border = index != self._turn
-        self._write(turn.shares)
-        index_now, left_now_us = schedule.turn_at(self._wall_us())
-        if border:
-            late_us = turn.width_us - left_us
-            if index_now == index:
-                late_us = turn.width_us - left_now_us
-            with self._changed:
-                self._turn = index
-                self._borders += 1
-                self._late_us += (late_us - self._late_us) / min(
-                    self._borders, 100
-                )
-                self._worst_late_us = max(self._worst_late_us, late_us)
-        if index_now != index:
-            # The writes outlasted the window: on with the next one.
-            return 0.0
-        return left_now_us / 1e6
+    def _alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _start(self) -> None:
+        thread = threading.Thread(
+            target=self._run, name='gang-windows', daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The next tick tries again.
+            self._tell(error)
+            self._leave(self._schedule, None)
+        else:
+            self._thread = thread
+
+    def _begin_anew(self) -> None:
+        self._turn = None
+        self._border_s = None
+        self._worst_late_us = 0
 
     def _leave(
         self,
         old: model.WindowSchedule | None,
         new: model.WindowSchedule | None,
     ) -> None:
-        with self._changed:
-            self._turn = None
-            self._worst_late_us = 0
         if old is None:
             return
         staying = new.shares_after.keys() if new is not None else ()
-        left = {
-            uuid: shares
-            for uuid, shares in old.shares_after.items()
-            if uuid not in staying
-        }
-        # No back-off: it is the last chance.
-        with self._changed:
-            for uuid in left:
-                self._failures.pop(uuid, None)
-        self._write(left)
-        with self._changed:
-            for uuid in left:
-                self._in_force.pop(uuid, None)
-                # Nobody will write to these again: failing is over, but
-                # a stop that could not restore all must say so.
-                if new is not None:
-                    self._failures.pop(uuid, None)
+        self._shares.leave(
+            {
+                uuid: value
+                for uuid, value in old.shares_after.items()
+                if uuid not in staying
+            }
+        )
 
-    def _write(self, shares: Mapping[str, int]) -> None:
-        """Write what differs, all at the same time.
-
-        One after the other, nobody or two would be favoured for as long as
-        a call takes: several milliseconds on a busy host.
-        """
-        now_s = time.monotonic()
-        todo: list[tuple[str, int]] = []
-        for uuid, value in shares.items():
-            failure = self._failures.get(uuid)
-            waits = failure is not None and now_s < failure.not_before_s
-            if self._in_force.get(uuid) != value and not waits:
-                todo.append((uuid, value))
-        # Daemons, not a pool: an executor waits at exit for hanging calls.
-        helpers = [
-            threading.Thread(
-                target=self._write_some, args=(part,), daemon=True
-            )
-            for part in (todo[n::HELPERS] for n in range(1, HELPERS))
-            if part
-        ]
-        for helper in helpers:
-            helper.start()
-        self._write_some(todo[::HELPERS])
-        for helper in helpers:
-            helper.join()
-
-    def _write_some(self, todo: Iterable[tuple[str, int]]) -> None:
-        for uuid, value in todo:
-            try:
-                self._set_shares(uuid, value)
-            except Exception as error:
-                self._note_failure(uuid, value, error)
-            else:
-                self._note_success(uuid, value)
-
-    def _note_failure(self, uuid: str, value: int, error: Exception) -> None:
-        with self._changed:
-            failure = self._failures.setdefault(uuid, _Failure(0, 0.0))
-        if failure.count == 0:
-            LOG.warning(
-                'VM %s: cpu_shares %d could not be written, its windows are '
-                'skipped until it works again: %s',
-                uuid,
-                value,
+    def _tell(self, error: Exception) -> None:
+        """Once per kind and schedule, not in each window."""
+        if type(error) not in self._told:
+            self._told.add(type(error))
+            LOG.error(
+                'Windows cannot be played, VMs get their shares back: %r',
                 error,
+                exc_info=error,
             )
-        back_off_s = BACK_OFF_S[min(failure.count, len(BACK_OFF_S) - 1)]
-        failure.count += 1
-        failure.not_before_s = time.monotonic() + back_off_s
-        with self._changed:
-            self._failed += 1
-            self._writes += 1
-            # Which weight is in force is not known any more.
-            self._in_force.pop(uuid, None)
 
-    def _note_success(self, uuid: str, value: int) -> None:
+    # -- in the player's thread ---------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._ending:
+                    return
+                try:
+                    wait_s = self._step()
+                except Exception as error:
+                    # It must neither end the thread nor leave VMs favoured.
+                    self._tell(error)
+                    self._begin_anew()
+                    self._leave(self._schedule, None)
+                    wait_s = PAUSE_S
+                # Ends early when a new schedule has come.
+                self._changed.wait(wait_s)
+
+    def _step(self) -> float | None:
+        """Do what is due; seconds until the next step."""
+        if self._schedule is None:
+            return self._shares.tend()
+        return self._begin_turn(self._schedule)
+
+    def _begin_turn(self, schedule: model.WindowSchedule) -> float:
+        """Want the turn that it is now; seconds until the next border."""
+        index, left_us = schedule.turn_at(self._wall_us())
+        turn = schedule.turns[index]
+        if index == self._turn:
+            self._shares.want(turn.shares)
+            return left_us / 1e6
+        now_s = time.monotonic()
+        if self._border_s is not None:
+            # Its writes outlasted its window.
+            self._note_late(self._border_s)
+        border_s = now_s - (turn.width_us - left_us) / 1e6
+        self._turn = index
+        self._border_s = border_s
+        self._shares.want(turn.shares, lambda: self._note_late(border_s))
+        return left_us / 1e6
+
+    def _note_late(self, border_s: float) -> None:
+        """The last write of a border is done, or is waited for no more."""
         with self._changed:
-            failure = self._failures.pop(uuid, None)
-            self._writes += 1
-            self._in_force[uuid] = value
-        if failure is not None:
-            LOG.info('VM %s: cpu_shares are written again', uuid)
+            if self._border_s != border_s:
+                return
+            self._border_s = None
+            late_us = (time.monotonic() - border_s) * 1e6
+            self._borders += 1
+            self._late_us += (late_us - self._late_us) / min(
+                self._borders, 100
+            )
+            self._worst_late_us = max(self._worst_late_us, int(late_us))

@@ -16,7 +16,7 @@
 import threading
 import time
 
-from nova_vhpc.agent.actuators import windows
+from nova_vhpc.agent.actuators import shares, windows
 from nova_vhpc.control import model
 from nova_vhpc.tests import base as tests_base
 
@@ -42,19 +42,24 @@ class Domains:
     def __init__(self):
         self.shares = {}
         self.writes = []
+        self.release = threading.Event()
         self.failing = set()
+        self.hanging = {}
         self.hang = threading.Event()
         self.hang.set()
 
     def set_shares(self, uuid, value):
         self.hang.wait(30)
+        if uuid in self.hanging:
+            self.hanging[uuid].append(value)
+            self.release.wait(30)
         self.writes.append((uuid, value))
         if uuid in self.failing:
             raise OSError('refused')
         self.shares[uuid] = value
 
 
-class TestWindowPlayer(tests_base.TestCase):
+class PlayerTestCase(tests_base.TestCase):
     """Against a stand-in for libvirt, in real time."""
 
     def setUp(self):
@@ -62,6 +67,7 @@ class TestWindowPlayer(tests_base.TestCase):
         self.domains = Domains()
         self.player = windows.WindowPlayer(self.domains.set_shares)
         self.addCleanup(self.player.stop)
+        self.addCleanup(self.domains.release.set)
         self.addCleanup(self.domains.hang.set)
 
     def wait_for(self, condition):
@@ -73,6 +79,10 @@ class TestWindowPlayer(tests_base.TestCase):
 
     def favoured(self):
         return {u for u, v in self.domains.shares.items() if v == 1000}
+
+
+class TestWindowPlayer(PlayerTestCase):
+    """What is played."""
 
     def test_each_vm_has_its_turn(self):
         self.player.play(schedule())
@@ -155,7 +165,7 @@ class TestWindowPlayer(tests_base.TestCase):
 
     def test_a_failure_is_told_once(self):
         self.domains.failing = {'a'}
-        with self.assertLogs(windows.LOG, 'INFO') as logs:
+        with self.assertLogs(shares.LOG, 'INFO') as logs:
             self.player.play(schedule())
             self.wait_for(lambda: self.player.status().failures > 2)
             self.domains.failing = set()

@@ -1,0 +1,146 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The newest wish is written in the end, and nobody waits for it."""
+
+import threading
+from unittest import mock
+
+from nova_vhpc.agent.actuators import shares
+from nova_vhpc.tests import base as tests_base
+
+
+class Gate:
+    """A ``set_shares`` that hangs for some VMs until it is told."""
+
+    def __init__(self, *hanging: str) -> None:
+        self.hanging = hanging
+        self.begun = threading.Event()
+        self.release = threading.Event()
+        self.writes: list[tuple[str, int]] = []
+        self.refused: set[str] = set()
+
+    def __call__(self, uuid: str, value: int) -> None:
+        if uuid in self.hanging and not self.release.is_set():
+            self.begun.set()
+            self.release.wait(30)
+        self.writes.append((uuid, value))
+        if uuid in self.refused:
+            raise OSError('refused')
+
+
+class TestShareWriter(tests_base.TestCase):
+    def make(self, *hanging: str) -> shares.ShareWriter:
+        self.gate = Gate(*hanging)
+        self.addCleanup(self.gate.release.set)
+        return shares.ShareWriter(self.gate)
+
+    def test_done_when_the_last_is_written(self) -> None:
+        writer = self.make('a')
+        done = threading.Event()
+        writer.want({'a': 7, 'b': 8}, done.set)
+        self.assertTrue(self.gate.begun.wait(30))
+        self.assertFalse(done.is_set())
+        self.gate.release.set()
+        self.assertTrue(done.wait(30))
+        self.assertEqual({('a', 7), ('b', 8)}, set(self.gate.writes))
+
+    def test_done_at_once_when_all_is_as_wanted(self) -> None:
+        writer = self.make()
+        for _ in range(2):
+            done = threading.Event()
+            writer.want({'a': 7}, done.set)
+            self.assertTrue(done.wait(30))
+        self.assertEqual([('a', 7)], self.gate.writes)
+
+    def test_one_that_hangs_is_waited_for_once(self) -> None:
+        writer = self.make('a')
+        first, second = threading.Event(), threading.Event()
+        writer.want({'a': 7, 'b': 8}, first.set)
+        self.assertTrue(self.gate.begun.wait(30))
+        writer.want({'a': 1, 'b': 2}, second.set)
+        self.assertTrue(second.wait(30))
+        self.assertFalse(first.is_set())
+
+    def test_the_newest_wish_is_written_last(self) -> None:
+        writer = self.make('a')
+        writer.want({'a': 7})
+        self.assertTrue(self.gate.begun.wait(30))
+        writer.want({'a': 8})
+        writer.leave({'a': 1024})
+        self.gate.release.set()
+        self.assertTrue(writer.close(30))
+        self.assertEqual([('a', 7), ('a', 1024)], self.gate.writes)
+
+    def test_what_fails_is_tried_again_unasked(self) -> None:
+        writer = self.make()
+        done = threading.Event()
+        self.gate.refused = {'a'}
+        writer.want({'a': 7}, done.set)
+        self.assertTrue(done.wait(30))
+        self.assertEqual({'a'}, writer.failing())
+        self.gate.hanging = ('a',)
+        self.assertTrue(self.gate.begun.wait(30))
+        self.gate.refused = set()
+        writer.leave({'a': 1024})
+        self.gate.release.set()
+        self.assertTrue(writer.close(30))
+        self.assertEqual(('a', 1024), self.gate.writes[-1])
+
+    def test_close_says_what_is_left(self) -> None:
+        writer = self.make()
+        writer.want({'a': 7, 'b': 7})
+        self.gate.refused = {'a'}
+        writer.leave({'a': 1024, 'b': 1024})
+        self.assertFalse(writer.close(30))
+        self.assertIn(('b', 1024), self.gate.writes)
+
+    def test_a_vm_that_was_never_written_is_left_alone(self) -> None:
+        writer = self.make()
+        writer.leave({'a': 1024})
+        self.assertTrue(writer.close(30))
+        self.assertEqual([], self.gate.writes)
+
+    def test_no_thread_is_told_once_and_tried_again(self) -> None:
+        writer = self.make()
+        with (
+            mock.patch.object(
+                threading.Thread, 'start', side_effect=RuntimeError('no more')
+            ),
+            self.assertLogs(shares.LOG, 'ERROR') as logs,
+        ):
+            for value in range(5, 8):
+                writer.want({'a': value})
+            self.assertFalse(writer.close(0.01))
+        self.assertEqual(1, len(logs.output), logs.output)
+        writer = shares.ShareWriter(self.gate)
+        done = threading.Event()
+        writer.want({'a': 9}, done.set)
+        self.assertTrue(done.wait(30))
+
+    def test_threads_are_bounded(self) -> None:
+        names = [f'vm{number}' for number in range(12)]
+        writer = self.make(*names)
+        with (
+            mock.patch.object(shares, 'MOST_HELPERS', 6),
+            mock.patch.object(shares, 'HELD_S', 0.0),
+            self.assertLogs(shares.LOG, 'ERROR') as logs,
+        ):
+            for value in range(100):
+                writer.want(dict.fromkeys(names, value))
+        self.assertEqual(6, writer._threads)
+        self.assertEqual(1, len(logs.output), logs.output)
+        self.gate.release.set()
+        writer.leave(dict.fromkeys(names, 1024))
+        self.assertTrue(writer.close(30))
+        self.assertEqual(dict.fromkeys(names, 1024), dict(self.gate.writes))
