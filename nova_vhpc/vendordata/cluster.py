@@ -56,6 +56,8 @@ class Member:
     :ivar host: opaque id of its host; None while it has none.
     :ivar switch: fabric tier of its host, or None where unknown.
     :ivar nics: guest NICs in guest order.
+    :ivar network: network configuration, or None.
+    :ivar uplink_nic: index of the NIC for the own uplink; None: the last.
     """
 
     uuid: str
@@ -65,22 +67,19 @@ class Member:
     switch: str | None = None
     rack: str | None = None
     nics: tuple[Nic, ...] = ()
+    # Of its own flavor: a group may hold servers of several.
+    network: str | None = None
+    paradigm: str = 'mpi'
+    uplink_nic: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cluster:
-    """All members, in rank order (see :func:`ranked`).
-
-    :ivar network: network configuration, or None.
-    :ivar uplink_nic: index of the NIC for the own uplink; None: the last.
-    """
+    """All members, in rank order (see :func:`ranked`)."""
 
     uuid: str
     name: str
     members: tuple[Member, ...]
-    network: str | None = None
-    paradigm: str = 'mpi'
-    uplink_nic: int | None = None
 
     def rank(self, uuid: str) -> int | None:
         """Rank of a member; None for a stranger."""
@@ -125,7 +124,7 @@ def distance(one: Member, other: Member) -> Distance:
     return Distance.FAR
 
 
-def mpi_nics(cluster: Cluster, member: Member) -> tuple[Nic, ...]:
+def mpi_nics(member: Member) -> tuple[Nic, ...]:
     """NICs that carry MPI messages, by network configuration.
 
     HPCVirt'09 section 4: two for ``multiple-shared``; the own uplink's for
@@ -134,22 +133,22 @@ def mpi_nics(cluster: Cluster, member: Member) -> tuple[Nic, ...]:
     """
     if not member.nics:
         return ()
-    if cluster.network == 'multiple-shared':
+    if member.network == 'multiple-shared':
         return member.nics[-2:]
-    return (own_nic(cluster, member),)
+    return (own_nic(member),)
 
 
-def own_nic(cluster: Cluster, member: Member) -> Nic:
+def own_nic(member: Member) -> Nic:
     """The NIC on the member's own uplink (``vhpc:uplink_nic``)."""
-    index = cluster.uplink_nic
+    index = member.uplink_nic
     if index is None or index >= len(member.nics):
         index = -1
     return member.nics[index]
 
 
-def shared_nic(cluster: Cluster, member: Member) -> Nic | None:
+def shared_nic(member: Member) -> Nic | None:
     """The first NIC that is not on the own uplink, if there is one."""
-    own = own_nic(cluster, member)
+    own = own_nic(member)
     return next((nic for nic in member.nics if nic is not own), None)
 
 

@@ -85,14 +85,10 @@ class Nova:
         if group.get('project_id', project_id) != project_id:
             raise NotMember(f'group {group["id"]} is not of this project')
         members = self._members(set(group['members']), project_id)
-        specs = extra_specs.parse(server['flavor'].get('extra_specs') or {})
         found = model.Cluster(
             uuid=group['id'],
             name=group['name'],
             members=model.ranked(members),
-            network=specs.network,
-            paradigm=specs.paradigm,
-            uplink_nic=specs.uplink_nic,
         )
         if found.rank(server_uuid) is None:
             raise NotMember(f'server {server_uuid} left its server group')
@@ -203,12 +199,17 @@ def member_of(
     switch, rack = tiers.get(
         server.get('OS-EXT-SRV-ATTR:host') or '', (None, None)
     )
+    flavor = server.get('flavor') or {}
+    specs = extra_specs.parse(flavor.get('extra_specs') or {})
     return model.Member(
         uuid=server['id'],
         name=server.get('name', server['id']),
-        vcpus=(server.get('flavor') or {}).get('vcpus', 0),
+        vcpus=flavor.get('vcpus', 0),
         host=server.get('hostId') or None,
         switch=switch,
         rack=rack,
         nics=tuple(model.Nic(mac, tuple(nics[mac])) for mac in macs),
+        network=specs.network,
+        paradigm=specs.paradigm,
+        uplink_nic=specs.uplink_nic,
     )

@@ -12,6 +12,7 @@
 
 """Clusters that the vendordata tests share."""
 
+import dataclasses
 import ipaddress
 
 from nova_vhpc.vendordata import cluster as model
@@ -45,7 +46,15 @@ def member(number, host, switch=None, rack=None, nics=2):
 
 
 def cluster(members, network='shared-separate', **kwargs):
-    """A cluster in rank order."""
-    return model.Cluster(
-        GROUP, 'weather', model.ranked(members), network=network, **kwargs
+    """A cluster in rank order, whose members are all of one flavor."""
+    return mixed(
+        [
+            dataclasses.replace(one, network=network, **kwargs)
+            for one in members
+        ]
     )
+
+
+def mixed(members):
+    """A cluster in rank order, of members as they are."""
+    return model.Cluster(GROUP, 'weather', model.ranked(members))

@@ -10,9 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
+import ipaddress
+
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
 from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata import cluster as model
 
 
 def _flag(flags, name):
@@ -94,6 +98,85 @@ class AnswerTest(base.TestCase):
         found = answer.answer(cluster, fakes.uuid(1))
         self.assertIn('10.1.0.1 slots=1\n', found['hostfile']['openmpi'])
         self.assertEqual({'OMP_NUM_THREADS': '2'}, found['mpi']['environment'])
+
+    def test_no_rank_is_bound_to_fewer_cores_than_it_has_threads(self):
+        for paradigm, binding in (
+            ('mpi', 'core'),
+            ('openmp', 'none'),
+            ('hybrid', 'none'),
+        ):
+            cluster = fakes.cluster(self.members, paradigm=paradigm)
+            mpi = answer.answer(cluster, fakes.uuid(1))['mpi']
+            self.assertEqual(binding, _flag(mpi['openmpi'], '--bind-to'))
+            self.assertEqual(['-bind-to', binding], mpi['mpich'])
+        # mpirun binds all its ranks alike, wherever it is started.
+        members = list(fakes.cluster(self.members).members)
+        members[2] = dataclasses.replace(members[2], paradigm='hybrid')
+        for member in members:
+            found = answer.answer(fakes.mixed(members), member.uuid)
+            self.assertEqual(['-bind-to', 'none'], found['mpi']['mpich'])
+            self.assertEqual(
+                '10.1.0.1:2\n10.1.0.2:2\n10.1.0.3:1\n',
+                found['hostfile']['mpich'],
+            )
+
+    def test_members_with_ipv6_have_names(self):
+        # Hydra reads "fd00::2:2" and "[fd00::2]:2" as the hosts "fd00" and
+        # "[fd00"; OpenMPI refuses both.
+        six = dataclasses.replace(
+            self.members[1],
+            nics=(model.Nic('m', (ipaddress.ip_address('fd00::2'),)),),
+        )
+        cluster = fakes.cluster([self.members[0], six])
+        found = answer.answer(cluster, six.uuid)
+        name = f'vhpc-{six.uuid}'
+        self.assertEqual(
+            {
+                'openmpi': f'10.1.0.1 slots=2\n{name} slots=2\n',
+                'mpich': f'10.1.0.1:2\n{name}:2\n',
+            },
+            found['hostfile'],
+        )
+        self.assertEqual(f'fd00::2 {name}\n', found['hosts'])
+        self.assertEqual('fd00::2', found['members'][1]['address'])
+        only = answer.answer(fakes.cluster([six]), six.uuid)
+        self.assertEqual(['--bind-to', 'core'], only['mpi']['openmpi'])
+        without = answer.answer(fakes.cluster(self.members), six.uuid)
+        self.assertEqual('', without['hosts'])
+
+    def test_each_member_is_answered_by_its_own_flavor(self):
+        one, two = (
+            dataclasses.replace(member, network=network)
+            for member, network in zip(
+                self.members, ('multiple-shared', 'separate'), strict=False
+            )
+        )
+        cluster = fakes.mixed([one, two])
+        first, second = (
+            answer.answer(cluster, m.uuid) for m in cluster.members
+        )
+        self.assertEqual('multiple-shared', first['cluster']['network'])
+        self.assertEqual('separate', second['cluster']['network'])
+        # And yet all have the same hostfile and the same flags.
+        self.assertEqual(
+            '10.0.0.1:2\n10.1.0.2:2\n', first['hostfile']['mpich']
+        )
+        self.assertEqual(first['hostfile'], second['hostfile'])
+        self.assertEqual(first['mpi'], second['mpi'])
+        flags = first['mpi']['openmpi']
+        self.assertEqual(
+            '10.0.0.1/32,10.1.0.2/32,10.1.0.1/32',
+            _flag(flags, 'btl_tcp_if_include'),
+        )
+        self.assertEqual(
+            '10.0.0.1/32,10.1.0.2/32', _flag(flags, 'oob_tcp_if_include')
+        )
+
+    def test_routes_lead_to_members_of_the_same_configuration(self):
+        members = list(fakes.cluster(self.members).members)
+        members[1] = dataclasses.replace(members[1], network='separate')
+        cluster = fakes.mixed(members)
+        self.assertEqual([], answer.answer(cluster, fakes.uuid(1))['routes'])
 
     def test_a_member_without_an_address_is_not_in_the_hostfile(self):
         cluster = fakes.cluster([*self.members, fakes.member(4, None, nics=0)])

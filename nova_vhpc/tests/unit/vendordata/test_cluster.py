@@ -71,5 +71,5 @@ class ClusterTest(base.TestCase):
     def test_uplink_nic_beyond_the_nics_is_the_last(self):
         me = fakes.member(1, 'h1', nics=3)
         for index, expected in ((None, 2), (0, 0), (1, 1), (7, 2)):
-            cluster = fakes.cluster([me], uplink_nic=index)
-            self.assertIs(me.nics[expected], model.own_nic(cluster, me))
+            (member,) = fakes.cluster([me], uplink_nic=index).members
+            self.assertIs(me.nics[expected], model.own_nic(member))
