@@ -15,9 +15,10 @@
 import importlib.metadata
 import time
 from pathlib import Path
+from typing import Any
 
+from keystoneauth1 import adapter, loading
 from keystoneauth1 import exceptions as ks_exceptions
-from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
@@ -70,14 +71,13 @@ class Checks(upgradecheck.UpgradeCommands):
             client = loading.load_adapter_from_conf_options(
                 self._conf, group, session=session
             )
-            hosts = client.get(
-                f'/resource_providers?required={model.TRAIT_HOST}',
-                microversion=_MICROVERSION,
-            ).json()['resource_providers']
-            markers = client.get(
-                f'/resource_providers?resources={model.STAMP}:1',
-                microversion=_MICROVERSION,
-            ).json()['resource_providers']
+            hosts = _providers(
+                client, f'required={model.TRAIT_HOST}', model.TRAIT_HOST
+            )
+            # Without hosts there is nothing that could be stale.
+            markers = hosts and _providers(
+                client, f'resources={model.STAMP}:1', model.STAMP
+            )
             stamps = {}
             for marker in markers:
                 inventory = client.get(
@@ -146,6 +146,30 @@ def controllers(root: Path) -> set[str]:
         if entry.is_dir()
         for name in entry.name.split(',')
     }
+
+
+def _providers(
+    client: adapter.Adapter, query: str, name: str
+) -> list[dict[str, Any]]:
+    """Resource providers with a trait or resource class of ours.
+
+    :param name: of it. Placement refuses one that it does not know, and
+        the first agent that publishes makes it known: until then there
+        are none.
+    """
+    try:
+        found: list[dict[str, Any]] = client.get(
+            f'/resource_providers?{query}', microversion=_MICROVERSION
+        ).json()['resource_providers']
+    except ks_exceptions.BadRequest as error:
+        # keystoneauth leaves Placement's own words in the response.
+        words = str(error)
+        if error.response is not None:
+            words += error.response.text
+        if 'No such' not in words or name not in words:
+            raise
+        return []
+    return found
 
 
 def _version(package: str) -> str | None:
