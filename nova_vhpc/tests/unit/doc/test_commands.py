@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Every command in the docs is run here or marked as needing a cloud."""
+"""Every command in README and docs is run or marked as needing a cloud."""
 
 import os
 import pathlib
@@ -34,12 +34,17 @@ LITERAL = re.compile(
     re.MULTILINE,
 )
 PROGRAM = re.compile(
-    r'^(?:[$#] )?(?:sudo )?(?:apt|apt-get|bash|cd|curl|devstack|dnf|git|ip'
-    r'|mpiexec|mpirun|nova-[a-z-]+|openstack|oslo-\S+|pip|python3?'
-    r'|rabbitmqctl|systemctl|tools/\S+|tox|virsh)(?: |$)',
+    r'^(?:[$#] )?(?:sudo )?(?:apt|apt-get|bash|cd|curl|devstack|dnf|git'
+    r'|install|ip|mpiexec|mpirun|(?:\S*/)?nova-[a-z-]+|openstack|oslo-\S+|pip'
+    r'|python3?|rabbitmqctl|sed|systemctl|tools/\S+|tox|virsh)(?: |$)',
     re.MULTILINE,
 )
 TIMEOUT_S = 240
+
+
+def pages():
+    """README and the pages of the docs."""
+    return [TOP / 'README.rst', *sorted((TOP / 'doc/source').rglob('*.rst'))]
 
 
 def commands(text):
@@ -93,7 +98,7 @@ class CommandsTest(base.TestCase):
         self.assertTrue(PROGRAM.search(textwrap.dedent(match['body'])))
         found = [
             f'{file.relative_to(TOP)}: {command[0]}'
-            for file in sorted((TOP / 'doc' / 'source').rglob('*.rst'))
+            for file in pages()
             for match in LITERAL.finditer(file.read_text())
             for command in [PROGRAM.search(textwrap.dedent(match['body']))]
             if command
@@ -103,7 +108,7 @@ class CommandsTest(base.TestCase):
     def test_commands_run(self):
         found = {
             command: file
-            for file in sorted((TOP / 'doc' / 'source').rglob('*.rst'))
+            for file in pages()
             for command in commands(file.read_text())
         }
         self.assertGreater(len(found), 10)

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Pages that enable a unit install it first, from wherever pip put it."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import textwrap
+import tomllib
+
+import fixtures
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.doc import test_commands
+
+TOP = test_commands.TOP
+SYSTEM = '/etc/systemd/system'
+PAGES = {
+    'README.rst': 'nova-vhpc-agent',
+    'doc/source/admin/enabling.rst': 'nova-vhpc-agent',
+    'doc/source/admin/vendordata.rst': 'nova-vhpc-vendordata',
+    'doc/source/install/systemd.rst': 'nova-vhpc-agent',
+}
+
+
+def installs(text, unit):
+    """The commands of the block that enables a unit, before it does."""
+    for match in test_commands.BLOCK.finditer(text):
+        body = textwrap.dedent(match['body'])
+        before, found, _ = body.partition(f'# systemctl enable --now {unit}\n')
+        if found:
+            lines = before.partition('\n\n')[2] or before
+            return re.sub('^# ', '', lines, flags=re.MULTILINE).replace(
+                'systemctl daemon-reload', ':'
+            )
+    return None
+
+
+class UnitsTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def prefix(self, name):
+        """What pip makes of the package's data files and programs."""
+        prefix = self.root / name
+        project = tomllib.loads((TOP / 'pyproject.toml').read_text())
+        files = project['tool']['setuptools']['data-files']
+        for target, patterns in files.items():
+            (prefix / target).mkdir(parents=True)
+            for pattern in patterns:
+                for file in TOP.glob(pattern):
+                    shutil.copy(file, prefix / target)
+        (prefix / 'bin').mkdir()
+        for program in project['project']['scripts']:
+            (prefix / 'bin' / program).write_text('#!/bin/sh\n')
+            (prefix / 'bin' / program).chmod(0o755)
+        return prefix
+
+    def install(self, page, unit, path):
+        """Does what the page says, and reads the unit that comes of it."""
+        system = self.root / 'system'
+        system.mkdir(exist_ok=True)
+        script = installs((TOP / page).read_text(), unit)
+        self.assertIsNotNone(script, f'{page} does not enable {unit}')
+        subprocess.run(
+            ['bash', '-euc', script.replace(SYSTEM, str(system))],
+            env={**os.environ, 'PATH': f'{path}:{os.environ["PATH"]}'},
+            # Not in a clone: nobody who runs pip has one.
+            cwd=self.root,
+            check=True,
+            timeout=60,
+        )
+        file = system / f'{unit}.service'
+        self.assertTrue(file.exists(), f'{page} does not install {unit}')
+        text = file.read_text()
+        file.unlink()
+        return text
+
+    def test_units_run_the_programs_that_pip_installed(self):
+        prefixes = [self.prefix('usr/local'), self.prefix('opt/venv')]
+        # As some link the programs of a virtual environment.
+        links = self.root / 'links'
+        links.mkdir()
+        for program in (prefixes[1] / 'bin').iterdir():
+            (links / program.name).symlink_to(program)
+        for page, unit in PAGES.items():
+            for prefix, path in (
+                (prefixes[0], prefixes[0] / 'bin'),
+                (prefixes[1], prefixes[1] / 'bin'),
+                (prefixes[1], links),
+            ):
+                text = self.install(page, unit, path)
+                programs = re.findall('^Exec.*?=(\\S*nova-\\S+)', text, re.M)
+                self.assertEqual({f'{prefix}/bin/{unit}'}, set(programs), page)
