@@ -48,7 +48,7 @@ class Adoption:
 
     :param options: ``[vhpc_agent]``.
     :param vms: where it is entered.
-    :param allowed: whether the agent is paused or ending.
+    :param allowed: what speaks against a write.
     :param records: the journal.
     :param restorer: puts back what a crash left.
     :param host: reads the QEMU processes.
@@ -124,17 +124,29 @@ class Adoption:
             repin=repin and bool(allowed) and not info.dedicated,
             sliced=self._sliced,
         )
-        if self._gate.paused:
-            target.hands_off = 'paused'
+        self._hold(target)
         if self._gate.ending.is_set():
             return
         self._roster.add(target)
+        # Whoever opened or closed the gate meanwhile did not see this VM.
+        self._hold(target)
         LOG.info(
             'VM %s: managed as %s%s',
             info.name,
             info.specs.workload,
             '' if target.repin else ', never pinned',
         )
+
+    def _hold(self, target: guest.Guest) -> None:
+        """Take over what speaks against a write from the gate."""
+        for why, holds in (
+            (guest.Hold.PAUSED, self._gate.paused),
+            (guest.Hold.LEAVING, target.uuid in self._gate.leaving),
+        ):
+            if holds:
+                target.holds.add(why)
+            else:
+                target.holds.discard(why)
 
     def open(
         self, info: domain_xml.DomainInfo, pid: int

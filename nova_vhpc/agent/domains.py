@@ -46,8 +46,6 @@ from nova_vhpc.agent.actuators import kernel_slice
 
 LOG = logging.getLogger(__name__)
 
-LEAVING = 'leaving'
-
 
 class Domains:
     """Finds, follows, writes and restores the opted-in VMs.
@@ -75,7 +73,6 @@ class Domains:
         self._roster = vms = roster.Roster(self.neighbours)
         self._gate = allowed = gate.Gate(bool(options.dry_run))
         self._quarantine = quarantine.Quarantine(options, vms)
-        self._leaving: frozenset[str] = frozenset()
         self.workers = pool = workers.Workers(
             options.workers,
             lambda: options.call_deadline,
@@ -173,47 +170,51 @@ class Domains:
         self._events.listen(conn)
         self._reconciler.wake()
 
-    def pause(self) -> None:
-        """Put all back and write nothing until :meth:`resume`."""
+    def pause(self) -> Mapping[str, undo.Try]:
+        """Put all back and write nothing until :meth:`resume`.
+
+        :returns: by uuid, the first try to put a VM back.
+        """
         self._gate.paused = True
-        for target in self.guests.values():
-            self._undo.submit(target, 'paused')
+        return {
+            uuid: self._undo.submit(target, guest.Hold.PAUSED)
+            for uuid, target in self.guests.items()
+        }
 
     def resume(self) -> None:
         """Go on after :meth:`pause`, or after a restore of one VM."""
         self._gate.paused = False
         for target in self.guests.values():
-            if target.hands_off in ('paused', 'restored'):
-                target.hands_off = ''
+            self._undo.release(target, guest.Hold.PAUSED, guest.Hold.RESTORED)
 
-    def restore_one(self, uuid: str) -> bool:
+    def restore_one(self, uuid: str) -> undo.Try | None:
         """Put one VM back and leave it alone until :meth:`resume`.
 
-        :returns: False if the VM is not ours.
+        :returns: the first try to put it back; None if it is not ours.
         """
         target = self.guests.get(uuid)
         if target is None:
-            return False
-        self._undo.submit(target, 'restored')
-        return True
+            return None
+        return self._undo.submit(target, guest.Hold.RESTORED)
 
     def let_leave(self, uuids: frozenset[str]) -> None:
         """Put VMs back before Nova migrates them; go on with those that stay.
 
         :param uuids: servers that Nova says are migrating; called each tick.
         """
-        if uuids == self._leaving:
+        before, self._gate.leaving = self._gate.leaving, uuids
+        if not uuids and not before:
             return
-        before, self._leaving = self._leaving, uuids
-        for uuid in uuids - before:
+        for uuid in uuids:
+            # Each time: a VM may be found after Nova has said so.
             target = self.guests.get(uuid)
-            if target is not None and not target.hands_off:
+            if target is not None and guest.Hold.LEAVING not in target.holds:
                 LOG.info('VM %s: put back before it migrates', target.name)
-                self._undo.submit(target, LEAVING)
+                self._undo.submit(target, guest.Hold.LEAVING)
         for uuid in before - uuids:
             target = self.guests.get(uuid)
-            if target is not None and target.hands_off == LEAVING:
-                target.hands_off = ''
+            if target is not None:
+                self._undo.release(target, guest.Hold.LEAVING)
 
     def stop(self, timeout_s: float) -> bool:
         """Put all back and let go of libvirt.
@@ -221,19 +222,29 @@ class Domains:
         :returns: False if some VM could not be put back in time; its
             journal is kept for ``--restore``.
         """
+        # Before any VM is looked at: who waits for its lock then sees it.
         self._gate.ending.set()
         self._reconciler.wake()
-        todo = [g for g in self.guests.values() if g.journalled]
-        for target in todo:
-            self._undo.submit(target, 'stopping')
+        todo = tuple(self.guests.values())
         end = time.monotonic() + timeout_s
-        done = False
-        while not done and time.monotonic() < end:
-            # One VM's hanging call must not keep a thread from the others.
-            self.workers.watch()
-            done = self.workers.drain(
-                min(0.1, max(0.0, end - time.monotonic()))
-            )
+        for target in todo:
+            # Also where nothing stands in the journal yet: only under the
+            # VM's lock can be told whether it is just being written.
+            self._undo.submit(target, guest.Hold.STOPPING)
+        done = self._drain(end)
+        for target in todo:
+            if target.journalled:
+                self._undo.retry(target.uuid)
+        done = done and self._drain(end)
         self.workers.close()
         self.connection.stop()
         return done and not any(target.journalled for target in todo)
+
+    def _drain(self, end: float) -> bool:
+        """Wait until ``end`` for all calls; False if some are not done."""
+        while time.monotonic() < end:
+            # One VM's hanging call must not keep a thread from the others.
+            self.workers.watch()
+            if self.workers.drain(min(0.1, max(0.0, end - time.monotonic()))):
+                return True
+        return False

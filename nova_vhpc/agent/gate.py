@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whether anything may be written at all."""
+"""Whether anything may be written at all, and to whom not."""
 
 import threading
 
@@ -21,12 +21,14 @@ class Gate:
     :ivar dry_run: nothing is ever written.
     :ivar paused: nothing is written on an operator's word.
     :ivar ending: the agent stops; what is to be put back, is still.
+    :ivar leaving: uuids of servers that Nova says are migrating.
     """
 
     def __init__(self, dry_run: bool) -> None:
         self.dry_run = dry_run
         self.paused = False
         self.ending = threading.Event()
+        self.leaving: frozenset[str] = frozenset()
 
     @property
     def open(self) -> bool:

@@ -13,6 +13,7 @@
 """One opted-in VM, as the agent keeps it between ticks."""
 
 import dataclasses
+import enum
 import threading
 import time
 from typing import Any
@@ -25,6 +26,18 @@ LONGEST_QUARANTINE = 10
 
 
 NO_TUNE = model.CpuTune()
+
+
+class Hold(enum.StrEnum):
+    """Why a VM is not written now; several may hold at a time."""
+
+    PAUSED = 'paused'
+    RESTORED = 'restored'
+    LEAVING = 'leaving'
+    MIGRATING = 'migrating'
+    OPTED_OUT = 'opted out'
+    STOPPING = 'stopping'
+
 
 Traits = tuple[
     int, model.Workload, model.Paradigm, model.IoPoolUse, int | None
@@ -42,7 +55,7 @@ class Guest:
     :ivar in_force: the same, in the controller's terms.
     :ivar released: managed values that somebody else has taken over.
     :ivar journalled: there is a record on the disk; we may write.
-    :ivar hands_off: why nothing is written now (migration, pause).
+    :ivar holds: why nothing is written now; each reason ends by itself.
     :ivar uncertain: a write failed halfway; what is in force is ours, but
         not known.
     :ivar pending: what is still to be written.
@@ -67,7 +80,7 @@ class Guest:
     repin: bool = True
     released: frozenset[str] = frozenset()
     journalled: bool = False
-    hands_off: str = ''
+    holds: set[Hold] = dataclasses.field(default_factory=set)
     pending: model.CpuTune | None = None
     slice_us: int | None = None
     queued: bool = False
@@ -119,9 +132,14 @@ class Guest:
         return self.info.name
 
     @property
+    def hands_off(self) -> str:
+        """Why nothing is written now, for people; empty if it may be."""
+        return ', '.join(sorted(self.holds))
+
+    @property
     def free_to_write(self) -> bool:
         """Whether nothing speaks against a write now."""
-        return not self.hands_off
+        return not self.holds
 
     @property
     def quarantined(self) -> bool:

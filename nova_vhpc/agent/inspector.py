@@ -121,10 +121,12 @@ class Inspector:
             info = domain_xml.parse(xml)
         if not info.ours:
             if target is not None and target.domain_id == domain_id:
-                LOG.info('VM %s opted out', info.name)
-                target.hands_off = 'opted out'
+                if guest.Hold.OPTED_OUT not in target.holds:
+                    LOG.info('VM %s opted out', info.name)
                 target.domain = domain
-                self._undo.put_back(target)
+                if not self._undo.now(target, guest.Hold.OPTED_OUT):
+                    # Still ours to put back: the next look tries again.
+                    return
             elif mark.URI in xml or uuid in self._journal.uuids():
                 self._undo.restorer.clean(domain)
             self._roster.forget(uuid)
@@ -141,6 +143,8 @@ class Inspector:
             self._adoption.adopt(domain, info, seen)
             return
         target.domain = domain
+        if guest.Hold.OPTED_OUT in target.holds:
+            self._undo.release(target, guest.Hold.OPTED_OUT)
         self._follow(target, info, seen)
 
     def _follow(
@@ -163,14 +167,13 @@ class Inspector:
                 info, self._host.find(info.uuid)
             )
         if _migrating(target.domain):
-            if not target.hands_off:
+            if guest.Hold.MIGRATING not in target.holds:
                 # Too late to put it back: libvirt takes no writes now. The
                 # mark tells the other host what the VM was set to.
                 LOG.info('VM %s migrates: hands off', info.name)
-                target.hands_off = 'migrating'
+                target.holds.add(guest.Hold.MIGRATING)
             return
-        if target.hands_off == 'migrating':
-            target.hands_off = ''
+        target.holds.discard(guest.Hold.MIGRATING)
         self._changes.look(target)
 
 

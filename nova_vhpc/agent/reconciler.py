@@ -35,7 +35,7 @@ class Reconciler:
     :param allowed: whether the agent is ending.
     :param link: to libvirt.
     :param records: the journal.
-    :param back: forgets records of domains that are gone.
+    :param back: forgets the gone, and puts back what it could not yet.
     :param look: has a domain looked at; returns at once.
     """
 
@@ -105,6 +105,8 @@ class Reconciler:
         todo = running | self._roster.guests.keys()
         for uuid in todo:
             self._look(uuid)
+            # After the look, which finds out whether it still runs.
+            self._undo.retry(uuid)
             if spread_s and self._wake.wait(spread_s / len(todo)):
                 # Begin anew: a new connection, or the end.
                 return

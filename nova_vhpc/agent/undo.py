@@ -10,9 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Putting our VMs back while the agent runs, and forgetting the gone."""
+"""Putting our VMs back while the agent runs, and forgetting the gone.
 
+A VM that must be put back is owed: it stays on a list, and is tried again
+at each reconcile, until it is put back, gone, or ours to write once more.
+"""
+
+import concurrent.futures
 import logging
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +38,31 @@ from nova_vhpc.agent import (
 )
 
 LOG = logging.getLogger(__name__)
+
+Try = concurrent.futures.Future[str]
+"""Of putting a VM back: ``DONE``, ``GONE``, or why it failed."""
+
+DONE = ''
+GONE = 'it is gone'
+RESUMED = 'it was resumed meanwhile'
+ENDING = 'the agent is ending'
+MIGRATES = 'it migrates, and libvirt takes no writes meanwhile'
+
+NOT_FOR_US = frozenset({guest.Hold.MIGRATING})
+"""Holds that do not ask for a VM to be put back."""
+
+
+class _Owed:
+    """One VM that must be put back.
+
+    :ivar problem: why it failed the last time.
+    :ivar current: the try that waits or runs now.
+    """
+
+    def __init__(self, target: guest.Guest) -> None:
+        self.target = target
+        self.problem = ''
+        self.current: Try | None = None
 
 
 class Undo:
@@ -63,12 +94,45 @@ class Undo:
         self._journal = records
         self._host = host
         self._actuators = tuple(actuators)
+        self._lock = threading.Lock()
+        self._owed: dict[str, _Owed] = {}
         self.restorer = restore.Restorer(records, host)
 
-    def submit(self, target: guest.Guest, why: str) -> None:
-        """Have a VM put back soon, and left alone from now on."""
-        target.hands_off = why
-        self._workers.submit(target.uuid, lambda: self._guarded(target))
+    def submit(self, target: guest.Guest, why: guest.Hold) -> Try:
+        """Have a VM put back soon, and left alone from now on.
+
+        :returns: of the first try; :meth:`retry` makes the others.
+        """
+        with self._lock:
+            return self._queue(self._owe(target, why))
+
+    def now(self, target: guest.Guest, why: guest.Hold) -> bool:
+        """Put a VM back here and now, in a worker; else it stays owed.
+
+        :returns: whether nothing is left to do.
+        """
+        with self._lock:
+            owed = self._owe(target, why)
+        return self._attempt(owed) in (DONE, GONE)
+
+    def retry(self, uuid: str) -> None:
+        """Have a VM put back that could not be; in vain for all others."""
+        with self._lock:
+            owed = self._owed.get(uuid)
+            if owed is None:
+                return
+            if self._roster.guests.get(uuid) is not owed.target:
+                # Its run has ended, and with it all that we wrote.
+                del self._owed[uuid]
+                return
+            self._queue(owed)
+
+    def release(self, target: guest.Guest, *why: guest.Hold) -> None:
+        """Reasons to leave a VM alone have ended; it may be ours again."""
+        with self._lock:
+            target.holds.difference_update(why)
+            if not target.holds - NOT_FOR_US:
+                self._owed.pop(target.uuid, None)
 
     def put_back(self, target: guest.Guest) -> None:
         """Put a VM back exactly, and forget that we ever wrote.
@@ -81,6 +145,8 @@ class Undo:
 
     def gone(self, uuid: str) -> None:
         """A domain stopped, or migrated away."""
+        with self._lock:
+            self._owed.pop(uuid, None)
         self._roster.forget_other(uuid)
         if self._roster.forget(uuid):
             LOG.info('VM %s: gone', uuid)
@@ -92,21 +158,89 @@ class Undo:
         if not self._host.find(uuid):
             self.restorer.forget(uuid)
 
-    def _guarded(self, target: guest.Guest) -> None:
+    def _owe(self, target: guest.Guest, why: guest.Hold) -> _Owed:
+        """Enter a VM in the list; the lock is held."""
+        # In force before anybody looks at the VM under its own lock.
+        target.holds.add(why)
+        owed = self._owed.get(target.uuid)
+        if owed is None or owed.target is not target:
+            owed = self._owed[target.uuid] = _Owed(target)
+        return owed
+
+    def _queue(self, owed: _Owed) -> Try:
+        """Have a worker try; the lock is held."""
+        if owed.current is not None:
+            # A call that hangs must not have more pile up behind it.
+            return owed.current
+        current = owed.current = Try()
+        if not self._workers.submit(
+            owed.target.uuid, lambda: self._run(owed, current)
+        ):
+            current.set_result(ENDING)
+        return current
+
+    def _run(self, owed: _Owed, current: Try) -> None:
+        with self._lock:
+            wanted = self._owed.get(owed.target.uuid) is owed
+        answer = self._attempt(owed) if wanted else RESUMED
+        with self._lock:
+            owed.current = None
+        current.set_result(answer)
+
+    def _attempt(self, owed: _Owed) -> str:
+        """Try once; says so in the log when that is news."""
+        target = owed.target
+        answer = self._try(target)
+        before, owed.problem = owed.problem, answer
+        with self._lock:
+            wanted = self._owed.get(target.uuid) is owed
+            if wanted and answer in (DONE, GONE):
+                del self._owed[target.uuid]
+        if answer in (DONE, GONE):
+            if before and answer == DONE:
+                LOG.info('VM %s: put back at last', target.name)
+        elif wanted and not before:
+            LOG.error(
+                'VM %s (%s): not put back, tried again at each reconcile: %s',
+                target.name,
+                target.hands_off,
+                answer,
+            )
+        return answer
+
+    def _try(self, target: guest.Guest) -> str:
+        if (
+            guest.Hold.MIGRATING in target.holds
+            and guest.Hold.STOPPING not in target.holds
+        ):
+            # The call would not be refused at once, but hang for long.
+            return MIGRATES
         try:
             self.put_back(target)
-        except libvirt.libvirtError as error:
-            self._connection.failed(error)
-            if connection.is_gone(error):
-                self.gone(target.uuid)
-            else:
-                LOG.error('VM %s: not restored: %s', target.name, error)
-        except (
-            restore.RestoreError,
-            journal.JournalError,
-            OSError,
-        ) as error:
-            LOG.error('VM %s: not restored: %s', target.name, error)
+        except Exception as error:
+            LOG.debug('VM %s: not put back', target.name, exc_info=True)
+            if isinstance(error, libvirt.libvirtError):
+                self._connection.failed(error)
+                if self._is_gone(target, error):
+                    self.gone(target.uuid)
+                    return GONE
+            # Half of it may be done; that was not somebody else.
+            target.uncertain = target.journalled
+            return str(error) or repr(error)
+        return DONE
+
+    def _is_gone(
+        self, target: guest.Guest, error: libvirt.libvirtError
+    ) -> bool:
+        """Whether this run of a domain has ended, now that a call failed."""
+        if not connection.is_gone(error):
+            return False
+        try:
+            # Calls are invalid for other reasons, too: a migration, a job.
+            found = self._connection.get().lookupByUUIDString(target.uuid)
+            return bool(found.ID() != target.domain_id)
+        except libvirt.libvirtError as other:
+            return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
 
     def _put_back_locked(self, target: guest.Guest) -> None:
         for actuator in self._actuators:
@@ -120,6 +254,7 @@ class Undo:
         mark.remove(target.domain)
         self._journal.remove(target.uuid)
         target.journalled = False
+        target.uncertain = False
         target.shares_ours.clear()
         if not self._gate.ending.is_set():
             target.set_expected(cputune.read(target.domain))

@@ -113,7 +113,8 @@ class Writer:
         if not target.lock.acquire(timeout=LOCK_SECONDS):
             raise TimeoutError('another call about the VM takes its time')
         try:
-            # Since the first look it may have been taken away.
+            # Asked again: since the first look it may have been taken away, and
+            # whoever puts VMs back closes the gate first.
             if not self._may_weigh(target):
                 return
             with self._workers.watched(uuid):
@@ -145,6 +146,8 @@ class Writer:
         try:
             self._connection.get()
             with target.lock:
+                if not (target.free_to_write and self._gate.open):
+                    return
                 self._ensure_journalled(target)
                 for actuator in self._actuators:
                     actuator.write(target, todo, target.slice_us)

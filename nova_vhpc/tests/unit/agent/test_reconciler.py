@@ -55,13 +55,17 @@ class TestReconciler(base.BaseTestCase):
         self.gate = gate.Gate(dry_run=False)
         self.looked: list[str] = []
         self.forgotten: list[str] = []
+        self.retried: list[str] = []
         made = reconciler.Reconciler(
             types.SimpleNamespace(reconcile_period=period_s),
             vms,
             self.gate,
             Host(),
             records,
-            types.SimpleNamespace(forget_record=self.forgotten.append),
+            types.SimpleNamespace(
+                forget_record=self.forgotten.append,
+                retry=self.retried.append,
+            ),
             self.looked.append,
         )
         made.start()
@@ -80,6 +84,7 @@ class TestReconciler(base.BaseTestCase):
         self.wait_for(lambda: len(self.looked) >= 9)
         self.assertEqual({'a', 'b', 'u'}, set(self.looked[:3]))
         self.assertEqual({'a', 'b', 'u'}, set(self.looked[3:6]))
+        self.assertEqual({'a', 'b', 'u'}, set(self.retried[:3]))
         self.assertIn(test_journal.UUID, self.forgotten)
         self.assertFalse(self.roster.is_other('gone', (1, 1)))
 

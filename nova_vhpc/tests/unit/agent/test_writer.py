@@ -137,8 +137,35 @@ class TestWriter(base.BaseTestCase):
         self.gate.ending.set()
         self.assert_nothing_is_written()
 
+    def test_to_a_vm_whose_lock_was_waited_for(self) -> None:
+        """The gate closes while the writers wait for the VM's lock."""
+        lock, gate_ = self.target.lock, self.gate
+
+        class Lock:
+            def acquire(self, timeout: float = -1) -> bool:
+                gate_.ending.set()
+                return lock.acquire(timeout=timeout)
+
+            def release(self) -> None:
+                lock.release()
+
+            def __enter__(self) -> None:
+                self.acquire()
+
+            def __exit__(self, *args: object) -> None:
+                self.release()
+
+        self.target.lock = Lock()
+        self.assertEqual(50_000, self.write()[cputune.QUOTA])
+        self.assertTrue(gate_.ending.is_set())
+        gate_.ending.clear()
+        self.writer.set_shares('u', 7)
+        self.assertTrue(gate_.ending.is_set())
+        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+        self.assertEqual((), self.journal.uuids())
+
     def test_to_a_vm_that_is_leaving(self) -> None:
-        self.target.hands_off = 'leaving'
+        self.target.holds.add(guest.Hold.LEAVING)
         self.assert_nothing_is_written()
 
     def test_to_a_vm_of_an_earlier_run(self) -> None:

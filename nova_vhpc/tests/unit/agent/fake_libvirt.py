@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A libvirt of memory: domains that follow calls, and may refuse them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import cputune, mark
+
+XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
+<n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1">
+<n:flavor name="f"><n:extraSpecs>{spec}</n:extraSpecs></n:flavor></n:instance>
+{mark}</metadata><vcpu>2</vcpu>
+<devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
+<source bridge='br-int'/><target dev='tap0'/></interface></devices></domain>
+"""
+SPEC = '<n:extraSpec name="{}">{}</n:extraSpec>'
+MARK = '<vhpc:journal xmlns:vhpc="{}"/>'
+ORIGINAL = {
+    cputune.SHARES: 1024,
+    cputune.PERIOD: 100_000,
+    cputune.QUOTA: -1,
+}
+
+
+def error(code: int, text: str = 'no') -> libvirt.libvirtError:
+    """What libvirt raises."""
+    made = libvirt.libvirtError(text)
+    made.err = (code, 0, text, 0, '', '', '', 0, 0)
+    return made
+
+
+class Domain:
+    """One that runs.
+
+    :ivar refuse: called before each write; may raise.
+    :ivar written: what was written, and how often.
+    """
+
+    def __init__(self, uuid: str = 'u', **specs: str) -> None:
+        self.uuid = uuid
+        self.specs = {'vhpc:workload': 'parallel', **specs}
+        self.id = 1
+        self.job = 0
+        self.values = dict(ORIGINAL)
+        self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
+        self.mark: str | None = None
+        self.written: list[str] = []
+        self.refuse: Callable[[], None] = lambda: None
+
+    def _write(self, what: str) -> None:
+        self.refuse()
+        self.written.append(what)
+
+    def UUIDString(self) -> str:
+        return self.uuid
+
+    def name(self) -> str:
+        return 'vm'
+
+    def ID(self) -> int:
+        return self.id
+
+    def XMLDesc(self, flags: int = 0) -> str:
+        return XML.format(
+            uuid=self.uuid,
+            spec=''.join(SPEC.format(*one) for one in self.specs.items()),
+            mark=MARK.format(mark.URI) if self.mark and not flags else '',
+        )
+
+    def jobInfo(self) -> list[int]:
+        return [self.job]
+
+    def schedulerParametersFlags(self, flags: int) -> dict[str, int]:
+        return dict(self.values)
+
+    def setSchedulerParametersFlags(
+        self, values: dict[str, int], flags: int
+    ) -> None:
+        self._write('values')
+        self.values.update(values)
+
+    def vcpuPinInfo(self, flags: int) -> list[tuple[bool, ...]]:
+        return list(self.pins)
+
+    def emulatorPinInfo(self, flags: int) -> tuple[bool, ...]:
+        return (True, True)
+
+    def pinVcpuFlags(self, vcpu: int, pin: Any, flags: int) -> None:
+        self._write('pin')
+        self.pins[vcpu] = tuple(pin)
+
+    def setMetadata(
+        self, kind: int, text: str | None, prefix: str, uri: str, flags: int
+    ) -> None:
+        self._write('mark')
+        self.mark = text
+
+    def metadata(self, kind: int, uri: str, flags: int) -> str:
+        if self.mark is None:
+            raise error(libvirt.VIR_ERR_NO_DOMAIN_METADATA)
+        return self.mark
+
+    def updateDeviceFlags(self, xml: str, flags: int) -> None:
+        self._write('nic')
+
+
+class Link:
+    """Stands for both the connection and its keeper."""
+
+    up = True
+
+    def __init__(self, *domains: Domain) -> None:
+        self.domains = {domain.uuid: domain for domain in domains}
+
+    def get(self) -> 'Link':
+        return self
+
+    def failed(self, error: Exception) -> None:
+        pass
+
+    def isAlive(self) -> bool:
+        return True
+
+    def lookupByUUIDString(self, uuid: str) -> Domain:
+        if uuid not in self.domains:
+            raise error(libvirt.VIR_ERR_NO_DOMAIN)
+        return self.domains[uuid]
+
+    def listAllDomains(self, flags: int = 0) -> list[Domain]:
+        return list(self.domains.values())
