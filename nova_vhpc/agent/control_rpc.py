@@ -13,6 +13,7 @@
 
 """Control calls to an agent, over the service's own message bus."""
 
+import contextlib
 import logging
 import queue
 import threading
@@ -26,9 +27,18 @@ LOG = logging.getLogger(__name__)
 
 TOPIC = 'vhpc.control'
 NAMESPACE = 'vhpc.control'
-VERSION = '1.0'
+VERSION = '1.1'
+"""1.1: ``wait_s`` of pause and restore, and what became of each VM."""
 
+WAIT_S = 5.0
+"""How long callers of 1.0 wait at least, who do not say so."""
+
+LONGEST_WAIT_S = 600.0
+
+_FIRST = '1.0'
 _GRACE_S = 2.0
+_PART_TO_WAIT = 0.8
+"""Of the caller's patience; the rest is for the way there and back."""
 
 
 class Control(Protocol):
@@ -37,14 +47,18 @@ class Control(Protocol):
     def status(self) -> dict[str, Any]:
         """What the agent knows and does."""
 
-    def pause(self) -> dict[str, Any] | None:
+    def pause(self, wait_s: float) -> dict[str, Any]:
         """Put everything back and write nothing more until resumed."""
 
     def resume(self) -> dict[str, Any] | None:
         """Go on after a pause."""
 
-    def restore(self, server: str | None) -> dict[str, Any]:
+    def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         """Put the original cputune of one server, or of all, back."""
+
+
+class _OlderAgentError(Exception):
+    """An agent does not know the version of a call."""
 
 
 class ControlError(Exception):
@@ -60,16 +74,16 @@ class _Endpoint:
     def status(self, context: Any) -> dict[str, Any]:
         return self._answer(self._control.status)
 
-    def pause(self, context: Any) -> dict[str, Any]:
-        return self._answer(self._control.pause)
+    def pause(self, context: Any, wait_s: float = WAIT_S) -> dict[str, Any]:
+        return self._answer(self._control.pause, _bounded(wait_s))
 
     def resume(self, context: Any) -> dict[str, Any]:
         return self._answer(self._control.resume)
 
     def restore(
-        self, context: Any, server: str | None = None
+        self, context: Any, server: str | None = None, wait_s: float = WAIT_S
     ) -> dict[str, Any]:
-        return self._answer(self._control.restore, server)
+        return self._answer(self._control.restore, server, _bounded(wait_s))
 
     @staticmethod
     def _answer(call: Any, *args: Any) -> dict[str, Any]:
@@ -78,6 +92,10 @@ class _Endpoint:
         except Exception as error:
             LOG.warning('A control call failed: %r', error)
             return {'error': f'{type(error).__name__}: {error}'}
+
+
+def _bounded(wait_s: float) -> float:
+    return min(max(0.0, float(wait_s)), LONGEST_WAIT_S)
 
 
 class ControlServer:
@@ -136,9 +154,7 @@ class ControlClient:
         self._transport = get_transport(conf)
         self._client = messaging.get_rpc_client(
             self._transport,
-            messaging.Target(
-                topic=TOPIC, namespace=NAMESPACE, version=VERSION
-            ),
+            messaging.Target(topic=TOPIC, namespace=NAMESPACE, version=_FIRST),
             retry=1,
             # Says at once when nobody listens under a host's name.
             transport_options=messaging.TransportOptions(at_least_once=True),
@@ -150,8 +166,19 @@ class ControlClient:
         :param method: ``status``, ``pause``, ``resume`` or ``restore``.
         :raises ControlError: when it does not answer, or not with success.
         """
+        if method in ('pause', 'restore'):
+            wait_s = self._timeout_s * _PART_TO_WAIT
+            with contextlib.suppress(_OlderAgentError):
+                return self._call(
+                    host, method, VERSION, {**arguments, 'wait_s': wait_s}
+                )
+        return self._call(host, method, _FIRST, arguments)
+
+    def _call(
+        self, host: str, method: str, version: str, arguments: dict[str, Any]
+    ) -> Any:
         try:
-            answer = self._within(host, method, arguments)
+            answer = self._within(host, method, version, arguments)
         except messaging.MessageUndeliverable:
             raise ControlError(
                 f'host {host}: no agent listens under this name; is '
@@ -168,20 +195,26 @@ class ControlClient:
                 f'the message bus cannot be reached: '
                 f'{" ".join(str(error).split())}; check transport_url'
             ) from None
+        except messaging.UnsupportedVersion:
+            raise _OlderAgentError from None
         except messaging.RemoteError as error:
+            if error.exc_type == 'UnsupportedVersion':
+                raise _OlderAgentError from None
             raise ControlError(f'host {host}: {error.value}') from None
         if 'error' in answer:
             raise ControlError(f'host {host}: {answer["error"]}')
         return answer['answer']
 
     def _within(
-        self, host: str, method: str, arguments: dict[str, Any]
+        self, host: str, method: str, version: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
         """Call, but not for ever: drivers wait for a broker themselves.
 
         :raises Exception: what the call raised.
         """
-        client = self._client.prepare(server=host, timeout=self._timeout_s)
+        client = self._client.prepare(
+            server=host, timeout=self._timeout_s, version=version
+        )
         done: queue.SimpleQueue[tuple[Any, Exception | None]] = (
             queue.SimpleQueue()
         )

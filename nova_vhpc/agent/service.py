@@ -36,6 +36,7 @@ from nova_vhpc.agent import (
     policy,
     processes,
     publishing,
+    put_back,
     report,
     sampler,
     signals,
@@ -152,24 +153,33 @@ class Service:
             'binding': self.binder.status() if self.binder else None,
         }
 
-    def pause(self) -> None:
-        """Put all VMs back and write nothing until :meth:`resume`."""
+    def pause(self, wait_s: float) -> dict[str, Any]:
+        """Put all VMs back and write nothing until :meth:`resume`.
+
+        :param wait_s: how long to wait until that is done.
+        :returns: see :func:`put_back.report`.
+        """
         LOG.info('Paused: all VMs are put back')
         self.player.play(None)
-        self.domains.pause()
+        return put_back.report(self.domains.pause(), wait_s)
 
     def resume(self) -> None:
         """Go on."""
         LOG.info('Resumed')
         self.domains.resume()
 
-    def restore(self, server: str | None) -> dict[str, Any]:
-        """Put one VM, or all, back and leave them alone until resume."""
+    def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
+        """Put one VM, or all, back and leave them alone until resume.
+
+        :param wait_s: how long to wait until that is done.
+        :returns: see :func:`put_back.report`.
+        """
         if server is None:
-            self.pause()
-            return {'restored': sorted(self.domains.guests)}
-        known = self.domains.restore_one(server)
-        return {'restored': [server] if known else []}
+            return self.pause(wait_s)
+        tried = self.domains.restore_one(server)
+        if tried is None:
+            return put_back.refused(server, self.domains.refused.get(server))
+        return put_back.report({server: tried}, wait_s)
 
     # -- life --------------------------------------------------------------
 

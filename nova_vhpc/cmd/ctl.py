@@ -153,7 +153,8 @@ def ask(
 def main(argv: list[str] | None = None) -> int:
     """Run one command.
 
-    :returns: 0; 1 when a host did not do it; 2 on bad arguments.
+    :returns: 0; 1 when a host did not do it, a server was not put back or
+        is known nowhere; 2 on bad arguments.
     """
     args = make_parser().parse_args(argv)
     try:
@@ -175,9 +176,37 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         client.close()
     show(args, answers)
-    for text in failures.values():
+    problems = [*failures.values(), *not_done(args, answers)]
+    for text in problems:
         print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
-    return 1 if failures else 0
+    return 1 if problems else 0
+
+
+def not_done(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
+    """What hosts that answered could not do, a line for each server."""
+    if args.command not in ('pause', 'restore'):
+        return []
+    problems = [
+        f'host {host}: server {server} is not put back: {reason}'
+        for host, answer in answers.items()
+        for server, reason in sorted((answer.get('failed') or {}).items())
+    ]
+    server = getattr(args, 'server', None)
+    if (
+        server is not None
+        and answers
+        and not any(
+            server in answer.get('restored', ())
+            or server in (answer.get('failed') or {})
+            for answer in answers.values()
+        )
+    ):
+        problems.append(
+            f'server {server} is not known to the agent of '
+            f'{", ".join(answers)}; on which host does it run, and has its '
+            f'flavor vhpc: extra specs?'
+        )
+    return problems
 
 
 def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
@@ -188,11 +217,14 @@ def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
     for host, answer in answers.items():
         if args.command == 'status':
             print(describe(host, answer))
-        elif args.command == 'restore':
-            servers = answer.get('restored', [])
-            print(f'{host}: restored {len(servers)} servers', *servers)
-        else:
+            continue
+        if args.command != 'restore':
             print(f'{host}: {args.command}: done')
+        if 'restored' in answer:
+            servers = answer['restored']
+            # Agents before 1.1 do not wait until it is done.
+            verb = 'restored' if 'failed' in answer else 'is restoring'
+            print(f'{host}: {verb} {len(servers)} servers', *servers)
 
 
 if __name__ == '__main__':

@@ -62,17 +62,18 @@ class FakeControl:
     def status(self) -> dict[str, Any]:
         return {'vms': ['x']}
 
-    def pause(self) -> None:
+    def pause(self, wait_s: float) -> dict[str, Any]:
         self.calls.append('pause')
+        return {'restored': [], 'failed': {}, 'unknown': []}
 
     def resume(self) -> None:
         self.calls.append('resume')
 
-    def restore(self, server: str | None) -> dict[str, Any]:
+    def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         self.calls.append(('restore', server))
         if server == 'missing':
             raise LookupError('no server missing on this host')
-        return {'restored': [server]}
+        return {'restored': [server], 'failed': {}, 'unknown': []}
 
 
 class Agent:

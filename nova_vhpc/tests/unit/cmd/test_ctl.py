@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-ctl`` says what became of each server."""
+
+import contextlib
+import io
+import os
+from typing import Any
+from unittest import mock
+
+from oslotest import base
+
+from nova_vhpc.agent import control_rpc
+from nova_vhpc.cmd import ctl
+
+
+def told(*restored: str, **failed: str) -> dict[str, Any]:
+    return {'restored': list(restored), 'failed': failed, 'unknown': []}
+
+
+class TestCtl(base.BaseTestCase):
+    def run_with(
+        self, answers: dict[str, Any], *words: str
+    ) -> tuple[int, str, str]:
+        """Run a command; hosts answer as given, by name."""
+        out, err = io.StringIO(), io.StringIO()
+        client = mock.create_autospec(control_rpc.ControlClient)
+        client.return_value.call.side_effect = lambda host, *a, **k: answers[
+            host
+        ]
+        hosts = [word for host in answers for word in ('--host', host)]
+        with (
+            mock.patch.object(control_rpc, 'ControlClient', client),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = ctl.main(['--config-file', os.devnull, *words, *hosts])
+        return code, out.getvalue(), err.getvalue()
+
+    def test_all_put_back(self) -> None:
+        for command in ('restore', 'pause'):
+            code, out, err = self.run_with({'a': told('x', 'y')}, command)
+            self.assertEqual((0, ''), (code, err))
+            self.assertIn('a: restored 2 servers x y', out)
+
+    def test_one_is_not_put_back(self) -> None:
+        for command in ('restore', 'pause'):
+            code, out, err = self.run_with({'a': told('x', y='busy')}, command)
+            self.assertEqual(1, code)
+            self.assertIn('restored 1 servers x', out)
+            self.assertIn('host a: server y is not put back: busy', err)
+
+    def test_a_server_that_nobody_knows(self) -> None:
+        nobody = told() | {'unknown': ['z']}
+        code, _, err = self.run_with(
+            {'a': nobody, 'b': nobody}, 'restore', '--server', 'z'
+        )
+        self.assertEqual(1, code)
+        self.assertIn('server z is not known to the agent of a, b', err)
+
+    def test_a_server_that_one_of_the_hosts_knows(self) -> None:
+        code, _, err = self.run_with(
+            {'a': told() | {'unknown': ['z']}, 'b': told('z')},
+            'restore',
+            '--server',
+            'z',
+        )
+        self.assertEqual((0, ''), (code, err))
+
+    def test_older_agents_do_not_wait(self) -> None:
+        code, out, err = self.run_with({'a': {'restored': ['x']}}, 'restore')
+        self.assertEqual((0, ''), (code, err))
+        self.assertIn('a: is restoring 1 servers x', out)
+        code, out, _ = self.run_with({'a': {}}, 'pause')
+        self.assertEqual((0, 'a: pause: done\n'), (code, out))
+        code, _, err = self.run_with(
+            {'a': {'restored': []}}, 'restore', '--server', 'z'
+        )
+        self.assertEqual(1, code)
+
+    def test_resume_and_status(self) -> None:
+        code, out, _ = self.run_with({'a': {}}, 'resume')
+        self.assertEqual((0, 'a: resume: done\n'), (code, out))
+        code, out, _ = self.run_with({'a': {'vms': []}}, 'status')
+        self.assertEqual(0, code)
+        self.assertIn('servers: 0', out)
