@@ -32,6 +32,9 @@ from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
+PAUSE_S = 0.2
+"""After a failed accept: who has no descriptors must not spin."""
+
 SOCKET_NAME = 'agent.sock'
 VERSION = 1
 
@@ -173,18 +176,29 @@ class StatusServer:
     def stop(self) -> None:
         """Close and remove the socket."""
         if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+            # In this order: the thread must tell the end from a failure.
+            server, self._socket = self._socket, None
+            server.close()
             pathlib.Path(self.path).unlink(missing_ok=True)
 
     def _serve(self) -> None:
         server = self._socket
         assert server is not None
+        failed = False
         while self._socket is server:
             try:
                 client, _ = server.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._socket is not server:
+                    return
+                if not failed:
+                    failed = True
+                    LOG.warning('The status is not shown for now: %s', error)
+                time.sleep(PAUSE_S)
+                continue
+            if failed:
+                failed = False
+                LOG.info('The status is shown again')
             with client:
                 try:
                     client.settimeout(2.0)

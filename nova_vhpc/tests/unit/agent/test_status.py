@@ -12,11 +12,14 @@
 
 """The status document, its socket and its metrics."""
 
+import errno
 import json
 import os
 import pathlib
+import socket
 import stat
 import tempfile
+from unittest import mock
 
 import prometheus_client
 from oslotest import base
@@ -85,6 +88,29 @@ class TestStatus(base.BaseTestCase):
         server.stop()
         self.assertRaises(OSError, status.fetch, path)
         self.assertFalse(os.path.exists(path))
+
+    def test_outlives_a_lack_of_descriptors(self) -> None:
+        path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 's'))
+        server = status.StatusServer(path, 0o600, lambda: {'a': 1})
+        accept, lacks = socket.socket.accept, [errno.EMFILE, errno.ENFILE]
+
+        def fails(one: socket.socket) -> object:
+            if lacks:
+                raise OSError(lacks.pop(), 'Too many open files')
+            return accept(one)
+
+        with (
+            mock.patch.object(socket.socket, 'accept', fails),
+            mock.patch.object(status, 'PAUSE_S', 0.0),
+            self.assertLogs('nova_vhpc.agent.status', 'INFO') as logs,
+        ):
+            server.start()
+            self.addCleanup(server.stop)
+            self.assertEqual({'a': 1}, status.fetch(path, 60.0))
+            self.assertEqual({'a': 1}, status.fetch(path, 60.0))
+        self.assertEqual(
+            ['WARNING', 'INFO'], [one.levelname for one in logs.records]
+        )
 
     def test_a_socket_left_by_a_crash_is_replaced(self) -> None:
         path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 's'))
