@@ -24,6 +24,7 @@ from nova_vhpc.agent import (
     gate,
     guest,
     journal,
+    leftovers,
     mark,
     processes,
     restore,
@@ -50,7 +51,7 @@ class Adoption:
     :param vms: where it is entered.
     :param allowed: what speaks against a write.
     :param records: the journal.
-    :param restorer: puts back what a crash left.
+    :param left: puts back what a crash left.
     :param host: reads the QEMU processes.
     :param probes: opens the VMs' probes.
     :param changes: knows the CPUs that a VM may be pinned to.
@@ -63,7 +64,7 @@ class Adoption:
         vms: roster.Roster,
         allowed: gate.Gate,
         records: journal.Journal,
-        restorer: restore.Restorer,
+        left: leftovers.Leftovers,
         host: processes.Processes,
         probes: sampler.Sampler,
         changes: foreign.ForeignChanges,
@@ -73,7 +74,7 @@ class Adoption:
         self._roster = vms
         self._gate = allowed
         self._journal = records
-        self._restorer = restorer
+        self._leftovers = left
         self._host = host
         self._probes = probes
         self._changes = changes
@@ -96,7 +97,7 @@ class Adoption:
         if before is not None and not before.identity.same_run(identity):
             # Of another run, maybe of another flavor.
             before = None
-        outcome = self._restorer.clean(domain)
+        outcome = self._leftovers.clean(domain, info.name)
         if outcome is restore.Outcome.FROM_DEFINITION_NEWER:
             self._roster.forget(info.uuid)
             self._roster.refuse(

@@ -99,6 +99,8 @@ class BindingJournal(journal.Journal):
 class Plugger:
     """Moves and puts back the NICs of single domains."""
 
+    dry_run = False
+
     def __init__(
         self, records: BindingJournal, host: processes.Processes
     ) -> None:
@@ -235,7 +237,7 @@ class UplinkBinder:
     def status(self) -> dict[str, Any]:
         """What is bound and what is not, in values that JSON takes."""
         return {
-            'bound': sorted(self._bound),
+            'bound': [] if self._plugger.dry_run else sorted(self._bound),
             'problems': dict(self._problems),
         }
 

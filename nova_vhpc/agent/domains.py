@@ -100,7 +100,7 @@ class Domains:
                 vms,
                 allowed,
                 records,
-                self._undo.restorer,
+                self._undo.leftovers,
                 host,
                 probes,
                 self._foreign,
@@ -209,7 +209,8 @@ class Domains:
             # Each time: a VM may be found after Nova has said so.
             target = self.guests.get(uuid)
             if target is not None and guest.Hold.LEAVING not in target.holds:
-                LOG.info('VM %s: put back before it migrates', target.name)
+                if target.journalled:
+                    LOG.info('VM %s: put back before it migrates', target.name)
                 self._undo.submit(target, guest.Hold.LEAVING)
         for uuid in before - uuids:
             target = self.guests.get(uuid)
@@ -225,7 +226,7 @@ class Domains:
         # Before any VM is looked at: who waits for its lock then sees it.
         self._gate.ending.set()
         self._reconciler.wake()
-        todo = tuple(self.guests.values())
+        todo = () if self.dry_run else tuple(self.guests.values())
         end = time.monotonic() + timeout_s
         for target in todo:
             # Also where nothing stands in the journal yet: only under the

@@ -128,7 +128,7 @@ class Inspector:
                     # Still ours to put back: the next look tries again.
                     return
             elif mark.URI in xml or uuid in self._journal.uuids():
-                self._undo.restorer.clean(domain)
+                self._undo.leftovers.clean(domain, info.name)
             self._roster.forget(uuid)
             self._roster.add_other(uuid, seen)
             self._roster.neighbours.follow(uuid, domain, info.vcpus)

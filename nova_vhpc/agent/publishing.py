@@ -25,8 +25,8 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc.agent import errors
-from nova_vhpc.topology import discovery, model, publisher, rules
+from nova_vhpc.agent import uplinks
+from nova_vhpc.topology import discovery, model, publisher
 from nova_vhpc.topology import placement as api
 
 LOG = logging.getLogger(__name__)
@@ -45,11 +45,14 @@ class PublishWorker:
     :raises ConfigError: when an option has a value that is not allowed.
     """
 
+    DONE = 'published'
+    MESSAGE = 'Published %d uplinks of compute node %s to Placement: %s'
+
     def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
         self._conf = conf
         self._options = conf.vhpc_topology
         self._host = host
-        self._discovery = _make_discovery(conf)
+        self._discovery = uplinks.make_discovery(conf)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -187,15 +190,13 @@ class PublishWorker:
         stamp_s = self._options.stamp_interval
         stale = bool(stamp_s) and now_s - self._stamped_at >= stamp_s
         verify = now_s - self._verified_at >= self._options.verify_interval
-        if not (changed or stale or verify or self._state != 'published'):
+        if not (changed or stale or verify or self._state != self.DONE):
             return
         if changed or stale:
             self._stamp = model.stamp(time.time())
         if verify and self._client is not None:
             self._client.forget()
-        published = self._make_publisher().publish(
-            findings.topology, self._stamp
-        )
+        published = self._publish(findings.topology, self._stamp)
         self._sent = findings.topology
         self._verified_at = now_s
         if changed or stale:
@@ -203,14 +204,19 @@ class PublishWorker:
         with self._lock:
             self._published = published
             self._published_at = time.time()
-        if changed or self._state != 'published':
+        if changed or self._state != self.DONE:
             LOG.info(
-                'Published %d uplinks of compute node %s to Placement: %s',
+                self.MESSAGE,
                 len(findings.topology.uplinks),
                 published.node,
-                _describe(findings.topology),
+                uplinks.describe(findings.topology),
             )
-        self._enter('published', '')
+        self._enter(self.DONE, '')
+
+    def _publish(
+        self, topology: model.HostTopology, stamp: int
+    ) -> publisher.Published:
+        return self._make_publisher().publish(topology, stamp)
 
     def _make_publisher(self) -> publisher.Publisher:
         """Made late: loading credentials may need a file that comes later.
@@ -275,29 +281,3 @@ class PublishWorker:
             if changed:
                 self._since = time.time()
         return changed
-
-
-def _make_discovery(conf: cfg.ConfigOpts) -> discovery.Discovery:
-    options = conf.vhpc_topology
-    try:
-        bridge_rules = rules.parse_rules(options.bridges)
-    except ValueError as error:
-        raise errors.ConfigError(f'[vhpc_topology] bridges: {error}') from None
-    return discovery.Discovery(
-        bridge_rules,
-        nic_patterns=options.nic_patterns,
-        shared_slots=options.shared_slots,
-        default_mbps=options.default_mbps,
-        sysfs=Path(options.sysfs),
-    )
-
-
-def _describe(topology: model.HostTopology) -> str:
-    return (
-        ', '.join(
-            f'{uplink.bridge}/{uplink.nic} '
-            + (f'{uplink.mbps} Mbit/s' if uplink.up else 'down')
-            for uplink in topology.uplinks
-        )
-        or 'none'
-    )

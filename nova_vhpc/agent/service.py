@@ -14,7 +14,6 @@
 
 import logging
 import socket
-import threading
 import time
 from typing import Any
 
@@ -23,6 +22,8 @@ from nova_vhpc.agent import (
     binding,
     cpus,
     domains,
+    dry_run,
+    ending,
     errors,
     footprint,
     groups,
@@ -35,7 +36,6 @@ from nova_vhpc.agent import (
     peers,
     policy,
     processes,
-    publishing,
     put_back,
     report,
     sampler,
@@ -82,7 +82,7 @@ class Service:
             policy.follows_io(conf),
         )
         self.groups = groups.Groups(conf, self.host_name)
-        self.publishing = publishing.PublishWorker(conf, self.host_name)
+        self.publishing = dry_run.make_publishing(conf, self.host_name)
         self.peers = peers.Peers(conf, self.host_name, self)
         self.lock.acquire()
         self.domains = domains.Domains(
@@ -95,7 +95,7 @@ class Service:
         )
         self.binder = (
             binding.UplinkBinder(
-                binding.make_plugger(conf),
+                dry_run.make_plugger(conf),
                 lambda: self.domains.guests,
                 lambda: self.domains.connection.get(),
                 self.publishing.claimed_bridges,
@@ -199,10 +199,11 @@ class Service:
 
     def _start(self) -> None:
         options = self.conf.vhpc_agent
-        try:
-            self.journal.prepare()
-        except journal.JournalError as error:
-            LOG.error('%s', error)
+        if not options.dry_run:
+            try:
+                self.journal.prepare()
+            except journal.JournalError as error:
+                LOG.error('%s', error)
         try:
             self.server.start()
         except OSError as error:
@@ -238,7 +239,8 @@ class Service:
         )
 
     def _end(self) -> int:
-        LOG.info('Stopping: all VMs are put back')
+        dry = self.domains.dry_run
+        LOG.info('Stopping: %s', 'a dry run' if dry else 'VMs are put back')
         end = time.monotonic() + RESTORE_SECONDS
         self.notifier.stopping()
         self.loop.stop(1.0)
@@ -248,11 +250,14 @@ class Service:
             # It needs the connection, which ends with the domains.
             self.binder.stop(0.5)
         clean = self.domains.stop(max(0.5, end - time.monotonic()))
-        self._end_others(end + 0.5)
+        # They hold nothing that must be kept.
+        ending.stop_all((self.groups, self.publishing, self.peers), end + 0.5)
         self.metrics.stop()
         self.server.stop()
         if clean:
-            LOG.info('All VMs are as they were')
+            LOG.info(
+                'Nothing was written' if dry else 'All VMs are as they were'
+            )
         else:
             LOG.error(
                 'Not all VMs could be put back in time; run '
@@ -260,20 +265,6 @@ class Service:
             )
         self.lock.release()
         return 0 if clean else 1
-
-    def _end_others(self, end: float) -> None:
-        """Let the parts that talk to services end, all at the same time.
-
-        They run in daemon threads, and hold nothing that must be kept.
-        """
-        threads = [
-            threading.Thread(target=part.stop, daemon=True)
-            for part in (self.groups, self.publishing, self.peers)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(max(0.05, end - time.monotonic()))
 
     def _mutate(self) -> None:
         try:

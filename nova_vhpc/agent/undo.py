@@ -30,6 +30,7 @@ from nova_vhpc.agent import (
     gate,
     guest,
     journal,
+    leftovers,
     mark,
     processes,
     restore,
@@ -69,7 +70,7 @@ class Undo:
     """Takes back all that we wrote to a VM.
 
     :param vms: our VMs.
-    :param allowed: whether the agent is ending.
+    :param allowed: whether the agent is ending, or writes nothing at all.
     :param link: to libvirt.
     :param pool: the threads that call libvirt.
     :param records: the journal.
@@ -96,7 +97,9 @@ class Undo:
         self._actuators = tuple(actuators)
         self._lock = threading.Lock()
         self._owed: dict[str, _Owed] = {}
-        self.restorer = restore.Restorer(records, host)
+        self.leftovers = leftovers.Leftovers(
+            restore.Restorer(records, host), allowed
+        )
 
     def submit(self, target: guest.Guest, why: guest.Hold) -> Try:
         """Have a VM put back soon, and left alone from now on.
@@ -109,11 +112,12 @@ class Undo:
     def now(self, target: guest.Guest, why: guest.Hold) -> bool:
         """Put a VM back here and now, in a worker; else it stays owed.
 
-        :returns: whether nothing is left to do.
+        :returns: whether nothing is left that we could do.
         """
         with self._lock:
             owed = self._owe(target, why)
-        return self._attempt(owed) in (DONE, GONE)
+        answer = self._attempt(owed)
+        return answer in (DONE, GONE) or self._gate.dry_run
 
     def retry(self, uuid: str) -> None:
         """Have a VM put back that could not be; in vain for all others."""
@@ -156,7 +160,7 @@ class Undo:
     def forget_record(self, uuid: str) -> None:
         """A domain that does not run here needs its record no more."""
         if not self._host.find(uuid):
-            self.restorer.forget(uuid)
+            self.leftovers.forget(uuid)
 
     def _owe(self, target: guest.Guest, why: guest.Hold) -> _Owed:
         """Enter a VM in the list; the lock is held."""
@@ -209,6 +213,8 @@ class Undo:
         return answer
 
     def _try(self, target: guest.Guest) -> str:
+        if self._gate.dry_run:
+            return self.leftovers.why_left(target.uuid)
         if (
             guest.Hold.MIGRATING in target.holds
             and guest.Hold.STOPPING not in target.holds

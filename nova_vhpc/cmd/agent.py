@@ -47,7 +47,8 @@ CLI_OPTS = [
     cfg.BoolOpt(
         'dry-run',
         default=False,
-        help='Decide and show, but write nothing.',
+        help='Decide and show, but write nothing: to no VM and no NIC, '
+        'to no journal, and nothing to Placement.',
     ),
 ]
 
@@ -108,6 +109,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         conf = make_conf(argv)
         log.setup(conf, 'nova-vhpc-agent')
+        if conf.dry_run and (conf.restore or conf.withdraw):
+            raise errors.AgentError(
+                '--dry-run writes nothing, so it goes with neither '
+                '--restore nor --withdraw'
+            )
         if conf.restore:
             return host_restore.restore_host(conf)
         if conf.withdraw:

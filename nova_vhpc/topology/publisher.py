@@ -112,6 +112,14 @@ class Publisher:
             writes=self._client.writes - before,
         )
 
+    def node(self) -> str:
+        """Name of the compute node's root provider. Writes nothing.
+
+        :raises NoRootError: when the compute node is not there yet.
+        :raises PlacementError: when Placement is away or refuses.
+        """
+        return self._root()[1]
+
     def withdraw(self) -> tuple[str, ...]:
         """Take everything of ours away from this compute node.
 

@@ -280,6 +280,14 @@ class Scenario:
         run_path = self.cloud.root / 'agent' / 'run'
         return status.fetch(status.socket_path(str(run_path)), 60)
 
+    def has_published(self) -> bool:
+        """Whether the agent says that all its uplinks are in Placement."""
+        try:
+            found = self.agent_status()['publishing']['state']
+        except OSError:
+            return False
+        return bool(found == 'published')
+
     def _check_agent(self) -> None:
         if self._running and not self.cloud.daemon(self._running).alive():
             name, self._running = self._running, ''

@@ -41,6 +41,16 @@ class TestCommandLine(base.BaseTestCase):
             agent.make_conf([*nothing, '--dry-run']).vhpc_agent.dry_run
         )
 
+    def test_dry_run_goes_with_nothing_that_writes(self) -> None:
+        for option in ('--restore', '--withdraw'):
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                code = agent.main(
+                    ['--config-file', os.devnull, '--dry-run', option]
+                )
+            self.assertEqual(2, code)
+            self.assertIn(option, err.getvalue())
+
     def test_missing_file_is_one_line(self) -> None:
         err = io.StringIO()
         with contextlib.redirect_stderr(err):
