@@ -216,7 +216,8 @@ class Undo:
         if self._gate.dry_run:
             return self.leftovers.why_left(target.uuid)
         if (
-            guest.Hold.MIGRATING in target.holds
+            target.journalled
+            and guest.Hold.MIGRATING in target.holds
             and guest.Hold.STOPPING not in target.holds
         ):
             # The call would not be refused at once, but hang for long.

@@ -92,118 +92,6 @@ class DomainsCase(base.BaseTestCase):
         self.assertIsNone(self.domain.mark)
 
 
-class TestUndo(DomainsCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.target = self.look()
-        self.write(self.target)
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.domain.refuse = self.refuse
-
-    def recover(self) -> None:
-        self.domain.refuse = lambda: None
-        self.reconcile()
-
-    def test_a_restore_that_fails_is_tried_again(self) -> None:
-        done = self.made.restore_one('u')
-        self.assertEqual('busy', done.result(PATIENCE_S))
-        self.reconcile()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.recover()
-        self.assert_put_back()
-        self.assertEqual('restored', self.target.hands_off)
-
-    def test_a_pause_that_fails_is_tried_again(self) -> None:
-        done = self.made.pause()
-        self.assertEqual('busy', done['u'].result(PATIENCE_S))
-        self.recover()
-        self.assert_put_back()
-
-    def test_leaving_that_fails_is_tried_again(self) -> None:
-        self.made.let_leave(frozenset({'u'}))
-        self.drain()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.recover()
-        self.assert_put_back()
-
-    def test_opting_out_that_fails_is_tried_again(self) -> None:
-        self.domain.specs.clear()
-        self.look()
-        self.recover()
-        self.assert_put_back()
-        self.assertEqual({}, self.made.guests)
-
-    def test_not_during_a_migration_but_after_it(self) -> None:
-        self.made.pause()
-        self.drain()
-        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        self.recover()
-        self.recover()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.domain.job = 0
-        self.reconcile()
-        self.assert_put_back()
-
-    def test_a_call_that_is_invalid_for_now_is_not_the_end(self) -> None:
-        def refuse() -> None:
-            raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_INVALID)
-
-        self.domain.refuse = refuse
-        self.made.restore_one('u').result(PATIENCE_S)
-        self.assertIs(self.target, self.made.guests['u'])
-        self.recover()
-        self.assert_put_back()
-
-    def test_a_vm_that_is_gone_is_owed_no_more(self) -> None:
-        def vanish() -> None:
-            self.made.connection.get().domains.clear()
-            raise fake_libvirt.error(libvirt.VIR_ERR_NO_DOMAIN)
-
-        self.domain.refuse = vanish
-        done = self.made.restore_one('u')
-        self.assertEqual('it is gone', done.result(PATIENCE_S))
-        self.assertEqual({}, self.made.guests)
-        self.assertEqual({}, self.made._undo._owed)
-
-    def test_a_vm_that_was_resumed_is_owed_no_more(self) -> None:
-        self.made.pause()
-        self.drain()
-        self.made.resume()
-        self.recover()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.assertTrue(self.target.free_to_write)
-
-    def test_half_of_a_restore_is_not_somebody_elses(self) -> None:
-        self.made.pause()
-        self.drain()
-        self.domain.values[cputune.PERIOD] = 100_000
-        self.reconcile()
-        self.assertEqual(0, self.made.foreign)
-
-    def test_said_once_when_it_fails_and_once_when_it_is_done(self) -> None:
-        with self.assertLogs('nova_vhpc.agent.undo', 'INFO') as logs:
-            self.made.restore_one('u')
-            self.drain()
-            self.reconcile()
-            self.reconcile()
-            self.recover()
-            self.reconcile()
-        self.assertEqual(
-            ['ERROR', 'INFO'], [r.levelname for r in logs.records]
-        )
-
-    def test_a_try_that_hangs_is_not_joined_by_others(self) -> None:
-        go = threading.Event()
-        self.addCleanup(go.set)
-        self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
-        first = self.made.restore_one('u')
-        self.made._undo.retry('u')
-        self.assertIs(first, self.made.restore_one('u'))
-        self.assertGreaterEqual(1, self.made.workers.pending('u'))
-        go.set()
-        self.assertEqual('', first.result(PATIENCE_S))
-
-
 class TestStop(DomainsCase):
     def test_a_first_record_that_is_just_being_written(self) -> None:
         target = self.look()
@@ -256,8 +144,7 @@ class TestLeaving(DomainsCase):
 
     def test_found_after_nova_has_said_so(self) -> None:
         self.made.let_leave(frozenset({'u'}))
-        self.look()
-        self.made.let_leave(frozenset({'u'}))
+        self.assertEqual('leaving', self.look().hands_off)
         self.assert_not_written()
         self.made.let_leave(frozenset())
         self.write(self.made.guests['u'])
@@ -278,3 +165,17 @@ class TestLeaving(DomainsCase):
         self.made.let_leave(frozenset())
         self.drain()
         self.assert_not_written()
+
+    def test_found_in_the_very_moment(self) -> None:
+        """Neither saw the other: the next tick does."""
+        target = self.look()
+        self.made._gate.leaving = frozenset({'u'})
+        self.made.let_leave(frozenset({'u'}))
+        self.assertEqual('leaving', target.hands_off)
+        self.made.let_leave(frozenset())
+
+    def test_found_while_paused(self) -> None:
+        self.made.pause()
+        self.assertEqual('paused', self.look().hands_off)
+        self.made.resume()
+        self.assertTrue(self.made.guests['u'].free_to_write)

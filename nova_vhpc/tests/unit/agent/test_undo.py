@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A put-back that fails is tried again, until it is done or in vain."""
+
+import threading
+
+import libvirt
+
+from nova_vhpc.agent import cputune
+from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
+
+
+class TestUndo(test_domains.DomainsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = self.look()
+        self.write(self.target)
+        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
+        self.domain.refuse = self.refuse
+
+    def recover(self) -> None:
+        self.domain.refuse = lambda: None
+        self.reconcile()
+
+    def test_a_restore_that_fails_is_tried_again(self) -> None:
+        done = self.made.restore_one('u')
+        self.assertEqual('busy', done.result(test_domains.PATIENCE_S))
+        self.reconcile()
+        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
+        self.recover()
+        self.assert_put_back()
+        self.assertEqual('restored', self.target.hands_off)
+
+    def test_a_pause_that_fails_is_tried_again(self) -> None:
+        done = self.made.pause()
+        self.assertEqual('busy', done['u'].result(test_domains.PATIENCE_S))
+        self.recover()
+        self.assert_put_back()
+
+    def test_leaving_that_fails_is_tried_again(self) -> None:
+        self.made.let_leave(frozenset({'u'}))
+        self.drain()
+        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
+        self.recover()
+        self.assert_put_back()
+
+    def test_opting_out_that_fails_is_tried_again(self) -> None:
+        self.domain.specs.clear()
+        self.look()
+        self.recover()
+        self.assert_put_back()
+        self.assertEqual({}, self.made.guests)
+
+    def test_not_during_a_migration_but_after_it(self) -> None:
+        self.made.pause()
+        self.drain()
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.recover()
+        self.recover()
+        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
+        self.domain.job = 0
+        self.reconcile()
+        self.assert_put_back()
+
+    def test_a_call_that_is_invalid_for_now_is_not_the_end(self) -> None:
+        def refuse() -> None:
+            raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_INVALID)
+
+        self.domain.refuse = refuse
+        self.made.restore_one('u').result(test_domains.PATIENCE_S)
+        self.assertIs(self.target, self.made.guests['u'])
+        self.recover()
+        self.assert_put_back()
+
+    def test_a_vm_that_is_gone_is_owed_no_more(self) -> None:
+        def vanish() -> None:
+            self.made.connection.get().domains.clear()
+            raise fake_libvirt.error(libvirt.VIR_ERR_NO_DOMAIN)
+
+        self.domain.refuse = vanish
+        done = self.made.restore_one('u')
+        self.assertEqual('it is gone', done.result(test_domains.PATIENCE_S))
+        self.assertEqual({}, self.made.guests)
+        self.assertEqual({}, self.made._undo._owed)
+
+    def test_a_vm_that_was_resumed_is_owed_no_more(self) -> None:
+        self.made.pause()
+        self.drain()
+        self.made.resume()
+        self.recover()
+        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
+        self.assertTrue(self.target.free_to_write)
+
+    def test_half_of_a_restore_is_not_somebody_elses(self) -> None:
+        self.made.pause()
+        self.drain()
+        self.domain.values[cputune.PERIOD] = 100_000
+        self.reconcile()
+        self.assertEqual(0, self.made.foreign)
+
+    def test_said_once_when_it_fails_and_once_when_it_is_done(self) -> None:
+        with self.assertLogs('nova_vhpc.agent.undo', 'INFO') as logs:
+            self.made.restore_one('u')
+            self.drain()
+            self.reconcile()
+            self.reconcile()
+            self.recover()
+            self.reconcile()
+        self.assertEqual(
+            ['ERROR', 'INFO'], [r.levelname for r in logs.records]
+        )
+
+    def test_a_try_that_hangs_is_not_joined_by_others(self) -> None:
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.domain.refuse = lambda: self.assertTrue(
+            go.wait(test_domains.PATIENCE_S)
+        )
+        first = self.made.restore_one('u')
+        self.made._undo.retry('u')
+        self.assertIs(first, self.made.restore_one('u'))
+        self.assertGreaterEqual(1, self.made.workers.pending('u'))
+        go.set()
+        self.assertEqual('', first.result(test_domains.PATIENCE_S))
+
+    def test_what_was_not_written_need_not_wait_for_a_migration(self) -> None:
+        self.domain.refuse = lambda: None
+        self.made.restore_one('u').result(test_domains.PATIENCE_S)
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.look()
+        done = self.made.restore_one('u')
+        self.assertEqual('', done.result(test_domains.PATIENCE_S))
+
+    def test_opting_in_again_ends_it(self) -> None:
+        self.domain.specs = {}
+        self.look()
+        self.domain.specs = {'vhpc:workload': 'parallel'}
+        self.recover()
+        self.assertTrue(self.target.free_to_write)
