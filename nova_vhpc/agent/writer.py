@@ -113,8 +113,8 @@ class Writer:
         if not target.lock.acquire(timeout=LOCK_SECONDS):
             raise TimeoutError('another call about the VM takes its time')
         try:
-            # Asked again: since the first look it may have been taken away, and
-            # whoever puts VMs back closes the gate first.
+            # Asked again: it may have been taken away since, and whoever
+            # puts VMs back closes the gate first.
             if not self._may_weigh(target):
                 return
             with self._workers.watched(uuid):
