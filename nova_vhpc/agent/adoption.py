@@ -99,7 +99,9 @@ class Adoption:
             before = None
         outcome = self._leftovers.clean(domain, info.name)
         if outcome is restore.Outcome.FROM_DEFINITION_NEWER:
-            self._roster.forget(info.uuid)
+            if info.uuid in self._roster.guests:
+                # An earlier run of it; a refusal is to be told but once.
+                self._roster.forget(info.uuid)
             self._roster.refuse(
                 info.uuid, "a newer agent's journal stands in the way"
             )
