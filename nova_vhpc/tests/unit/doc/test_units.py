@@ -29,6 +29,7 @@ TOP = test_commands.TOP
 SYSTEM = '/etc/systemd/system'
 PAGES = {
     'README.rst': 'nova-vhpc-agent',
+    'doc/source/admin/agent.rst': 'nova-vhpc-agent',
     'doc/source/admin/enabling.rst': 'nova-vhpc-agent',
     'doc/source/admin/vendordata.rst': 'nova-vhpc-vendordata',
     'doc/source/install/systemd.rst': 'nova-vhpc-agent',
