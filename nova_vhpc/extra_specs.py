@@ -35,14 +35,17 @@ NETWORKS = (
 )
 IO_POOL_USES = ('auto', 'always', 'never')
 
+# Nothing that is zero: a limit of zero would be none, or leave no host.
+_DECIMAL = r'(?![0.]+$)[0-9]{1,6}(\.[0-9]{1,6})?'
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
     """One extra spec: its name, meaning and what it takes.
 
-    :ivar kind: ``int``, ``enum``, ``decimal`` or ``name``.
+    :ivar kind: ``int``, ``enum``, ``decimal`` (more than 0) or ``name``.
     :ivar choices: for ``enum``, all values.
-    :ivar minimum: for ``int`` and ``decimal``, the least value.
+    :ivar minimum: for ``int``, the least value.
     """
 
     name: str
@@ -66,7 +69,7 @@ class Key:
             top = '' if self.maximum is None else f' and <= {self.maximum}'
             return f'an integer >= {self.minimum}{top}'
         if self.kind == 'decimal':
-            return f'a decimal number >= {self.minimum}, such as 1.5'
+            return 'a decimal number > 0, such as 1.5'
         return '1 to 255 letters, digits or any of . _ : -'
 
     def parse(self, value: str) -> str | int | float:
@@ -86,9 +89,8 @@ class Key:
                 ):
                     parsed = number
         elif self.kind == 'decimal':
-            if re.fullmatch(r'[0-9]{1,6}(\.[0-9]{1,6})?', text):
-                decimal = float(text)
-                parsed = decimal if decimal >= self.minimum else None
+            if re.fullmatch(_DECIMAL, text):
+                parsed = float(text)
         elif re.fullmatch('[A-Za-z0-9._:-]{1,255}', text):
             parsed = text
         if parsed is None:
@@ -274,9 +276,5 @@ def _nova_value(key: Key) -> dict[str, Any]:
         if key.maximum is not None:
             value['max'] = key.maximum
         return value
-    pattern = (
-        r'[0-9]{1,6}(\.[0-9]{1,6})?'
-        if key.kind == 'decimal'
-        else '[A-Za-z0-9._:-]{1,255}'
-    )
+    pattern = _DECIMAL if key.kind == 'decimal' else '[A-Za-z0-9._:-]{1,255}'
     return {'type': str, 'description': key.allowed, 'pattern': pattern}

@@ -72,10 +72,6 @@ def problems(
             "(Algorithm 2's SPECIFIED); the time slice of parallel ones is "
             'controlled: take it out or use --workload latency or general'
         )
-    if parsed.max_overcommit is not None and parsed.max_overcommit <= 0:
-        found.append(
-            'vhpc:max_overcommit=0 leaves no host: 1.0 is one vCPU per CPU'
-        )
     dedicated = specs.get('hw:cpu_policy') == 'dedicated'
     if dedicated and parsed.io_pool == 'always':
         found.append(

@@ -16,6 +16,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+from nova_vhpc import option_types
+
 GROUP = cfg.OptGroup(
     'vhpc_scheduler',
     title='nova-vhpc: filter, weigher and planner',
@@ -139,12 +141,14 @@ Without a spare CPU, programs that communicate through a bridge lose 30 to
 virtual clusters only.
 """,
     ),
-    cfg.DictOpt(
+    cfg.Opt(
         'max_overcommit',
+        type=option_types.OvercommitLimits(),
         default={'openmp': '1.0', 'hybrid': '1.0'},
         help="""
 Most vCPUs per host CPU for flavors without ``vhpc:max_overcommit``, by
-``vhpc:paradigm``. A paradigm that is not named has no limit but Nova's.
+``vhpc:paradigm``. A paradigm that is not named has no limit but Nova's; any
+other name, and what is no number > 0, keeps nova-scheduler from starting.
 
 There is no loss while vCPUs do not outnumber CPUs; beyond, OpenMP and
 hybrid codes lose steeply (NPC'09, section 4.2). Set
@@ -175,6 +179,18 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register ``[vhpc_scheduler]`` on a ConfigOpts."""
     # By name: a group object would share overrides between ConfigOpts.
     conf.register_opts(OPTS, group=GROUP.name)
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option of ``[vhpc_scheduler]`` once.
+
+    oslo.config looks at a value when it is first read: a wrong one should
+    stop a service at its start and not at its first request.
+
+    :raises cfg.Error: naming the first option whose value is wrong.
+    """
+    for option in OPTS:
+        conf[GROUP.name][option.dest]
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:

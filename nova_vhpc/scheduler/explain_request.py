@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc import flavor_checks, flavors
+from nova_vhpc.option_types import overcommit_limits
 from nova_vhpc.scheduler import explain
 from nova_vhpc.scheduler.explain_reader import Reader, RequestError
 from nova_vhpc.scheduler.planner_model import HostFacts
@@ -37,8 +38,8 @@ class Options:
     """The options of ``[vhpc_scheduler]`` that matter, at their defaults."""
 
     spare_cpus: int = 0
-    max_overcommit: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {'openmp': '1.0', 'hybrid': '1.0'}
+    max_overcommit: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: {'openmp': 1.0, 'hybrid': 1.0}
     )
     allow_unknown: bool = False
     topology_max_age_s: int = 1200
@@ -177,11 +178,10 @@ def _flavor(document: Any) -> Flavor:
 
 def _options(reader: Reader) -> Options:
     default = Options()
-    overcommit = reader.child('max_overcommit')
     found = Options(
         spare_cpus=reader.integer('spare_cpus', default.spare_cpus),
         max_overcommit=(
-            {name: str(value) for name, value in overcommit.values.items()}
+            _overcommit(reader.child('max_overcommit'))
             if 'max_overcommit' in reader.values
             else default.max_overcommit
         ),
@@ -198,6 +198,13 @@ def _options(reader: Reader) -> Options:
     )
     reader.done()
     return found
+
+
+def _overcommit(reader: Reader) -> Mapping[str, float]:
+    try:
+        return overcommit_limits(reader.values)
+    except ValueError as error:
+        raise RequestError(f'{reader.where}: {error}') from None
 
 
 def _host(reader: Reader, now_s: float) -> explain.Host:

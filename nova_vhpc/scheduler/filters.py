@@ -46,6 +46,7 @@ class VirtualClusterFilter(filters.BaseHostFilter):
     def __init__(self) -> None:
         super().__init__()
         scheduler_conf.register_opts(CONF)
+        scheduler_conf.check(CONF)
         # Wrong extra specs that were already told of, by flavor.
         self._told: set[str] = set()
 

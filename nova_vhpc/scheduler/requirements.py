@@ -19,7 +19,6 @@ relies on: it drops a rejected host for all later members.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
@@ -27,6 +26,8 @@ from nova_vhpc import extra_specs, flavor_claims
 from nova_vhpc.scheduler import network
 from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.scheduler.snapshot import HostUplinks, UplinkState
+
+_OVERCOMMIT = extra_specs.BY_NAME['max_overcommit']
 
 UNLIMITED = 1e6
 """Over-commit of a request that sets no limit: more vCPUs per CPU than
@@ -43,6 +44,7 @@ class Requirements:
     :ivar devices: PCI devices that one member asks for.
     :ivar spare_cpus: host CPUs to leave free.
     :ivar max_overcommit: vCPUs per other host CPU at most.
+    :ivar limited_by: who says so, for operators.
     :ivar rule: of the network configuration, None without one.
     :ivar flaw: why no host at all can serve the flavor, or None.
     """
@@ -53,6 +55,7 @@ class Requirements:
     devices: int = 0
     spare_cpus: int = 0
     max_overcommit: float = UNLIMITED
+    limited_by: str = _OVERCOMMIT.full_name
     rule: network.Rule | None = None
     flaw: str | None = None
 
@@ -129,26 +132,31 @@ def requirements(
     vcpus: int,
     devices: int = 0,
     default_spare_cpus: int = 0,
-    default_max_overcommit: Mapping[str, str] | None = None,
+    default_max_overcommit: Mapping[str, float] | None = None,
 ) -> Requirements:
     """What a flavor asks of a host.
 
     :param flavor_specs: all extra specs of the flavor.
     :param devices: PCI devices asked for by alias or SR-IOV port.
     :param default_max_overcommit: by paradigm, for flavors without
-        ``vhpc:max_overcommit``; 0 or absent for no limit.
+        ``vhpc:max_overcommit``; absent for no limit.
     """
     specs = extra_specs.parse(flavor_specs)
     claims = flavor_claims.uplink_claims(flavor_specs)
-    overcommit = specs.max_overcommit
     spare_cpus = (
         default_spare_cpus if specs.spare_cpus is None else specs.spare_cpus
     )
+    overcommit = specs.max_overcommit
+    limited_by = _OVERCOMMIT.full_name
     if overcommit is None:
-        overcommit = _number((default_max_overcommit or {}), specs.paradigm)
+        overcommit = (default_max_overcommit or {}).get(specs.paradigm)
+        limited_by = f'[vhpc_scheduler] max_overcommit of {specs.paradigm}'
     if overcommit is None and spare_cpus:
         # A CPU is not spare while the guests outnumber the others.
         overcommit = 1.0
+        limited_by = (
+            f'with spare CPUs and no {_OVERCOMMIT.full_name} the limit'
+        )
     rule = None
     if specs.network is not None:
         rule = network.RULES[specs.network]
@@ -160,9 +168,11 @@ def requirements(
         claims=claims,
         devices=devices,
         spare_cpus=spare_cpus,
-        max_overcommit=overcommit or UNLIMITED,
+        max_overcommit=UNLIMITED if overcommit is None else overcommit,
+        limited_by=limited_by,
         rule=rule,
-        flaw=flavor_claims.flaw(specs.network, claims, devices),
+        flaw=_overcommit_flaw(flavor_specs, specs)
+        or flavor_claims.flaw(specs.network, claims, devices),
     )
 
 
@@ -216,6 +226,23 @@ def evaluate(
     return Verdict(None, fit.uplinks, slots, fit.uplinks[-1].mbps)
 
 
+def _overcommit_flaw(
+    flavor_specs: Mapping[str, str], specs: extra_specs.ExtraSpecs
+) -> str | None:
+    """Why a limit that cannot be read, or is zero, leaves no host.
+
+    Only an API older than microversion 2.86 lets it through. To go on with
+    another limit, or none, would put guests where they were not to be.
+    """
+    name = _OVERCOMMIT.full_name
+    if name not in flavor_specs or specs.max_overcommit is not None:
+        return None
+    return (
+        f'the flavor says {name}={flavor_specs[name]}, which leaves no '
+        f'host: it takes {_OVERCOMMIT.allowed}; 1.0 is one vCPU per CPU'
+    )
+
+
 def room_lack(host: HostView, wanted: Requirements) -> str | None:
     """Why a host's CPUs or PCI devices do not serve one more member."""
     return _cpu_lack(host, wanted) or host.devices_lack
@@ -228,15 +255,10 @@ def _cpu_lack(host: HostView, wanted: Requirements) -> str | None:
     used = host.vcpus_used + wanted.vcpus
     if used <= (total - wanted.spare_cpus) * wanted.max_overcommit + 1e-9:
         return None
-    if wanted.max_overcommit >= UNLIMITED:
-        return (
-            f'of its {total} CPUs, {wanted.spare_cpus} must stay spare '
-            '(vhpc:spare_cpus), which leaves none for guests'
-        )
     return (
         f'with this member {used} vCPUs would share '
         f'{max(0, total - wanted.spare_cpus)} CPUs ({total} less '
-        f'{wanted.spare_cpus} spare); vhpc:max_overcommit is '
+        f'{wanted.spare_cpus} spare); {wanted.limited_by} is '
         f'{wanted.max_overcommit:g}'
     )
 
@@ -257,11 +279,3 @@ def _topology_lack(topology: HostUplinks | None, limits: Limits) -> str | None:
                 'nova-vhpc-agent running there?'
             )
     return None
-
-
-def _number(texts: Mapping[str, str], name: str) -> float | None:
-    try:
-        value = float(texts.get(name, '0'))
-    except ValueError:
-        return None
-    return value if value > 0 and math.isfinite(value) else None

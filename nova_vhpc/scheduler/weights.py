@@ -43,6 +43,7 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
     def __init__(self) -> None:
         super().__init__()
         scheduler_conf.register_opts(CONF)
+        scheduler_conf.check(CONF)
 
     def weight_multiplier(self, host_state: Any) -> float:
         """``[vhpc_scheduler] weight_multiplier``, or the aggregate's."""

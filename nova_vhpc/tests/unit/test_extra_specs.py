@@ -67,6 +67,14 @@ class ParseTest(base.TestCase):
         self.assertIn('999', error)
         self.assertIn('>= 1000', error)
 
+    def test_no_limit_of_zero(self):
+        for text in ('0', '0.0', '00.000000', '-1', 'nan'):
+            parsed = extra_specs.parse({'vhpc:max_overcommit': text})
+            self.assertIsNone(parsed.max_overcommit)
+            self.assertIn('is not a decimal number > 0', parsed.errors[0])
+        parsed = extra_specs.parse({'vhpc:max_overcommit': '0.5'})
+        self.assertEqual(0.5, parsed.max_overcommit)
+
     def test_a_wrong_key_makes_the_server_general_and_is_named(self):
         parsed = extra_specs.parse(
             {'vhpc:workload': 'parallel', 'vhpc:wrkload': 'x'}
@@ -106,6 +114,7 @@ class RegisterTest(base.TestCase):
     def test_api_and_parser_take_the_same_values(self):
         values = [
             *('parallel', 'mpi', 'shared', 'auto', '0', '1', '-1', '999'),
+            *('0.0', '000.000', '0.5'),
             *('1000', '1.5', '1e3', '', ' ', 'x' * 300, '256', '1000001'),
         ]
         for key in extra_specs.KEYS:

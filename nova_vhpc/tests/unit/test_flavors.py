@@ -185,7 +185,7 @@ class RefusalTest(base.TestCase):
         )
 
     def test_over_commit_of_nothing(self):
-        self.assertIn('leaves no host', refusal(max_overcommit='0'))
+        self.assertIn('number > 0', refusal(max_overcommit='0'))
 
 
 class ChangeTest(base.TestCase):

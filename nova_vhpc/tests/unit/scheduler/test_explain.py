@@ -251,6 +251,10 @@ class ReadTest(base.TestCase):
             ({'hosts': [host(1), host(1)]}, 'c1 stands there twice'),
             ({'options': {'spare_cpus': -1}}, 'request.options.spare_cpus'),
             ({'options': {'ttl': 1}}, 'nobody knows ttl'),
+            (
+                {'options': {'max_overcommit': {'openmp': '1,5'}}},
+                "request.options.max_overcommit: 'openmp:1,5' is not",
+            ),
         ):
             self.assertIn(text, self.refusal(**changes))
 

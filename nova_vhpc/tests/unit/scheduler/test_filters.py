@@ -11,12 +11,15 @@
 # under the License.
 
 import logging
+from pathlib import Path
 
 import fixtures
 from nova import objects
 from nova.scheduler import host_manager
+from oslo_config import cfg
 
 from nova_vhpc.bench import scheduler_world
+from nova_vhpc.scheduler import filters, weights
 from nova_vhpc.tests.unit.scheduler import world
 from nova_vhpc.topology import model
 
@@ -88,6 +91,25 @@ class FilterTest(world.WorldTestCase):
             spec = self.request(vhpc_io_pool='sometimes')
             self.assertEqual(4, len(self.passing(spec)))
         self.assertEqual(1, self.log.output.count("'sometimes' is not"))
+
+    def test_overcommit_of_zero_leaves_no_host_and_says_so(self):
+        spec = self.request(vhpc_max_overcommit='0', vhpc_paradigm='openmp')
+        self.assertEqual([], self.passing(spec))
+        self.assertIn(
+            'max_overcommit=0, which leaves no host', self.log.output
+        )
+
+    def test_wrong_options_stop_the_scheduler_at_its_start(self):
+        text = '[vhpc_scheduler]\nmax_overcommit = openmpi:1.0\n'
+        path = Path(self.useFixture(fixtures.TempDir()).path, 'nova.conf')
+        path.write_text(text)
+        world.CONF([], default_config_files=[str(path)], project='nova')
+        for loaded in (
+            filters.VirtualClusterFilter,
+            weights.VirtualClusterWeigher,
+        ):
+            error = self.assertRaises(cfg.ConfigFileValueError, loaded)
+            self.assertIn('max_overcommit', str(error))
 
     def test_new_compute_node_has_next_to_nothing(self):
         new = host_manager.HostState('new', 'new', 'cell')

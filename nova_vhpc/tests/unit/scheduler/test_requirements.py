@@ -58,10 +58,10 @@ class RequirementsTest(base.BaseTestCase):
         )
 
     def test_defaults_go_by_paradigm(self):
-        defaults = {'openmp': '1.0', 'hybrid': 'rubbish'}
+        defaults = {'openmp': 1.0, 'hybrid': 1.5}
         for paradigm, expected in (
             ('openmp', 1.0),
-            ('hybrid', requirements.UNLIMITED),
+            ('hybrid', 1.5),
             ('mpi', requirements.UNLIMITED),
         ):
             wanted = requirements.requirements(
@@ -76,13 +76,29 @@ class RequirementsTest(base.BaseTestCase):
             {'vhpc:max_overcommit': '3', 'vhpc:spare_cpus': '0'},
             1,
             default_spare_cpus=2,
-            default_max_overcommit={'mpi': '1.0'},
+            default_max_overcommit={'mpi': 1.0},
         )
         self.assertEqual((0, 3.0), (wanted.spare_cpus, wanted.max_overcommit))
 
     def test_spare_cpu_means_no_overcommit_of_the_others(self):
         wanted = requirements.requirements({'vhpc:spare_cpus': '1'}, 1)
         self.assertEqual(1.0, wanted.max_overcommit)
+
+    def test_no_limit_that_is_wrong_is_no_limit(self):
+        for text in ('0', '0.0', '-1', 'nan', 'inf', 'two', ''):
+            with self.subTest(text):
+                specs = {
+                    'vhpc:paradigm': 'openmp',
+                    'vhpc:max_overcommit': text,
+                }
+                wanted = requirements.requirements(
+                    specs, 2, default_max_overcommit={'openmp': 1.0}
+                )
+                verdict = requirements.evaluate(host(), wanted)
+                self.assertIn(
+                    f'vhpc:max_overcommit={text}, which leaves no host',
+                    verdict.reason,
+                )
 
     def test_flaws_are_told_with_what_to_do(self):
         for specs, words in (
@@ -162,6 +178,24 @@ class EvaluateTest(base.BaseTestCase):
         reason = self.evaluate(host(used=7)).reason
         self.assertIn('10 vCPUs would share 6 CPUs (8 less 2 spare)', reason)
         self.assertIn('vhpc:max_overcommit is 1.5', reason)
+
+    def test_the_cpu_limit_is_named_by_who_sets_it(self):
+        for specs, options, words in (
+            ({'vhpc:max_overcommit': '1'}, {}, '; vhpc:max_overcommit is 1'),
+            (
+                {'vhpc:paradigm': 'openmp'},
+                {'default_max_overcommit': {'openmp': 1.5}},
+                '; [vhpc_scheduler] max_overcommit of openmp is 1.5',
+            ),
+            (
+                {'vhpc:workload': 'parallel'},
+                {'default_spare_cpus': 1},
+                '; with spare CPUs and no vhpc:max_overcommit the limit is 1',
+            ),
+        ):
+            self.wanted = requirements.requirements(specs, 2, **options)
+            reason = self.evaluate(host(used=11)).reason
+            self.assertTrue(reason.endswith(words), reason)
 
     def test_host_without_cpus_yet(self):
         self.assertIn('reported no CPUs', self.evaluate(host(cpus=0)).reason)

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from pathlib import Path
+
+import fixtures
+from oslo_config import cfg
+
+from nova_vhpc.conf import scheduler
+from nova_vhpc.tests import base
+
+
+class OvercommitLimitsTest(base.TestCase):
+    def read(self, text):
+        conf = cfg.ConfigOpts()
+        scheduler.register_opts(conf)
+        path = Path(self.useFixture(fixtures.TempDir()).path, 'nova.conf')
+        path.write_text(f'[vhpc_scheduler]\nmax_overcommit = {text}\n')
+        conf([], default_config_files=[str(path)])
+        scheduler.check(conf)
+        return conf.vhpc_scheduler.max_overcommit
+
+    def test_limits(self):
+        for text, expected in (
+            ('openmp:1.0,hybrid:1.5', {'openmp': 1.0, 'hybrid': 1.5}),
+            ('mpi:2', {'mpi': 2.0}),
+            ('none:0', {}),
+            ('', {}),
+        ):
+            self.assertEqual(expected, self.read(text))
+
+    def test_what_would_be_no_limit_is_refused(self):
+        for text, words in (
+            ('openmp:1,5', 'NAME:VALUE pairs'),
+            ('openmpi:1.0', "'openmpi' is no vhpc:paradigm: mpi, openmp"),
+            ('openmp:-1', "'openmp:-1' is not a decimal number > 0"),
+            ('openmp:0', "'openmp:0' is not a decimal number > 0"),
+            ('openmp:nan', "'openmp:nan' is not a decimal number > 0"),
+            ('openmp:inf', "'openmp:inf' is not a decimal number > 0"),
+            ('none:1', "'none' is no vhpc:paradigm"),
+        ):
+            error = self.assertRaises(
+                cfg.ConfigFileValueError, self.read, text
+            )
+            self.assertIn('max_overcommit', str(error))
+            self.assertIn(words, str(error))
