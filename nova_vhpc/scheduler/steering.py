@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_log import log as logging
 
-from nova_vhpc.scheduler import hosts, planner, weighing
+from nova_vhpc.scheduler import group, hosts, planner, weighing
 from nova_vhpc.scheduler.planner_model import HostFacts, PlanRequest
 
 if TYPE_CHECKING:
@@ -109,11 +109,10 @@ class Steering:
         return weights
 
     def _begin(self, records: Sequence['Record']) -> None:
-        self._existing = self._running(records)
-        self._left = self._members(records)
-        if not self._request.spec_obj.instance_group:
-            self._left -= len(self._landed)
         # With few hosts, members may have landed before any weighing.
+        members = group.Members(self._request, records, self._landed)
+        self._existing = members.running
+        self._left = members.left
         self._landed.clear()
 
     def _follow(self) -> None:
@@ -243,47 +242,10 @@ class Steering:
             weight = unknown if record.verdict.unknown else weight
             record.weight = weight + JITTER * random.random()
 
-    def _members(self, records: Sequence['Record']) -> int:
-        """Members to place in this request.
-
-        ``num_instances`` is that of the first boot, also when one member
-        is moved later on; then all others of the group are on hosts.
-        """
-        spec_obj = self._request.spec_obj
-        asked = self._request.members
-        group = spec_obj.instance_group
-        if asked > 1 and group is not None and group.hosts:
-            members = set(group.members or ())
-            on_hosts = set(group.hosts)
-            placed = sum(
-                len(members.intersection(record.state.instances))
-                for record in set(records)
-                if record.state.host in on_hosts
-            )
-            asked = min(asked, max(1, len(members) - placed))
-        return asked
-
-    def _running(self, records: Sequence['Record']) -> dict[str, int]:
-        """Members of the server group that run already, by host name."""
-        spec_obj = self._request.spec_obj
-        group = spec_obj.instance_group
-        if group is None or not group.hosts:
-            return {}
-        others = set(group.members or ()) - {spec_obj.instance_uuid}
-        found = dict.fromkeys(group.hosts, 1)
-        for record in records:
-            if record.state.host in found:
-                here = len(others.intersection(record.state.instances))
-                if here:
-                    found[record.state.host] = here
-                else:
-                    del found[record.state.host]
-        return found
-
 
 def _policy(spec_obj: Any) -> tuple[str | None, int | None]:
-    group = spec_obj.instance_group
-    if group is None:
+    servers = spec_obj.instance_group
+    if servers is None:
         return None, None
-    most = (group.rules or {}).get('max_server_per_host')
-    return group.policy, most
+    most = (servers.rules or {}).get('max_server_per_host')
+    return servers.policy, most

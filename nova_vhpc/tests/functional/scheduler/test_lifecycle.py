@@ -107,3 +107,43 @@ class LifecycleTest(base.SchedulerTestCase):
         server = self._live_migrate(self.server, 'completed')
         self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
         self.assert_claims(0, 1)
+
+
+class MovedMemberTest(base.SchedulerTestCase):
+    """A cluster of one multi-create on one host, whose peer is small."""
+
+    def setUp(self):
+        super().setUp()
+        self.flags(shelved_offload_time=0)
+        self.start_hosts('full', 'near', 'far')
+        for switch, hosts in (('s1', ('full', 'near')), ('s2', ('far',))):
+            made = self.api.post_aggregate({'aggregate': {'name': switch}})
+            metadata = {'vhpc:switch': switch, 'vhpc:rack': switch}
+            self.api.post_aggregate_action(
+                made['id'], {'set_metadata': {'metadata': metadata}}
+            )
+            for host in hosts:
+                self.api.add_host_to_aggregate(made['id'], host)
+        uplinks = [base.separate(f'br{n}', f'eth{n}') for n in range(3)]
+        self.publish('full', *uplinks)
+        self.flavor_id = self.flavor(base.SEPARATE)
+        self.servers = self.boot_cluster(self.flavor_id, 3, self.group())
+        self.assertEqual(['full'] * 3, self.hosts_of(self.servers))
+        # Only now may members go elsewhere. One fits beside the others,
+        # and all of them on a host that is far away.
+        self.publish('near', uplinks[0])
+        self.publish('far', *uplinks)
+
+    def test_live_migration(self):
+        server = self._live_migrate(self.servers[0], 'completed')
+        self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
+
+    def test_unshelve(self):
+        server = self._shelve_server(self.servers[0])
+        # Its uplink is taken by another one in the meantime.
+        other = self._create_server(
+            flavor_id=self.flavor_id, host='full', networks='none'
+        )
+        self.assertEqual('full', other['OS-EXT-SRV-ATTR:host'])
+        server = self._unshelve_server(server)
+        self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])

@@ -14,6 +14,7 @@
 
 import copy
 
+import fixtures
 from nova import conf as nova_conf
 from nova import objects
 from oslotest import base
@@ -51,6 +52,14 @@ class WorldTestCase(base.BaseTestCase):
         uplinks.install(self.reader)
         self.addCleanup(uplinks.reset)
         self.states = scheduler_world.World(self.hosts).states
+        # What Nova's databases have of a server group; None: no answer.
+        self.whereabouts = None
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.whereabouts.locate',
+                lambda uuids: self.whereabouts,
+            )
+        )
 
     def flags(self, **options):
         """Override options of ``[vhpc_scheduler]`` for this test."""

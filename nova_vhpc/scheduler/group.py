@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The server group of one request: who runs where, and who is to be placed."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from nova_vhpc.scheduler import whereabouts
+
+if TYPE_CHECKING:
+    from nova_vhpc.scheduler.request import Record, Request
+
+
+class Members:
+    """The members of a request's server group before its first plan.
+
+    Peers run also on hosts that are not among the request's: Placement
+    offers no host that is full.
+
+    :param records: the hosts that may take the next member.
+    :param landed: hosts on which members of this very request landed
+        before the first plan, one entry per member.
+    :ivar running: members by host name, the one to be placed left out.
+    :ivar left: members that are to be placed in this request.
+    """
+
+    def __init__(
+        self,
+        request: 'Request',
+        records: Collection['Record'],
+        landed: Sequence['Record'],
+    ) -> None:
+        self.running: dict[str, int] = {}
+        self.left = request.members - len(landed)
+        spec_obj = request.spec_obj
+        group = spec_obj.instance_group
+        if group is None or not group.hosts:
+            return
+        members = set(group.members or ())
+        others = members - {spec_obj.instance_uuid}
+        away = set(group.hosts)
+        offered = [r for r in set(records) if r.state.host in away]
+        away.difference_update(record.state.host for record in offered)
+        placed = 0
+        for record in offered:
+            instances = record.state.instances
+            placed += len(members.intersection(instances))
+            self._add(record.state.host, len(others.intersection(instances)))
+        found = None
+        if away or request.members > 1:
+            found = whereabouts.locate(members)
+        if found is None:
+            # Each of the other hosts has one member at least.
+            for host in away:
+                self._add(host, 1)
+            if len(members) - placed - len(away) < self.left:
+                self.left = 1
+            return
+        for uuid in others:
+            if found.hosts.get(uuid) in away:
+                self._add(found.hosts[uuid], 1)
+        for record in landed:
+            if record.state.host in away:
+                # No database has it yet.
+                self._add(record.state.host, 1)
+        if spec_obj.instance_uuid not in found.booting:
+            # A member is moved. num_instances is that of its first boot.
+            self.left = max(0, 1 - len(landed))
+
+    def _add(self, host: str, members: int) -> None:
+        if members:
+            self.running[host] = self.running.get(host, 0) + members

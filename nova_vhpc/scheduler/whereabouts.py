@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where Nova's databases have the members of a server group.
+
+The request names the group's members and their hosts, but not who is where;
+host states tell that of the hosts only that Placement offers.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from nova import context as nova_context
+from nova import objects
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+TIMEOUT_S = 5.0
+"""For all cells together; without an answer the numbers are estimated."""
+
+
+class Whereabouts(NamedTuple):
+    """What the databases have of some members.
+
+    :ivar booting: those that were never placed yet: no cell has them.
+    :ivar hosts: host by member, of those that are on one.
+    """
+
+    booting: frozenset[str]
+    hosts: dict[str, str]
+
+
+def locate(uuids: Collection[str]) -> Whereabouts | None:
+    """Find members: one query of the API database, one of each cell.
+
+    :param uuids: of the members.
+    :returns: None if not all of the databases answered; it is logged.
+    """
+    context = nova_context.get_admin_context()
+    try:
+        mappings = objects.InstanceMappingList.get_by_instance_uuids(
+            context, list(uuids)
+        )
+        cells = {
+            mapping.cell_mapping.uuid: mapping.cell_mapping
+            for mapping in mappings
+            if mapping.cell_mapping is not None
+        }
+        answers = nova_context.scatter_gather_cells(
+            context, list(cells.values()), TIMEOUT_S, _hosts, list(uuids)
+        )
+    except Exception:
+        LOG.exception('Cannot look up the members of a server group')
+        return None
+    hosts: dict[str, str] = {}
+    for cell, answer in answers.items():
+        if nova_context.is_cell_failure_sentinel(answer):
+            LOG.warning(
+                'Cell %s does not tell where the members of a server group '
+                'are; their number is estimated',
+                cell,
+            )
+            return None
+        hosts.update(answer)
+    booting = {m.instance_uuid for m in mappings if m.cell_mapping is None}
+    return Whereabouts(frozenset(booting), hosts)
+
+
+def _hosts(context: Any, uuids: Collection[str]) -> dict[str, str]:
+    """Host by server, of those in one cell."""
+    found = objects.InstanceList.get_by_filters(
+        context, {'uuid': uuids, 'deleted': False}, expected_attrs=[]
+    )
+    return {server.uuid: server.host for server in found if server.host}

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Members are counted wherever they run, offered by Placement or not."""
+
+from nova import objects
+
+from nova_vhpc.scheduler import whereabouts
+from nova_vhpc.tests.unit.scheduler import world
+
+
+class MembersTest(world.WorldTestCase):
+    """Hosts 0 to 3 are offered; ``peer`` is full, and beside host 1."""
+
+    def setUp(self):
+        super().setUp()
+        place = {'vhpc:switch': 's1', 'vhpc:rack': 'r1'}
+        near = self.states[1]
+        for state in self.states:
+            state.aggregates = []
+        near.aggregates = [
+            objects.Aggregate(
+                id=1, name='a', hosts=['peer', near.host], metadata=place
+            )
+        ]
+        # One uplink is free there: room for one member and no more.
+        near.allocation_candidates = near.allocation_candidates[:1]
+
+    def ask(self, spec, booting=(), **hosts):
+        """Where the first member goes, and how many the plan has.
+
+        :param booting: members that the databases have on no host.
+        :param hosts: members by name of their host; none for no answer.
+        """
+        if hosts or booting:
+            self.whereabouts = whereabouts.Whereabouts(
+                frozenset(booting),
+                {
+                    uuid: host
+                    for host, uuids in hosts.items()
+                    for uuid in uuids
+                },
+            )
+        states = list(self.filter.filter_all(self.states, spec))
+        weighed = [world.weights_of(state) for state in states]
+        raw = self.weigher.weigh_objects(weighed, spec)
+        best = states[raw.index(max(raw))].host
+        steering = states[0]._vhpc.request.steering
+        return (
+            best,
+            sum(steering.placement.assignments.values()),
+            steering._existing,
+        )
+
+    def group(self, members=4, hosts=('peer',), num_instances=None):
+        """A request for the first member of a group that runs already."""
+        spec = self.request(members=members)
+        spec.num_instances = num_instances or members
+        spec.instance_group.hosts = list(hosts)
+        return spec, list(spec.instance_group.members)
+
+    def test_moved_member_goes_near_its_peers(self):
+        for num_instances in (1, 2, 4):
+            spec, uuids = self.group(num_instances=num_instances)
+            self.assertEqual(
+                ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
+            )
+
+    def test_moved_member_of_a_group_that_grew(self):
+        # Two boots of four each: no number in the request tells of a move.
+        spec, uuids = self.group(members=8, num_instances=4)
+        self.assertEqual(
+            ('host00001', 1, {'peer': 7}), self.ask(spec, peer=uuids)
+        )
+
+    def test_unshelved_member_beside_a_shelved_one(self):
+        # Both are on no host, but were booted long ago.
+        spec, uuids = self.group()
+        self.assertEqual(
+            ('host00001', 1, {'peer': 2}), self.ask(spec, peer=uuids[2:])
+        )
+
+    def test_multi_create_of_the_rest(self):
+        spec, uuids = self.group(members=6, num_instances=4)
+        _, planned, running = self.ask(spec, uuids[:4], peer=uuids[4:])
+        self.assertEqual((4, {'peer': 2}), (planned, running))
+
+    def test_peers_on_offered_hosts_count_by_their_host_state(self):
+        spec, uuids = self.group(hosts=['peer', 'host00002'])
+        self.states[2].instances[uuids[1]] = None
+        _, planned, running = self.ask(
+            spec, peer=uuids[2:], host00002=[uuids[1]]
+        )
+        self.assertEqual((1, {'peer': 2, 'host00002': 1}), (planned, running))
+
+    def test_member_that_is_alone_on_its_host_leaves_nobody_there(self):
+        spec, uuids = self.group(hosts=['peer', 'source'])
+        _, _, running = self.ask(spec, source=uuids[:1], peer=uuids[1:])
+        self.assertEqual({'peer': 3}, running)
+
+    def test_without_an_answer_it_is_estimated(self):
+        # Four cannot be booted where one of four runs already.
+        spec, _ = self.group()
+        self.assertEqual(('host00001', 1, {'peer': 1}), self.ask(spec))
+
+    def test_multi_create_of_the_rest_without_an_answer(self):
+        spec, _ = self.group(members=6, num_instances=4)
+        _, planned, running = self.ask(spec)
+        self.assertEqual((4, {'peer': 1}), (planned, running))
+
+    def test_new_group_asks_no_database(self):
+        self.whereabouts = 'nobody asks'
+        spec, _ = self.group(hosts=[])
+        self.assertEqual((4, {}), self.ask(spec)[1:])

@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+from unittest import mock
+
+import fixtures
+from nova import context as nova_context
+from nova import objects
+from oslotest import base
+
+from nova_vhpc.scheduler import whereabouts
+
+objects.register_all()
+
+CELL = objects.CellMapping(uuid='11111111-1111-4111-8111-111111111111')
+A, B, C = (f'{n}1111111-1111-4111-8111-111111111111' for n in 'abc')
+
+
+def mapping(uuid, cell=CELL):
+    return objects.InstanceMapping(instance_uuid=uuid, cell_mapping=cell)
+
+
+class LocateTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.answers = {
+            CELL.uuid: [
+                objects.Instance(uuid=A, host='one'),
+                objects.Instance(uuid=B, host=None),
+            ]
+        }
+        patches = contextlib.ExitStack()
+        self.addCleanup(patches.close)
+        self.mappings = patches.enter_context(
+            mock.patch.object(
+                objects.InstanceMappingList,
+                'get_by_instance_uuids',
+                return_value=[
+                    mapping(A),
+                    mapping(B),
+                    mapping(C, cell=None),
+                ],
+            )
+        )
+        patches.enter_context(
+            mock.patch.object(
+                objects.InstanceList,
+                'get_by_filters',
+                side_effect=lambda context, filters, **_: self.answers[
+                    context
+                ],
+            )
+        )
+        patches.enter_context(
+            mock.patch.object(nova_context, 'scatter_gather_cells', self.ask)
+        )
+
+    def ask(self, context, cells, timeout, function, *args):
+        if isinstance(self.answers, dict):
+            return {c.uuid: function(c.uuid, *args) for c in cells}
+        return {c.uuid: self.answers for c in cells}
+
+    def test_running_shelved_and_booting_members(self):
+        found = whereabouts.locate({A, B, C})
+        self.assertEqual({A: 'one'}, found.hosts)
+        self.assertEqual({C}, found.booting)
+
+    def test_a_cell_that_does_not_answer(self):
+        for answer in (
+            nova_context.did_not_respond_sentinel,
+            ConnectionError(),
+        ):
+            self.answers = answer
+            self.assertIsNone(whereabouts.locate({A}))
+        self.assertIn('does not tell where', self.log.output)
+
+    def test_no_database_at_all(self):
+        self.mappings.side_effect = ConnectionError('refused')
+        self.assertIsNone(whereabouts.locate({A}))
+        self.assertIn('ConnectionError: refused', self.log.output)
