@@ -20,7 +20,7 @@ likely not what was meant.
 
 from collections.abc import Mapping
 
-from nova_vhpc import extra_specs
+from nova_vhpc import extra_specs, flavor_aliases
 from nova_vhpc.flavor_claims import (
     ALIAS,
     BRIDGE_TRAITS,
@@ -55,11 +55,8 @@ def problems(
             f'vhpc:network=exported without {ALIAS}: name the alias, or '
             'boot with SR-IOV ports'
         )
-    if network == 'exported' and parsed.uplink_nic is not None:
-        found.append(
-            'vhpc:uplink_nic chooses the NIC that is plugged into a '
-            'bridge; exported has none'
-        )
+    if network == 'exported':
+        found += _exported_problems(specs, parsed)
     if network is None:
         found += [
             f'{key} without vhpc:network means nothing'
@@ -104,6 +101,25 @@ def advice(specs: Mapping[str, str]) -> list[str]:
         found.append(
             'without a spare CPU for the packet work, programs lose 30-35% '
             "(HPCVirt'09 section 6.4); vhpc:spare_cpus is 0"
+        )
+    return found
+
+
+def _exported_problems(
+    specs: Mapping[str, str], parsed: extra_specs.ExtraSpecs
+) -> list[str]:
+    """What means nothing to PCI devices, or asks for none of them."""
+    found = flavor_aliases.problems(specs)
+    if parsed.uplink_nic is not None:
+        found.append(
+            'vhpc:uplink_nic chooses the NIC that is plugged into a '
+            'bridge; exported has none'
+        )
+    if parsed.min_link_mbps:
+        found.append(
+            'vhpc:min_link_mbps is compared with uplinks of bridges; nobody '
+            "publishes the link speed of exported's PCI devices: take it "
+            'out, and choose fast devices by their alias'
         )
     return found
 

@@ -37,6 +37,7 @@ BRIDGE_TRAITS: Mapping[str, tuple[str, ...]] = {
 """Trait of the bridge behind each uplink that a member claims."""
 
 _PREFIXES = ('resources_', 'trait_')
+_AMOUNT = re.compile(r'\s*\d+\s*')
 _CLAIM = re.compile(f'resources([a-zA-Z0-9_-]{{1,64}})?:{model.UPLINK}')
 
 
@@ -44,7 +45,7 @@ def uplink_claims(specs: Mapping[str, str]) -> int:
     """Uplinks that a flavor claims over all its request groups."""
     total = 0
     for name, amount in specs.items():
-        if _CLAIM.fullmatch(name) and str(amount).isdigit():
+        if _CLAIM.fullmatch(name) and _AMOUNT.fullmatch(str(amount)):
             total += int(amount)
     return total
 

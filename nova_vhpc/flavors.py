@@ -33,6 +33,8 @@ from nova_vhpc.flavor_claims import (
 )
 from nova_vhpc.topology import model
 
+_NETWORK = extra_specs.PREFIX + 'network'
+
 
 class RecipeError(ValueError):
     """A combination that no host could serve, or that means nothing."""
@@ -60,6 +62,24 @@ class Change:
             if key not in self.remove
         }
         return {**kept, **self.write}
+
+    @property
+    def left_behind(self) -> list[str]:
+        """What stays on the flavor although it may have come with us."""
+        after = self.after
+        alias = after.get(ALIAS)
+        if (
+            self.before.get(_NETWORK) != 'exported'
+            or after.get(_NETWORK) == 'exported'
+            or alias is None
+            or alias != self.before.get(ALIAS)
+        ):
+            return []
+        return [
+            f'{ALIAS}={alias} stays, since it may be for other devices; '
+            'servers go on taking them. If it was for exported: openstack '
+            f'flavor unset --property {ALIAS}'
+        ]
 
     def __bool__(self) -> bool:
         return bool(self.write or self.remove)
@@ -171,19 +191,6 @@ def without_alias(made: Change, name: str) -> Change:
     elif not kept and ALIAS in made.before:
         remove.append(ALIAS)
     return Change(write, tuple(remove), made.before)
-
-
-def alias_devices(specs: Mapping[str, str]) -> int:
-    """PCI devices that a flavor asks for by alias; 0 if it cannot be read.
-
-    :param specs: all extra specs of the flavor.
-    """
-    total = 0
-    for item in specs.get(ALIAS, '').split(','):
-        count = item.strip().partition(':')[2]
-        if count.isdigit():
-            total += int(count)
-    return total
 
 
 def merged(

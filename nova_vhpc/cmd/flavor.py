@@ -186,7 +186,7 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
         table.add_row(escape(key), escape(value), ours)
     console = Console()
     console.print(table)
-    _tell(console, specs, found)
+    _tell(console, found, flavor_checks.advice(specs))
     return 1 if found else 0
 
 
@@ -207,6 +207,7 @@ def _write(
         for key in change.remove:
             connection.compute.delete_flavor_extra_specs_property(flavor, key)
     written = bool(change) and args.yes
+    advice = flavor_checks.advice(change.after) + change.left_behind
     if args.json:
         print(
             json.dumps(
@@ -216,7 +217,7 @@ def _write(
                     'remove': list(change.remove),
                     'after': change.after,
                     'written': written,
-                    'advice': flavor_checks.advice(change.after),
+                    'advice': advice,
                 },
                 indent=2,
             )
@@ -227,7 +228,7 @@ def _write(
         console.print(f'Flavor {flavor.name} is as it should be.')
         return 0
     console.print(_diff(flavor.name, change))
-    _tell(console, change.after, [])
+    _tell(console, [], advice)
     if written:
         console.print('Written. Servers that exist keep what they have.')
     else:
@@ -254,12 +255,10 @@ def _diff(name: str, change: flavors.Change) -> Table:
     return table
 
 
-def _tell(
-    console: Console, specs: Mapping[str, str], problems: list[str]
-) -> None:
+def _tell(console: Console, problems: list[str], advice: list[str]) -> None:
     for text in problems:
         console.print(f'Wrong: {text}', markup=False)
-    for text in flavor_checks.advice(specs):
+    for text in advice:
         console.print(f'Mind: {text}', markup=False)
 
 

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc import flavor_checks, flavors
+from nova_vhpc import flavor_aliases, flavor_checks
 from nova_vhpc.option_types import overcommit_limits
 from nova_vhpc.scheduler import explain
 from nova_vhpc.scheduler.explain_reader import Reader, RequestError
@@ -91,7 +91,7 @@ class Request:
         wanted = requirements(
             flavor.extra_specs,
             flavor.vcpus,
-            self.devices + flavors.alias_devices(flavor.extra_specs),
+            self.devices + flavor_aliases.devices(flavor.extra_specs),
             options.spare_cpus,
             options.max_overcommit,
         )

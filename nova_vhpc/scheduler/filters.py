@@ -25,7 +25,7 @@ from nova import conf as nova_conf
 from nova.scheduler import filters, utils
 from oslo_log import log as logging
 
-from nova_vhpc import extra_specs
+from nova_vhpc import extra_specs, flavor_checks
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import request as requests
 
@@ -75,13 +75,17 @@ class VirtualClusterFilter(filters.BaseHostFilter):
         return bool(list(self.filter_all([host_state], filter_properties)))
 
     def _tell(self, flavor: Any, request: requests.Request) -> None:
-        errors = request.wanted.specs.errors
-        if not errors or flavor.flavorid in self._told:
+        if flavor.flavorid in self._told:
+            return
+        found = flavor_checks.problems(flavor.extra_specs)
+        if not found:
             return
         self._told.add(flavor.flavorid)
         LOG.warning(
-            'Flavor %s has extra specs that nobody can follow; its servers '
-            'count as vhpc:workload=general: %s',
+            'Flavor %s has extra specs that nobody can follow%s: %s',
             flavor.name,
-            '; '.join(errors),
+            '; its servers count as vhpc:workload=general'
+            if request.wanted.specs.errors
+            else '',
+            '; '.join(found),
         )

@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nova.scheduler import utils
 
-from nova_vhpc import extra_specs, flavor_checks, flavor_claims, flavors
+from nova_vhpc import (
+    extra_specs,
+    flavor_aliases,
+    flavor_checks,
+    flavor_claims,
+    flavors,
+)
 from nova_vhpc.scheduler import requirements
 from nova_vhpc.tests import base
 
@@ -101,7 +107,7 @@ class RecipeTest(base.TestCase):
             exported = network == 'exported'
             specs = recipe(network, alias='nic' if exported else None)
             wanted = requirements.requirements(
-                specs, 4, devices=flavors.alias_devices(specs)
+                specs, 4, devices=flavor_aliases.devices(specs)
             )
             self.assertIsNone(wanted.flaw, network)
 
@@ -177,6 +183,16 @@ class RefusalTest(base.TestCase):
             'vhpc:uplink_nic', refusal('exported', alias='n', uplink_nic='1')
         )
 
+    def test_a_link_speed_needs_an_uplink(self):
+        self.assertIn(
+            'vhpc:min_link_mbps',
+            refusal('exported', alias='n', min_link_mbps='1000'),
+        )
+
+    def test_an_alias_of_no_devices(self):
+        self.assertIn('asks for no device', refusal('exported', alias='n:0'))
+        self.assertIn("'n:x' is not NAME", refusal('exported', alias='n:x'))
+
     def test_the_time_slice_of_parallel_vms_is_not_the_administrators(self):
         # ATC paper, Algorithm 2: SPECIFIED is for non-parallel VMs.
         self.assertIn(
@@ -215,6 +231,24 @@ class ChangeTest(base.TestCase):
         for network in RECIPES:
             before = flavors.change(others, recipe(network)).after
             self.assertEqual(others, flavors.change(before, {}).after)
+
+    def test_an_alias_that_stays_is_told_of(self):
+        before = recipe('exported', alias='nic')
+        for wanted in (recipe('shared'), {}):
+            made = flavors.change(before, wanted)
+            self.assertEqual('nic:1', made.after['pci_passthrough:alias'])
+            (found,) = made.left_behind
+            self.assertIn('pci_passthrough:alias=nic:1 stays', found)
+            gone = flavors.without_alias(made, 'nic')
+            self.assertEqual([], gone.left_behind)
+        # Neither of these has ever been exported's, or still is.
+        gpu = {'pci_passthrough:alias': 'gpu:1'}
+        for one, two in (
+            (gpu, recipe('shared')),
+            ({**recipe('shared'), **gpu}, {}),
+            (before, recipe('exported', alias='other')),
+        ):
+            self.assertEqual([], flavors.change(one, two).left_behind)
 
     def test_others_request_groups_get_a_policy(self):
         change = flavors.change(
@@ -304,14 +338,3 @@ class ReadingTest(base.TestCase):
         )
         self.assertEqual('FAST', flavors.physnet_of(current))
         self.assertIsNone(flavors.physnet_of(recipe('separate')))
-
-    def test_devices_of_all_aliases(self):
-        for text, number in (
-            ('nic:1', 1),
-            ('gpu:2,nic:1', 3),
-            (' gpu:2 , nic:1 ', 3),
-            ('nonsense', 0),
-            ('', 0),
-        ):
-            specs = {'pci_passthrough:alias': text}
-            self.assertEqual(number, flavors.alias_devices(specs))

@@ -92,6 +92,18 @@ class FilterTest(world.WorldTestCase):
             self.assertEqual(4, len(self.passing(spec)))
         self.assertEqual(1, self.log.output.count("'sometimes' is not"))
 
+    def test_what_the_filter_cannot_check_is_told_once(self):
+        spec = self.request(
+            vhpc_network='exported', vhpc_min_link_mbps='100000'
+        )
+        for _ in range(2):
+            self.passing(spec)
+            for state in self.states:
+                del state._vhpc
+        self.assertEqual(
+            1, self.log.output.count('vhpc:min_link_mbps is compared with')
+        )
+
     def test_overcommit_of_zero_leaves_no_host_and_says_so(self):
         spec = self.request(vhpc_max_overcommit='0', vhpc_paradigm='openmp')
         self.assertEqual([], self.passing(spec))

@@ -49,9 +49,12 @@ class RequirementsTest(base.BaseTestCase):
                 {
                     'resources:CUSTOM_VHPC_UPLINK': '1',
                     'resources_a:CUSTOM_VHPC_UPLINK': '2',
-                    'resources_b-1:CUSTOM_VHPC_UPLINK': '1',
+                    # As Nova reads it.
+                    'resources_b-1:CUSTOM_VHPC_UPLINK': ' 1',
                     'resources_c:CUSTOM_VHPC_UPLINK': 'many',
                     'resources_d:CUSTOM_OTHER': '8',
+                    # A digit to str.isdigit(), but no number to int().
+                    'resources_e:CUSTOM_VHPC_UPLINK': '\u00b2',
                     'trait_a:CUSTOM_VHPC_UPLINK': 'required',
                 }
             ),

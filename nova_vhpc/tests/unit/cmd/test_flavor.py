@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import json
+import types
+
+from nova_vhpc.cmd import flavor
+from nova_vhpc.tests import base
+
+EXPORTED = {'vhpc:network': 'exported', 'pci_passthrough:alias': 'nic:1'}
+
+
+class Cloud:
+    """A connection to a cloud with one flavor."""
+
+    def __init__(self, specs):
+        self.compute = self
+        self.flavor = types.SimpleNamespace(name='f', extra_specs=specs)
+
+    def find_flavor(self, name, **_):
+        return self.flavor
+
+
+class FlavorTest(base.TestCase):
+    def run_(self, specs, *argv):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = flavor.main(list(argv), Cloud(specs))
+        return status, out.getvalue(), err.getvalue()
+
+    def test_an_alias_of_no_devices_is_refused(self):
+        for alias in ('nic:0', 'nic:x'):
+            status, _, err = self.run_(
+                {}, 'set', 'f', '--network', 'exported', '--alias', alias
+            )
+            self.assertEqual(1, status)
+            self.assertIn(alias, err)
+
+    def test_an_alias_that_stays_is_told_of(self):
+        for argv in (('set', 'f', '--network', 'shared'), ('unset', 'f')):
+            status, out, _ = self.run_(EXPORTED, *argv)
+            self.assertEqual(0, status)
+            self.assertIn('nic:1 stays', out)
+            _, out, _ = self.run_(EXPORTED, *argv, '--json')
+            self.assertIn('nic:1 stays', json.loads(out)['advice'][-1])
+        _, out, _ = self.run_(EXPORTED, 'unset', 'f', '--alias', 'nic')
+        self.assertNotIn('stays', out)
+
+    def test_show_tells_what_is_wrong_and_what_to_mind(self):
+        specs = {
+            **EXPORTED,
+            'vhpc:min_link_mbps': '100000',
+            'vhpc:paradigm': 'openmp',
+            'vhpc:max_overcommit': '2',
+        }
+        status, out, _ = self.run_(specs, 'show', 'f')
+        self.assertEqual(1, status)
+        self.assertIn('Wrong: vhpc:min_link_mbps', out)
+        self.assertIn('Mind: openmp programs', out)
