@@ -25,8 +25,9 @@ GROUP = cfg.OptGroup(
 )
 
 OPTS = [
-    cfg.FloatOpt(
+    cfg.Opt(
         'weight_multiplier',
+        type=option_types.Finite(min=0),
         default=20.0,
         help="""
 How strongly VirtualClusterWeigher weighs against Nova's other weighers.
@@ -34,12 +35,14 @@ How strongly VirtualClusterWeigher weighs against Nova's other weighers.
 A host that the plan wants weighs at least 0.4 more than any other, so 20
 outweighs eight of Nova's own weighers at their default of 1.0. Lower it
 (try 2.0) to let free RAM or CPUs matter more than the plan; 0.0 plans
-nothing. The aggregate metadata key ``vhpc_weight_multiplier`` overrides
-it for the hosts of an aggregate.
+nothing, and leaves the order of hosts to Nova's weighers. The aggregate
+metadata key ``vhpc_weight_multiplier`` overrides it for the hosts of an
+aggregate; there a negative number makes members avoid them.
 """,
     ),
-    cfg.FloatOpt(
+    cfg.Opt(
         'weight_of_unknown',
+        type=option_types.Finite(),
         default=-1.0,
         help="""
 Raw weight of a host whose topology is unknown or stale.
@@ -107,10 +110,10 @@ Seconds that one bulk read may take before it is given up and started
 anew. At 10,000 hosts with four uplinks a read takes several seconds.
 """,
     ),
-    cfg.FloatOpt(
+    cfg.Opt(
         'first_read_timeout',
+        type=option_types.Finite(min=0.1),
         default=15.0,
-        min=0.1,
         help="""
 Seconds that the first request of a worker waits for the first bulk read.
 Later requests never wait. Keep it below Nova's RPC timeout (60).

@@ -16,12 +16,20 @@ A host state of a compute node that has just been created lacks most of
 its values; nothing here raises for that.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova.pci import utils as pci_utils
+from nova.scheduler import utils
+from oslo_log import log as logging
 
 from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts
+
+LOG = logging.getLogger(__name__)
+
+MULTIPLIER_KEY = 'vhpc_weight_multiplier'
+"""Aggregate metadata key that overrides the weight multiplier."""
 
 
 class Fabric:
@@ -64,6 +72,24 @@ class Fabric:
                 switch, rack = self.place_of(host)
                 self._by_host[host] = (place[0] or switch, place[1] or rack)
         return place
+
+
+def multiplier(state: Any, default: float) -> float:
+    """Weight multiplier of a host: its aggregates' least, or the default.
+
+    What is no finite number is told of and left out: one NaN would make
+    the order of all hosts undefined.
+    """
+    found = float(utils.get_weight_multiplier(state, MULTIPLIER_KEY, default))
+    if math.isfinite(found):
+        return found
+    LOG.warning(
+        '%s of an aggregate of host %s is no finite number, it counts as %s',
+        MULTIPLIER_KEY,
+        state.host,
+        default,
+    )
+    return default
 
 
 def facts(

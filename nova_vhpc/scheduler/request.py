@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nova.scheduler import utils
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import candidates as candidates_
@@ -34,9 +33,6 @@ LOG = logging.getLogger(__name__)
 ATTRIBUTE = '_vhpc'
 """Where a host state carries its :class:`Record`."""
 
-MULTIPLIER_KEY = 'vhpc_weight_multiplier'
-"""Aggregate metadata key that overrides the weight multiplier."""
-
 
 class Record:
     """What is known of one host in one request.
@@ -45,6 +41,7 @@ class Record:
         grows when a member lands.
     :ivar run: the filter run that has last seen the host.
     :ivar weight: raw weight for the next member.
+    :ivar multiplier: of the raw weight; with 0.0 the host is not planned.
     """
 
     __slots__ = (
@@ -181,9 +178,7 @@ class Request:
         record.verdict = verdict = self._verdict(state)
         state._vhpc = record
         record.multiplier = (
-            utils.get_weight_multiplier(
-                state, MULTIPLIER_KEY, self._multiplier
-            )
+            hosts_.multiplier(state, self._multiplier)
             if state.aggregates
             else self._multiplier
         )

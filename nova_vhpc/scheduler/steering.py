@@ -37,9 +37,10 @@ JITTER = 1e-6
 """Most that chance adds to the weight of a host outside of the plan:
 schedulers that lose a race must not all go on to the same next host."""
 
-DUPLICATE = 2.0
-"""Taken off at a host's second entry: a further uplink of a host is tried
-after all other hosts."""
+DUPLICATE = 40.0
+"""Taken off the weight, multiplier included, of a host's second entry: a
+further uplink of a host is tried after all other hosts. Twice what the
+plan itself weighs, if that is more."""
 
 MAX_PLANS = 8
 """Plans per request. Each costs a look at all hosts; a request that eight
@@ -88,7 +89,7 @@ class Steering:
             and self._plans < MAX_PLANS
         ):
             try:
-                self._plan(list(dict.fromkeys(records)))
+                self._plan([r for r in dict.fromkeys(records) if r.multiplier])
             except Exception:
                 # A request is better placed without a plan than not at all.
                 self._plans = MAX_PLANS
@@ -103,13 +104,16 @@ class Steering:
         for record in records:
             weight = record.weight
             if record.weigh_run == self._run:
-                weight -= DUPLICATE
+                weight -= _behind(record.multiplier)
             record.weigh_run = self._run
             weights.append(weight)
         return weights
 
     def _begin(self, records: Sequence['Record']) -> None:
         # With few hosts, members may have landed before any weighing.
+        if not any(record.multiplier for record in records):
+            self._left = 0
+            return
         members = group.Members(self._request, records, self._landed)
         self._existing = members.running
         self._left = members.left
@@ -241,6 +245,11 @@ class Steering:
         for record, weight in zip(records, weights, strict=True):
             weight = unknown if record.verdict.unknown else weight
             record.weight = weight + JITTER * random.random()
+
+
+def _behind(multiplier: float) -> float:
+    """What takes :data:`DUPLICATE` off, in raw weight."""
+    return max(DUPLICATE, 2 * abs(multiplier)) / (multiplier or 1.0)
 
 
 def _policy(spec_obj: Any) -> tuple[str | None, int | None]:

@@ -48,8 +48,9 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
     def weight_multiplier(self, host_state: Any) -> float:
         """``[vhpc_scheduler] weight_multiplier``, or the aggregate's."""
         record = getattr(host_state, requests.ATTRIBUTE, None)
-        # Without a virtual cluster, the raw weight is 0.0 anyhow.
-        return 0.0 if record is None else float(record.multiplier)
+        # Without a virtual cluster, the raw weight is 0.0 anyhow; and with
+        # a multiplier of 0.0, but for what sorts duplicates last.
+        return 0.0 if record is None else float(record.multiplier or 1.0)
 
     def weigh_objects(
         self, weighed_obj_list: Sequence[Any], weight_properties: Any

@@ -12,9 +12,10 @@
 
 import fixtures
 from nova import objects
+from nova.scheduler import weights as nova_weights
 
 from nova_vhpc.bench import scheduler_world
-from nova_vhpc.scheduler import request as requests
+from nova_vhpc.scheduler import hosts
 from nova_vhpc.tests.unit.scheduler import world
 
 
@@ -82,18 +83,91 @@ class WeigherTest(world.WorldTestCase):
         spec.scheduler_hints = {'_nova_check_type': ['rebuild']}
         self.assertEqual({0.0}, set(self.weigh(spec).values()))
 
-    def test_multiplier(self):
-        self.flags(weight_multiplier=3.0)
-        self.states[1].aggregates = [
+    def aggregate(self, state, multiplier):
+        state.aggregates = [
             objects.Aggregate(
-                id=9, hosts=[], metadata={requests.MULTIPLIER_KEY: '0.5'}
+                id=9, hosts=[], metadata={hosts.MULTIPLIER_KEY: multiplier}
             )
         ]
+
+    def order(self, spec):
+        """Hosts in the order in which Nova tries them, its own way."""
+        states = list(self.filter.filter_all(self.states, spec))
+        weighed = nova_weights.HostWeightHandler().get_weighed_objects(
+            [self.weigher], states, spec
+        )
+        return [item.obj.host for item in weighed]
+
+    def test_multiplier(self):
+        self.flags(weight_multiplier=3.0)
+        self.aggregate(self.states[1], '0.5')
         self.weigh(self.request())
         self.assertEqual(
             [3.0, 0.5, 3.0, 3.0],
             [self.weigher.weight_multiplier(state) for state in self.states],
         )
+
+    def test_further_entries_of_a_host_come_last_whatever_the_multiplier(self):
+        for option, of_aggregate in (
+            (20.0, None),
+            (0.1, None),
+            (1000.0, None),
+            (0.0, None),
+            (20.0, '0'),
+            (20.0, '-9'),
+            (0.0, '5'),
+        ):
+            self.flags(weight_multiplier=option)
+            self.states = scheduler_world.World(self.hosts).states
+            if of_aggregate:
+                self.aggregate(self.states[1], of_aggregate)
+            found = self.order(self.request(members=2))
+            self.assertEqual(16, len(found))
+            self.assertEqual(4, len(set(found[:4])), (option, of_aggregate))
+
+    def test_multiplier_of_zero_plans_nothing(self):
+        self.flags(weight_multiplier=0.0)
+        weights = self.weigh(self.request(members=2))
+        self.assertEqual({0.0}, set(weights.values()))
+        steering = self.states[0]._vhpc.request.steering
+        self.assertIsNone(steering.placement)
+
+    def test_multiplier_of_zero_leaves_an_aggregate_out_of_the_plan(self):
+        spec = self.request(members=2)
+        best = self.order(spec)[0]
+        self.states = scheduler_world.World(self.hosts).states
+        (state,) = (s for s in self.states if s.host == best)
+        self.aggregate(state, '0')
+        weights = self.weigh(self.request(members=2))
+        self.assertEqual(0.0, weights[best])
+        plan = self.states[0]._vhpc.request.steering.placement
+        self.assertEqual(2, sum(plan.assignments.values()))
+        self.assertNotIn(best, plan.assignments)
+
+    def test_negative_multiplier_of_an_aggregate_keeps_members_away(self):
+        spec = self.request(members=2)
+        best = self.order(spec)[0]
+        self.states = scheduler_world.World(self.hosts).states
+        (state,) = (s for s in self.states if s.host == best)
+        self.aggregate(state, '-9')
+        self.assertEqual(best, self.order(self.request(members=2))[3])
+
+    def test_multiplier_that_is_no_number_is_not_taken(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
+        for text in ('nan', 'inf'):
+            self.states = scheduler_world.World(self.hosts).states
+            self.aggregate(self.states[1], text)
+            self.weigh(self.request())
+            self.assertEqual(
+                20.0, self.weigher.weight_multiplier(self.states[1])
+            )
+        self.assertIn('of host host00001 is no finite number', log.output)
+
+    def test_option_that_is_no_number_or_negative_is_refused(self):
+        for value in (-1.0, float('nan'), float('inf')):
+            self.assertRaises(ValueError, self.flags, weight_multiplier=value)
+        for name in ('weight_of_unknown', 'first_read_timeout'):
+            self.assertRaises(ValueError, self.flags, **{name: float('nan')})
 
 
 class SteeringTest(world.WorldTestCase):
