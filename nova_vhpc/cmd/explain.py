@@ -137,10 +137,15 @@ def _answer(args: argparse.Namespace, connection: Any) -> explain.Answer:
 
 
 def _load(path: str) -> Any:
-    if path == '-':
-        return json.load(sys.stdin)
-    with Path(path).open() as file:
-        return json.load(file)
+    try:
+        # JSON is UTF-8 whatever the locale.
+        if path == '-':
+            return json.loads(sys.stdin.buffer.read().decode())
+        return json.loads(Path(path).read_text('utf-8'))
+    except UnicodeDecodeError as error:
+        raise RequestError(f'{path}: no UTF-8 text: {error}') from None
+    except RecursionError:
+        raise RequestError(f'{path}: nested too deeply') from None
 
 
 def _configured(

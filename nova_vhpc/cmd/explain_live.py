@@ -223,12 +223,7 @@ def _flavor(connection: Any, name: str) -> Flavor:
 
 
 def _with_group(connection: Any, request: Request, name: str) -> Request:
-    body = _get(
-        connection.compute,
-        '/os-server-groups?all_projects=True',
-        GROUPS_VERSION,
-    )
-    for group in body['server_groups']:
+    for group in _groups(connection):
         if name in (group['id'], group['name']):
             break
     else:
@@ -248,6 +243,25 @@ def _with_group(connection: Any, request: Request, name: str) -> Request:
         max_server_per_host=group['rules'].get('max_server_per_host'),
         existing=existing,
     )
+
+
+def _groups(connection: Any) -> Iterator[Mapping[str, Any]]:
+    """The server groups of all projects, page by page.
+
+    Nova gives a thousand at most ([api] max_limit), and no link to more.
+    """
+    seen: set[str] = set()
+    while True:
+        body = _get(
+            connection.compute,
+            f'/os-server-groups?all_projects=True&offset={len(seen)}',
+            GROUPS_VERSION,
+        )
+        groups = [g for g in body['server_groups'] if g['id'] not in seen]
+        if not groups:
+            return
+        yield from groups
+        seen.update(group['id'] for group in groups)
 
 
 def _snapshot(connection: Any) -> snapshot.Snapshot:

@@ -18,6 +18,9 @@ from typing import Any
 
 _MISSING: Any = object()
 
+MOST = 10**12
+"""Largest number that is taken: more than any host has of anything."""
+
 
 class RequestError(ValueError):
     """The request cannot be read; says where and what is wanted."""
@@ -72,6 +75,8 @@ class Reader:
             raise RequestError(
                 f'{self.where}.{key}: {value!r} is no integer >= {least}'
             )
+        if value > MOST:
+            raise RequestError(f'{self.where}.{key}: it is more than {MOST}')
         return value
 
     def optional(self, key: str, least: int = 0) -> int | None:
@@ -81,11 +86,36 @@ class Reader:
         return self.integer(key, least=least)
 
     def number(self, key: str, default: float) -> float:
-        """A number, whole or not."""
+        """A number, whole or not, of no more than :data:`MOST`."""
         value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RequestError(f'{self.where}.{key}: {value!r} is no number')
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            # Python's JSON takes NaN, which is not, and 1e999, which is.
+            or not -MOST <= value <= MOST
+        ):
+            raise RequestError(
+                f'{self.where}.{key}: {value!r} is no number up to {MOST}'
+            )
         return float(value)
+
+    def text(self, key: str, default: Any = _MISSING) -> Any:
+        """A text, or the default if it is null or not there."""
+        value = self.get(key, default)
+        if value is None and default is None:
+            return None
+        if not isinstance(value, str):
+            raise RequestError(f'{self.where}.{key}: {value!r} is no text')
+        return value
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """True or false, and no word for it."""
+        value = self.get(key, default)
+        if not isinstance(value, bool):
+            raise RequestError(
+                f'{self.where}.{key}: {value!r} is neither true nor false'
+            )
+        return value
 
     def choice(
         self, key: str, choices: tuple[str, ...], default: Any = _MISSING

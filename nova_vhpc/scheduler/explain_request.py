@@ -169,7 +169,7 @@ def _flavor(document: Any) -> Flavor:
         vcpus=reader.integer('vcpus', least=1),
         ram_mb=reader.integer('ram_mb', 0),
         disk_gb=reader.integer('disk_gb', 0),
-        name=reader.get('name', None),
+        name=reader.text('name', None),
         extra_specs={name: str(value) for name, value in specs.items()},
     )
     reader.done()
@@ -229,11 +229,11 @@ def _host(reader: Reader, now_s: float) -> explain.Host:
             used,
             cpus * ratio - used,
             reader.number('free_ram_mb', 1e9),
-            switch=reader.get('switch', None),
-            rack=reader.get('rack', None),
+            switch=reader.text('switch', None),
+            rack=reader.text('rack', None),
         ),
         view=HostView(cpus, used, topology),
-        nova_lack=reader.get('nova_lack', None),
+        nova_lack=reader.text('nova_lack', None),
         devices=reader.optional('devices'),
     )
     reader.done()
@@ -242,8 +242,8 @@ def _host(reader: Reader, now_s: float) -> explain.Host:
 
 def _uplink(reader: Reader, host: str) -> UplinkState:
     kind = reader.choice('kind', tuple(str(kind) for kind in BridgeKind))
-    bridge, nic = str(reader.get('bridge')), str(reader.get('nic', '?'))
-    up = bool(reader.get('up', True))
+    bridge, nic = reader.text('bridge'), reader.text('nic', '?')
+    up = reader.boolean('up', True)
     mbps = reader.integer('mbps', 1000)
     slots = reader.integer('slots', 1)
     found = UplinkState(

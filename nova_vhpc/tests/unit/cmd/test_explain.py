@@ -89,6 +89,23 @@ class CommandTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn('/nowhere/request.json', err)
 
+    def test_a_file_that_is_no_text(self):
+        path = self.write('{}')
+        for content in (b'\xff\xfe', b'[' * 100000):
+            Path(path).write_bytes(content)
+            status, out, err = self.run_(path)
+            self.assertEqual((1, ''), (status, out))
+            self.assertEqual(1, len(err.splitlines()), err)
+            self.assertIn(path, err)
+
+    def test_numbers_that_json_does_not_have(self):
+        text = json.dumps(request([host(1, free_ram_mb='RAM')]))
+        for word in ('NaN', '1e999', '-Infinity'):
+            path = self.write(text.replace('"RAM"', word))
+            status, _, err = self.run_(path)
+            self.assertEqual(1, status)
+            self.assertIn('free_ram_mb', err)
+
     def test_bad_arguments(self):
         for argv in ((), ('request.json', '--flavor', 'hpc')):
             status, _, err = self.run_(*argv)

@@ -251,6 +251,20 @@ class ReadTest(base.TestCase):
             ({'hosts': [host(1), host(1)]}, 'c1 stands there twice'),
             ({'options': {'spare_cpus': -1}}, 'request.options.spare_cpus'),
             ({'options': {'ttl': 1}}, 'nobody knows ttl'),
+            ({'hosts__0__free_ram_mb': float('nan')}, 'nan is no number'),
+            ({'hosts__0__free_ram_mb': float('inf')}, 'inf is no number'),
+            ({'hosts__0__free_ram_mb': 10**400}, 'is no number up to'),
+            ({'hosts__0__cpus': 10**400}, 'hosts[0].cpus: it is more than'),
+            ({'hosts__0__switch': ['a']}, "hosts[0].switch: ['a'] is no text"),
+            ({'hosts__0__rack': 7}, 'hosts[0].rack: 7 is no text'),
+            (
+                {'hosts__0__uplinks__0__up': 'false'},
+                "uplinks[0].up: 'false' is neither true nor false",
+            ),
+            (
+                {'hosts__0__uplinks__0__bridge': None},
+                'uplinks[0].bridge: None is no text',
+            ),
             (
                 {'options': {'max_overcommit': {'openmp': '1,5'}}},
                 "request.options.max_overcommit: 'openmp:1,5' is not",

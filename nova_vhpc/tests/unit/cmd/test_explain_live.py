@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import types
+import urllib.parse
+
+from nova_vhpc.cmd import cloud, explain_live
+from nova_vhpc.scheduler.explain_request import Request
+from nova_vhpc.tests import base
+
+PAGE = 1000
+
+
+class Compute:
+    """Nova's server groups, a page at a time, as its API gives them."""
+
+    def __init__(self, groups):
+        self.groups = [
+            {
+                'id': f'id{number}',
+                'name': f'name{number}',
+                'members': [],
+                'policy': 'affinity',
+                'rules': {},
+            }
+            for number in range(groups)
+        ]
+        self.compute = self
+
+    def get(self, path, microversion):
+        query = dict(urllib.parse.parse_qsl(path.partition('?')[2]))
+        first = int(query.get('offset', 0))
+        body = {'server_groups': self.groups[first : first + PAGE]}
+        return types.SimpleNamespace(status_code=200, json=lambda: body)
+
+
+class GroupTest(base.TestCase):
+    def look_up(self, groups, name):
+        return explain_live.look_up(Compute(groups), Request(group_name=name))
+
+    def test_groups_beyond_the_first_page_are_found(self):
+        for name in ('id0', 'name0', 'id2400', 'name2400'):
+            self.assertEqual('affinity', self.look_up(2401, name).policy)
+
+    def test_a_group_that_is_nowhere(self):
+        for groups in (0, PAGE, PAGE + 1):
+            error = self.assertRaises(
+                cloud.CloudError, self.look_up, groups, 'other'
+            )
+            self.assertIn("no server group 'other'", str(error))
