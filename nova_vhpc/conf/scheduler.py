@@ -115,8 +115,8 @@ anew. At 10,000 hosts with four uplinks a read takes several seconds.
         type=option_types.Finite(min=0.1),
         default=15.0,
         help="""
-Seconds that the first request of a worker waits for the first bulk read.
-Later requests never wait. Keep it below Nova's RPC timeout (60).
+Seconds that a worker's requests wait for its first bulk read, counted from
+the first of them. Later requests never wait, even if that read hangs. Keep it below Nova's RPC timeout (60).
 """,
     ),
     cfg.IntOpt(

@@ -66,6 +66,7 @@ class Reader:
         self._turn = 0
         self._reading_since_s: float | None = None
         self._asked_s = 0.0
+        self._first_asked_s: float | None = None
         self._names: dict[str, tuple[str, str]] = {}
         self._snapshot: snapshots.Snapshot | None = None
         self._failure: str | None = None
@@ -74,14 +75,18 @@ class Reader:
     def snapshot(self) -> tuple[snapshots.Snapshot | None, str | None]:
         """The last snapshot, and why there is none that may be used.
 
-        Waits only before the first read of the process has ended, and no
-        longer than ``first_read_timeout``.
+        Waits only before the first read of the process has ended, and all
+        requests together no longer than ``first_read_timeout``: a read
+        that hangs is not to hold up every request after the first.
         """
         self._asked_s = time.monotonic()
         self._ensure_thread()
         group = self._conf.vhpc_scheduler
         if self._snapshot is None:
-            self._first.wait(group.first_read_timeout)
+            if self._first_asked_s is None:
+                self._first_asked_s = self._asked_s
+            waited_s = time.monotonic() - self._first_asked_s
+            self._first.wait(max(0.0, group.first_read_timeout - waited_s))
         last = self._snapshot
         if last is None:
             return None, (

@@ -117,8 +117,25 @@ class ReaderTest(world.WorldTestCase):
         hang = threading.Event()
         self.addCleanup(hang.set)
         self.reader._get = lambda *_: hang.wait(60)
+        self.flags(first_read_timeout=0.5)
+        waited_s = []
+        for _ in range(4):
+            began_s = time.monotonic()
+            self.assertIn('not answered yet', self.reader.snapshot()[1])
+            waited_s.append(time.monotonic() - began_s)
+        self.assertGreater(waited_s[0], 0.4)
+        # Only the first one has to wait for it.
+        self.assertLess(sum(waited_s[1:]), 0.4)
+
+    def test_the_first_read_is_used_when_it_ends_late(self):
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *args: hang.wait(60) and self.get(*args)
         self.flags(first_read_timeout=0.1)
-        self.assertIn('not answered yet', self.reader.snapshot()[1])
+        self.assertIsNone(self.reader.snapshot()[0])
+        hang.set()
+        wait_for(lambda: self.reader.snapshot()[0] is not None)
+        self.assertIsNone(self.reader.snapshot()[1])
 
     def test_one_reader_for_all_threads(self):
         uplinks.reset()
