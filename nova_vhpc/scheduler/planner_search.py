@@ -30,6 +30,10 @@ MOST_STARTS = 3
 MOVE_WORK = 6000
 """Hosts that all moves together may look at."""
 
+PAIR_WORK = 0.1
+"""What it costs to see that a host has no room for another one's members,
+against a look at a host: thousands of full hosts make millions of pairs."""
+
 
 def search(field: Field) -> Counts | None:
     """Least-cost placement that was found, None if there is no room.
@@ -57,7 +61,7 @@ def search(field: Field) -> Counts | None:
 
 
 def improve(
-    field: Field, counts: Counts, value: Value, work: int = MOVE_WORK
+    field: Field, counts: Counts, value: Value, work: float = MOVE_WORK
 ) -> tuple[Value, Counts]:
     """Move members while that pays and the work allows it.
 
@@ -68,13 +72,15 @@ def improve(
     paid = True
     while paid and work > 0:
         paid = False
-        for changed in _moves(field, counts, spare):
-            new_value = objective.value(changed)
-            work -= max(len(changed), objective.looked_at)
-            if new_value < _less(value):
-                counts, value = changed, new_value
-                paid = True
-                break
+        for pairs, changed in _moves(field, counts, spare):
+            work -= pairs * PAIR_WORK
+            if changed is not None:
+                new_value = objective.value(changed)
+                work -= max(len(changed), objective.looked_at)
+                if new_value < _less(value):
+                    counts, value = changed, new_value
+                    paid = True
+                    break
             if work <= 0:
                 break
     return value, {index: new for index, new in counts.items() if new}
@@ -100,8 +106,14 @@ def _spare_hosts(field: Field, counts: Counts) -> list[int]:
     return [i for i in dict.fromkeys(found) if i not in counts]
 
 
-def _moves(field: Field, counts: Counts, spare: list[int]) -> Iterator[Counts]:
-    """Neighbours of a placement: empty a host, or move one or half."""
+def _moves(
+    field: Field, counts: Counts, spare: list[int]
+) -> Iterator[tuple[int, Counts | None]]:
+    """Neighbours of a placement: empty a host, or move one or half.
+
+    :returns: pairs of hosts looked at since the last answer, and a
+        placement; None when a host has no (further) one.
+    """
     room = field.room
     used = sorted(
         (index for index, new in counts.items() if new),
@@ -111,7 +123,9 @@ def _moves(field: Field, counts: Counts, spare: list[int]) -> Iterator[Counts]:
     for source in used:
         have = counts[source]
         amounts = dict.fromkeys((have, 1, have // 2))
+        pairs = 0
         for target in targets:
+            pairs += 1
             if target == source:
                 continue
             free = room[target] - counts.get(target, 0)
@@ -120,4 +134,6 @@ def _moves(field: Field, counts: Counts, spare: list[int]) -> Iterator[Counts]:
                     changed = dict(counts)
                     changed[source] = have - amount
                     changed[target] = counts.get(target, 0) + amount
-                    yield changed
+                    yield pairs, changed
+                    pairs = 0
+        yield pairs, None

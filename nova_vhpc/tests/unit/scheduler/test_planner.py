@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nova_vhpc import extra_specs
-from nova_vhpc.scheduler import planner, planner_objective
+from nova_vhpc.scheduler import planner, planner_objective, planner_search
 from nova_vhpc.scheduler.planner_model import (
     NO_LIMIT,
     HostFacts,
@@ -444,6 +444,29 @@ class OptimumTest(base.TestCase):
             {'host0': 16},
             dict(plan(16, [host(0, slots=NO_LIMIT)]).assignments),
         )
+
+    def test_full_hosts_that_are_looked_at_count_as_work(self):
+        # As many members as places, one to a host: no move is possible,
+        # and there are millions of pairs of hosts to find that out from.
+        facts = [host(n, cpus=1) for n in range(4000)]
+        looked_at = []
+        whole = planner_search._moves
+
+        def counted(*args):
+            for pairs, changed in whole(*args):
+                looked_at.append(pairs)
+                yield pairs, changed
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.planner_search._moves', counted
+            )
+        )
+        for policy in ('soft-anti-affinity', 'anti-affinity', None):
+            looked_at.clear()
+            found = plan(4000, facts, policy=policy)
+            self.assertEqual(4000, len(found.assignments))
+            self.assertLess(sum(looked_at), 70_000, policy)
 
     def test_work_stays_bounded_beside_many_running_members(self):
         facts = oracle.cloud(2000)
