@@ -116,7 +116,8 @@ anew. At 10,000 hosts with four uplinks a read takes several seconds.
         default=15.0,
         help="""
 Seconds that a worker's requests wait for its first bulk read, counted from
-the first of them. Later requests never wait, even if that read hangs. Keep it below Nova's RPC timeout (60).
+the first of them. Later requests never wait, even if that read hangs. Keep
+it below Nova's RPC timeout (60).
 """,
     ),
     cfg.IntOpt(

@@ -25,6 +25,7 @@ from nova_vhpc.tests import base
 
 PAIRS = (1, 2, 3, 4)
 MEASURED = ('exported', 'separate', 'shared')
+BRIDGED = ('separate', 'shared', 'multiple-shared', 'shared-separate')
 
 
 def remote_mb_s(network, pairs, link_mbps=1000):
@@ -265,11 +266,35 @@ class HpcVirtSection64Test(base.TestCase):
         )
         self.assertLess(slowdown['exported'], slowdown['shared-separate'])
 
+    def test_shared_and_separate_lose_15_to_30_percent_on_8x2(self):
+        slowdown = {n: cost.slowdown(n, 2, 16) for n in extra_specs.NETWORKS}
+        self.assertGreaterEqual(slowdown['separate'], 1.15)
+        self.assertLessEqual(slowdown['separate'], 1.30)
+        # The model has shared just below: told of in
+        # doc/source/admin/cost-model.rst, and not fitted away.
+        self.assertAlmostEqual(1.144, slowdown['shared'], places=3)
+
     def test_missing_a_spare_cpu_costs_30_to_35_percent(self):
-        factor = cost.spare_cpu_factor(0)
-        self.assertGreaterEqual(factor, 1.30)
-        self.assertLessEqual(factor, 1.35)
-        self.assertEqual(1.0, cost.spare_cpu_factor(1))
+        # Told by a member's whole cost on a host with all of its CPUs
+        # busy, one left, or part of one.
+        for network in BRIDGED:
+            for cpus in (4, 32):
+                with_one, with_half, without = (
+                    cost.member_us(network, 2, 8, cost.load_of(busy, cpus))
+                    for busy in (cpus - 1, cpus - 0.5, cpus)
+                )
+                self.assertGreaterEqual(without / with_one, 1.30)
+                self.assertLessEqual(without / with_one, 1.35)
+                self.assertAlmostEqual((with_one + without) / 2, with_half)
+
+    def test_more_than_one_spare_cpu_gains_nothing(self):
+        for network in BRIDGED:
+            self.assertEqual(
+                cost.member_us(network, 2, 8, cost.load_of(3, 4)),
+                cost.member_us(network, 2, 8, cost.load_of(0, 4)),
+            )
+
+    def test_no_packet_work_needs_no_spare_cpu(self):
         self.assertEqual(1.0, cost.spare_cpu_factor(0, wanted=0))
 
     def test_without_a_spare_cpu_every_message_costs_more(self):
