@@ -37,17 +37,24 @@ BRIDGE_TRAITS: Mapping[str, tuple[str, ...]] = {
 """Trait of the bridge behind each uplink that a member claims."""
 
 _PREFIXES = ('resources_', 'trait_')
-_AMOUNT = re.compile(r'\s*\d+\s*')
 _CLAIM = re.compile(f'resources([a-zA-Z0-9_-]{{1,64}})?:{model.UPLINK}')
 
 
 def uplink_claims(specs: Mapping[str, str]) -> int:
     """Uplinks that a flavor claims over all its request groups."""
-    total = 0
-    for name, amount in specs.items():
-        if _CLAIM.fullmatch(name) and _AMOUNT.fullmatch(str(amount)):
-            total += int(amount)
-    return total
+    return sum(
+        _amount(value)
+        for name, value in specs.items()
+        if _CLAIM.fullmatch(name)
+    )
+
+
+def _amount(text: str) -> int:
+    """As Nova reads it, which passes over what is no number."""
+    try:
+        return max(0, int(text))
+    except ValueError:
+        return 0
 
 
 def flaw(network: str | None, claims: int, devices: int) -> str | None:

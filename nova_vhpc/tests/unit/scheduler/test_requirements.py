@@ -55,6 +55,7 @@ class RequirementsTest(base.BaseTestCase):
                     'resources_d:CUSTOM_OTHER': '8',
                     # A digit to str.isdigit(), but no number to int().
                     'resources_e:CUSTOM_VHPC_UPLINK': '\u00b2',
+                    'resources_f:CUSTOM_VHPC_UPLINK': '-1',
                     'trait_a:CUSTOM_VHPC_UPLINK': 'required',
                 }
             ),
