@@ -24,6 +24,10 @@ class CloudError(Exception):
     """The cloud cannot be reached, or does not have what was named."""
 
 
+class NothingPublishedError(CloudError):
+    """Placement does not even know the names of what agents publish."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that name the cloud."""
     parser.add_argument(
@@ -78,3 +82,23 @@ def find_flavor(connection: Any, name: str) -> Any:
             f"no flavor '{name}': openstack flavor list --all has them all"
         )
     return flavor
+
+
+def get(adapter: Any, path: str, version: str) -> Any:
+    """One answer, decoded.
+
+    :raises CloudError: if it is none.
+    """
+    response = adapter.get(path, microversion=version)
+    if response.status_code == 400 and 'CUSTOM_VHPC_' in response.text:
+        raise NothingPublishedError(
+            'Placement does not know what the flavor claims; no '
+            'nova-vhpc-agent has published anything yet. It says: '
+            + ' '.join(response.text.split())[:300]
+        )
+    if response.status_code != 200:
+        raise CloudError(
+            f'GET {path} was answered {response.status_code}: '
+            f'{response.text[:200]}'
+        )
+    return response.json()

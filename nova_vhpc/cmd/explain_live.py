@@ -23,8 +23,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.cmd import explain_devices
-from nova_vhpc.cmd.cloud import CloudError
+from nova_vhpc.cmd import cloud, explain_devices, explain_groups
 from nova_vhpc.scheduler import explain, snapshot
 from nova_vhpc.scheduler.explain_request import Flavor, Request
 from nova_vhpc.scheduler.planner_model import HostFacts
@@ -34,12 +33,8 @@ from nova_vhpc.topology import model
 HYPERVISORS_VERSION = '2.87'
 """The last one that tells host CPUs and used vCPUs."""
 
-GROUPS_VERSION = '2.64'
+AGGREGATES_VERSION = '2.64'
 CANDIDATES_VERSION = '1.36'
-
-
-class NothingPublishedError(CloudError):
-    """Placement does not even know the names of what agents publish."""
 
 
 _GROUP_KEY = re.compile('(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.+)')
@@ -55,7 +50,9 @@ def look_up(connection: Any, request: Request) -> Request:
             request, flavor=_flavor(connection, request.flavor_name)
         )
     if request.group_name is not None:
-        request = _with_group(connection, request, request.group_name)
+        request = explain_groups.look_up(
+            connection, request, request.group_name
+        )
     return request
 
 
@@ -73,7 +70,7 @@ def hosts(
     assert request.flavor is not None
     topology = _snapshot(connection).hosts
     offers = _Offers(
-        _get(
+        cloud.get(
             connection.placement,
             candidates_query(request.flavor),
             CANDIDATES_VERSION,
@@ -118,7 +115,7 @@ def hosts(
             )
         )
     if not found:
-        raise CloudError('Nova knows no compute host')
+        raise cloud.CloudError('Nova knows no compute host')
     return tuple(found)
 
 
@@ -210,8 +207,6 @@ def _nova_lack(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
 
 
 def _flavor(connection: Any, name: str) -> Flavor:
-    from nova_vhpc.cmd import cloud
-
     found = cloud.find_flavor(connection, name)
     return Flavor(
         vcpus=found.vcpus,
@@ -222,62 +217,22 @@ def _flavor(connection: Any, name: str) -> Flavor:
     )
 
 
-def _with_group(connection: Any, request: Request, name: str) -> Request:
-    for group in _groups(connection):
-        if name in (group['id'], group['name']):
-            break
-    else:
-        raise CloudError(
-            f"no server group '{name}': openstack server group list "
-            '--all-projects has them all'
-        )
-    existing: dict[str, int] = {}
-    for uuid in group['members']:
-        server = _get(connection.compute, f'/servers/{uuid}', GROUPS_VERSION)
-        host = server['server'].get('OS-EXT-SRV-ATTR:host')
-        if host:
-            existing[host] = existing.get(host, 0) + 1
-    return dataclasses.replace(
-        request,
-        policy=group['policy'],
-        max_server_per_host=group['rules'].get('max_server_per_host'),
-        existing=existing,
-    )
-
-
-def _groups(connection: Any) -> Iterator[Mapping[str, Any]]:
-    """The server groups of all projects, page by page.
-
-    Nova gives a thousand at most ([api] max_limit), and no link to more.
-    """
-    seen: set[str] = set()
-    while True:
-        body = _get(
-            connection.compute,
-            f'/os-server-groups?all_projects=True&offset={len(seen)}',
-            GROUPS_VERSION,
-        )
-        groups = [g for g in body['server_groups'] if g['id'] not in seen]
-        if not groups:
-            return
-        yield from groups
-        seen.update(group['id'] for group in groups)
-
-
 def _snapshot(connection: Any) -> snapshot.Snapshot:
     """The uplinks of all hosts; of none while no agent has run yet."""
     try:
-        body = _get(
+        body = cloud.get(
             connection.placement,
             snapshot.BULK_READ,
             snapshot.BULK_READ_VERSION,
         )
-    except NothingPublishedError:
+    except cloud.NothingPublishedError:
         return snapshot.Snapshot({}, 0.0)
     names: snapshot.Names = {}
     path = snapshot.names_read(body, names)
     if path is not None:
-        found = _get(connection.placement, path, snapshot.NAMES_READ_VERSION)
+        found = cloud.get(
+            connection.placement, path, snapshot.NAMES_READ_VERSION
+        )
         names = snapshot.parse_names(found['resource_providers'])
     return snapshot.parse(body, names)
 
@@ -287,7 +242,7 @@ def _places(
 ) -> dict[str, tuple[str | None, str | None]]:
     """Switch and rack of every host that is in an aggregate with them."""
     places: dict[str, tuple[str | None, str | None]] = {}
-    body = _get(connection.compute, '/os-aggregates', GROUPS_VERSION)
+    body = cloud.get(connection.compute, '/os-aggregates', AGGREGATES_VERSION)
     for aggregate in body['aggregates']:
         metadata = aggregate['metadata']
         for host in aggregate['hosts']:
@@ -302,30 +257,10 @@ def _places(
 def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
     path: str | None = '/os-hypervisors/detail'
     while path:
-        body = _get(connection.compute, path, HYPERVISORS_VERSION)
+        body = cloud.get(connection.compute, path, HYPERVISORS_VERSION)
         yield from body['hypervisors']
         path = None
         for link in body.get('hypervisors_links', ()):
             if link['rel'] == 'next':
                 query = urllib.parse.urlsplit(link['href']).query
                 path = '/os-hypervisors/detail?' + query
-
-
-def _get(adapter: Any, path: str, version: str) -> Any:
-    """One answer, decoded.
-
-    :raises CloudError: if it is none.
-    """
-    response = adapter.get(path, microversion=version)
-    if response.status_code == 400 and 'CUSTOM_VHPC_' in response.text:
-        raise NothingPublishedError(
-            'Placement does not know what the flavor claims; no '
-            'nova-vhpc-agent has published anything yet. It says: '
-            + ' '.join(response.text.split())[:300]
-        )
-    if response.status_code != 200:
-        raise CloudError(
-            f'GET {path} was answered {response.status_code}: '
-            f'{response.text[:200]}'
-        )
-    return response.json()

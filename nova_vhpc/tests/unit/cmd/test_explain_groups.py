@@ -13,7 +13,7 @@
 import types
 import urllib.parse
 
-from nova_vhpc.cmd import cloud, explain_live
+from nova_vhpc.cmd import cloud, explain_groups
 from nova_vhpc.scheduler.explain_request import Request
 from nova_vhpc.tests import base
 
@@ -45,7 +45,7 @@ class Compute:
 
 class GroupTest(base.TestCase):
     def look_up(self, groups, name):
-        return explain_live.look_up(Compute(groups), Request(group_name=name))
+        return explain_groups.look_up(Compute(groups), Request(), name)
 
     def test_groups_beyond_the_first_page_are_found(self):
         for name in ('id0', 'name0', 'id2400', 'name2400'):
