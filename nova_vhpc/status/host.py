@@ -24,6 +24,7 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import kernel
 from nova_vhpc.conf import placement as placement_conf
+from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.status import checks
 from nova_vhpc.topology import model
 
@@ -54,6 +55,12 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_scheduler(self) -> checks.Result:
         if _version('nova') is None:
             return checks.scheduler(None, (), ())
+        try:
+            scheduler_conf.check(self._conf)
+        except (cfg.Error, ValueError) as error:
+            return checks.failure(
+                f'nova-scheduler will not start with our filter: {error}'
+            )
         options = self._conf.filter_scheduler
         return checks.scheduler(
             options.available_filters,

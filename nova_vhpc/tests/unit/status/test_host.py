@@ -20,7 +20,7 @@ from oslo_upgradecheck import upgradecheck
 from placement.tests.functional.fixtures import placement as placement_fixture
 
 from nova_vhpc.cmd import status
-from nova_vhpc.status import host
+from nova_vhpc.status import checks, host
 from nova_vhpc.tests import base
 
 
@@ -40,6 +40,29 @@ class HostTest(base.TestCase):
             {'cpu', 'cpuacct', 'cpuset'}, host.controllers(self.dir)
         )
         self.assertEqual(set(), host.controllers(self.dir / 'absent'))
+
+
+class SchedulerTest(base.TestCase):
+    def check(self, line):
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(
+            '[filter_scheduler]\n'
+            'available_filters = nova.scheduler.filters.all_filters\n'
+            f'available_filters = {checks.FILTER_CLASS}\n'
+            f'enabled_filters = ComputeFilter,{checks.FILTER}\n'
+            f'weight_classes = {checks.WEIGHER_CLASS}\n'
+            f'[vhpc_scheduler]\n{line}\n'
+        )
+        conf = status.make_conf()
+        conf(['--config-file', str(file)], default_config_files=[])
+        return host.Checks(conf)._check_scheduler()
+
+    def test_options_that_keep_the_scheduler_from_starting(self):
+        self.assertEqual(upgradecheck.Code.SUCCESS, self.check('').code)
+        for line in ('max_overcommit = openmp:0', 'weight_multiplier = nan'):
+            found = self.check(line)
+            self.assertEqual(upgradecheck.Code.FAILURE, found.code)
+            self.assertIn(line.split()[0], found.details)
 
 
 class PlacementTest(base.TestCase):
