@@ -20,7 +20,7 @@ for what others wrote; ``writer`` writes and ``undo`` puts back, as far as
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nova_vhpc.agent import (
@@ -159,6 +159,10 @@ class Domains:
     def late_calls(self) -> int:
         """Calls beyond their deadline, so far."""
         return self._quarantine.late_calls
+
+    def tell_of_shares(self, tell: Callable[[str], None]) -> None:
+        """Have somebody told of VMs whose shares are to be written again."""
+        self._foreign.on_shares = tell
 
     def start(self) -> None:
         """Begin to connect and to follow."""

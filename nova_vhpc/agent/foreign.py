@@ -13,6 +13,7 @@
 """Changes that somebody else made to a VM of ours."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from nova_vhpc.agent import cputune, guest, journal, mark
@@ -26,6 +27,8 @@ class ForeignChanges:
     :param options: ``[vhpc_agent]``.
     :param records: the journal.
     :param usable: CPUs that VMs may be pinned to.
+    :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden:
+        while windows are played, their player alone writes them.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class ForeignChanges:
         self._journal = records
         self._usable = usable
         self.count = 0
+        self.on_shares: Callable[[str], None] = lambda uuid: None
 
     def allowed_cpus(self, now: cputune.Cputune) -> frozenset[int]:
         """CPUs that a VM may be pinned to, by the pins that it has."""
@@ -72,6 +76,8 @@ class ForeignChanges:
                 target.name,
                 names,
             )
+            if cputune.SHARES in changed:
+                self.on_shares(target.uuid)
             return
         LOG.warning(
             'VM %s: somebody changed %s; theirs from now on',

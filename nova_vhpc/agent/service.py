@@ -104,6 +104,7 @@ class Service:
             else None
         )
         self.player = windows.WindowPlayer(self.domains.set_shares)
+        self.domains.tell_of_shares(self.player.forget)
         self.notifier = notify.Notifier()
         self.metrics = metrics.Metrics(self.status)
         self.loop = loop.Loop(

@@ -43,6 +43,7 @@ class TestForeignChanges(base.BaseTestCase):
         self.journal = journal.Journal(tempfile.mkdtemp())
         self.journal.prepare()
         self.domain = Domain()
+        self.told: list[str] = []
 
     def make(self, **changes: Any) -> guest.Guest:
         target = test_guest.make(**changes)
@@ -56,6 +57,7 @@ class TestForeignChanges(base.BaseTestCase):
             self.journal,
             BOTH,
         )
+        changes.on_shares = self.told.append
         changes.look(target)
         return changes.count
 
@@ -139,6 +141,15 @@ class TestForeignChanges(base.BaseTestCase):
         self.assertEqual(1, self.look(target, 'override'))
         self.assertEqual(frozenset(), target.released)
         self.assertEqual(frozenset({0}), target.expected.vcpupins[0])
+
+    def test_overridden_shares_are_the_players_to_write(self) -> None:
+        target = self.make(journalled=True)
+        self.domain.values[cputune.QUOTA] = 40_000
+        self.look(target, 'override')
+        self.assertEqual([], self.told)
+        self.domain.values[cputune.SHARES] = 7
+        self.look(target, 'override')
+        self.assertEqual([target.uuid], self.told)
 
     def test_weights_of_our_own_windows(self) -> None:
         target = self.make(journalled=True)
