@@ -133,6 +133,8 @@ class Adoption:
         self._roster.add(target)
         # Whoever opened or closed the gate meanwhile did not see this VM.
         self._hold(target)
+        # Of an earlier run the player may know shares that are not in force.
+        self._changes.on_shares(info.uuid)
         LOG.info(
             'VM %s: managed as %s%s',
             info.name,

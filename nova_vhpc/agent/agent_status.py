@@ -53,4 +53,11 @@ def daemon(
         'journal_records': len(records.uuids()),
         'journal_bytes': records.size_bytes(),
         'refused': dict(followed.refused),
+        'remarks': []
+        if moment is None
+        else [
+            f'{remark.uuid}: {remark.reason}' if remark.uuid else remark.reason
+            for remark in moment.plan.ignored
+            if remark.uuid not in followed.guests
+        ],
     }

@@ -188,7 +188,8 @@ def restore(
 ) -> tuple[str, ...]:
     """Put back what we may have written; nothing else.
 
-    What can be put back is, also where one call is refused.
+    What can be put back is, also where one call is refused; but not where
+    one has timed out.
 
     :param released: names in :data:`MANAGED`, or of one vCPU's pins
         (:func:`pin_name`), that are no longer ours.
@@ -201,6 +202,9 @@ def restore(
         try:
             put_back()
         except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
+                # Each further call would wait as long, 30 s.
+                raise
             refused.append(error)
     if refused:
         raise refused[0]

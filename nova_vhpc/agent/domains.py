@@ -46,6 +46,10 @@ from nova_vhpc.agent.actuators import kernel_slice
 
 LOG = logging.getLogger(__name__)
 
+ENDING_DEADLINE_S = 1.0
+"""After which another thread stands in for one that libvirt holds, when all
+VMs are to be put back within a few seconds."""
+
 
 class Domains:
     """Finds, follows, writes and restores the opted-in VMs.
@@ -75,7 +79,11 @@ class Domains:
         self._quarantine = quarantine.Quarantine(options, vms)
         self.workers = pool = workers.Workers(
             options.workers,
-            lambda: options.call_deadline,
+            lambda: (
+                ENDING_DEADLINE_S
+                if allowed.ending.is_set()
+                else options.call_deadline
+            ),
             self._quarantine.late,
             self._quarantine.returned,
         )
@@ -242,6 +250,7 @@ class Domains:
                 self._undo.retry(target.uuid)
         done = done and self._drain(end)
         self.workers.close()
+        self._undo.end()
         self.connection.stop()
         return done and not any(target.journalled for target in todo)
 

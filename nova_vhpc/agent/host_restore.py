@@ -40,8 +40,9 @@ CALL_SECONDS = 45.0
 """How long it waits for any VM to be done with: libvirt itself gives up on one
 that hangs after 30 s."""
 
-THREADS = 8
-"""VMs that are put back at a time: one that hangs holds up no other."""
+THREADS = 4
+"""VMs that are put back at a time: one that hangs holds up no other. libvirtd
+serves five calls of one client at a time."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -124,6 +124,7 @@ class Inspector:
                 if guest.Hold.OPTED_OUT not in target.holds:
                     LOG.info('VM %s opted out', info.name)
                 target.domain = domain
+                self._note_migration(target)
                 if not self._undo.now(target, guest.Hold.OPTED_OUT):
                     # Still ours to put back: the next look tries again.
                     return
@@ -166,15 +167,20 @@ class Inspector:
             target.reader, target.tids = self._adoption.open(
                 info, self._host.find(info.uuid)
             )
-        if _migrating(target.domain):
-            if guest.Hold.MIGRATING not in target.holds:
-                # Too late to put it back: libvirt takes no writes now. The
-                # mark tells the other host what the VM was set to.
-                LOG.info('VM %s migrates: hands off', info.name)
-                target.holds.add(guest.Hold.MIGRATING)
-            return
-        target.holds.discard(guest.Hold.MIGRATING)
-        self._changes.look(target)
+        if not self._note_migration(target):
+            self._changes.look(target)
+
+    def _note_migration(self, target: guest.Guest) -> bool:
+        """Whether a VM migrates; it is held as long as it does."""
+        if not _migrating(target.domain):
+            target.holds.discard(guest.Hold.MIGRATING)
+            return False
+        if guest.Hold.MIGRATING not in target.holds:
+            # Too late to put it back: libvirt takes no writes now. The mark
+            # tells the other host what the VM was set to.
+            LOG.info('VM %s migrates: hands off', target.name)
+            target.holds.add(guest.Hold.MIGRATING)
+        return True
 
 
 def _migrating(domain: Any) -> bool:

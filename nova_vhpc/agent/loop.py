@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from nova_vhpc.agent import guest, sampler
+from nova_vhpc.agent import guest, remarks, sampler
 from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
@@ -103,6 +103,7 @@ class Loop:
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
         self._shown: dict[str, tuple[Any, model.VmView]] = {}
+        self._remarks = remarks.Remarks(self._name_of)
         self._problem = ''
         self.ticks = 0
         self.overruns = 0
@@ -163,6 +164,7 @@ class Loop:
         guests = self._writer.guests
         view = self._view(guests, began // 1000)
         plan = self._controller.decide(view)
+        self._remarks.hear(self.ticks, plan.ignored)
         for uuid, vm_plan in plan.vms.items():
             writes = vm_plan.writes
             if writes is not None:
@@ -176,6 +178,10 @@ class Loop:
         for notify in self._after:
             notify(moment)
         return moment
+
+    def _name_of(self, uuid: str) -> str:
+        target = self._writer.guests.get(uuid)
+        return uuid if target is None else target.name
 
     def _view(
         self, guests: Mapping[str, guest.Guest], now_us: int

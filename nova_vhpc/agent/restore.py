@@ -46,7 +46,6 @@ class Outcome(enum.StrEnum):
     RESTORED = 'restored'
     FROM_DEFINITION = 'set to its persistent definition'
     FROM_DEFINITION_NEWER = 'set to its definition; newer journal kept'
-    GONE = 'gone'
 
 
 class RestoreError(Exception):

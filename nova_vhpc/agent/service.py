@@ -162,7 +162,10 @@ class Service:
         """
         LOG.info('Paused: all VMs are put back')
         self.player.play(None)
-        return put_back.report(self.domains.pause(), wait_s)
+        tries = self.domains.pause()
+        # A tick may have come in between.
+        self.player.play(None)
+        return put_back.report(tries, wait_s)
 
     def resume(self) -> None:
         """Go on."""

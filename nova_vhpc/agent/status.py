@@ -23,7 +23,7 @@ import pathlib
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova_vhpc.agent import cpus, guest, loop
@@ -49,10 +49,12 @@ def vm_status(
     view: model.VmView | None,
     plan: model.VmPlan | None,
     period_us: int = 0,
+    remarks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """One VM; units are in the names.
 
     :param period_us: control period, which ``run_us`` is given for.
+    :param remarks: what could not be used or done in the last tick, and why.
     """
     now = target.in_force
     sample = view.sample if view is not None else model.Sample()
@@ -65,6 +67,7 @@ def vm_status(
         'phase': plan.phase.value if plan is not None else None,
         'slice_us': plan.slice_us if plan is not None else None,
         'reason': plan.reason if plan is not None else '',
+        'remarks': list(remarks),
         'period_us': now.period_us,
         'quota_us': now.quota_us,
         'shares': now.shares,
@@ -110,9 +113,18 @@ def vm_statuses(
     views = {} if moment is None else {vm.uuid: vm for vm in moment.view.vms}
     plans = {} if moment is None else moment.plan.vms
     period_us = 0 if moment is None else moment.view.period_us
+    remarks: dict[str, list[str]] = {}
+    for remark in () if moment is None else moment.plan.ignored:
+        remarks.setdefault(remark.uuid, []).append(remark.reason)
     return sorted(
         (
-            vm_status(target, views.get(uuid), plans.get(uuid), period_us)
+            vm_status(
+                target,
+                views.get(uuid),
+                plans.get(uuid),
+                period_us,
+                remarks.get(uuid, ()),
+            )
             for uuid, target in guests.items()
         ),
         key=lambda status: status['name'],

@@ -97,6 +97,7 @@ class Undo:
         self._actuators = tuple(actuators)
         self._lock = threading.Lock()
         self._owed: dict[str, _Owed] = {}
+        self._open: set[Try] = set()
         self.leftovers = leftovers.Leftovers(
             restore.Restorer(records, host), allowed
         )
@@ -138,6 +139,12 @@ class Undo:
             if not target.holds - NOT_FOR_US:
                 self._owed.pop(target.uuid, None)
 
+    def end(self) -> None:
+        """No worker runs any more: nobody is to wait for what is open."""
+        with self._lock:
+            for current in tuple(self._open):
+                self._answer(current, ENDING)
+
     def put_back(self, target: guest.Guest) -> None:
         """Put a VM back exactly, and forget that we ever wrote.
 
@@ -177,19 +184,30 @@ class Undo:
             # A call that hangs must not have more pile up behind it.
             return owed.current
         current = owed.current = Try()
+        self._open.add(current)
         if not self._workers.submit(
             owed.target.uuid, lambda: self._run(owed, current)
         ):
-            current.set_result(ENDING)
+            self._answer(current, ENDING)
         return current
 
     def _run(self, owed: _Owed, current: Try) -> None:
         with self._lock:
             wanted = self._owed.get(owed.target.uuid) is owed
-        answer = self._attempt(owed) if wanted else RESUMED
+        if wanted:
+            answer = self._attempt(owed)
+        else:
+            here = self._roster.guests.get(owed.target.uuid) is owed.target
+            answer = RESUMED if here else GONE
         with self._lock:
             owed.current = None
-        current.set_result(answer)
+            self._answer(current, answer)
+
+    def _answer(self, current: Try, answer: str) -> None:
+        """End a try, if it has not ended yet; the lock is held."""
+        if current in self._open:
+            self._open.discard(current)
+            current.set_result(answer)
 
     def _attempt(self, owed: _Owed) -> str:
         """Try once; says so in the log when that is news."""

@@ -96,17 +96,18 @@ class Writer:
                 target.uuid, lambda: self._write_pending(target)
             )
 
-    def set_shares(self, uuid: str, shares: int) -> None:
+    def set_shares(self, uuid: str, shares: int) -> bool:
         """Write one weight at once; for the windows' own threads.
 
         Its time is watched as that of the workers' calls.
 
+        :returns: whether it was written; False for a VM that is left alone.
         :raises libvirt.libvirtError: it is refused, or may not be.
         :raises TimeoutError: another call about the VM takes its time.
         """
         target = self._roster.guests.get(uuid)
         if target is None or not self._may_weigh(target):
-            return
+            return False
         if self._workers.is_late(uuid):
             raise TimeoutError(quarantine.HANGS)
         self._connection.get()
@@ -116,13 +117,14 @@ class Writer:
             # Asked again: it may have been taken away since, and whoever
             # puts VMs back closes the gate first.
             if not self._may_weigh(target):
-                return
+                return False
             with self._workers.watched(uuid):
                 self._ensure_journalled(target)
                 target.shares_ours.add(shares)
                 cputune.write_shares(target.domain, shares)
                 target.note_written({cputune.SHARES: shares})
                 target.writes += 1
+            return True
         finally:
             target.lock.release()
 

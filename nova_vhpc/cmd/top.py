@@ -163,7 +163,16 @@ def _windows(document: dict[str, Any]) -> str:
 
 def _row(vm: dict[str, Any], period_us: int) -> list[str]:
     run_us = vm['run_us']
-    note = vm['problem'] or vm['hands_off'] or vm['reason']
+    note = '; '.join(
+        filter(
+            None,
+            (
+                vm['problem'] or vm['hands_off'] or vm['reason'],
+                # An agent of before has none.
+                *vm.get('remarks', ()),
+            ),
+        )
+    )
     if vm['released']:
         note = f'theirs: {", ".join(vm["released"])}; {note}'
     return [

@@ -41,7 +41,7 @@ class Record:
         grows when a member lands.
     :ivar run: the filter run that has last seen the host.
     :ivar weight: raw weight for the next member.
-    :ivar multiplier: of the raw weight; with 0.0 the host is not planned.
+    :ivar multiplier: of the raw weight; above 0.0 the host is planned.
     """
 
     __slots__ = (

@@ -89,7 +89,9 @@ class Steering:
             and self._plans < MAX_PLANS
         ):
             try:
-                self._plan([r for r in dict.fromkeys(records) if r.multiplier])
+                self._plan(
+                    [r for r in dict.fromkeys(records) if r.multiplier > 0]
+                )
             except Exception:
                 # A request is better placed without a plan than not at all.
                 self._plans = MAX_PLANS
@@ -111,7 +113,7 @@ class Steering:
 
     def _begin(self, records: Sequence['Record']) -> None:
         # With few hosts, members may have landed before any weighing.
-        if not any(record.multiplier for record in records):
+        if not any(record.multiplier > 0 for record in records):
             self._left = 0
             return
         members = group.Members(self._request, records, self._landed)

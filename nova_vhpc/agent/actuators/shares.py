@@ -43,10 +43,11 @@ class ShareWriter:
 
     :param set_shares: called with (VM uuid, ``cpu_shares``) for several
         VMs at a time, never twice for the same; may raise anything, and
-        may take its time.
+        may take its time. It returns whether the shares were written: a VM
+        may have to be left alone for a while.
     """
 
-    def __init__(self, set_shares: Callable[[str, int], None]) -> None:
+    def __init__(self, set_shares: Callable[[str, int], bool]) -> None:
         self.writes = 0
         self.failures = 0
         self._set_shares = set_shares
@@ -206,31 +207,30 @@ class ShareWriter:
             if self._ready:
                 return self._ready.popleft()
             if self._closed or self._threads > HELPERS + len(self._held()):
+                # Counted here, or several would end for the same reason.
+                self._threads -= 1
                 return None
             self._work.wait(pause_s)
 
     # -- in the helper threads ----------------------------------------------
 
     def _help(self) -> None:
-        try:
-            while True:
-                with self._lock:
-                    vm = self._take()
-                    if vm is None:
-                        return
-                    vm.queued = False
-                    vm.since_s = time.monotonic()
-                    self._running.add(vm)
-                    value = vm.value
-                self._write(vm, value)
-        finally:
+        while True:
             with self._lock:
-                self._threads -= 1
+                vm = self._take()
+                if vm is None:
+                    return
+                vm.queued = False
+                vm.since_s = time.monotonic()
+                self._running.add(vm)
+                value = vm.value
+            self._write(vm, value)
 
     def _write(self, vm: wishes.Wish, value: int) -> None:
         error: Exception | None = None
+        written = False
         try:
-            self._set_shares(vm.uuid, value)
+            written = self._set_shares(vm.uuid, value)
         except Exception as caught:
             error = caught
         with self._lock:
@@ -240,7 +240,7 @@ class ShareWriter:
             if error is not None:
                 self._failed(vm, value, error)
             else:
-                self._succeeded(vm, value)
+                self._succeeded(vm, value, written)
             self._batch.discard(vm)
             done = None
             if not self._batch:
@@ -250,10 +250,11 @@ class ShareWriter:
         if done is not None:
             done()
 
-    def _succeeded(self, vm: wishes.Wish, value: int) -> None:
+    def _succeeded(self, vm: wishes.Wish, value: int, written: bool) -> None:
         if vm.failures:
             LOG.info('VM %s: cpu_shares are written again', vm.uuid)
-        vm.succeeded(value)
+        # Who is left alone now may be ours at the next border.
+        vm.succeeded(value if written else None)
         self._failing.discard(vm)
         if vm.value != value:
             self._queue(vm)

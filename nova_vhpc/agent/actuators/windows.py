@@ -66,14 +66,14 @@ class WindowPlayer:
     """Plays one schedule at a time, aligned to the wall clock.
 
     :param set_shares: called with (VM uuid, ``cpu_shares``) to write one
-        domain's live weight, for several domains at a time; may raise
-        anything, and may take its time.
+        domain's live weight, for several domains at a time; returns
+        whether it was written, may raise anything, and may take its time.
     :param wall_us: wall-clock time in microseconds.
     """
 
     def __init__(
         self,
-        set_shares: Callable[[str, int], None],
+        set_shares: Callable[[str, int], bool],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._shares = shares.ShareWriter(set_shares)

@@ -51,8 +51,8 @@ class Wish:
             and time.monotonic() >= self.not_before_s
         )
 
-    def succeeded(self, value: int) -> None:
-        """A value was written."""
+    def succeeded(self, value: int | None) -> None:
+        """A value was written; None if the VM is left alone."""
         self.failures = 0
         self.not_before_s = 0.0
         self.in_force = value

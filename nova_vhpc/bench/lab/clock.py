@@ -66,9 +66,10 @@ class Member:
         )
         (group / 'cgroup.procs').write_text(str(self._process.pid))
 
-    def weigh(self, shares: int) -> None:
-        """Set ``cpu_shares``."""
+    def weigh(self, shares: int) -> bool:
+        """Set ``cpu_shares``; nothing speaks against it here."""
         (self._group / 'cpu.shares').write_text(str(shares))
+        return True
 
     def end(self) -> None:
         """Kill it and remove its group."""

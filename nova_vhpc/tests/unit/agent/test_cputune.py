@@ -148,6 +148,24 @@ class TestCputune(base.BaseTestCase):
             self.assertLessEqual(len(left), 2, left)
             self.assertNotIn('vcpupin 1', ' '.join(left))
 
+    def test_no_more_is_asked_of_one_that_has_timed_out(self) -> None:
+        group = Cgroup(100_000, -1, 1e9)
+        before = cputune.read(group)
+        group.values[cputune.SHARES] = 2
+        group.pins = [(True, False), (True, False)]
+        late = libvirt.libvirtError('busy')
+        late.err = (libvirt.VIR_ERR_OPERATION_TIMEOUT, *[0] * 8)
+        with (
+            mock.patch.object(
+                group, 'setSchedulerParametersFlags', side_effect=late
+            ),
+            mock.patch.object(group, 'pinVcpuFlags') as pin,
+        ):
+            self.assertRaises(
+                libvirt.libvirtError, cputune.restore, group, before
+            )
+        pin.assert_not_called()
+
     def test_records_that_cannot_be(self) -> None:
         sound = cputune.read(Cgroup(100_000, -1, 1e9)).to_dict()
         for change in (

@@ -28,6 +28,7 @@ from nova_vhpc.agent import (
     journal,
     processes,
     sampler,
+    undo,
 )
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
@@ -134,6 +135,32 @@ class TestStop(DomainsCase):
         self.domain.refuse = self.refuse
         self.assertFalse(self.made.stop(PATIENCE_S))
         self.assertEqual(('u',), self.records.uuids())
+
+    def test_nobody_waits_for_what_will_not_be_tried(self) -> None:
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        target = self.look()
+        self.write(target)
+        self.domain.refuse = lambda: hung.wait(PATIENCE_S)
+        tried = self.made.restore_one('u')
+        self.assertIsNotNone(tried)
+        self.assertFalse(self.made.stop(0.3))
+        self.assertEqual(undo.ENDING, tried.result(timeout=0))
+
+
+class TestOptingOut(DomainsCase):
+    def test_while_it_migrates_and_then_does_not(self) -> None:
+        target = self.look()
+        self.write(target)
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.look()
+        self.assertIn(guest.Hold.MIGRATING, target.holds)
+        self.domain.specs = {}
+        self.reconcile()
+        self.assertEqual(8_000, self.domain.values[cputune.PERIOD])
+        self.domain.job = 0
+        self.reconcile()
+        self.assert_put_back()
 
 
 class TestLeaving(DomainsCase):

@@ -12,6 +12,7 @@
 
 """The status document, its socket and its metrics."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -72,6 +73,21 @@ class TestStatus(base.BaseTestCase):
         self.assertEqual(['0-1', '0-1'], vm['vcpu_pins'])
         self.assertEqual(0.5, vm['run_us'])
         json.dumps(vm)
+
+    def test_what_could_not_be_done(self) -> None:
+        now = moment('u')
+        now = dataclasses.replace(
+            now,
+            plan=dataclasses.replace(
+                now.plan,
+                ignored=(
+                    model.Ignored('u', 'too wide'),
+                    model.Ignored('x', 'has no uuid'),
+                ),
+            ),
+        )
+        (vm,) = status.vm_statuses({'u': test_guest.make()}, now)
+        self.assertEqual(['too wide'], vm['remarks'])
 
     def test_before_the_first_tick(self) -> None:
         (vm,) = status.vm_statuses({'u': test_guest.make()}, None)

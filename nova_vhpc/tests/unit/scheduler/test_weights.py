@@ -151,6 +151,8 @@ class WeigherTest(world.WorldTestCase):
         (state,) = (s for s in self.states if s.host == best)
         self.aggregate(state, '-9')
         self.assertEqual(best, self.order(self.request(members=2))[3])
+        plan = self.states[0]._vhpc.request.steering.placement
+        self.assertNotIn(best, plan.assignments)
 
     def test_multiplier_that_is_no_number_is_not_taken(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))

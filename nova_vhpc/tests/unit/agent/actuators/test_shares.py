@@ -29,14 +29,16 @@ class Gate:
         self.release = threading.Event()
         self.writes: list[tuple[str, int]] = []
         self.refused: set[str] = set()
+        self.held: set[str] = set()
 
-    def __call__(self, uuid: str, value: int) -> None:
+    def __call__(self, uuid: str, value: int) -> bool:
         if uuid in self.hanging and not self.release.is_set():
             self.begun.set()
             self.release.wait(30)
         self.writes.append((uuid, value))
         if uuid in self.refused:
             raise OSError('refused')
+        return uuid not in self.held
 
 
 class TestShareWriter(tests_base.TestCase):
@@ -44,6 +46,21 @@ class TestShareWriter(tests_base.TestCase):
         self.gate = Gate(*hanging)
         self.addCleanup(self.gate.release.set)
         return shares.ShareWriter(self.gate)
+
+    def test_who_was_left_alone_is_written_later(self) -> None:
+        writer = self.make()
+        for held in ({'a'}, set()):
+            self.gate.held = held
+            done = threading.Event()
+            writer.want({'a': 5, 'b': 6}, done.set)
+            self.assertTrue(done.wait(30))
+        self.assertEqual(2, self.gate.writes.count(('a', 5)))
+        self.assertEqual(1, self.gate.writes.count(('b', 6)))
+        self.assertEqual(frozenset(), writer.failing())
+        # Who is still left alone at the end holds up nobody.
+        self.gate.held = {'a', 'b'}
+        writer.leave({'a': 1, 'b': 1})
+        self.assertTrue(writer.close(30))
 
     def test_done_when_the_last_is_written(self) -> None:
         writer = self.make('a')

@@ -57,6 +57,7 @@ class Domains:
         if uuid in self.failing:
             raise OSError('refused')
         self.shares[uuid] = value
+        return True
 
 
 class PlayerTestCase(tests_base.TestCase):
