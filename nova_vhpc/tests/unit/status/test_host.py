@@ -17,7 +17,6 @@ import pathlib
 
 import fixtures
 from oslo_upgradecheck import upgradecheck
-from placement.tests.functional.fixtures import placement as placement_fixture
 
 from nova_vhpc.cmd import status
 from nova_vhpc.status import checks, host
@@ -63,40 +62,6 @@ class SchedulerTest(base.TestCase):
             found = self.check(line)
             self.assertEqual(upgradecheck.Code.FAILURE, found.code)
             self.assertIn(line.split()[0], found.details)
-
-
-class PlacementTest(base.TestCase):
-    """The check against a real Placement in this process."""
-
-    def setUp(self):
-        super().setUp()
-        self.placement = self.useFixture(placement_fixture.PlacementFixture())
-
-    def check(self):
-        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
-        file.write_text(
-            '[placement]\n'
-            'auth_type = admin_token\n'
-            'token = admin\n'
-            f'endpoint = {self.placement.endpoint}\n'
-        )
-        conf = status.make_conf()
-        conf(['--config-file', str(file)], default_config_files=[])
-        return host.Checks(conf)._check_placement()
-
-    def test_before_the_first_agent_has_published(self):
-        """Placement knows neither our trait nor our resource class yet."""
-        found = self.check()
-        self.assertEqual(upgradecheck.Code.WARNING, found.code, found.details)
-        self.assertIn('no agent has published', found.details)
-
-    def test_another_refusal_is_a_failure(self):
-        self.useFixture(
-            fixtures.MonkeyPatch('nova_vhpc.topology.model.TRAIT_HOST', '')
-        )
-        found = self.check()
-        self.assertEqual(upgradecheck.Code.FAILURE, found.code, found.details)
-        self.assertIn('400', found.details)
 
 
 class CommandTest(base.TestCase):
