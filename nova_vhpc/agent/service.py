@@ -161,9 +161,8 @@ class Service:
         :returns: see :func:`put_back.report`.
         """
         LOG.info('Paused: all VMs are put back')
-        self.player.play(None)
         tries = self.domains.pause()
-        # A tick may have come in between.
+        # Not before: a tick in between would have them played again.
         self.player.play(None)
         return put_back.report(tries, wait_s)
 
