@@ -35,9 +35,9 @@ _STAYS = 'stays in the computing pool, with all members of its cluster'
 
 _Domains = dict[frozenset[int], frozenset[int]]
 
-_Movable = tuple[model.VmView, frozenset[int], bool, bool]
-"""A VM, the CPUs that it may use, whether it is in the I/O phase, and
-whether it is parallel."""
+_Movable = tuple[model.VmView, frozenset[int], bool, int]
+"""A VM, the CPUs that it may use, whether it is in the I/O phase, and how many
+CPUs it must have: a parallel one as many as vCPUs, others one."""
 
 
 class IoPoolPolicy:
@@ -76,12 +76,11 @@ class IoPoolPolicy:
             if not allowed:
                 ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
+            width = vm.vcpus if vm.workload == _PARALLEL else 1
             io = context.phases[vm.uuid] is _IO
-            parallel = vm.workload == _PARALLEL
-            movable.append((vm, allowed, io, parallel))
+            movable.append((vm, allowed, io, width))
         widths = _widths(movable)
-        for vm, _, io, parallel in movable:
-            width = vm.vcpus if parallel else 1
+        for vm, _, io, width in movable:
             demand = wants_io if io else wants_computing
             demand.vcpus.append(vm.vcpus)
             demand.widths.append(
@@ -99,24 +98,25 @@ class IoPoolPolicy:
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
         stay = {} if divided is None else self._stay(divided, movable)
-        for vm, allowed, io, parallel in movable:
+        for vm, allowed, io, width in movable:
             domain = allowed
             if divided is not None:
-                if io and (vm.cluster or vm.uuid) in stay:
-                    ignored.append(
-                        model.Ignored(vm.uuid, stay[vm.cluster or vm.uuid])
-                    )
+                why = stay.get(vm.cluster or vm.uuid) if io else None
+                if why is not None:
+                    ignored.append(model.Ignored(vm.uuid, why))
                     io = False
                 domain = self._domain(divided, io, allowed)
                 if io:
                     in_io_pool.add(vm.uuid)
-                elif parallel and len(domain) < min(vm.vcpus, len(allowed)):
+                elif vm.workload == _PARALLEL and len(domain) < min(
+                    width, len(allowed)
+                ):
                     ignored.append(_squeezed(vm, len(domain)))
                     domain = allowed
                 elif not domain:
                     ignored.append(_no_cpu(vm))
                     continue
-            if parallel:
+            if vm.workload == _PARALLEL:
                 requests.append(balance.request_for(vm, domain))
                 if vm.in_force.vcpu_pins is not None:
                     in_force[vm.uuid] = vm.in_force.vcpu_pins
@@ -139,10 +139,9 @@ class IoPoolPolicy:
         """
         room = self._sizer.room
         stay: dict[str, str] = {}
-        for vm, allowed, io, parallel in movable:
+        for vm, allowed, io, width in movable:
             if not io:
                 continue
-            width = vm.vcpus if parallel else 1
             cpus = len(self._domain(divided, True, allowed))
             other = len(self._domain(divided, False, allowed))
             if not cpus or width > room or cpus < min(width, other):
@@ -169,9 +168,8 @@ class IoPoolPolicy:
 def _widths(movable: list[_Movable]) -> dict[str | None, int]:
     """By cluster, CPUs that the widest member in the I/O phase must have."""
     widths: dict[str | None, int] = {}
-    for vm, _, io, parallel in movable:
+    for vm, _, io, width in movable:
         if io and vm.cluster is not None:
-            width = vm.vcpus if parallel else 1
             widths[vm.cluster] = max(width, widths.get(vm.cluster, 1))
     return widths
 
