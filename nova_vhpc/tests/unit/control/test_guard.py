@@ -140,6 +140,12 @@ class GuardTest(tests_base.TestCase):
     def feed(self, subject, applied, wanted, latency, members=MEMBERS):
         return subject.step(applied, wanted, latency, members)
 
+    def window(self, subject, applied, latency):
+        """As many periods alike as are compared; the last answer."""
+        for _ in range(3):
+            result = self.feed(subject, applied, applied, latency)
+        return result
+
     def test_nothing_is_shortened_before_a_baseline(self):
         subject = self.guard()
         self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
@@ -157,10 +163,8 @@ class GuardTest(tests_base.TestCase):
 
     def test_taken_back_and_held(self):
         subject = self.guard()
-        for _ in range(3):
-            self.feed(subject, 30, 30, 100.0)
-        for _ in range(3):
-            result = self.feed(subject, 20, 20, 200.0)
+        self.window(subject, 30, 100.0)
+        result = self.window(subject, 20, 200.0)
         self.assertEqual(30, result)
         self.assertTrue(subject.holding)
         self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
@@ -168,10 +172,9 @@ class GuardTest(tests_base.TestCase):
     def taken_back(self):
         """A guard that has just gone back from 20 to 30."""
         subject = self.guard()
-        for _ in range(3):
-            self.feed(subject, 30, 30, 100.0)
-        for _ in range(3):
-            self.feed(subject, 20, 20, 200.0)
+        self.window(subject, 30, 100.0)
+        self.window(subject, 20, 200.0)
+        self.assertTrue(subject.holding)
         return subject
 
     def test_the_first_sample_after_going_back_does_not_count(self):
@@ -193,10 +196,8 @@ class GuardTest(tests_base.TestCase):
 
     def test_lengthening_is_never_hindered(self):
         subject = self.guard()
-        for _ in range(3):
-            self.feed(subject, 10, 10, 100.0)
-        for _ in range(3):
-            self.feed(subject, 5, 5, 200.0)
+        self.window(subject, 10, 100.0)
+        self.window(subject, 5, 200.0)
         self.assertTrue(subject.holding)
         self.assertEqual(12, self.feed(subject, 10, 12, 100.0))
 
@@ -215,30 +216,20 @@ class GuardTest(tests_base.TestCase):
         self.assertTrue(subject.holding)
         self.assertGreaterEqual(lowest, 27)
 
-    def held(self):
-        subject = self.guard()
-        for _ in range(3):
-            self.feed(subject, 30, 30, 100.0)
-        for _ in range(3):
-            self.feed(subject, 20, 20, 200.0)
-        self.assertTrue(subject.holding)
-        return subject
-
     def test_the_hold_outlives_who_comes_and_goes(self):
-        subject = self.held()
+        subject = self.taken_back()
         for members in (MEMBERS | {'b'}, frozenset('b'), frozenset()):
             self.feed(subject, 30, 30, 100.0, members=members)
             self.assertTrue(subject.holding, members)
 
     def test_none_left_of_those_it_was_learned_from(self):
-        subject = self.held()
+        subject = self.taken_back()
         self.feed(subject, 30, 30, 100.0, members=frozenset('b'))
         self.assertFalse(subject.holding)
 
     def test_the_unproven_is_taken_back_when_others_come(self):
         subject = self.guard()
-        for _ in range(3):
-            self.feed(subject, 30, 30, 100.0)
+        self.window(subject, 30, 100.0)
         self.assertEqual(29, self.feed(subject, 30, 29, 100.0))
         self.assertEqual(
             30, self.feed(subject, 29, 28, 100.0, members=MEMBERS | {'b'})
@@ -247,8 +238,7 @@ class GuardTest(tests_base.TestCase):
     def test_the_proven_stays_when_others_come(self):
         subject = self.guard()
         for applied in (30, 20):
-            for _ in range(3):
-                self.feed(subject, applied, applied, 10.0 * applied)
+            self.window(subject, applied, 10.0 * applied)
         self.assertEqual(
             20, self.feed(subject, 20, 19, 200.0, members=MEMBERS | {'b'})
         )

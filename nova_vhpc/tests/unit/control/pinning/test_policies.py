@@ -89,6 +89,13 @@ class BalanceTest(tests_base.TestCase):
 
 
 class IoPoolTest(tests_base.TestCase):
+    # May use the I/O pool only, where that is 6 and 7.
+    io_only = vm(
+        'web',
+        workload=model.Workload.GENERAL,
+        allowed_cpus=frozenset((6, 7)),
+    )
+
     def policy(self, **kwargs):
         kwargs.setdefault('pool_shrink_periods', 5)
         return io_pool.IoPoolPolicy(control_config.ControlConfig(**kwargs))
@@ -141,11 +148,7 @@ class IoPoolTest(tests_base.TestCase):
     def test_a_general_vm_without_a_computing_cpu_is_not_pinned(self):
         decision = pin(
             self.policy(io_pool_cpus=frozenset((6, 7))),
-            vm(
-                'web',
-                workload=model.Workload.GENERAL,
-                allowed_cpus=frozenset((6, 7)),
-            ),
+            self.io_only,
             vm('a', io_pool=model.IoPoolUse.ALWAYS),
             io={'a'},
         )
@@ -155,11 +158,7 @@ class IoPoolTest(tests_base.TestCase):
     def test_who_may_use_the_io_pool_only_is_in_it(self):
         decision = pin(
             self.policy(io_pool_cpus=frozenset((6, 7))),
-            vm(
-                'web',
-                workload=model.Workload.GENERAL,
-                allowed_cpus=frozenset((6, 7)),
-            ),
+            self.io_only,
             io={'web'},
         )
         self.assertEqual({'web'}, decision.in_io_pool)
