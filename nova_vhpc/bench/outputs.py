@@ -16,6 +16,7 @@ A measurement takes from seconds to hours. Where its figures cannot go is
 said before it, and what cannot be written in the end is printed first.
 """
 
+import importlib
 import json
 import os
 import pathlib
@@ -42,6 +43,44 @@ def check(*paths: pathlib.Path | None) -> None:
             why = _obstacle(path)
             if why is not None:
                 raise OutputError(path, why)
+
+
+def check_directory(path: pathlib.Path | None) -> None:
+    """Complain of a directory that could not be filled later.
+
+    It need not exist.
+
+    :param path: None for a directory that nobody asked for.
+    :raises OutputError: if it is a file, may not be written to, or could
+        not be made.
+    """
+    if path is None:
+        return
+    place = path.absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    if not os.path.isdir(place):
+        raise OutputError(path, f'{place} is no directory')
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise OutputError(path, f'no permission to make files in {place}')
+
+
+def check_matplotlib(path: pathlib.Path | None) -> None:
+    """Complain of pictures that could not be drawn for want of Matplotlib.
+
+    :param path: None for pictures that nobody asked for.
+    :raises OutputError: if it is not installed.
+    """
+    if path is None:
+        return
+    try:
+        importlib.import_module('matplotlib.figure')
+    except ImportError:
+        raise OutputError(
+            path,
+            'Matplotlib is not installed; install it with: '
+            "pip install 'nova-vhpc[plot]'",
+        ) from None
 
 
 def _obstacle(path: pathlib.Path) -> str | None:

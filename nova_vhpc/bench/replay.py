@@ -84,19 +84,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay, report.
 
-    :returns: 0, or 1 if there is nothing to replay or to draw with.
+    :returns: 0, or 1 if there is nothing to replay .
     :raises OutputError: if a file cannot be written.
     """
     outputs.check(args.json, args.plot)
+    if args.plot:
+        replay_plot.check(args.plot)
     try:
-        if args.plot:
-            replay_plot.check(args.plot)
         if args.cpus < 1 or not 1 <= args.vcpus <= intake.MAX_VCPUS:
             raise traces.TraceError(
                 '--cpus and --vcpus: at least 1; --vcpus: at most '
                 f'{intake.MAX_VCPUS}'
             )
-        trace = replay_run.read_trace(args.trace)
+        trace = traces.read_gapped(args.trace)
         replays = {
             rule: replay_run.replay(
                 trace,
@@ -108,11 +108,7 @@ def run(args: argparse.Namespace) -> int:
             )
             for rule in replay_run.RULES
         }
-    except (
-        traces.TraceError,
-        replay_plot.PlotError,
-        errors.ConfigError,
-    ) as error:
+    except (traces.TraceError, errors.ConfigError) as error:
         print(f'replay: {error}', file=sys.stderr)
         return 1
     _report(trace, replays, args.predictor)
@@ -135,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(
-    trace: replay_run.Trace,
+    trace: traces.GappedTrace,
     replays: dict[str, replay_result.Replay],
     predictor: str,
 ) -> None:

@@ -12,11 +12,10 @@
 
 """A replay as a picture: what happened, what was foreseen, what was done."""
 
-import importlib
 import pathlib
 from typing import Any
 
-from nova_vhpc.bench import outputs, replay_result, replay_run
+from nova_vhpc.bench import outputs, replay_result, replay_run, traces
 from nova_vhpc.control import model
 
 SECONDS = replay_run.PERIOD_US / 1e6
@@ -34,28 +33,18 @@ MOST_VMS = 8
 """VMs with a panel of their own; more would not be legible."""
 
 
-class PlotError(Exception):
-    """The picture cannot be made; the text says what to do."""
-
-
 def check(path: pathlib.Path) -> None:
     """Complain of what would be in the way of :func:`plot`.
 
-    :raises PlotError: without Matplotlib, or for another file type.
+    :raises OutputError: without Matplotlib, or for another file type.
     """
     if path.suffix.lower() not in ('.svg', '.png'):
-        raise PlotError(f'--plot {path}: the name must end in .svg or .png')
-    try:
-        importlib.import_module('matplotlib.figure')
-    except ImportError:
-        raise PlotError(
-            '--plot needs Matplotlib, which is not installed; install it '
-            "with: pip install 'nova-vhpc[plot]'"
-        ) from None
+        raise outputs.OutputError(path, 'its name must end in .svg or .png')
+    outputs.check_matplotlib(path)
 
 
 def plot(
-    trace: replay_run.Trace,
+    trace: traces.GappedTrace,
     replays: dict[str, replay_result.Replay],
     shown: str,
     predictor: str,
@@ -119,7 +108,7 @@ def plot(
 
 
 def _title(
-    trace: replay_run.Trace,
+    trace: traces.GappedTrace,
     replays: dict[str, replay_result.Replay],
     predictor: str,
     drawn: int,

@@ -12,10 +12,6 @@
 
 """Run the controller over a recorded trace, as the agent would."""
 
-import csv
-import dataclasses
-import pathlib
-
 from nova_vhpc.agent import policy
 from nova_vhpc.bench import replay_result, traces
 from nova_vhpc.control import config as control_config
@@ -28,53 +24,6 @@ CLUSTER = 'trace'
 
 RULES = {'paper': 'paper', 'ours': 'learned'}
 """Leave rules as the command names them."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Trace:
-    """I/O events per 100 ms, None where there is no number.
-
-    :ivar rows: one per period, one value per VM.
-    """
-
-    name: str
-    vms: tuple[str, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-
-
-def read_trace(path: pathlib.Path) -> Trace:
-    """Read a CSV: a header of VM names, then a row per 100 ms.
-
-    Cells that are no number count as not measured.
-
-    :raises nova_vhpc.bench.traces.TraceError: if there is nothing to replay
-        in it, not even one number.
-    """
-    try:
-        with path.open(newline='', encoding='utf-8-sig') as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise traces.TraceError(f'{path}: cannot be read: {error}') from None
-    if len(rows) < 2:
-        raise traces.TraceError(
-            f'{path}: a header of VM names and a row per 100 ms expected'
-        )
-    vms = tuple(
-        name.strip() or f'column {number}'
-        for number, name in enumerate(rows[0], 1)
-    )
-    if len(set(vms)) != len(vms):
-        raise traces.TraceError(f'{path}: two columns have the same name')
-    numbers = tuple(
-        tuple(
-            traces.finite(row[index]) if index < len(row) else None
-            for index in range(len(vms))
-        )
-        for row in rows[1:]
-    )
-    if all(number is None for row in numbers for number in row):
-        raise traces.TraceError(f'{path}: {traces.NO_NUMBER}')
-    return Trace(path.stem, vms, numbers)
 
 
 def make_controller(
@@ -94,7 +43,7 @@ def make_controller(
 
 
 def replay(
-    trace: Trace,
+    trace: traces.GappedTrace,
     rule: str,
     predictor: str,
     pinning: str = 'io_pool',

@@ -10,18 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Strict reading of traces of I/O events (DESIGN.md, section 7)."""
+"""Reading of traces of I/O events (DESIGN.md, section 7)."""
 
 import csv
 import dataclasses
 import math
 import pathlib
 
-NO_NUMBER = (
-    'no number was found in it; columns must be separated by commas, and '
-    'numbers written with a point'
+SEPARATORS = (
+    'columns must be separated by commas, and numbers written with a point'
 )
-"""Of a file that is no trace, or has other separators."""
 
 
 class TraceError(Exception):
@@ -42,32 +40,63 @@ class Trace:
     events: tuple[tuple[float, ...], ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class GappedTrace:
+    """A trace in which measurements may be missing.
+
+    :ivar name: the file's name without ``.csv``.
+    :ivar vms: names of the VMs, each another.
+    :ivar rows: one per period, one value per VM; None where there is no
+        number.
+    """
+
+    name: str
+    vms: tuple[str, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+
+
 def read(path: pathlib.Path) -> Trace:
     """Read a CSV: a header of VM names, then one row per 100 ms.
 
     :raises TraceError: not readable, no rows, or a row that does not fit.
     """
-    try:
-        with path.open(newline='', encoding='utf-8-sig') as file:
-            lines = [
-                (number, row)
-                for number, row in enumerate(csv.reader(file), 1)
-                if any(cell.strip() for cell in row)
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(f'{path}: cannot be read: {error}') from None
-    if not lines:
-        raise TraceError(f'{path}: empty; a header of VM names is expected')
-    vms = tuple(name.strip() for name in lines[0][1])
-    if len(lines) < 3:
+    vms, lines = _lines(path)
+    if len(lines) < 2:
         raise TraceError(
-            f'{path}: {len(lines) - 1} rows; at least 2 periods are needed '
+            f'{path}: {len(lines)} rows; at least 2 periods are needed '
             'to predict anything'
         )
-    if all(finite(cell) is None for _, row in lines[1:] for cell in row):
-        raise TraceError(f'{path}: {NO_NUMBER}')
-    rows = [_row(path, number, row, len(vms)) for number, row in lines[1:]]
+    _look_for_numbers(path, lines)
+    rows = [_row(path, number, row, len(vms)) for number, row in lines]
     return Trace(path.stem, vms, tuple(zip(*rows, strict=True)))
+
+
+def read_gapped(path: pathlib.Path) -> GappedTrace:
+    """Read a CSV as :func:`read`, but take what is no number for a gap.
+
+    Values that a row lacks at its end are gaps, too.
+
+    :raises TraceError: not readable, no number in it, a row with more
+        values than there are VMs, or two VMs of one name.
+    """
+    header, lines = _lines(path)
+    if not lines:
+        raise TraceError(
+            f'{path}: a header of VM names and a row per 100 ms expected'
+        )
+    vms = tuple(
+        name or f'column {number}' for number, name in enumerate(header, 1)
+    )
+    if len(set(vms)) != len(vms):
+        raise TraceError(f'{path}: two columns have the same name')
+    _look_for_numbers(path, lines)
+    rows = []
+    for number, row in lines:
+        if len(row) > len(vms):
+            raise _misfit(path, number, row, len(vms))
+        values = [finite(cell) for cell in row]
+        rows.append((*values, *[None] * (len(vms) - len(row))))
+    return GappedTrace(path.stem, vms, tuple(rows))
 
 
 def read_all(directory: pathlib.Path) -> list[Trace]:
@@ -92,13 +121,46 @@ def finite(cell: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _lines(
+    path: pathlib.Path,
+) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
+    """Names of the header, and each row with its number in the file."""
+    try:
+        with path.open(newline='', encoding='utf-8-sig') as file:
+            lines = [
+                (number, row)
+                for number, row in enumerate(csv.reader(file), 1)
+                # A row of empty cells is a period; an empty line is none.
+                if len(row) > 1 or any(cell.strip() for cell in row)
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f'{path}: cannot be read: {error}') from None
+    if not lines:
+        raise TraceError(f'{path}: empty; a header of VM names is expected')
+    return tuple(name.strip() for name in lines[0][1]), lines[1:]
+
+
+def _look_for_numbers(
+    path: pathlib.Path, lines: list[tuple[int, list[str]]]
+) -> None:
+    if all(finite(cell) is None for _, row in lines for cell in row):
+        raise TraceError(f'{path}: no number was found in it; {SEPARATORS}')
+
+
+def _misfit(
+    path: pathlib.Path, number: int, row: list[str], width: int
+) -> TraceError:
+    return TraceError(
+        f'{path}, line {number}: {len(row)} values for {width} VMs; '
+        f'{SEPARATORS}'
+    )
+
+
 def _row(
     path: pathlib.Path, number: int, row: list[str], width: int
 ) -> tuple[float, ...]:
     if len(row) != width:
-        raise TraceError(
-            f'{path}, line {number}: {len(row)} values for {width} VMs'
-        )
+        raise _misfit(path, number, row, width)
     return tuple(_events(path, number, cell) for cell in row)
 
 

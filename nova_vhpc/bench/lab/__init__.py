@@ -20,6 +20,7 @@ turn. See ``doc/source/admin/lab.rst``.
 
 import argparse
 import json
+import operator
 import os
 import signal
 import sys
@@ -97,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     """Measure, report.
 
     :returns: 0, or 1 when the lab cannot be set up here.
-    :raises OutputError: if the JSON file cannot be written.
+    :raises OutputError: if a file cannot be written, the figures cannot be
+        drawn, or those to be merged cannot be read.
     """
     from nova_vhpc.bench.lab import (
         experiments,
@@ -111,6 +113,8 @@ def run(args: argparse.Namespace) -> int:
     )
 
     outputs.check(args.json)
+    outputs.check_directory(args.plot)
+    outputs.check_matplotlib(args.plot)
     options, extra = _policy_options(args.option)
     names = [*args.policies, *(n for n in extra if n not in args.policies)]
     scheme = kbest.KBest(
@@ -122,9 +126,7 @@ def run(args: argparse.Namespace) -> int:
         if args.quick
         else runner.Timing()
     )
-    document: dict[str, Any] = {'mixes': {}}
-    if args.merge and args.json and args.json.exists():
-        document = json.loads(args.json.read_text())
+    document = _kept(args.json) if args.merge else {'mixes': {}}
     document.update(report.circumstances(scheme, timing))
     began = time.monotonic()
     # Guests, bridges and control groups must not stay behind.
@@ -157,12 +159,35 @@ def run(args: argparse.Namespace) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     report.print_tables(document)
+    outputs.write_json(args.json, document)
     if args.plot:
         from nova_vhpc.bench.lab import plot
 
         plot.draw(document, args.plot)
-    outputs.write_json(args.json, document)
     return 0
+
+
+def _kept(path: Path | None) -> dict[str, Any]:
+    """What an earlier run has written; nothing where there was none.
+
+    :raises OutputError: if the file holds something else.
+    """
+    from nova_vhpc.bench.lab import report
+
+    if path is None or not path.exists():
+        return {'mixes': {}}
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+        for by_policy in document['mixes'].values():
+            for entry in by_policy.values():
+                operator.itemgetter(*report.FIGURES)(entry)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise outputs.OutputError(
+            path,
+            'it holds no figures of an earlier run to merge with; name '
+            'another file, or leave --merge out',
+        ) from None
+    return document
 
 
 def _keep(path: Path | None, document: dict[str, Any]) -> None:

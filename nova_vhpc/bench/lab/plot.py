@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nova_vhpc.bench import outputs
+
 TARGETS = {'efficiency': 0.8, 'fairness': 0.8}
 
 
@@ -45,8 +47,15 @@ def draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
     """Write one picture per figure.
 
     :returns: the files, SVG.
-    :raises ImportError: without matplotlib.
+    :raises OutputError: if they cannot be written.
     """
+    try:
+        return _draw(document, directory)
+    except OSError as error:
+        raise outputs.OutputError(directory, error.strerror or error) from None
+
+
+def _draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
     import matplotlib
 
     matplotlib.use('svg')

@@ -24,6 +24,9 @@ import rich.table
 
 from nova_vhpc.bench.lab import kbest, mixes, runner
 
+FIGURES = ('efficiency', 'fairness', 'speedup', 'loss', 'runs')
+"""What every policy has in every mix; other figures may be missing."""
+
 
 def circumstances(
     scheme: kbest.KBest, timing: runner.Timing

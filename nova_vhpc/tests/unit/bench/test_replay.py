@@ -21,7 +21,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-from nova_vhpc.bench import replay_plot, replay_run
+from nova_vhpc.bench import replay_plot, replay_run, traces
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
@@ -67,7 +67,7 @@ class ReplayTest(base.TestCase):
         self.assertIn('cg-like: 2 VMs, 300 periods', out)
 
     def test_predictions_lie_beside_what_they_were_for(self):
-        trace = replay_run.read_trace(self.trace())
+        trace = traces.read_gapped(self.trace())
         line = replay_run.replay(trace, 'ours', 'last_value').vms['vm0']
         self.assertEqual(line.states[:-1], line.predicted_states[1:])
         self.assertIsNone(line.predicted_states[0])
@@ -77,7 +77,7 @@ class ReplayTest(base.TestCase):
         )
 
     def test_moves_are_where_the_phase_changes(self):
-        trace = replay_run.read_trace(self.trace())
+        trace = traces.read_gapped(self.trace())
         result = replay_run.replay(trace, 'paper', 'last_value')
         self.assertEqual(result.phase_changes, len(result.moves))
         self.assertEqual(result.io_phase_fraction, result.io_fraction)
@@ -165,7 +165,7 @@ class ReplayTest(base.TestCase):
 
     def test_garbage_in_a_trace_is_not_measured(self):
         path = self.trace('a,b\n5,x\n,7\nnan,inf\n-3,1e3\n1\n')
-        trace = replay_run.read_trace(path)
+        trace = traces.read_gapped(path)
         self.assertEqual(
             (
                 (5.0, None),
@@ -186,9 +186,23 @@ class ReplayTest(base.TestCase):
             self.assertIn('cg-like.csv: no number was found', err)
             self.assertIn('separated by commas', err)
 
+    def test_more_values_than_vms(self):
+        # Numbers with a decimal comma fall apart into several.
+        status, out, err = self.run_bench(self.trace('a;b\n1,5;2,5\n'))
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn('cg-like.csv, line 2: 3 values for 1 VMs', err)
+        self.assertIn('separated by commas', err)
+
+    def test_a_period_without_any_measurement_is_one(self):
+        path = self.trace('a,b\n1,2\n,\n3,4\n\n')
+        self.assertEqual(
+            ((1.0, 2.0), (None, None), (3.0, 4.0)),
+            traces.read_gapped(path).rows,
+        )
+
     def test_a_byte_order_mark_is_no_part_of_a_name(self):
         path = self.trace('\ufeffa,b\n1,2\n')
-        self.assertEqual(('a', 'b'), replay_run.read_trace(path).vms)
+        self.assertEqual(('a', 'b'), traces.read_gapped(path).vms)
 
     def test_what_cannot_be_replayed(self):
         for text in ('', 'vm0,vm1\n', 'a,a\n1,2\n'):

@@ -16,7 +16,7 @@ import itertools
 import pathlib
 
 from nova_vhpc import tests
-from nova_vhpc.bench import replay_run
+from nova_vhpc.bench import replay_run, traces
 from nova_vhpc.tests import base
 
 TRACES = pathlib.Path(tests.__file__).parent / 'traces'
@@ -24,8 +24,8 @@ TRACES = pathlib.Path(tests.__file__).parent / 'traces'
 
 def replay(name, rule, predictor, repeat=1):
     """The same program run so many times in a row."""
-    trace = replay_run.read_trace(TRACES / f'{name}.csv')
-    trace = replay_run.Trace(trace.name, trace.vms, trace.rows * repeat)
+    trace = traces.read_gapped(TRACES / f'{name}.csv')
+    trace = traces.GappedTrace(trace.name, trace.vms, trace.rows * repeat)
     return replay_run.replay(trace, rule, predictor)
 
 

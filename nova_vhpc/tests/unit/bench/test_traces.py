@@ -63,6 +63,9 @@ class TracesTest(base.TestCase):
                 f'vm0,vm1\n1,2\n3,{cell}\n', 'line 3', f'"{cell}"'
             )
 
+    def test_a_period_without_numbers_is_not_passed_over(self):
+        self.assert_refused('vm0,vm1\n1,2\n,\n3,4\n', 'line 3', '""')
+
     def test_other_separators(self):
         for text in ('vm0;vm1\n1;2\n3;4\n', 'vm0\tvm1\n1\t2\n3\t4\n'):
             self.assert_refused(text, 'no number', 'separated by commas')

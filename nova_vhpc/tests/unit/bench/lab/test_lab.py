@@ -14,8 +14,10 @@
 """The lab's arithmetic: what the figures are made of."""
 
 import contextlib
+import importlib
 import io
 import json
+import os
 import tempfile
 from pathlib import Path
 from unittest import mock
@@ -261,6 +263,57 @@ class TestCommandLine(base.TestCase):
         self.assertEqual(
             {'alone', 'hogs'}, printed.call_args.args[0]['mixes'].keys()
         )
+
+    def assert_refused_at_once(self, words, *telling):
+        with mock.patch.object(lab, '_two_cpus') as began:
+            error = self.assertRaises(
+                outputs.OutputError, lab.run, self.parse(*words)
+            )
+        began.assert_not_called()
+        for word in telling:
+            self.assertIn(word, str(error))
+
+    def test_pictures_that_cannot_be_written(self):
+        with tempfile.TemporaryDirectory() as name:
+            file = Path(name, 'file')
+            file.touch()
+            for path in (file, file / 'deeper' / 'plots'):
+                self.assert_refused_at_once(
+                    ('--plot', str(path)),
+                    f'{path} cannot be written: {file} is no directory',
+                )
+            with mock.patch.object(os, 'access', return_value=False):
+                self.assert_refused_at_once(
+                    ('--plot', str(Path(name, 'new'))),
+                    f'no permission to make files in {name}',
+                )
+            self.assertEqual([file], list(Path(name).iterdir()))
+
+    def test_pictures_without_matplotlib(self):
+        with mock.patch.object(
+            importlib, 'import_module', side_effect=ImportError
+        ):
+            self.assert_refused_at_once(
+                ('--plot', 'plots'), "pip install 'nova-vhpc[plot]'"
+            )
+
+    def test_nothing_to_merge_with(self):
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name, 'lab.json')
+            for text in (
+                '',
+                '[]',
+                '{}',
+                '{"mixes": []}',
+                '{"mixes": {"hogs": {"stock": {"speedup": 1.0}}}}',
+            ):
+                path.write_text(text)
+                self.assert_refused_at_once(
+                    ('--merge', '--json', str(path)),
+                    f'{path} cannot be written: it holds no figures',
+                    '--merge',
+                )
+                self.assertEqual(text, path.read_text())
 
     def test_plots_are_written(self):
         document = {
