@@ -13,9 +13,9 @@
 """What the agent costs: its tick, and the same sampling by libvirt.
 
 Real threads stand in for vCPUs; the real sampler, controller, actuator and
-metrics run; libvirt's calls go to a recorder. Beside it,
-``virConnectGetAllDomainStats`` on real QEMU guests, per guest. The
-stand-ins sleep nearly all the time, as the guests do (they are started
+metrics run, as for a host of 64 CPUs; libvirt's calls go to a recorder.
+Beside it, ``virConnectGetAllDomainStats`` on real QEMU guests, per guest.
+The stand-ins sleep nearly all the time, as the guests do (they are started
 paused): what is measured is the cost of looking, not of what is seen.
 """
 
@@ -34,7 +34,8 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.bench import agent_run, outputs
+from nova_vhpc.agent import errors
+from nova_vhpc.bench import agent_run, outputs, plugins
 from nova_vhpc.bench.lab import guest, image, libvirtd
 
 HELP = 'Cost of the agent per tick and VM, beside sampling by libvirt.'
@@ -78,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='real guests for the libvirt way; 0 leaves it out '
         '(default: %(default)s)',
     )
+    plugins.add_arguments(parser)
     parser.add_argument('--json', type=pathlib.Path, metavar='FILE')
 
 
@@ -89,8 +91,11 @@ def run(args: argparse.Namespace) -> int:
     """
     outputs.check(args.json)
     try:
-        result = measure(args)
+        names = plugins.chosen(args)
+        names.check()
+        result = measure(args, names)
     except (
+        errors.ConfigError,
         RuntimeError,
         OSError,
         libvirt.libvirtError,
@@ -105,9 +110,11 @@ def run(args: argparse.Namespace) -> int:
     return 1 if soak and soak['grew'] else 0
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    args: argparse.Namespace, names: plugins.Plugins
+) -> dict[str, Any]:
     """All that was asked for, as one document."""
-    result = _tick(args.vms, args.vcpus, args.seconds)
+    result = _tick(args.vms, args.vcpus, args.seconds, names)
     result['libvirt_us_per_vm'] = None
     result['libvirt_ratio'] = None
     if args.guests > 0:
@@ -120,19 +127,25 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         result['scaling'] = {
             str(vms): {
                 key: value
-                for key, value in _tick(vms, args.vcpus, args.seconds).items()
+                for key, value in _tick(
+                    vms, args.vcpus, args.seconds, names
+                ).items()
                 if key
                 in ('us_per_vm', 'core_fraction', 'tick_p99_ms', 'rss_mib')
             }
             for vms in (50, 400)
         }
     if args.soak > 0:
-        result['soak'] = _soak(args.vms, args.vcpus, args.soak)
+        result['soak'] = _soak(args.vms, args.vcpus, args.soak, names)
     return result
 
 
 def _tick(
-    vms: int, vcpus: int, seconds: float, soak: bool = False
+    vms: int,
+    vcpus: int,
+    seconds: float,
+    names: plugins.Plugins,
+    soak: bool = False,
 ) -> dict[str, Any]:
     """One measurement in a process of its own, so that memory is its own."""
     command = [
@@ -145,6 +158,7 @@ def _tick(
         str(vcpus),
         '--seconds',
         str(seconds),
+        *names.argv(),
     ]
     done = subprocess.run(
         command + (['--soak'] if soak else []),
@@ -160,8 +174,10 @@ def _tick(
     return answer
 
 
-def _soak(vms: int, vcpus: int, seconds: float) -> dict[str, Any]:
-    answer = _tick(vms, vcpus, seconds, soak=True)
+def _soak(
+    vms: int, vcpus: int, seconds: float, names: plugins.Plugins
+) -> dict[str, Any]:
+    answer = _tick(vms, vcpus, seconds, names, soak=True)
     first, last = answer['first'], answer['last']
     return {
         'seconds': answer['seconds'],
@@ -230,7 +246,9 @@ def _paused_guest(name: str, vcpus: int) -> str:
 def _print(result: dict[str, Any]) -> None:
     print(
         f'{result["vms"]} VMs x {result["vcpus"]} vCPUs, '
-        f'{result["ticks"]} ticks in {result["seconds"]} s'
+        f'{result["ticks"]} ticks in {result["seconds"]} s, '
+        f'{result["slice_policy"]} / {result["pinning_policy"]}'
+        + (f' / {result["predictor"]}' if result['follows_io'] else '')
     )
     for key, target in TARGETS:
         print(f'  {key:<18}{result[key]:>10.3f}   (to reach: <= {target:g})')

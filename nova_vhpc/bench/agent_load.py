@@ -20,12 +20,17 @@ per VM and ends, with all of them, when its standard input is closed.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 
 NAP_S = 1.0
+
+BURSTS = 100
+BURST_PACKETS = 20
+"""Together 200 in 100 ms: four states of Algorithm 1's quantisation."""
 
 
 def _vcpu(number: int) -> None:
@@ -46,8 +51,25 @@ def _vm(vcpus: int) -> None:
         time.sleep(60)
 
 
+def _send() -> None:
+    """Send datagrams that nobody takes, a second of three."""
+    sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sink.bind(('127.0.0.1', 0))
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    while True:
+        for _ in range(BURSTS):
+            for _ in range(BURST_PACKETS):
+                sender.sendto(b'', sink.getsockname())
+            time.sleep(0.01)
+        time.sleep(2.0)
+
+
 def main(argv: list[str]) -> int:
     """Fork the VMs, print their pids, wait for the end of stdin."""
+    if argv == ['traffic']:
+        threading.Thread(target=_send, daemon=True).start()
+        sys.stdin.read()
+        return 0
     vms, vcpus = int(argv[0]), int(argv[1])
     pids = []
     for _ in range(vms):
@@ -66,6 +88,24 @@ def main(argv: list[str]) -> int:
         for pid in pids:
             os.waitpid(pid, 0)
     return 0
+
+
+class Traffic:
+    """Packets on the loopback device, for the length of a ``with`` block.
+
+    Comes and goes like the I/O of a program in phases: the stand-ins' taps
+    are that device, so that there is something to foresee.
+    """
+
+    def __enter__(self) -> 'Traffic':
+        self._process = subprocess.Popen(
+            (sys.executable, '-S', __file__, 'traffic'),
+            stdin=subprocess.PIPE,
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.communicate()
 
 
 class Load:

@@ -19,6 +19,8 @@ Prints one JSON document.
 
 import argparse
 import array
+import contextlib
+import dataclasses
 import gc
 import json
 import os
@@ -34,7 +36,6 @@ from typing import Any
 from nova_vhpc import extra_specs
 from nova_vhpc.agent import (
     adoption,
-    cpus,
     cputune,
     domain_xml,
     footprint,
@@ -48,7 +49,7 @@ from nova_vhpc.agent import (
 )
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.agent.probes import base
-from nova_vhpc.bench import agent_load
+from nova_vhpc.bench import agent_load, controller, plugins
 from nova_vhpc.cmd import agent as agent_cmd
 
 WORKLOADS = ('parallel', 'parallel', 'latency', 'general')
@@ -92,7 +93,7 @@ class RecordingWriter:
             ),
             policy.follows_io(conf),
         )
-        self.usable = cpus.usable_cpus(options.cpu_shared_set)
+        self.usable = frozenset(cpu.id for cpu in controller.HOST)
         self.other_sync_ticks = options.other_sync_ticks
         self.guests: dict[str, guest.Guest] = {}
         for number, pid in enumerate(load.pids):
@@ -126,7 +127,7 @@ class RecordingWriter:
             repin=True,
             taps=('lo',),
         )
-        everywhere = frozenset(range(os.cpu_count() or 1))
+        everywhere = self.usable
         tune = cputune.Cputune(
             {
                 cputune.SHARES: 1024,
@@ -170,13 +171,22 @@ def usage() -> dict[str, float]:
 
 
 def measure(
-    load: agent_load.Load, seconds: float, soak: bool
+    load: agent_load.Load,
+    seconds: float,
+    soak: bool,
+    names: plugins.Plugins,
 ) -> dict[str, Any]:
-    """Tick for a while and say what it cost."""
+    """Tick for a while and say what it cost.
+
+    Where policies follow I/O there is some to be followed.
+
+    :raises ConfigError: if there is no such plugin.
+    """
     conf = agent_cmd.make_conf(['--config-file', os.devnull])
+    for option, name in dataclasses.asdict(names).items():
+        conf.set_override(option, name, policy.GROUP)
     footprint.raise_file_limit()
     writer = RecordingWriter(conf, load)
-    host_cpus = cpus.host_cpus(writer.usable)
     # Not a list: in a soak its floats would look like growth.
     took_us = array.array('d')
     ticker: loop.Loop
@@ -187,32 +197,38 @@ def measure(
     histogram = metrics.Metrics(document)
     ticker = loop.Loop(
         conf.vhpc_agent.period_ms * 1000,
-        host_cpus,
+        controller.HOST,
         writer.actuator.limits(),
         writer,
-        policy.make_controller(conf, host_cpus),
+        policy.make_controller(conf, controller.HOST),
         lambda target: None,
         loop.no_peers,
         (histogram.note, lambda moment: took_us.append(moment.took_us)),
     )
+    follows_io = policy.follows_io(conf)
+    traffic = agent_load.Traffic() if follows_io else contextlib.nullcontext()
     footprint.settle_memory()
-    ticker.start()
-    time.sleep(SETTLE_S)
-    first = usage()
-    del took_us[:]
-    ticks, cpu, began = ticker.ticks, time.process_time(), time.monotonic()
-    if soak:
-        time.sleep(min(10.0, seconds / 3))
-        gc.collect()
+    with traffic:
+        ticker.start()
+        time.sleep(SETTLE_S)
         first = usage()
-    time.sleep(max(0.0, seconds - (time.monotonic() - began)))
-    elapsed = time.monotonic() - began
-    cpu, ticks = time.process_time() - cpu, ticker.ticks - ticks
-    gc.collect()
-    last = usage()
-    ticker.stop()
+        del took_us[:]
+        ticks, cpu = ticker.ticks, time.process_time()
+        began = time.monotonic()
+        if soak:
+            time.sleep(min(10.0, seconds / 3))
+            gc.collect()
+            first = usage()
+        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+        elapsed = time.monotonic() - began
+        cpu, ticks = time.process_time() - cpu, ticker.ticks - ticks
+        gc.collect()
+        last = usage()
+        ticker.stop()
     ordered = sorted(took_us)
     return {
+        **dataclasses.asdict(names),
+        'follows_io': follows_io,
         'vms': load.vms,
         'vcpus': load.vcpus,
         'seconds': round(elapsed, 1),
@@ -238,9 +254,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--vcpus', type=int, required=True)
     parser.add_argument('--seconds', type=float, required=True)
     parser.add_argument('--soak', action='store_true')
+    plugins.add_arguments(parser)
     args = parser.parse_args(argv)
     with agent_load.Load(args.vms, args.vcpus) as load:
-        print(json.dumps(measure(load, args.seconds, args.soak)), flush=True)
+        figures = measure(load, args.seconds, args.soak, plugins.chosen(args))
+        print(json.dumps(figures), flush=True)
     return 0
 
 

@@ -25,11 +25,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from oslo_config import cfg
-
 from nova_vhpc.agent import errors, policy
-from nova_vhpc.bench import outputs
-from nova_vhpc.conf import control as control_conf
+from nova_vhpc.bench import outputs, plugins
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 
@@ -53,15 +50,6 @@ DEAREST = {'slice_policy': 'atc', 'pinning_policy': 'io_pool'}
 """The policies whose decisions take longest: they need predictions."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plugins:
-    """What is measured: names of plugins."""
-
-    slice_policy: str
-    pinning_policy: str
-    predictor: str
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes."""
     parser.add_argument(
@@ -80,13 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=150,
         help='decisions per measurement (default: %(default)s)',
     )
-    shipped = _shipped()
-    for option in policy.PLUGINS:
-        parser.add_argument(
-            '--' + option.replace('_', '-'),
-            metavar='NAME',
-            help=f'default, as shipped: {shipped[option]}',
-        )
+    plugins.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,11 +85,11 @@ def run(args: argparse.Namespace) -> int:
         return 1
     outputs.check(args.json)
     try:
-        document = _table(_chosen(args), args.vms, args.ticks)
+        document = _table(plugins.chosen(args), args.vms, args.ticks)
         if args.slice_policy is None and args.pinning_policy is None:
             print()
             document['dearest'] = _table(
-                dataclasses.replace(_chosen(args), **DEAREST),
+                dataclasses.replace(plugins.chosen(args), **DEAREST),
                 args.vms,
                 args.ticks,
             )
@@ -118,55 +100,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shipped() -> dict[str, str]:
-    """Names of the plugins that an agent has without configuration."""
-    conf = cfg.ConfigOpts()
-    control_conf.register_opts(conf)
-    return {option: conf[policy.GROUP][option] for option in policy.PLUGINS}
-
-
-def _chosen(args: argparse.Namespace) -> Plugins:
-    """The plugins of the command line, and as shipped for the rest."""
-    given = {
-        option: getattr(args, option)
-        for option in policy.PLUGINS
-        if getattr(args, option) is not None
-    }
-    return Plugins(**{**_shipped(), **given})
-
-
-def _table(plugins: Plugins, vms: list[int], ticks: int) -> dict[str, Any]:
+def _table(
+    names: plugins.Plugins, vms: list[int], ticks: int
+) -> dict[str, Any]:
     """Measure and print one table.
 
     :param vms: numbers of VMs, a row each.
     :returns: its figures, for the JSON file.
     :raises ConfigError: if there is no such plugin.
     """
-    predicts = make(plugins).predicts
-    names = f'{plugins.slice_policy} / {plugins.pinning_policy} / ' + (
-        plugins.predictor if predicts else 'nothing predicted'
+    predicts = make(names).predicts
+    text = f'{names.slice_policy} / {names.pinning_policy} / ' + (
+        names.predictor if predicts else 'nothing predicted'
     )
-    print(f'decide(), {names}, {VCPUS} vCPUs per VM, CPU time of one core')
+    print(f'decide(), {text}, {VCPUS} vCPUs per VM, CPU time of one core')
     print(
         f'{"VMs":>6}{"mean ms":>10}{"median":>10}{"p99":>10}{"us per VM":>11}'
     )
     results: dict[str, dict[str, float]] = {}
     for count in vms:
-        figures = results[str(count)] = measure(make(plugins), count, ticks)
+        figures = results[str(count)] = measure(make(names), count, ticks)
         print(
             f'{count:>6}{figures["mean_ms"]:>10.2f}'
             f'{figures["median_ms"]:>10.2f}{figures["p99_ms"]:>10.2f}'
             f'{figures["us_per_vm"]:>11.1f}'
         )
     return {
-        **dataclasses.asdict(plugins),
+        **dataclasses.asdict(names),
         'predicts': predicts,
         'vcpus_per_vm': VCPUS,
         'vms': results,
     }
 
 
-def make(plugins: Plugins) -> controller.Controller:
+def make(names: plugins.Plugins) -> controller.Controller:
     """A controller with its default settings.
 
     :raises ConfigError: if there is no such plugin.
@@ -174,9 +141,9 @@ def make(plugins: Plugins) -> controller.Controller:
     config = control_config.ControlConfig()
     return controller.Controller(
         config,
-        policy.load_plugin('slice_policy', plugins.slice_policy)(config),
-        policy.load_plugin('pinning_policy', plugins.pinning_policy)(config),
-        policy.load_plugin('predictor', plugins.predictor),
+        policy.load_plugin('slice_policy', names.slice_policy)(config),
+        policy.load_plugin('pinning_policy', names.pinning_policy)(config),
+        policy.load_plugin('predictor', names.predictor),
     )
 
 

@@ -29,6 +29,7 @@ KEYS = {
     'libvirt_us_per_vm',
     'rss_mib',
 }
+PLUGINS = ('slice_policy', 'pinning_policy', 'predictor', 'follows_io')
 
 
 class TestBench(base.BaseTestCase):
@@ -46,6 +47,7 @@ class TestBench(base.BaseTestCase):
                 'sys.exit(agent.run(parser.parse_args()))',
                 *('--vms', '10', '--vcpus', '2', '--seconds', '3'),
                 *('--guests', '2', '--soak', '30', '--json', str(file)),
+                *('--pinning-policy', 'io_pool'),
             ],
             capture_output=True,
             text=True,
@@ -58,6 +60,10 @@ class TestBench(base.BaseTestCase):
         self.assertGreater(result['ticks'], 5)
         self.assertEqual(0, result['tick_failures'])
         self.assertGreater(result['writes'], 0)
+        self.assertEqual(
+            ('gang', 'io_pool', 'adaptive', True),
+            tuple(result[name] for name in PLUGINS),
+        )
         self.assertGreater(result['libvirt_us_per_vm'], 0)
         self.assertGreaterEqual(result['soak']['seconds'], 30)
         self.assertFalse(result['soak']['grew'], result['soak'])
