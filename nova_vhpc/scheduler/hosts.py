@@ -63,6 +63,25 @@ class Fabric:
         """Switch and rack of a host that did not pass the filters."""
         return self._by_host.get(host, (None, None))
 
+    def racks_missing(self, names: Iterable[str]) -> set[str]:
+        """Hosts of unknown rack; none as long as no rack is known at all."""
+        if not any(rack for _, rack in self._by_host.values()):
+            return set()
+        return {name for name in names if self.place_of(name)[1] is None}
+
+    def add_racks(self, racks: Mapping[str, str]) -> None:
+        """Take note of the racks of hosts that did not pass the filters.
+
+        :param racks: by host.
+        """
+        for host, rack in racks.items():
+            self._by_host[host] = (self.place_of(host)[0], rack)
+
+    @property
+    def rack_key(self) -> str:
+        """Metadata key that names the rack."""
+        return self._keys[1]
+
     def _learn(self, aggregate: Any) -> tuple[str | None, str | None]:
         metadata = aggregate.metadata
         place = (metadata.get(self._keys[0]), metadata.get(self._keys[1]))

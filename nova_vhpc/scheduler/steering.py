@@ -20,12 +20,12 @@ took its uplink or another weigher weighed more.
 
 import dataclasses
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oslo_log import log as logging
 
-from nova_vhpc.scheduler import group, hosts, planner, weighing
+from nova_vhpc.scheduler import group, hosts, planner, weighing, whereabouts
 from nova_vhpc.scheduler.planner_model import HostFacts, PlanRequest
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Steering:
         self._plans = 0
         self._stale = True
         self._run = 0
+        self._racks_asked = False
 
     def planned(self) -> Iterable['Record']:
         """Hosts that the plan has members left for."""
@@ -151,12 +152,7 @@ class Steering:
         spec_obj = request.spec_obj
         policy, most = _policy(spec_obj)
         facts = self._facts(records)
-        known = {fact.name for fact in facts}
-        away = [
-            HostFacts(name, 0, 0, 0, 0, 0, 0, *request.fabric.place_of(name))
-            for name in self._existing
-            if name not in known
-        ]
+        away = self._away({fact.name for fact in facts})
         assert self._left is not None
         question = PlanRequest(
             members=self._left,
@@ -233,6 +229,19 @@ class Steering:
                 )
             )
         return facts
+
+    def _away(self, offered: Collection[str]) -> list[HostFacts]:
+        """Hosts that members run on, but none can be added to."""
+        fabric = self._request.fabric
+        names = [name for name in self._existing if name not in offered]
+        if not self._racks_asked and (missing := fabric.racks_missing(names)):
+            # No host of their switch is offered, whose aggregates would tell.
+            self._racks_asked = True
+            fabric.add_racks(whereabouts.racks(missing, fabric.rack_key))
+        return [
+            HostFacts(name, 0, 0, 0, 0, 0, 0, *fabric.place_of(name))
+            for name in names
+        ]
 
     def _weigh_others(
         self,

@@ -13,7 +13,8 @@
 """Where Nova's databases have the members of a server group.
 
 The request names the group's members and their hosts, but not who is where;
-host states tell that of the hosts only that Placement offers.
+host states tell that, and which aggregates a host is in, of the hosts only
+that Placement offers.
 """
 
 from collections.abc import Collection
@@ -74,6 +75,29 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
         hosts.update(answer)
     booting = {m.instance_uuid for m in mappings if m.cell_mapping is None}
     return Whereabouts(frozenset(booting), hosts)
+
+
+def racks(hosts: Collection[str], key: str) -> dict[str, str]:
+    """Racks of hosts: one query of the API database.
+
+    :param hosts: names.
+    :param key: of the aggregates' metadata.
+    :returns: rack by host, of those that are in one; of none where the
+        database does not answer, which is logged.
+    """
+    try:
+        aggregates = objects.AggregateList.get_by_metadata_key(
+            nova_context.get_admin_context(), key, hosts=set(hosts)
+        )
+        return {
+            host: aggregate.metadata[key]
+            for aggregate in aggregates
+            for host in aggregate.hosts
+            if host in hosts
+        }
+    except Exception:
+        LOG.exception('Cannot look up the racks of a server group')
+        return {}
 
 
 def _hosts(context: Any, uuids: Collection[str]) -> dict[str, str]:

@@ -112,13 +112,19 @@ class LifecycleTest(base.SchedulerTestCase):
 class MovedMemberTest(base.SchedulerTestCase):
     """A cluster of one multi-create on one host, whose peer is small."""
 
+    # Switch, rack and hosts.
+    fabric: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+        ('s1', 'r1', ('full', 'near')),
+        ('s2', 'r2', ('far',)),
+    )
+
     def setUp(self):
         super().setUp()
         self.flags(shelved_offload_time=0)
         self.start_hosts('full', 'near', 'far')
-        for switch, hosts in (('s1', ('full', 'near')), ('s2', ('far',))):
+        for switch, rack, hosts in self.fabric:
             made = self.api.post_aggregate({'aggregate': {'name': switch}})
-            metadata = {'vhpc:switch': switch, 'vhpc:rack': switch}
+            metadata = {'vhpc:switch': switch, 'vhpc:rack': rack}
             self.api.post_aggregate_action(
                 made['id'], {'set_metadata': {'metadata': metadata}}
             )
@@ -147,3 +153,13 @@ class MovedMemberTest(base.SchedulerTestCase):
         self.assertEqual('full', other['OS-EXT-SRV-ATTR:host'])
         server = self._unshelve_server(server)
         self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
+
+
+class MovedMemberOfAFullSwitchTest(MovedMemberTest):
+    """No host of the peers' switch has room; one of their rack has."""
+
+    fabric = (
+        ('s1', 'r1', ('full',)),
+        ('s2', 'r2', ('far',)),
+        ('s3', 'r1', ('near',)),
+    )

@@ -12,6 +12,7 @@
 
 """Members are counted wherever they run, offered by Placement or not."""
 
+import fixtures
 from nova import objects
 
 from nova_vhpc.scheduler import whereabouts
@@ -116,6 +117,35 @@ class MembersTest(world.WorldTestCase):
         spec, _ = self.group(members=6, num_instances=4)
         _, planned, running = self.ask(spec)
         self.assertEqual((4, {'peer': 1}), (planned, running))
+
+    def test_peers_whose_switch_has_no_host_to_offer(self):
+        for number, state in enumerate(self.states):
+            state.aggregates = [
+                objects.Aggregate(
+                    id=number,
+                    name=state.host,
+                    hosts=[state.host],
+                    metadata={
+                        'vhpc:switch': f's{number}',
+                        'vhpc:rack': f'r{number}',
+                    },
+                )
+            ]
+        spec, uuids = self.group()
+        asked = []
+
+        def racks(hosts, key):
+            asked.append((hosts, key))
+            return {'peer': 'r2'}
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.whereabouts.racks', racks
+            )
+        )
+        best, _, _ = self.ask(spec, peer=uuids)
+        self.assertEqual('host00002', best)
+        self.assertEqual([({'peer'}, 'vhpc:rack')], asked)
 
     def test_new_group_asks_no_database(self):
         self.whereabouts = 'nobody asks'

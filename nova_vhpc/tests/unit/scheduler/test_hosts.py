@@ -57,6 +57,21 @@ class FabricTest(base.BaseTestCase):
         self.assertEqual((None, 'r'), self.fabric.place_of('far'))
         self.assertEqual((None, None), self.fabric.place_of('unknown'))
 
+    def test_racks_that_no_neighbour_tells(self):
+        self.state.aggregates = [aggregate(1, ['one', 'full'], switch='a')]
+        self.fabric.place(self.state)
+        # Where no host has a rack, it does not matter.
+        self.assertEqual(set(), self.fabric.racks_missing(['full', 'far']))
+        self.state.aggregates = [aggregate(2, ['one'], rack='r')]
+        self.fabric.place(self.state)
+        self.assertEqual(
+            {'full', 'far'}, self.fabric.racks_missing(['one', 'full', 'far'])
+        )
+        self.fabric.add_racks({'full': 'q', 'far': 'r'})
+        self.assertEqual(('a', 'q'), self.fabric.place_of('full'))
+        self.assertEqual((None, 'r'), self.fabric.place_of('far'))
+        self.assertEqual(set(), self.fabric.racks_missing(['full', 'far']))
+
 
 class FactsTest(base.BaseTestCase):
     def test_allocation_ratios(self):

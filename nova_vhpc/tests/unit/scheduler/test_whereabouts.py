@@ -85,6 +85,26 @@ class LocateTest(base.BaseTestCase):
             self.assertIsNone(whereabouts.locate({A}))
         self.assertIn('does not tell where', self.log.output)
 
+    def test_racks(self):
+        aggregates = [
+            objects.Aggregate(hosts=['a', 'b', 'c'], metadata={'k': 'r1'}),
+            objects.Aggregate(hosts=['d'], metadata={'k': 'r2'}),
+        ]
+        with mock.patch.object(
+            objects.AggregateList,
+            'get_by_metadata_key',
+            side_effect=[aggregates, ConnectionError('refused')],
+        ) as get:
+            self.assertEqual(
+                {'b': 'r1', 'd': 'r2'}, whereabouts.racks({'b', 'd'}, 'k')
+            )
+            self.assertEqual(
+                (('k',), {'hosts': {'b', 'd'}}),
+                (get.call_args.args[1:], get.call_args.kwargs),
+            )
+            self.assertEqual({}, whereabouts.racks({'b'}, 'k'))
+        self.assertIn('ConnectionError: refused', self.log.output)
+
     def test_no_database_at_all(self):
         self.mappings.side_effect = ConnectionError('refused')
         self.assertIsNone(whereabouts.locate({A}))
