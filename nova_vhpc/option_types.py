@@ -12,8 +12,9 @@
 
 """Types of options that refuse what would otherwise loosen a limit unseen."""
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from oslo_config import types
@@ -24,18 +25,71 @@ NOBODY = 'none'
 """In place of a paradigm, with 0: there is no limit for anybody."""
 
 
+class Integer(types.Integer):  # type: ignore[misc]
+    """An integer whose complaint names the value and what is allowed."""
+
+    def __call__(self, value: Any) -> int:
+        """The value as an integer.
+
+        :raises ValueError: if it is none, or too small or large.
+        """
+        number: int = _read(super().__call__, value, 'an integer', self)
+        return number
+
+
+class Port(Integer):
+    """A TCP port, 0 for none or any."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 65_535, type_name='port value')
+
+
 class Finite(types.Float):  # type: ignore[misc]
-    """A number; neither NaN, which passes every minimum, nor infinite."""
+    """A number; neither NaN, which passes every minimum, nor infinite.
+
+    :param unit: what it counts, for the complaint, such as ``seconds``.
+    """
+
+    def __init__(
+        self,
+        min: float | None = None,
+        max: float | None = None,
+        unit: str | None = None,
+    ) -> None:
+        super().__init__(min=min, max=max)
+        self._words = 'a number' + (f' of {unit}' if unit else '')
 
     def __call__(self, value: Any) -> float:
         """The value as a number.
 
         :raises ValueError: if it is none, or too small or large.
         """
-        number: float = super().__call__(value)
-        if not math.isfinite(number):
-            raise ValueError(f'{value} is no finite number')
+        number: float = _read(super().__call__, value, self._words, self)
         return number
+
+
+def _read(
+    convert: Callable[[Any], Any], value: Any, words: str, kind: types.Number
+) -> Any:
+    """A number, not nothing: what stands empty is None to oslo.config.
+
+    :raises ValueError: naming the value and what is allowed.
+    """
+    number = None
+    with contextlib.suppress(ValueError):
+        number = convert(value)
+    if number is None or not math.isfinite(number):
+        if kind.min is not None and kind.max is not None:
+            words += f' from {_plain(kind.min)} to {_plain(kind.max)}'
+        elif kind.min is not None:
+            words += f' >= {_plain(kind.min)}'
+        raise ValueError(f"'{value}' is not {words}")
+    return number
+
+
+def _plain(number: float) -> str:
+    """Without an exponent: people shall be able to copy it."""
+    return f'{number:f}'.rstrip('0').rstrip('.')
 
 
 class OvercommitLimits(types.Dict):  # type: ignore[misc]

@@ -17,6 +17,8 @@ import logging
 import pkgutil
 import socket
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
@@ -53,6 +55,15 @@ CLI_OPTS = [
 ]
 
 
+def option_modules() -> Iterator[Any]:
+    """The modules of ``nova_vhpc.conf`` with the agent's options."""
+    for module_info in pkgutil.iter_modules(conf_package.__path__):
+        if module_info.name not in NOT_OURS:
+            yield importlib.import_module(
+                f'{conf_package.__name__}.{module_info.name}'
+            )
+
+
 def make_conf(argv: list[str] | None = None) -> cfg.ConfigOpts:
     """Read command line and files into a ``ConfigOpts`` of our own.
 
@@ -64,11 +75,8 @@ def make_conf(argv: list[str] | None = None) -> cfg.ConfigOpts:
     log.register_options(conf)
     conf.register_cli_opts(CLI_OPTS)
     report.register_opts(conf)
-    for module_info in pkgutil.iter_modules(conf_package.__path__):
-        if module_info.name not in NOT_OURS:
-            importlib.import_module(
-                f'{conf_package.__name__}.{module_info.name}'
-            ).register_opts(conf)
+    for module in option_modules():
+        module.register_opts(conf)
     conf(
         sys.argv[1:] if argv is None else argv,
         project='nova-vhpc',
@@ -118,6 +126,9 @@ def main(argv: list[str] | None = None) -> int:
             return host_restore.restore_host(conf)
         if conf.withdraw:
             return withdraw(conf)
+        # Only here: what is wrong elsewhere must not keep VMs throttled.
+        for module in option_modules():
+            conf_package.check(conf, module.list_opts())
         return service.Service(conf).run()
     except (errors.AgentError, cfg.Error, ValueError) as error:
         text = ' '.join(str(error).split())

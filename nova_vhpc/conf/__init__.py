@@ -16,3 +16,31 @@ Each module has ``register_opts(conf)`` and ``list_opts()``. Options are
 registered on a ``ConfigOpts`` that the caller passes: nova-scheduler its
 own global one, the agent a private one.
 """
+
+from collections.abc import Iterable
+from typing import Any
+
+from oslo_config import cfg
+
+
+def check(
+    conf: cfg.ConfigOpts, groups: Iterable[tuple[Any, Iterable[Any]]]
+) -> None:
+    """Read every option once.
+
+    oslo.config looks at a value when it is first read: a wrong one should
+    stop a service at its start and not when it is needed at last.
+
+    :param groups: as ``list_opts()`` of the modules here gives them.
+    :raises cfg.Error: naming the first option whose value is wrong.
+    """
+    for group, options in groups:
+        name = group if isinstance(group, str) else group.name
+        for option in options:
+            try:
+                conf[name][option.dest]
+            except cfg.NoSuchOptError:
+                # keystoneauth registers those of the chosen plugin only.
+                continue
+            except (cfg.Error, ValueError) as error:
+                raise cfg.Error(f'[{name}]{option.name}: {error}') from None

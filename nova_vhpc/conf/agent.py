@@ -14,7 +14,9 @@
 
 from typing import Any
 
-from oslo_config import cfg, types
+from oslo_config import cfg
+
+from nova_vhpc import option_types
 
 GROUP = cfg.OptGroup(
     'vhpc_agent',
@@ -23,35 +25,12 @@ GROUP = cfg.OptGroup(
 )
 
 
-class _Number(types.Integer):  # type: ignore[misc]
-    """An integer whose complaint names the value and what is allowed."""
-
-    def __init__(self, low: int, high: int = 1_000_000) -> None:
-        super().__init__(low, high)
-
-    def __call__(self, value: Any) -> Any:
-        try:
-            return super().__call__(value)
-        except ValueError:
-            raise ValueError(
-                f"'{value}' is not an integer from {self.min} to {self.max}"
-            ) from None
+def _integer(low: int, high: int = 1_000_000) -> option_types.Integer:
+    return option_types.Integer(low, high)
 
 
-class _Seconds(types.Float):  # type: ignore[misc]
-    """A number of seconds, likewise."""
-
-    def __init__(self, low: float, high: float = 86_400.0) -> None:
-        super().__init__(low, high)
-
-    def __call__(self, value: Any) -> Any:
-        try:
-            return super().__call__(value)
-        except ValueError:
-            raise ValueError(
-                f"'{value}' is not a number of seconds from {self.min:g} to "
-                f'{self.max:g}'
-            ) from None
+def _seconds(low: float) -> option_types.Finite:
+    return option_types.Finite(low, 86_400.0, 'seconds')
 
 
 OPTS: list[Any] = [
@@ -90,7 +69,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'period_ms',
-        type=_Number(30, 10_000),
+        type=_integer(30, 10_000),
         default=100,
         help='Length of the control period (tick). The papers use 100 ms '
         'for I/O phases and 30 ms for time slices. Shorter follows faster '
@@ -98,7 +77,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'reconcile_period',
-        type=_Seconds(0.2),
+        type=_seconds(0.2),
         default=10.0,
         mutable=True,
         help='Seconds between two full comparisons of what libvirt says with '
@@ -134,7 +113,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'other_sync_ticks',
-        type=_Number(1, 100),
+        type=_integer(1, 100),
         default=5,
         help='Control periods between two readings of what no slice '
         'follows: the synchronisation latency of VMs that are not parallel, '
@@ -158,7 +137,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'call_deadline',
-        type=_Seconds(0.1),
+        type=_seconds(0.1),
         default=5.0,
         mutable=True,
         help='Seconds that one libvirt call on a VM may take before the VM '
@@ -166,7 +145,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'workers',
-        type=_Number(1, 16),
+        type=_integer(1, 16),
         default=4,
         help='Threads that call libvirt. libvirtd serves at most '
         'max_client_requests (5) calls of one client at a time, so more '
@@ -174,7 +153,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'quarantine_failures',
-        type=_Number(1),
+        type=_integer(1),
         default=3,
         mutable=True,
         help='Failed writes in a row after which a VM is left alone for '
@@ -182,7 +161,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'quarantine_seconds',
-        type=_Seconds(0.1),
+        type=_seconds(0.1),
         default=30.0,
         mutable=True,
         help='How long a VM in quarantine is left alone before the next '
@@ -190,7 +169,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'reconnect_max_seconds',
-        type=_Seconds(0.1),
+        type=_seconds(0.1),
         default=30.0,
         help='Longest pause between two tries to reach libvirt.',
     ),
@@ -200,8 +179,9 @@ OPTS: list[Any] = [
         help='Address of the Prometheus endpoint. It has no authentication: '
         'keep it on the loopback or on a management network.',
     ),
-    cfg.PortOpt(
+    cfg.Opt(
         'metrics_port',
+        type=option_types.Port(),
         default=9619,
         help='Port of the Prometheus endpoint; 0 switches it off.',
     ),

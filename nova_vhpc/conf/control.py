@@ -14,8 +14,9 @@
 
 from typing import Any
 
-from oslo_config import cfg, types
+from oslo_config import cfg
 
+from nova_vhpc import option_types
 from nova_vhpc.control import config as control_config
 
 GROUP = cfg.OptGroup(
@@ -28,34 +29,10 @@ GROUP = cfg.OptGroup(
 _DEFAULTS = control_config.ControlConfig()
 
 
-class _Integer(types.Integer):  # type: ignore[misc]
-    """An integer whose complaint names the value and what is allowed."""
-
-    def __call__(self, value: Any) -> Any:
-        try:
-            return super().__call__(value)
-        except ValueError:
-            raise ValueError(
-                f"'{value}' is not an integer from {self.min} to {self.max}"
-            ) from None
-
-
-class _Decimal(types.Float):  # type: ignore[misc]
-    """A decimal number, likewise."""
-
-    def __call__(self, value: Any) -> Any:
-        try:
-            return super().__call__(value)
-        except ValueError:
-            raise ValueError(
-                f"'{value}' is not a number from {self.min} to {self.max}"
-            ) from None
-
-
 def _integer(name: str, low: int, high: int, help_text: str) -> Any:
     return cfg.Opt(
         name,
-        type=_Integer(low, high),
+        type=option_types.Integer(low, high),
         default=getattr(_DEFAULTS, name),
         help=help_text,
     )
@@ -64,7 +41,7 @@ def _integer(name: str, low: int, high: int, help_text: str) -> Any:
 def _decimal(name: str, low: float, high: float, help_text: str) -> Any:
     return cfg.Opt(
         name,
-        type=_Decimal(low, high),
+        type=option_types.Finite(low, high),
         default=getattr(_DEFAULTS, name),
         help=help_text,
     )

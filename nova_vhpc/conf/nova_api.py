@@ -18,14 +18,16 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from nova_vhpc import option_types
+
 GROUP = 'vhpc_nova'
 TIMEOUT_S = 30
 
 opts = [
-    cfg.IntOpt(
+    cfg.Opt(
         'poll_interval',
+        type=option_types.Integer(min=1),
         default=60,
-        min=1,
         help="""
 Seconds between two questions to Nova about this host's servers.
 
@@ -35,10 +37,10 @@ and one more per server group on this host; raise it in clouds of many
 thousand hosts.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'min_interval',
+        type=option_types.Integer(min=1),
         default=5,
-        min=1,
         help="""
 Least seconds between two questions to Nova, however many servers start.
 

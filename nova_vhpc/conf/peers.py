@@ -17,6 +17,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+from nova_vhpc import option_types
+
 GROUP = 'vhpc_peers'
 
 opts = [
@@ -32,11 +34,10 @@ Off, or without ``transport_url``, each host decides by itself. Turn it off
 when no virtual cluster spans two hosts.
 """,
     ),
-    cfg.FloatOpt(
+    cfg.Opt(
         'lease',
+        type=option_types.Finite(min=1.0, max=600.0),
         default=6.0,
-        min=1.0,
-        max=600.0,
         help="""
 Seconds that what another host said holds without being renewed.
 
@@ -69,10 +70,10 @@ understands, on the upgraded hosts; take it away when all are upgraded.
 1.0 has phases, 1.1 slices as well.
 """,
     ),
-    cfg.FloatOpt(
+    cfg.Opt(
         'call_timeout',
+        type=option_types.Finite(min=0.1),
         default=10.0,
-        min=0.1,
         help="""
 Seconds that ``nova-vhpc-ctl`` waits for a host's answer. Raise it when
 ``restore`` on hosts with very many servers takes longer.

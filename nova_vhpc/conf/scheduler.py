@@ -67,10 +67,10 @@ Change to ``allow`` while agents are being rolled out. Requests that name
 no network configuration and no link speed never ask for topology.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'topology_max_age',
+        type=option_types.Integer(min=0),
         default=1200,
-        min=0,
         help="""
 Seconds after which what an agent published counts as stale; 0 for never.
 
@@ -79,10 +79,10 @@ Set it to three or four times the agents' own
 write does not take a host out.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'snapshot_ttl',
+        type=option_types.Integer(min=1),
         default=30,
-        min=1,
         help="""
 Seconds between two bulk reads of all uplinks from Placement, in every
 scheduler worker that has seen a request for a virtual cluster.
@@ -91,20 +91,20 @@ A stale snapshot costs no correctness: the claim itself is made in
 Placement. Raise it (try 120) when Placement serves more than 5,000 hosts.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'snapshot_max_age',
+        type=option_types.Integer(min=1),
         default=600,
-        min=1,
         help="""
 Seconds for which the last snapshot is still used when Placement does not
 answer. After that, hosts are rejected for requests that need topology,
 with a reason that says so.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'refresh_timeout',
+        type=option_types.Integer(min=1),
         default=60,
-        min=1,
         help="""
 Seconds that one bulk read may take before it is given up and started
 anew. At 10,000 hosts with four uplinks a read takes several seconds.
@@ -120,10 +120,10 @@ the first of them. Later requests never wait, even if that read hangs. Keep
 it below Nova's RPC timeout (60).
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'claim_attempts',
+        type=option_types.Integer(min=0),
         default=512,
-        min=0,
         help="""
 Most additional claims that one member may try, on uplinks of hosts that
 were already tried once, when other schedulers win the race for an uplink.
@@ -132,10 +132,10 @@ Nova alone tries one uplink per host. With 0, a boot can fail although
 uplinks are free. Raise it when more than 500 members are booted at once.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'spare_cpus',
+        type=option_types.Integer(min=0),
         default=0,
-        min=0,
         help="""
 Host CPUs to leave free for the host's own packet work, for flavors
 without ``vhpc:spare_cpus``.

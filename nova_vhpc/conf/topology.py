@@ -17,6 +17,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+from nova_vhpc import option_types
+
 GROUP = 'vhpc_topology'
 
 opts = [
@@ -84,10 +86,10 @@ VLAN on top of one counts as well. Set this where uplinks are virtual: on
 a nested host or in a lab, for instance ``veth-up*``. Wildcards of fnmatch.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'shared_slots',
+        type=option_types.Integer(min=1),
         default=32,
-        min=1,
         help="""
 Guests that may claim one uplink of a shared bridge without ``slots``.
 
@@ -96,10 +98,10 @@ when hosts with free CPUs are refused for lack of uplink slots. Suggested
 value: the number of two-CPU guests that fill the host.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'default_mbps',
+        type=option_types.Integer(min=1),
         default=1000,
-        min=1,
         help="""
 Link speed in Mbit/s of an uplink whose driver does not tell it.
 
@@ -108,11 +110,10 @@ such uplinks have in this cloud: flavors with ``vhpc:min_link_mbps`` rely
 on it.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'poll_interval',
+        type=option_types.Integer(min=1, max=3600),
         default=5,
-        min=1,
-        max=3600,
         help="""
 Seconds between two looks at the bridges.
 
@@ -121,10 +122,10 @@ changed. Raise it on hosts whose network never changes; a dead link is
 withheld from new members no sooner than this.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'verify_interval',
+        type=option_types.Integer(min=10),
         default=300,
-        min=10,
         help="""
 Seconds after which what stands in Placement is compared again.
 
@@ -132,10 +133,10 @@ Heals what somebody else changed or deleted there. Costs two reads per
 uplink; raise it in clouds of many thousand hosts.
 """,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         'stamp_interval',
+        type=option_types.Integer(min=0),
         default=300,
-        min=0,
         help="""
 Seconds after which the time of the last publication is written again.
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+from nova_vhpc import option_types
+
 group = cfg.OptGroup(
     'vhpc_vendordata',
     title='What members of a virtual cluster are told by the metadata service',
@@ -33,8 +35,9 @@ Change it when nova-api's metadata service runs on other machines; use
 management network's address of this host.
 """,
     ),
-    cfg.PortOpt(
+    cfg.Opt(
         'listen_port',
+        type=option_types.Port(),
         default=9775,
         help="""
 Port that ``nova-vhpc-vendordata`` listens on.
@@ -71,10 +74,10 @@ Change it when the user of ``[vendordata_dynamic_auth]`` has another role.
 Suggested value: ``service``.
 """,
     ),
-    cfg.FloatOpt(
+    cfg.Opt(
         'cache_seconds',
+        type=option_types.Finite(min=0),
         default=5.0,
-        min=0,
         help="""
 How long one answer of Nova serves the other members of a cluster.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import fixtures
 from oslo_config import cfg
 
+from nova_vhpc import option_types
 from nova_vhpc.conf import scheduler
 from nova_vhpc.tests import base
 
@@ -53,3 +54,25 @@ class OvercommitLimitsTest(base.TestCase):
             )
             self.assertIn('max_overcommit', str(error))
             self.assertIn(words, str(error))
+
+
+class NumbersTest(base.TestCase):
+    def test_complaints_name_value_and_bounds(self):
+        for kind, value, words in (
+            (option_types.Integer(1), '0', "'0' is not an integer >= 1"),
+            (option_types.Integer(), '', "'' is not an integer"),
+            (option_types.Integer(0, 7), '1.5', "'1.5' is not an integer fro"),
+            (option_types.Finite(min=0), 'inf', "'inf' is not a number >= 0"),
+            (option_types.Finite(), '', "'' is not a number"),
+            (
+                option_types.Finite(0.5, 1e9),
+                'x',
+                "'x' is not a number from 0.5 to 1000000000",
+            ),
+        ):
+            error = self.assertRaises(ValueError, kind, value)
+            self.assertIn(words, str(error))
+
+    def test_values(self):
+        self.assertEqual(7, option_types.Integer(0, 7)(' 7'))
+        self.assertEqual(-1.5, option_types.Finite()('-1.5'))

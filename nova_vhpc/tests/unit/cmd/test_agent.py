@@ -15,7 +15,9 @@
 import contextlib
 import io
 import os
+import pathlib
 
+import fixtures
 from oslo_config import cfg
 from oslotest import base
 
@@ -59,6 +61,43 @@ class TestCommandLine(base.BaseTestCase):
         self.assertEqual(1, len(err.getvalue().strip().splitlines()))
         self.assertIn('/nonexistent', err.getvalue())
 
+    def start(self, text: str, *options: str) -> tuple[int, str]:
+        """Exit code and complaint of an agent with such a file."""
+        temp_dir = self.useFixture(fixtures.TempDir()).path
+        path = pathlib.Path(temp_dir, 'agent.conf')
+        own = f'[vhpc_agent]\nstate_path={temp_dir}\nrun_path={temp_dir}\n'
+        path.write_text(own + text)
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            code = agent.main(['--config-file', str(path), *options])
+        return code, err.getvalue()
+
+    def test_no_wrong_value_waits_until_it_is_needed(self) -> None:
+        for text, words in (
+            ('foreign_changes = ask', "[vhpc_agent]foreign_changes: .*'ask'"),
+            ('period_ms =', "[vhpc_agent]period_ms: .*'' is not an integer"),
+            ('[vhpc_control]\nguard_margin = nan', "'nan' is not a number"),
+            ('[vhpc_peers]\nlease = 0', "[vhpc_peers]lease: .*'0' is not"),
+            ('[vhpc_peers]\nversion_cap = 2.0', 'version_cap: .*2.0'),
+            ('[vhpc_topology]\npoll_interval = 0', "'0' is not an integer"),
+        ):
+            code, complaint = self.start(text + '\n')
+            self.assertEqual(2, code, text)
+            self.assertEqual(1, len(complaint.splitlines()), complaint)
+            self.assertRegex(complaint, words.replace('[', r'\['))
+
+    def test_undo_needs_no_other_option(self) -> None:
+        restored = []
+        self.useFixture(
+            fixtures.MockPatchObject(
+                agent.host_restore,
+                'restore_host',
+                lambda conf: restored.append(conf) or 0,
+            )
+        )
+        code, _ = self.start('foreign_changes = ask\n', '--restore')
+        self.assertEqual((0, 1), (code, len(restored)))
+
 
 class TestOptions(base.BaseTestCase):
     def test_every_option_says_when_to_change_it(self) -> None:
@@ -73,6 +112,10 @@ class TestOptions(base.BaseTestCase):
             ('period_ms', '29', '30 to 10000'),
             ('workers', 'x', '1 to 16'),
             ('reconcile_period', '0', 'from 0.2'),
+            ('reconcile_period', 'nan', 'seconds from 0.2 to 86400'),
+            ('call_deadline', '', 'seconds from 0.1'),
+            ('period_ms', '', '30 to 10000'),
+            ('metrics_port', '70000', '0 to 65535'),
         ):
             option = next(o for o in agent_conf.OPTS if o.name == name)
             error = self.assertRaises(ValueError, option.type, value)
