@@ -21,6 +21,7 @@ import argparse
 import importlib
 import sys
 
+from nova_vhpc import version
 from nova_vhpc.bench import outputs
 
 SUBCOMMANDS = (
@@ -43,6 +44,9 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
         prog='nova-vhpc-bench', description='Measure nova-vhpc.'
+    )
+    parser.add_argument(
+        '--version', action='version', version=version.version_string()
     )
     subparsers = parser.add_subparsers(dest='command', required=True)
     # Only what is asked for is imported: a bench that measures its own

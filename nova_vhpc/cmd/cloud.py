@@ -16,6 +16,8 @@
 import argparse
 from typing import Any
 
+from nova_vhpc import version
+
 MICROVERSION = '2.86'
 """From here on Nova checks extra specs against our validators."""
 
@@ -26,6 +28,24 @@ class CloudError(Exception):
 
 class NothingPublishedError(CloudError):
     """Placement does not even know the names of what agents publish."""
+
+
+def complaint(error: Exception) -> str | None:
+    """What the cloud's client libraries complain of; None if it is ours.
+
+    They raise dozens of classes, of which a caller can mend none.
+    """
+    package = type(error).__module__.partition('.')[0]
+    if package not in ('openstack', 'keystoneauth1'):
+        return None
+    return f'the cloud says: {" ".join(str(error).split())}'
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """The option that all console scripts have."""
+    parser.add_argument(
+        '--version', action='version', version=version.version_string()
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,4 +121,9 @@ def get(adapter: Any, path: str, version: str) -> Any:
             f'GET {path} was answered {response.status_code}: '
             f'{response.text[:200]}'
         )
-    return response.json()
+    try:
+        return response.json()
+    except ValueError:
+        raise CloudError(
+            f'GET {path} was answered with no JSON: {response.text[:200]}'
+        ) from None

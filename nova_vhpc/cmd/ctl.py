@@ -37,6 +37,9 @@ COMMANDS = {
 
 _AT_ONCE = 32
 
+_NO_URL = 'rabbit://'
+"""oslo.messaging's default, with which agents do not listen either."""
+
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
@@ -57,9 +60,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         '--timeout',
-        type=float,
         metavar='SECONDS',
-        help='how long to wait for an answer; [vhpc_peers] call_timeout',
+        help='how long to wait for an answer, from 0.1; without it '
+        '[vhpc_peers]call_timeout',
     )
     parser.add_argument(
         '--json', action='store_true', help='print whole answers as JSON'
@@ -95,7 +98,10 @@ def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
         default_config_files=args.config_file,
     )
     if args.timeout is not None:
-        conf.set_override('call_timeout', args.timeout, group='vhpc_peers')
+        try:
+            conf.set_override('call_timeout', args.timeout, group='vhpc_peers')
+        except ValueError as error:
+            raise ValueError(f'--timeout: {error}') from None
     return conf
 
 
@@ -160,6 +166,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         conf = make_conf(args)
         client = control_rpc.ControlClient(conf)
+        if getattr(conf, 'transport_url', None) == _NO_URL:
+            raise errors.ConfigError(
+                'transport_url is not set, so no agent hears of this; give '
+                "the agents' configuration by --config-file"
+            )
     except (cfg.Error, ValueError, errors.AgentError) as error:
         text = ' '.join(str(error).split())
         print(f'nova-vhpc-ctl: {text}', file=sys.stderr)

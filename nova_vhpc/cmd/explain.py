@@ -56,10 +56,15 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         cloud.CloudError,
         RequestError,
         OSError,
-        json.JSONDecodeError,
         cfg.Error,
     ) as error:
         print(f'nova-vhpc-explain: {error}', file=sys.stderr)
+        return 1
+    except Exception as error:
+        text = cloud.complaint(error)
+        if text is None:
+            raise
+        print(f'nova-vhpc-explain: {text}', file=sys.stderr)
         return 1
     if args.json:
         print(json.dumps(answer.as_dict(), indent=2))
@@ -74,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         description='Show, host by host, what filter and weigher say to a '
         'request, and the plan for the whole virtual cluster.',
     )
+    cloud.add_version(parser)
     cloud.add_arguments(parser)
     parser.add_argument(
         'request',
@@ -144,6 +150,8 @@ def _load(path: str) -> Any:
         return json.loads(Path(path).read_text('utf-8'))
     except UnicodeDecodeError as error:
         raise RequestError(f'{path}: no UTF-8 text: {error}') from None
+    except json.JSONDecodeError as error:
+        raise RequestError(f'{path}: no JSON: {error}') from None
     except RecursionError:
         raise RequestError(f'{path}: nested too deeply') from None
 

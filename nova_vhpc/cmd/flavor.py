@@ -46,12 +46,10 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         print(f'nova-vhpc-flavor: {error}', file=sys.stderr)
         return 1
     except Exception as error:
-        if type(error).__module__.split('.')[0] not in (
-            'openstack',
-            'keystoneauth1',
-        ):
+        text = cloud.complaint(error)
+        if text is None:
             raise
-        print(f'nova-vhpc-flavor: the cloud says: {error}', file=sys.stderr)
+        print(f'nova-vhpc-flavor: {text}', file=sys.stderr)
         return 1
 
 
@@ -60,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         prog='nova-vhpc-flavor',
         description='Show and write the extra specs of virtual clusters.',
     )
+    cloud.add_version(parser)
     cloud.add_arguments(parser)
     commands = parser.add_subparsers(dest='command', required=True)
 

@@ -46,17 +46,24 @@ def make_conf() -> cfg.ConfigOpts:
 def main(argv: list[str] | None = None) -> int:
     """Run the checks.
 
-    :returns: 0 all is well, 1 a warning, 2 a failure, 255 a fault of ours.
+    :returns: 0 all is well, 1 a warning, 2 a failure or a configuration
+        that cannot be read, 255 a fault of ours.
     """
     conf = make_conf()
     files = [name for name in DEFAULT_FILES if Path(name).exists()]
-    status: int = upgradecheck.main(
-        conf,
-        project='nova-vhpc',
-        upgrade_command=host.Checks(conf),
-        argv=sys.argv[1:] if argv is None else argv,
-        default_config_files=files,
-    )
+    try:
+        status: int = upgradecheck.main(
+            conf,
+            project='nova-vhpc',
+            upgrade_command=host.Checks(conf),
+            argv=sys.argv[1:] if argv is None else argv,
+            default_config_files=files,
+        )
+    except cfg.Error as error:
+        # Python's own code for a traceback is that of a mere warning.
+        text = ' '.join(str(error).split())
+        print(f'nova-vhpc-status: {text}', file=sys.stderr)
+        return 2
     return status
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from rich import box, console, live, panel, table, text
 
-from nova_vhpc import version
+from nova_vhpc import option_types, version
 from nova_vhpc.agent import status
 
 COLUMNS = (
@@ -48,7 +48,14 @@ def main(argv: list[str] | None = None) -> int:
 
     :returns: 0, or 1 if the agent cannot be asked.
     """
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.json and not args.once:
+        parser.error('--json goes with --once')
+    try:
+        interval_s = option_types.Finite(0.1, 3600.0)(args.interval)
+    except ValueError as error:
+        parser.error(f'--interval: {error}')
     path = args.socket or status.socket_path(args.run_path)
     try:
         if args.once:
@@ -58,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
             else:
                 console.Console().print(render(document))
             return 0
-        return _follow(path, args.interval)
+        return _follow(path, interval_s)
     except (OSError, ValueError) as error:
         print(
             f'nova-vhpc-top: {path}: {error}; is nova-vhpc-agent running, '
@@ -72,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog='nova-vhpc-top', description=str(__doc__).split('\n')[0]
+        prog='nova-vhpc-top',
+        description='Show the live plan of this host, like top.',
     )
     parser.add_argument(
         '--version', action='version', version=version.version_string()
@@ -82,13 +90,14 @@ def _parser() -> argparse.ArgumentParser:
         default='/run/nova-vhpc',
         help="the agent's [vhpc_agent]run_path (default: %(default)s)",
     )
-    parser.add_argument('--socket', help='the socket itself')
+    parser.add_argument(
+        '--socket', metavar='PATH', help='the socket itself, for another one'
+    )
     parser.add_argument(
         '--interval',
-        type=float,
-        default=1.0,
+        default='1.0',
         metavar='SECONDS',
-        help='between two looks (default: %(default)s)',
+        help='between two looks, from 0.1 (default: %(default)s)',
     )
     parser.add_argument(
         '--once', action='store_true', help='show it once, then end'

@@ -18,10 +18,12 @@ import sys
 import wsgiref.simple_server
 from typing import Any
 
+from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
@@ -41,7 +43,10 @@ class _Handler(wsgiref.simple_server.WSGIRequestHandler):
 
 
 def load(argv: list[str]) -> cfg.ConfigOpts:
-    """Read the configuration and set up the log."""
+    """Read the configuration and set up the log.
+
+    :raises cfg.Error: naming what is wrong with it.
+    """
     conf = cfg.ConfigOpts()
     logging.register_options(conf)
     nova_conf.register_opts(conf)
@@ -52,6 +57,8 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
         prog='nova-vhpc-vendordata',
         version=version.version_string(),
     )
+    for module in (nova_conf, vendordata_conf):
+        conf_package.check(conf, module.list_opts())
     logging.setup(conf, 'nova-vhpc-vendordata')
     return conf
 
@@ -76,34 +83,53 @@ def application() -> Any:
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted.
 
-    :returns: 0, or 1 on a configuration that would be unsafe.
+    :returns: 0, or 1 when it cannot serve, with one line on stderr that
+        says why.
     """
-    conf = load(sys.argv[1:] if argv is None else argv)
-    options = conf.vhpc_vendordata
-    if options.auth_strategy == 'noauth' and not _loopback(
-        options.listen_host
-    ):
-        print(
-            'nova-vhpc-vendordata: [vhpc_vendordata]auth_strategy = noauth '
-            f'with listen_host = {options.listen_host}: without '
-            'authentication only a loopback address such as 127.0.0.1 is '
-            'allowed',
-            file=sys.stderr,
-        )
+    try:
+        server = _server(load(sys.argv[1:] if argv is None else argv))
+    except (
+        cfg.Error,
+        ValueError,
+        OSError,
+        ks_exceptions.ClientException,
+    ) as error:
+        text = ' '.join(str(error).split())
+        print(f'nova-vhpc-vendordata: {text}', file=sys.stderr)
         return 1
-    with wsgiref.simple_server.make_server(
-        str(options.listen_host),
-        options.listen_port,
-        make(conf),
-        server_class=_Server,
-        handler_class=_Handler,
-    ) as server:
+    with server:
         LOG.info('Listening on %s:%s', *server.server_address[:2])
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             LOG.info('Interrupted, ending')
     return 0
+
+
+def _server(conf: cfg.ConfigOpts) -> _Server:
+    """The server, bound to its address.
+
+    :raises ValueError: for a configuration that would be unsafe.
+    :raises OSError: if it cannot listen there.
+    """
+    options = conf.vhpc_vendordata
+    host, port = str(options.listen_host), options.listen_port
+    if options.auth_strategy == 'noauth' and not _loopback(host):
+        raise ValueError(
+            '[vhpc_vendordata]auth_strategy = noauth with listen_host = '
+            f'{host}: without authentication only a loopback address such '
+            'as 127.0.0.1 is allowed'
+        )
+    application = make(conf)
+    try:
+        return wsgiref.simple_server.make_server(
+            host, port, application, _Server, _Handler
+        )
+    except OSError as error:
+        raise OSError(
+            f'[vhpc_vendordata]listen_host = {host}, listen_port = {port}: '
+            f'cannot listen there: {error}'
+        ) from None
 
 
 def _loopback(host: str) -> bool:

@@ -1,0 +1,147 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Console scripts that cannot start say why in one line."""
+
+import contextlib
+import io
+import pathlib
+import socket
+
+import fixtures
+from keystoneauth1 import exceptions as ks_exceptions
+
+from nova_vhpc.cmd import bench, ctl, explain, flavor, status, top, vendordata
+from nova_vhpc.tests import base
+
+
+class StartTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        # It would send the log of all other tests elsewhere.
+        self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+
+    def run_(self, program, *argv, **more):
+        """Exit code, what is printed and what is complained of."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = program.main(list(argv), **more)
+            except SystemExit as stop:
+                code = stop.code
+        return code, out.getvalue(), err.getvalue()
+
+    def file(self, text):
+        folder = self.useFixture(fixtures.TempDir()).path
+        path = pathlib.Path(folder, 'some.conf')
+        path.write_text(text)
+        return str(path)
+
+    def assert_refused(self, code, words, program, *argv, **more):
+        found, out, err = self.run_(program, *argv, **more)
+        self.assertEqual((code, '', 1), (found, out, len(err.splitlines())))
+        name = program.__name__.rpartition('.')[2]
+        self.assertTrue(err.startswith(f'nova-vhpc-{name}: '), err)
+        self.assertIn(words, err)
+
+    def test_vendordata(self):
+        for text, words in (
+            ('garbage', "No ':' or '='"),
+            ('[vhpc_vendordata]\nlisten_port = 65536', "'65536' is not an"),
+            ('[vhpc_vendordata]\nauth_strategy = any', "found 'any'"),
+            ('[vhpc_nova]\nauth_type = any', 'plugin any could not be'),
+            (
+                '[vhpc_vendordata]\nauth_strategy = noauth\n'
+                'listen_host = 0.0.0.0',
+                'only a loopback address',
+            ),
+        ):
+            path = self.file(text)
+            self.assert_refused(1, words, vendordata, '--config-file', path)
+        self.assert_refused(
+            1, '/nowhere', vendordata, '--config-file', '/nowhere'
+        )
+
+    def test_vendordata_on_a_port_in_use(self):
+        with socket.create_server(('127.0.0.1', 0)) as taken:
+            port = taken.getsockname()[1]
+            path = self.file(
+                '[vhpc_vendordata]\nauth_strategy = noauth\n'
+                f'listen_port = {port}\n'
+            )
+            self.assert_refused(
+                1,
+                f'listen_port = {port}: cannot listen there',
+                vendordata,
+                '--config-file',
+                path,
+            )
+
+    def test_status(self):
+        for path in ('/nowhere', self.file('garbage')):
+            self.assert_refused(
+                2, path, status, '--config-file', path, 'upgrade', 'check'
+            )
+
+    def test_clouds_that_do_not_answer(self):
+        class Away:
+            def __getattr__(self, name):
+                raise ks_exceptions.ConnectFailure('nobody\nthere')
+
+        words = 'the cloud says: nobody there'
+        for program, argv in (
+            (explain, ['--flavor', 'f']),
+            (flavor, ['show', 'f']),
+        ):
+            self.assert_refused(1, words, program, *argv, connection=Away())
+
+    def test_no_json_is_told_by_name(self):
+        path = self.file('garbage')
+        self.assert_refused(1, f'{path}: no JSON', explain, path)
+
+    def test_no_message_bus(self):
+        self.assert_refused(
+            2,
+            'transport_url is not set',
+            ctl,
+            '--config-file',
+            self.file(''),
+            'status',
+        )
+
+    def test_numbers(self):
+        nothing = self.file('')
+        for value in ('nan', '0', 'x', ''):
+            self.assert_refused(
+                2,
+                f"--timeout: '{value}' is not a number",
+                ctl,
+                '--config-file',
+                nothing,
+                '--timeout',
+                value,
+                'status',
+            )
+            code, _, err = self.run_(top, '--interval', value)
+            self.assertEqual(2, code)
+            self.assertIn(f"--interval: '{value}' is not a number", err)
+
+    def test_json_is_for_one_look(self):
+        code, _, err = self.run_(top, '--json')
+        self.assertEqual(2, code)
+        self.assertIn('--once', err)
+
+    def test_version(self):
+        for program in (bench, ctl, explain, flavor, top):
+            code, out, _ = self.run_(program, '--version')
+            self.assertEqual(0, code)
+            self.assertRegex(out, r'^\d+\.')
