@@ -16,7 +16,7 @@ Nothing here raises. Whatever is left out is named, with the reason.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from nova_vhpc.control import model
@@ -31,7 +31,12 @@ LIBVIRT_SHARES = (1, 262_144)
 
 _HUGE = 1e15
 
+_LIMITS = tuple(
+    field.name for field in dataclasses.fields(model.ActuatorLimits)
+)
+
 _Vm = TypeVar('_Vm', model.VmView, model.OtherVm)
+_Item = TypeVar('_Item')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,15 +51,20 @@ def check(view: model.HostView) -> Intake:
     """Drop VMs, CPUs and measurements that cannot be true."""
     ignored: list[model.Ignored] = []
     seen: set[str] = set()
-    vms = _check_vms(view.vms, seen, ignored)
+    vms = _check_vms(view.vms, model.VmView, seen, ignored)
     for place, vm in enumerate(vms):
+        if vm.cluster is not None and type(vm.cluster) is not str:
+            ignored.append(
+                model.Ignored(vm.uuid, f'cluster {_text(vm.cluster)}')
+            )
+            vms[place] = vm = dataclasses.replace(vm, cluster=None)
         slice_us = vm.time_slice_us
         if slice_us is not None and not (_believable(slice_us) and slice_us):
             ignored.append(
                 model.Ignored(vm.uuid, f'time slice {_text(slice_us)} us')
             )
             vms[place] = dataclasses.replace(vm, time_slice_us=None)
-    others = _check_vms(view.others, seen, ignored)
+    others = _check_vms(view.others, model.OtherVm, seen, ignored)
     cpus = _check_cpus(view.cpus, ignored)
     period_us = view.period_us
     if not (_believable(period_us) and period_us):
@@ -78,6 +88,7 @@ def check(view: model.HostView) -> Intake:
             cpus=cpus,
             period_us=period_us,
             window_late_us=late_us,
+            peers=_check_peers(view.peers, ignored),
             limits=_check_limits(view.limits, ignored),
         ),
         tuple(ignored),
@@ -85,14 +96,17 @@ def check(view: model.HostView) -> Intake:
 
 
 def _check_vms(
-    vms: Sequence[_Vm], seen: set[str], ignored: list[model.Ignored]
+    vms: Sequence[_Vm],
+    kind: type[_Vm],
+    seen: set[str],
+    ignored: list[model.Ignored],
 ) -> list[_Vm]:
     """VMs that can be, with what can be true of their samples.
 
     :param seen: uuids so far; these are added.
     """
     kept: list[_Vm] = []
-    for vm in vms:
+    for vm in _each(vms, kind, ignored):
         uuid = vm.uuid
         if (
             not uuid
@@ -119,6 +133,14 @@ def _check_limits(
     Limits that leave nothing between them are kept: nothing can be written
     then, which is what such an actuator says.
     """
+    numbers = isinstance(limits, model.ActuatorLimits) and all(
+        type(getattr(limits, name)) is int for name in _LIMITS
+    )
+    if not numbers:
+        ignored.append(
+            model.Ignored('', "the actuator's limits; taken as libvirt's own")
+        )
+        limits = model.ActuatorLimits()
     within = dataclasses.replace(
         limits,
         min_period_us=max(limits.min_period_us, LIBVIRT_PERIOD_US[0]),
@@ -136,6 +158,49 @@ def _check_limits(
     return within
 
 
+def _check_peers(
+    peers: object, ignored: list[model.Ignored]
+) -> Mapping[str, model.PeerView]:
+    """What other hosts say; the same object if nothing is wrong."""
+    if not isinstance(peers, Mapping):
+        ignored.append(model.Ignored('', f'peers {_text(peers)}'))
+        return {}
+    wrong = [
+        cluster
+        for cluster, word in peers.items()
+        if not isinstance(word, model.PeerView)
+    ]
+    if not wrong:
+        return peers
+    ignored.extend(
+        model.Ignored('', f'what peers say of cluster {_text(cluster)}')
+        for cluster in wrong
+    )
+    return {key: peers[key] for key in peers.keys() - set(wrong)}
+
+
+def _each(
+    items: object, kind: type[_Item], ignored: list[model.Ignored]
+) -> Sequence[_Item]:
+    """Those items that are of their kind."""
+    if not isinstance(items, tuple | list):
+        ignored.append(
+            model.Ignored('', f'{_text(items)} in place of {kind.__name__}s')
+        )
+        return ()
+    for item in items:
+        if not isinstance(item, kind):
+            break
+    else:
+        return items
+    ignored.extend(
+        model.Ignored('', f'{_text(item)} in place of a {kind.__name__}')
+        for item in items
+        if not isinstance(item, kind)
+    )
+    return [item for item in items if isinstance(item, kind)]
+
+
 def _vm_fault(vm: model.VmView | model.OtherVm, seen: set[str]) -> str:
     if not vm.uuid:
         return 'has no uuid'
@@ -149,9 +214,9 @@ def _check_cpus(
 ) -> tuple[model.Cpu, ...]:
     """CPUs in order of their number, each once."""
     by_id: dict[int, model.Cpu] = {}
-    for cpu in cpus:
-        if cpu.id < 0:
-            ignored.append(model.Ignored('', f'host CPU {cpu.id}'))
+    for cpu in _each(cpus, model.Cpu, ignored):
+        if type(cpu.id) is not int or cpu.id < 0:
+            ignored.append(model.Ignored('', f'host CPU {_text(cpu.id)}'))
         elif cpu.id in by_id:
             ignored.append(model.Ignored('', f'host CPU {cpu.id} shown twice'))
         else:
@@ -159,8 +224,10 @@ def _check_cpus(
     return tuple(by_id[number] for number in sorted(by_id))
 
 
-def _clean_sample(sample: model.Sample) -> tuple[model.Sample, list[str]]:
+def _clean_sample(sample: object) -> tuple[model.Sample, list[str]]:
     """The sample without impossible values, and what they were."""
+    if not isinstance(sample, model.Sample):
+        return model.Sample(), [f'{_text(sample)} in place of a Sample']
     faults: list[str] = []
     changes: dict[str, None] = {}
     for name in ('sync_latency_us', 'io_events', 'elapsed_us'):
@@ -170,7 +237,9 @@ def _clean_sample(sample: model.Sample) -> tuple[model.Sample, list[str]]:
             changes[name] = None
     for name in ('vcpu_run_us', 'vcpu_wait_us', 'vcpu_runs'):
         values = getattr(sample, name)
-        if values is not None and not all(map(_believable, values)):
+        if values is not None and not (
+            isinstance(values, tuple | list) and all(map(_believable, values))
+        ):
             faults.append(f'{name} has impossible values')
             changes[name] = None
     return dataclasses.replace(sample, **changes), faults
@@ -200,8 +269,8 @@ def _fits(sample: model.Sample) -> bool:
                 and not all(map(_believable, values))
             ):
                 return False
-    except (TypeError, OverflowError):
-        # What is no number, or too great a whole one to be added up.
+    except (AttributeError, TypeError, OverflowError):
+        # No sample, no number, or too great a whole one to be added up.
         return False
     return True
 

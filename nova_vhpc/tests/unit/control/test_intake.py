@@ -12,6 +12,7 @@
 
 """What cannot be true is dropped, and named."""
 
+import dataclasses
 import math
 
 from nova_vhpc.control import intake, model
@@ -92,3 +93,73 @@ class CheckTest(base.TestCase):
         self.assertEqual(17_592_186_044_415, checked.view.limits.max_quota_us)
         self.assertEqual(4_000, checked.view.limits.effective_min_slice_us)
         self.assertIn('actuator limits', checked.ignored[0].reason)
+
+
+class KindTest(base.TestCase):
+    """Things that are not even of their type."""
+
+    def said(self, shown):
+        checked = intake.check(shown)
+        return checked.view, [
+            (one.uuid, one.reason) for one in checked.ignored
+        ]
+
+    def test_no_sequence(self):
+        for name, kind in (
+            ('vms', 'VmView'),
+            ('others', 'OtherVm'),
+            ('cpus', 'Cpu'),
+        ):
+            for value in (None, math.nan, 'x', object()):
+                shown = dataclasses.replace(view(), **{name: value})
+                kept, said = self.said(shown)
+                self.assertEqual((), tuple(getattr(kept, name)))
+                self.assertIn(f'in place of {kind}s', said[0][1])
+
+    def test_one_of_another_kind(self):
+        vm = model.VmView('a', 2)
+        kept, said = self.said(view(vm, None, 7))
+        self.assertEqual((vm,), kept.vms)
+        self.assertEqual(
+            [
+                ('', 'None in place of a VmView'),
+                ('', '7 in place of a VmView'),
+            ],
+            said,
+        )
+
+    def test_no_sample(self):
+        kept, said = self.said(view(model.VmView('a', 2, sample=None)))
+        self.assertEqual(model.Sample(), kept.vms[0].sample)
+        self.assertEqual([('a', 'None in place of a Sample')], said)
+
+    def test_one_number_for_all_vcpus(self):
+        sample = model.Sample(5.0, vcpu_run_us=math.nan)
+        kept, said = self.said(view(model.VmView('a', 2, sample=sample)))
+        self.assertEqual(model.Sample(5.0), kept.vms[0].sample)
+        self.assertEqual([('a', 'vcpu_run_us has impossible values')], said)
+
+    def test_a_cluster_without_a_name(self):
+        kept, said = self.said(view(model.VmView('a', 2, cluster=7)))
+        self.assertIsNone(kept.vms[0].cluster)
+        self.assertEqual([('a', 'cluster 7')], said)
+
+    def test_a_cpu_without_a_number(self):
+        cpus = (model.Cpu(None), model.Cpu(1))
+        kept, said = self.said(view(cpus=cpus))
+        self.assertEqual(cpus[1:], kept.cpus)
+        self.assertEqual([('', 'host CPU None')], said)
+
+    def test_limits_that_are_none(self):
+        for limits in (None, model.ActuatorLimits(max_shares=math.nan)):
+            kept, said = self.said(view(limits=limits))
+            self.assertEqual(model.ActuatorLimits(), kept.limits)
+            self.assertIn("the actuator's limits", said[0][1])
+
+    def test_peers_of_another_kind(self):
+        peer = model.PeerView(io=True)
+        kept, said = self.said(view(peers={'c': None, 'd': peer}))
+        self.assertEqual({'d': peer}, kept.peers)
+        self.assertEqual([('', 'what peers say of cluster c')], said)
+        kept, said = self.said(view(peers=3))
+        self.assertEqual(({}, [('', 'peers 3')]), (kept.peers, said))
