@@ -13,12 +13,21 @@
 """The server group of one request: who runs where, and who is to be placed."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nova_vhpc.scheduler import whereabouts
 
 if TYPE_CHECKING:
     from nova_vhpc.scheduler.request import Record, Request
+
+
+def of(spec_obj: Any) -> Any:
+    """The request's server group, or None.
+
+    Nova's own requests say None where there is none; those that were made
+    by hand or by an old release may not say it at all.
+    """
+    return spec_obj.instance_group if 'instance_group' in spec_obj else None
 
 
 class Members:
@@ -43,7 +52,7 @@ class Members:
         self.running: dict[str, int] = {}
         self.left = request.members - len(landed)
         spec_obj = request.spec_obj
-        group = spec_obj.instance_group
+        group = of(spec_obj)
         if group is None or not group.hosts:
             return
         members = set(group.members or ())

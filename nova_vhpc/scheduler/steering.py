@@ -264,7 +264,7 @@ def _behind(multiplier: float) -> float:
 
 
 def _policy(spec_obj: Any) -> tuple[str | None, int | None]:
-    servers = spec_obj.instance_group
+    servers = group.of(spec_obj)
     if servers is None:
         return None, None
     most = (servers.rules or {}).get('max_server_per_host')

@@ -13,6 +13,7 @@
 import fixtures
 from nova import objects
 from nova.scheduler import weights as nova_weights
+from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_vhpc.bench import scheduler_world
 from nova_vhpc.scheduler import hosts
@@ -41,6 +42,12 @@ class WeigherTest(world.WorldTestCase):
         (best,) = (host for host, weight in weights.items() if weight == 1)
         del weights[best]
         self.assertTrue(all(0 <= w <= 0.5001 for w in weights.values()))
+
+    def test_a_request_that_says_nothing_of_groups(self):
+        flavor = self.request().flavor
+        spec = objects.RequestSpec(flavor=flavor, instance_uuid=uuids.server)
+        weights = self.weigh(spec)
+        self.assertEqual(1.0, max(weights.values()))
 
     def test_one_host(self):
         spec = self.request()
