@@ -175,6 +175,7 @@ class Discovery:
             up=up,
             slots=1 if separate else rule.slots or self._shared_slots,
             physnet=rule.physnet,
+            exported=self._is_exported(nic),
         )
 
     def _is_up(self, nic: str) -> bool:
@@ -183,6 +184,10 @@ class Discovery:
             self._read(nic, 'carrier') == '1'
             and self._read(nic, 'operstate') not in _DEAD
         )
+
+    def _is_exported(self, nic: str) -> bool:
+        functions = self._read(nic, 'device/sriov_numvfs') or '0'
+        return functions.isdecimal() and int(functions) > 0
 
     def _is_enabled(self, bridge: str) -> bool:
         flags = self._read(bridge, 'flags')

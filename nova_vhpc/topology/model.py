@@ -43,6 +43,9 @@ TRAIT_HOST = 'CUSTOM_VHPC_HOST'
 TRAIT_SHARED = 'CUSTOM_VHPC_BRIDGE_SHARED'
 TRAIT_SEPARATE = 'CUSTOM_VHPC_BRIDGE_SEPARATE'
 TRAIT_EXPORTED = 'CUSTOM_VHPC_EXPORTED'
+"""Trait of an uplink whose NIC also gives guests virtual functions of its
+own: its speed is shared with them. For flavors and people; the filter
+counts devices from what nova-compute tells."""
 
 RESOURCE_GROUP = '_uplink'
 """Suffix of the flavor's request group: ``resources_uplink:...``."""
@@ -67,6 +70,7 @@ class Uplink:
     :ivar up: whether the link has a carrier.
     :ivar slots: guests that may claim it; 1 on a separate bridge.
     :ivar physnet: Neutron physical network, if configured.
+    :ivar exported: whether its virtual functions are switched on.
     """
 
     nic: str
@@ -76,6 +80,7 @@ class Uplink:
     up: bool = True
     slots: int = 1
     physnet: str | None = None
+    exported: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ from nova_vhpc.topology import model
 
 MICROVERSION = '1.36'
 
-_KINDS = frozenset((model.TRAIT_SHARED, model.TRAIT_SEPARATE))
+_KINDS = frozenset(
+    (model.TRAIT_SHARED, model.TRAIT_SEPARATE, model.TRAIT_EXPORTED)
+)
 
 Inventories = Mapping[str, Mapping[str, Any]]
 
@@ -120,8 +122,8 @@ class PlacementClient:
         self, uuid: str, generation: int, traits: Collection[str]
     ) -> None:
         """Replace a provider's traits."""
-        # The filter asks for either kind, and Placement refuses questions
-        # about a trait that nobody has made yet.
+        # The filter asks for either kind, flavors for what they like, and
+        # Placement refuses questions about a trait that nobody has made yet.
         kinds = _KINDS if _KINDS & set(traits) else frozenset()
         for name in sorted(kinds | set(traits)):
             if name.startswith('CUSTOM_'):

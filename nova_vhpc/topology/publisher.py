@@ -254,6 +254,8 @@ def _traits(uplink: model.Uplink) -> frozenset[str]:
     traits = {model.TRAIT_SEPARATE if separate else model.TRAIT_SHARED}
     if uplink.physnet is not None:
         traits.add(model.physnet_trait(uplink.physnet))
+    if uplink.exported:
+        traits.add(model.TRAIT_EXPORTED)
     return frozenset(traits)
 
 

@@ -124,6 +124,23 @@ class PublisherTest(PlacementCase):
         )
         self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
 
+    def test_exported_may_be_asked_for_where_nobody_has_it(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        self.nova(
+            'GET',
+            f'/allocation_candidates?resources_uplink={model.UPLINK}:1'
+            f'&required_uplink=!{model.TRAIT_EXPORTED}',
+        )
+
+    def test_exported_comes_and_goes(self) -> None:
+        for exported in (True, False):
+            uplink = dataclasses.replace(A, exported=exported)
+            self.publisher.publish(topology(uplink), 77)
+            self.assertEqual(
+                exported,
+                model.TRAIT_EXPORTED in self.client.traits(self.uuid(A))[1],
+            )
+
     def test_one_bulk_read_shows_every_host_once(self) -> None:
         self.publisher.publish(topology(A, B), 77)
         body = self.nova(

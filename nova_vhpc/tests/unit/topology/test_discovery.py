@@ -67,6 +67,17 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(1, len(findings.topology.bridges))
         self.assertEqual((), findings.problems)
 
+    def test_virtual_functions_that_are_switched_on(self) -> None:
+        for number, text in enumerate(('4', '0', '', None)):
+            path = self.port(f'eth{number}')
+            (path / 'device').mkdir()
+            if text is not None:
+                (path / 'device' / 'sriov_numvfs').write_text(text + '\n')
+        self.assertEqual(
+            [True, False, False, False],
+            [u.exported for u in self.discover().topology.uplinks],
+        )
+
     def test_vlan_on_a_bond_of_nics(self) -> None:
         (self.link('eth1') / 'device').mkdir()
         (self.link('bond0') / 'lower_eth1').mkdir()
