@@ -94,6 +94,7 @@ class ApplicationTest(base.TestCase):
             b'',
             b'{',
             b'[]',
+            b'[' * 200_000,
             b'{"instance-id": 1}',
             {**REQUEST, 'instance-id': '../x'},
             {**REQUEST, 'project-id': 'a&all_tenants=1'},
