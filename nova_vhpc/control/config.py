@@ -28,65 +28,65 @@ LEAVE_RULES = ('learned', 'paper')
 class ControlConfig:
     """What the controller and its policies work with.
 
-        ATC paper, section III:
+    ATC paper, section III:
 
-        :ivar default_slice_us: DEFAULT; written as "leave the original".
-        :ivar alpha_us: the coarse step, "e.g., decrease by 1ms".
-        :ivar beta_us: the fine step; with 100 us, seven of them lead from the
-            coarse step exactly to minThreshold.
-        :ivar min_threshold_us: minThreshold; the actuator's effective minimum
-            bounds it from below.
-        :ivar atc_literal: Algorithm 1 to the letter, gaps included, without
-            guard and latency floor.
-        :ivar latency_floor_us: synchronisation latency per period that counts
-            as zero. Ours: on Linux it is never exactly zero.
-        :ivar guard: take back a shortening that made the latency worse (ours).
-        :ivar guard_window: periods compared before and after.
-        :ivar guard_margin: least relative worsening that counts.
-        :ivar guard_hold: periods for which it is not tried again; doubles.
-        :ivar share_slices: let Algorithm 2's minimum run over the other hosts
-            of a virtual cluster, too (ours).
+    :ivar default_slice_us: DEFAULT; written as "leave the original".
+    :ivar alpha_us: the coarse step, "e.g., decrease by 1ms".
+    :ivar beta_us: the fine step; with 100 us, seven of them lead from the
+        coarse step exactly to minThreshold.
+    :ivar min_threshold_us: minThreshold; the actuator's effective minimum
+        bounds it from below.
+    :ivar atc_literal: Algorithm 1 to the letter, gaps included, without
+        guard and latency floor.
+    :ivar latency_floor_us: synchronisation latency per period that counts
+        as zero. Ours: on Linux it is never exactly zero.
+    :ivar guard: take back a shortening that made the latency worse (ours).
+    :ivar guard_window: periods compared before and after.
+    :ivar guard_margin: least relative worsening that counts.
+    :ivar guard_hold: periods for which it is not tried again; doubles.
+    :ivar share_slices: let Algorithm 2's minimum run over the other hosts
+        of a virtual cluster, too (ours).
 
-        The other slice policies:
+    The other slice policies:
 
-        :ivar fixed_slice_us: of ``fixed``.
-        :ivar micro_slice_us: of ``vslicer``, for latency VMs.
-        :ivar dss_events_per_slice: of ``dss``: I/O events that a VM may get
-            between two of its slices.
+    :ivar fixed_slice_us: of ``fixed``.
+    :ivar micro_slice_us: of ``vslicer``, for latency VMs.
+    :ivar dss_events_per_slice: of ``dss``: I/O events that a VM may get
+        between two of its slices.
 
     Gang windows (``gang``):
 
-        :ivar gang_window_us: mean width of a window where borders cost
-            little.
-        :ivar gang_max_window_us: where they cost more, windows are widened
-            up to this.
-        :ivar gang_min_window_us: windows in which no gang is favoured, for
-            VMs that take no part, are not made shorter than this.
-        :ivar gang_favour: a favoured VM weighs so many times the heaviest
+    :ivar gang_window_us: mean width of a window where borders cost
+        little.
+    :ivar gang_max_window_us: where they cost more, windows are widened
+        up to this.
+    :ivar gang_min_window_us: windows in which no gang is favoured, for
+        VMs that take no part, are not made shorter than this.
+    :ivar gang_favour: a favoured VM weighs so many times the heaviest
         VM that is not.
 
-        I/O-perception paper, section III:
+    I/O-perception paper, section III:
 
-        :ivar sample_us: sampling period of I/O phases.
-        :ivar io_floor_events: an Otsu threshold below this is raised to it;
-            keeps programs with next to no I/O out of the I/O pool (ours).
-        :ivar otsu_history: samples that the threshold is computed from.
-        :ivar otsu_renewal: samples after which it is renewed.
-        :ivar leave_periods: low periods in a row before a VM may leave.
-        :ivar leave_rule: ``paper``, or ``learned`` (ours; see ``phases``).
-        :ivar move_cost_periods: what a needless move out and back costs, in
-            periods spent needlessly in the I/O pool (``learned``).
+    :ivar sample_us: sampling period of I/O phases.
+    :ivar io_floor_events: an Otsu threshold below this is raised to it;
+        keeps programs with next to no I/O out of the I/O pool (ours).
+    :ivar otsu_history: samples that the threshold is computed from.
+    :ivar otsu_renewal: samples after which it is renewed.
+    :ivar leave_periods: low periods in a row before a VM may leave.
+    :ivar leave_rule: ``paper``, or ``learned`` (ours; see ``phases``).
+    :ivar move_cost_periods: what a needless move out and back costs, in
+        periods spent needlessly in the I/O pool (``learned``).
 
-        Pools:
+    Pools:
 
-        :ivar io_pool_cpus: fixed I/O pool; None to size it from demand.
-        :ivar computing_pool_cpus: fixed; None for all but the I/O pool.
-        :ivar io_slice_us: time slice in the I/O pool ("short period"; the
-            paper's 0.5 ms is below what libvirt takes).
-        :ivar pool_shrink_periods: how long demand must be lower before the
-            I/O pool shrinks, and empty before its CPUs are lent out.
-        :ivar rebalance_periods: how long CPUs must be unevenly loaded before
-            a VM is moved among them.
+    :ivar io_pool_cpus: fixed I/O pool; None to size it from demand.
+    :ivar computing_pool_cpus: fixed; None for all but the I/O pool.
+    :ivar io_slice_us: time slice in the I/O pool ("short period"; the
+        paper's 0.5 ms is below what libvirt takes).
+    :ivar pool_shrink_periods: how long demand must be lower before the
+        I/O pool shrinks, and empty before its CPUs are lent out.
+    :ivar rebalance_periods: how long CPUs must be unevenly loaded before
+        a VM is moved among them.
     """
 
     default_slice_us: int = model.DEFAULT_SLICE_US
