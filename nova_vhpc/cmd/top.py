@@ -73,6 +73,15 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    except (AttributeError, KeyError, TypeError) as error:
+        # An agent that was not restarted after an upgrade, for one.
+        print(
+            f'nova-vhpc-top: {path}: its answer is not that of '
+            f'nova-vhpc-agent {version.version_string()} '
+            f'({type(error).__name__}: {error}); is it of another version?',
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt:
         return 0
 
@@ -127,7 +136,8 @@ def render(document: dict[str, Any]) -> panel.Panel:
     for name, side in COLUMNS:
         rows.add_column(name, justify='right' if side == 'right' else 'left')
     for vm in document['vms']:
-        rows.add_row(*_row(vm, agent['period_us']))
+        # Text, since reasons may hold what rich would take for markup.
+        rows.add_row(*map(text.Text, _row(vm, agent['period_us'])))
     marks = [
         word
         for word, on in (
@@ -148,9 +158,8 @@ def render(document: dict[str, Any]) -> panel.Panel:
             *marks,
         ]
     )
-    # Text, since reasons may hold what rich would take for markup.
     subtitle = text.Text(f'{_windows(document)}; {_bus(document)}')
-    return panel.Panel(rows, title=title, subtitle=subtitle)
+    return panel.Panel(rows, title=text.Text(title), subtitle=subtitle)
 
 
 def _bus(document: dict[str, Any]) -> str:

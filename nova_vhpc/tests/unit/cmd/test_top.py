@@ -12,7 +12,9 @@
 
 """What nova-vhpc-top shows."""
 
+import contextlib
 import io
+from unittest import mock
 
 from oslotest import base
 from rich import console
@@ -23,10 +25,14 @@ from nova_vhpc.tests.unit.agent import test_status
 
 class TestTop(base.BaseTestCase):
     def show(
-        self, peers: dict[str, object] | None = None, **agent: object
+        self,
+        peers: dict[str, object] | None = None,
+        problem: str = '',
+        **agent: object,
     ) -> str:
         document = test_status.document()
         document['peers'] = peers
+        document['vms'][0]['problem'] = problem
         document['agent'] |= {
             'host': 'compute-1',
             'cpus': '0-3',
@@ -63,6 +69,21 @@ class TestTop(base.BaseTestCase):
             ),
         ):
             self.assertIn(f'no gang windows; {shown} ', self.show(peers))
+
+    def test_what_looks_like_markup_is_shown_as_it_is(self) -> None:
+        for problem in ('[vhpc_agent]workers', 'no [/dev/kvm]'):
+            self.assertIn(problem, self.show(problem=problem))
+
+    def test_an_answer_of_another_version_is_told_of(self) -> None:
+        for answer in ({}, [], {'agent': None, 'vms': []}):
+            err = io.StringIO()
+            with (
+                mock.patch.object(top.status, 'fetch', lambda _, a=answer: a),
+                contextlib.redirect_stderr(err),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
+                self.assertEqual(1, top.main(['--once']))
+            self.assertIn('another version', err.getvalue())
 
     def test_states(self) -> None:
         text = self.show(
