@@ -176,7 +176,7 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
             )
         )
         return 1 if found else 0
-    table = Table(title=f'Flavor {flavor.name}')
+    table = Table(title=f'Flavor {escape(flavor.name)}')
     table.add_column('extra spec', overflow='fold')
     table.add_column('value', overflow='fold')
     table.add_column('of nova-vhpc')
@@ -224,7 +224,9 @@ def _write(
         return 0
     console = Console()
     if not change:
-        console.print(f'Flavor {flavor.name} is as it should be.')
+        console.print(
+            f'Flavor {flavor.name} is as it should be.', markup=False
+        )
         return 0
     console.print(_diff(flavor.name, change))
     _tell(console, [], advice)
@@ -236,7 +238,7 @@ def _write(
 
 
 def _diff(name: str, change: flavors.Change) -> Table:
-    table = Table(title=f'Flavor {name}')
+    table = Table(title=f'Flavor {escape(name)}')
     table.add_column('')
     table.add_column('extra spec', overflow='fold')
     table.add_column('before', overflow='fold')

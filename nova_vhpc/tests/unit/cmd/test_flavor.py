@@ -24,9 +24,9 @@ EXPORTED = {'vhpc:network': 'exported', 'pci_passthrough:alias': 'nic:1'}
 class Cloud:
     """A connection to a cloud with one flavor."""
 
-    def __init__(self, specs):
+    def __init__(self, specs, name='f'):
         self.compute = self
-        self.flavor = types.SimpleNamespace(name='f', extra_specs=specs)
+        self.flavor = types.SimpleNamespace(name=name, extra_specs=specs)
 
     def find_flavor(self, name, **_):
         return self.flavor
@@ -46,6 +46,18 @@ class FlavorTest(base.TestCase):
             )
             self.assertEqual(1, status)
             self.assertIn(alias, err)
+
+    def test_a_name_that_looks_like_markup(self):
+        cloud = Cloud({'vhpc:workload': 'parallel'}, 'a[/b]')
+        for argv in (
+            ['show', 'f'],
+            ['set', 'f', '--workload', 'parallel'],
+            ['set', 'f', '--workload', 'general'],
+        ):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                self.assertEqual(0, flavor.main(argv, cloud))
+            self.assertIn('a[/b]', out.getvalue())
 
     def test_an_alias_that_stays_is_told_of(self):
         for argv in (('set', 'f', '--network', 'shared'), ('unset', 'f')):
