@@ -30,6 +30,9 @@ from nova_vhpc.topology import model
 
 _MICROVERSION = '1.39'
 
+_SIGNS = ('/dev/kvm', '/etc/libvirt')
+"""Signs of a compute host; one that emulates has no /dev/kvm."""
+
 
 class Checks(upgradecheck.UpgradeCommands):
     """``nova-vhpc-status upgrade check``.
@@ -113,7 +116,9 @@ class Checks(upgradecheck.UpgradeCommands):
                 self._conf.vhpc_agent.libvirt_uri
             )
         except libvirt.libvirtError as error:
-            if not Path('/dev/kvm').exists() and _version('nova') is not None:
+            if _version('nova') is not None and not any(
+                Path(path).exists() for path in _SIGNS
+            ):
                 return checks.success('no hypervisor here: scheduler only.')
             return checks.libvirt(None, str(error))
         try:

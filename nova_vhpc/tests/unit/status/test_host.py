@@ -16,6 +16,7 @@ import json
 import pathlib
 
 import fixtures
+import libvirt
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc.cmd import status
@@ -39,6 +40,34 @@ class HostTest(base.TestCase):
             {'cpu', 'cpuacct', 'cpuset'}, host.controllers(self.dir)
         )
         self.assertEqual(set(), host.controllers(self.dir / 'absent'))
+
+
+class LibvirtTest(base.TestCase):
+    def check(self, *signs):
+        self.useFixture(
+            fixtures.MockPatchObject(
+                libvirt,
+                'openReadOnly',
+                side_effect=libvirt.libvirtError('away'),
+            )
+        )
+        self.useFixture(fixtures.MockPatchObject(host, '_SIGNS', signs))
+        conf = status.make_conf()
+        conf([], default_config_files=[])
+        return host.Checks(conf)._check_libvirt().code
+
+    def test_away_on_a_compute_host_that_emulates(self):
+        there = self.useFixture(fixtures.TempDir()).path
+        self.assertEqual(
+            upgradecheck.Code.FAILURE, self.check('/nowhere', there)
+        )
+
+    def test_not_wanted_beside_a_scheduler(self):
+        self.assertEqual(upgradecheck.Code.SUCCESS, self.check('/nowhere'))
+
+    def test_signs_of_a_compute_host(self):
+        # Debian's and the RPMs' libvirt both have it; KVM need not be there.
+        self.assertIn('/etc/libvirt', host._SIGNS)
 
 
 class SchedulerTest(base.TestCase):
