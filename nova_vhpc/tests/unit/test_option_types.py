@@ -61,7 +61,11 @@ class NumbersTest(base.TestCase):
         for kind, value, words in (
             (option_types.Integer(1), '0', "'0' is not an integer >= 1"),
             (option_types.Integer(), '', "'' is not an integer"),
-            (option_types.Integer(0, 7), '1.5', "'1.5' is not an integer fro"),
+            (
+                option_types.Integer(0, 7),
+                '1.5',
+                "'1.5' is not an integer from 0",
+            ),
             (option_types.Finite(min=0), 'inf', "'inf' is not a number >= 0"),
             (option_types.Finite(), '', "'' is not a number"),
             (
