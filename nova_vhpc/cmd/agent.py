@@ -55,6 +55,24 @@ CLI_OPTS = [
 ]
 
 
+class _Options(cfg.ConfigOpts):
+    """Reads its files again only if every value in them is right.
+
+    oslo.config itself takes them as they are; whoever next reads a wrong
+    value gets an exception, for instance the thread that reconciles.
+    """
+
+    argv: list[str]
+
+    def mutate_config_files(self) -> Any:
+        """Read the files again.
+
+        :raises cfg.Error: for a wrong value; what is in force stays.
+        """
+        check(make_conf(self.argv))
+        return super().mutate_config_files()
+
+
 def option_modules() -> Iterator[Any]:
     """The modules of ``nova_vhpc.conf`` with the agent's options."""
     for module_info in pkgutil.iter_modules(conf_package.__path__):
@@ -71,14 +89,15 @@ def make_conf(argv: list[str] | None = None) -> cfg.ConfigOpts:
     :raises SystemExit: on --help, --version and bad arguments.
     :raises cfg.Error: on files that cannot be read.
     """
-    conf = cfg.ConfigOpts()
+    conf = _Options()
+    conf.argv = list(sys.argv[1:] if argv is None else argv)
     log.register_options(conf)
     conf.register_cli_opts(CLI_OPTS)
     report.register_opts(conf)
     for module in option_modules():
         module.register_opts(conf)
     conf(
-        sys.argv[1:] if argv is None else argv,
+        conf.argv,
         project='nova-vhpc',
         prog='nova-vhpc-agent',
         version=version.version_string(),
@@ -86,6 +105,15 @@ def make_conf(argv: list[str] | None = None) -> cfg.ConfigOpts:
     if conf.dry_run:
         conf.set_override('dry_run', True, group='vhpc_agent')
     return conf
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option of ours once.
+
+    :raises cfg.Error: naming the first one whose value is wrong.
+    """
+    for module in option_modules():
+        conf_package.check(conf, module.list_opts())
 
 
 def withdraw(conf: cfg.ConfigOpts) -> int:
@@ -127,8 +155,7 @@ def main(argv: list[str] | None = None) -> int:
         if conf.withdraw:
             return withdraw(conf)
         # Only here: what is wrong elsewhere must not keep VMs throttled.
-        for module in option_modules():
-            conf_package.check(conf, module.list_opts())
+        check(conf)
         return service.Service(conf).run()
     except (errors.AgentError, cfg.Error, ValueError) as error:
         text = ' '.join(str(error).split())

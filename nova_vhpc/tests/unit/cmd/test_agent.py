@@ -99,6 +99,26 @@ class TestCommandLine(base.BaseTestCase):
         self.assertEqual((0, 1), (code, len(restored)))
 
 
+class TestReload(base.BaseTestCase):
+    def test_a_wrong_value_changes_nothing(self) -> None:
+        folder = self.useFixture(fixtures.TempDir()).path
+        path = pathlib.Path(folder, 'agent.conf')
+        path.write_text('[vhpc_agent]\nreconcile_period = 5\n')
+        conf = agent.make_conf(['--config-file', str(path)])
+        for text in (
+            'reconcile_period = 7\nforeign_changes = ask\n',
+            'reconcile_period = nan\n',
+            'reconcile_period = 7\nworkers = 99\n',
+        ):
+            path.write_text('[vhpc_agent]\n' + text)
+            self.assertRaises(cfg.Error, conf.mutate_config_files)
+            self.assertEqual(5.0, conf.vhpc_agent.reconcile_period)
+            self.assertEqual('respect', conf.vhpc_agent.foreign_changes)
+        path.write_text('[vhpc_agent]\nreconcile_period = 7\n')
+        conf.mutate_config_files()
+        self.assertEqual(7.0, conf.vhpc_agent.reconcile_period)
+
+
 class TestOptions(base.BaseTestCase):
     def test_every_option_says_when_to_change_it(self) -> None:
         for option in agent_conf.OPTS:
