@@ -26,6 +26,9 @@ from rich import box, console, live, panel, table, text
 from nova_vhpc import option_types, version
 from nova_vhpc.agent import status
 
+PIPE_WIDTH = 160
+"""Columns of text where there is no terminal to ask."""
+
 COLUMNS = (
     ('VM', 'left'),
     ('workload', 'left'),
@@ -63,7 +66,9 @@ def main(argv: list[str] | None = None) -> int:
             if args.json:
                 print(json.dumps(document, indent=2, sort_keys=True))
             else:
-                console.Console().print(render(document))
+                # A pipe has no width; the names of columns are not cut there.
+                width = None if sys.stdout.isatty() else PIPE_WIDTH
+                console.Console(width=width).print(render(document))
             return 0
         return _follow(path, interval_s)
     except (OSError, ValueError) as error:

@@ -22,6 +22,17 @@ from rich import console
 from nova_vhpc.cmd import top
 from nova_vhpc.tests.unit.agent import test_status
 
+AGENT = {
+    'host': 'compute-1',
+    'cpus': '0-3',
+    'tick_us': 1500.0,
+    'period_us': 100_000,
+    'overruns': 3,
+    'dry_run': False,
+    'paused': False,
+    'libvirt_up': True,
+}
+
 
 class TestTop(base.BaseTestCase):
     def show(
@@ -33,17 +44,7 @@ class TestTop(base.BaseTestCase):
         document = test_status.document()
         document['peers'] = peers
         document['vms'][0]['problem'] = problem
-        document['agent'] |= {
-            'host': 'compute-1',
-            'cpus': '0-3',
-            'tick_us': 1500.0,
-            'period_us': 100_000,
-            'overruns': 3,
-            'dry_run': False,
-            'paused': False,
-            'libvirt_up': True,
-            **agent,
-        }
+        document['agent'] |= {**AGENT, **agent}
         out = io.StringIO()
         console.Console(file=out, width=180).print(top.render(document))
         return out.getvalue()
@@ -73,6 +74,18 @@ class TestTop(base.BaseTestCase):
     def test_what_looks_like_markup_is_shown_as_it_is(self) -> None:
         for problem in ('[vhpc_agent]workers', 'no [/dev/kvm]'):
             self.assertIn(problem, self.show(problem=problem))
+
+    def test_in_a_pipe_the_columns_have_their_names(self) -> None:
+        document = test_status.document()
+        document['agent'] |= AGENT
+        out = io.StringIO()
+        with (
+            mock.patch.object(top.status, 'fetch', return_value=document),
+            contextlib.redirect_stdout(out),
+        ):
+            self.assertEqual(0, top.main(['--once']))
+        for name, _ in top.COLUMNS:
+            self.assertIn(name, out.getvalue())
 
     def test_an_answer_of_another_version_is_told_of(self) -> None:
         for answer in ({}, [], {'agent': None, 'vms': []}):
