@@ -13,6 +13,7 @@
 """``nova-vhpc-vendordata``: tells members of a cluster about each other."""
 
 import ipaddress
+import socket
 import socketserver
 import sys
 import wsgiref.simple_server
@@ -22,6 +23,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_utils import netutils
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
@@ -34,6 +36,10 @@ LOG = logging.getLogger(__name__)
 
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
 
 
 class _Handler(wsgiref.simple_server.WSGIRequestHandler):
@@ -98,7 +104,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f'nova-vhpc-vendordata: {text}', file=sys.stderr)
         return 1
     with server:
-        LOG.info('Listening on %s:%s', *server.server_address[:2])
+        host, port = server.server_address[:2]
+        LOG.info(
+            'Listening on %s', netutils.escape_ipv6(str(host)) + f':{port}'
+        )
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -121,15 +130,35 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
             'as 127.0.0.1 is allowed'
         )
     application = make(conf)
+    if options.auth_strategy == 'keystone' and not _has_credentials(
+        conf.keystone_authtoken
+    ):
+        raise ValueError(
+            '[vhpc_vendordata]auth_strategy = keystone: no token can be '
+            "checked without auth_type, auth_url and the service's user in "
+            '[keystone_authtoken]'
+        )
+    if not _has_credentials(conf[nova_conf.GROUP]):
+        LOG.error(
+            'Nobody will be answered: [%s] has no auth_type, so Nova cannot '
+            'be asked',
+            nova_conf.GROUP,
+        )
+    server_class = _Server6 if ':' in host else _Server
     try:
         return wsgiref.simple_server.make_server(
-            host, port, application, _Server, _Handler
+            host, port, application, server_class, _Handler
         )
     except OSError as error:
         raise OSError(
             f'[vhpc_vendordata]listen_host = {host}, listen_port = {port}: '
             f'cannot listen there: {error}'
         ) from None
+
+
+def _has_credentials(group: Any) -> bool:
+    """Whether a group of keystoneauth's options says who is asking."""
+    return bool(group.auth_type or group.auth_section)
 
 
 def _loopback(host: str) -> bool:

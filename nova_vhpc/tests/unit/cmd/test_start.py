@@ -29,6 +29,10 @@ class StartTest(base.TestCase):
         super().setUp()
         # It would send the log of all other tests elsewhere.
         self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+        # What starts although it should not must not go on for ever.
+        self.useFixture(
+            fixtures.MockPatch('socketserver.BaseServer.serve_forever')
+        )
 
     def run_(self, program, *argv, **more):
         """Exit code, what is printed and what is complained of."""
@@ -59,6 +63,7 @@ class StartTest(base.TestCase):
             ('[vhpc_vendordata]\nlisten_port = 65536', "'65536' is not an"),
             ('[vhpc_vendordata]\nauth_strategy = any', "found 'any'"),
             ('[vhpc_nova]\nauth_type = any', 'plugin any could not be'),
+            ('', 'no token can be checked without auth_type'),
             (
                 '[vhpc_vendordata]\nauth_strategy = noauth\n'
                 'listen_host = 0.0.0.0',
@@ -70,6 +75,24 @@ class StartTest(base.TestCase):
         self.assert_refused(
             1, '/nowhere', vendordata, '--config-file', '/nowhere'
         )
+
+    def test_vendordata_on_ipv6(self):
+        # Not every machine that runs tests has IPv6.
+        make_server = self.useFixture(
+            fixtures.MockPatch('wsgiref.simple_server.make_server')
+        ).mock
+        for host, family in (
+            ('::1', socket.AF_INET6),
+            ('127.0.0.1', socket.AF_INET),
+            ('localhost', socket.AF_INET),
+        ):
+            path = self.file(
+                '[vhpc_vendordata]\nauth_strategy = noauth\n'
+                f'listen_host = {host}\n'
+            )
+            vendordata._server(vendordata.load(['--config-file', path]))
+            server_class = make_server.call_args.args[3]
+            self.assertEqual(family, server_class.address_family)
 
     def test_vendordata_on_a_port_in_use(self):
         with socket.create_server(('127.0.0.1', 0)) as taken:
