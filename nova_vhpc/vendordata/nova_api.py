@@ -76,6 +76,10 @@ class Nova:
             raise NotMember(f'server {server_uuid} is not of this project')
         if 'flavor' not in server:
             raise RuntimeError(f'the cell of server {server_uuid} is down')
+        if not _opted_in(server):
+            raise NotMember(
+                f'the flavor of server {server_uuid} has no vhpc: extra specs'
+            )
         groups = server.get('server_groups') or []
         if not groups:
             raise NotMember(f'server {server_uuid} is in no server group')
@@ -122,7 +126,8 @@ class Nova:
 
     def _members(self, uuids: set[str], project_id: str) -> list[model.Member]:
         tiers = self._host_tiers()
-        members = []
+        members: list[model.Member] = []
+        seen = 0
         url = f'/servers/detail?all_tenants=1&project_id={project_id}'
         marker = ''
         while True:
@@ -133,12 +138,14 @@ class Nova:
                 for server in page
                 if server['id'] in uuids and server['tenant_id'] == project_id
             ]
+            seen += len(found)
+            found = [server for server in found if _opted_in(server)]
             orders = self._orders.find(found)
             members += [
                 member_of(server, tiers, orders.get(server['id'], ()))
                 for server in found
             ]
-            if not page or len(members) >= len(uuids):
+            if not page or seen >= len(uuids):
                 return members
             marker = f'&marker={page[-1]["id"]}'
 
@@ -169,6 +176,16 @@ class Nova:
             )
         body: dict[str, Any] = response.json()
         return body
+
+
+def _opted_in(server: Mapping[str, Any]) -> bool:
+    """Whether a server of a group is one of the virtual cluster.
+
+    Believed where Nova does not show the flavor's extra specs: by its
+    policy, or in a cell that is down.
+    """
+    specs = (server.get('flavor') or {}).get('extra_specs')
+    return specs is None or extra_specs.requested(specs)
 
 
 def member_of(

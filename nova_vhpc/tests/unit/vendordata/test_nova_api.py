@@ -61,6 +61,21 @@ class _Client:
 
 
 class NovaTest(base.TestCase):
+    def test_other_servers_of_the_group_are_no_members(self):
+        plain, hidden = _server(2), _server(3)
+        del hidden['flavor']['extra_specs']
+        client = _Client([_server(1, workload='parallel'), plain, hidden])
+        nova = nova_api.Nova(client, ttl_s=60)
+        members = nova.cluster(fakes.uuid(1), fakes.PROJECT).members
+        self.assertEqual(
+            {fakes.uuid(1), fakes.uuid(3)}, {one.uuid for one in members}
+        )
+        details = [u for u in client.asked if u.startswith('/servers/detail')]
+        self.assertEqual(1, len(details))
+        self.assertRaises(
+            nova_api.NotMember, nova.cluster, plain['id'], fakes.PROJECT
+        )
+
     def test_one_answer_serves_members_of_two_flavors(self):
         """The first that asks must not decide what the others are told."""
         client = _Client(
