@@ -143,7 +143,8 @@ Seconds after which the time of the last publication is written again.
 Schedulers tell by it that a host's topology is stale. Must be well below
 their limit of age. Each renewal is one read and one write of Placement;
 with 10,000 hosts and 300 seconds that makes 33 of each per second. 0
-writes it only when something changed.
+writes it only when something changed; schedulers then need
+``[vhpc_scheduler] topology_max_age = 0``, or hosts grow stale for them.
 """,
     ),
     cfg.StrOpt(
