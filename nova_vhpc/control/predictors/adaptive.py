@@ -78,6 +78,7 @@ class AdaptivePredictor:
         '_cluster',
         '_drift',
         '_frequencies',
+        '_is_new',
         '_mean',
         '_member',
         '_patterns',
@@ -115,6 +116,7 @@ class AdaptivePredictor:
         self._asked = False
         self._change = quantise.IDLE_STATE
         self._ratio = math.inf
+        self._is_new = False
         self._prediction = quantise.IDLE_STATE
 
     def for_peer(self) -> 'AdaptivePredictor':
@@ -208,7 +210,7 @@ class AdaptivePredictor:
         )
         shared.boldness.learn(
             self._ratio,
-            frequencies.get(current, 0) <= 1,
+            self._is_new,
             self._prediction != current,
             stayed,
             state == self._change,
@@ -281,7 +283,7 @@ class AdaptivePredictor:
             stay += trust * w_patterns
         self._change = change
         self._ratio = stay / likeliest if likeliest else math.inf
-        is_change = self._cluster.boldness.is_change(
-            self._ratio, often(state, 0) <= 1
-        )
+        # Idle is no stray: every program pauses, and begins with setting up.
+        self._is_new = often(state, 0) <= 1 and state != quantise.IDLE_STATE
+        is_change = self._cluster.boldness.is_change(self._ratio, self._is_new)
         self._prediction = change if is_change else state

@@ -22,7 +22,7 @@ NEW = 3.0
 
 1 gives most hits if the probabilities are right; more sees more of the
 transitions, at the price of false ones. The last is for states that were
-never met before: such are mostly strays."""
+never met before: such are mostly strays, unless idle."""
 
 _THRESHOLDS = (0.3, 0.5, 0.7, 0.85, EVEN, 1.25, BOLD, BOLDER)
 _CAUTIOUS = 1.25
@@ -91,7 +91,8 @@ class Boldness:
         """Whether to predict the change.
 
         :param ratio: how many times as likely it is to stay.
-        :param is_new: the current state was never met before.
+        :param is_new: the current state was never met before, and is not
+            idle.
         """
         return ratio < self._threshold or self._strays(ratio, is_new)
 

@@ -64,6 +64,12 @@ class LearningTest(base.TestCase):
         predictor.observe(2, 52.0)
         self.assertEqual(1, predictor.predict())
 
+    def test_idle_is_no_stray_after_the_launch_of_a_program(self):
+        predictor = adaptive.AdaptivePredictor()
+        for number in (72.0, 80.0, 0.0):
+            predictor.observe(quantise.to_state(number), number)
+        self.assertEqual(quantise.IDLE_STATE, predictor.predict())
+
     def test_a_new_program_in_the_same_vm_is_learned_again(self):
         first = [10.0, 110.0] * 600
         second = [10.0, 260.0, 160.0, 60.0] * 40
