@@ -35,7 +35,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import errors
-from nova_vhpc.bench import agent_run, outputs, plugins
+from nova_vhpc.bench import agent_run, numbers, outputs, plugins
 from nova_vhpc.bench.lab import guest, image, libvirtd
 
 HELP = 'Cost of the agent per tick and VM, beside sampling by libvirt.'
@@ -51,11 +51,23 @@ LIBVIRT_ROUNDS = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
-    parser.add_argument('--vms', type=int, default=100, metavar='N')
-    parser.add_argument('--vcpus', type=int, default=8, metavar='M')
+    parser.add_argument(
+        '--vms',
+        type=numbers.whole(1),
+        default=100,
+        metavar='N',
+        help='VMs on the host (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--vcpus',
+        type=numbers.whole(1),
+        default=8,
+        metavar='M',
+        help='vCPUs of each (default: %(default)s)',
+    )
     parser.add_argument(
         '--seconds',
-        type=float,
+        type=numbers.seconds(1),
         default=15.0,
         help='length of one measurement (default: %(default)s)',
     )
@@ -66,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--soak',
-        type=float,
+        type=numbers.seconds(0),
         default=0.0,
         metavar='SECONDS',
         help='also run for so long and look for growth of memory, threads '
@@ -74,13 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--guests',
-        type=int,
+        type=numbers.whole(0),
         default=10,
         help='real guests for the libvirt way; 0 leaves it out '
         '(default: %(default)s)',
     )
     plugins.add_arguments(parser)
-    parser.add_argument('--json', type=pathlib.Path, metavar='FILE')
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
+    )
 
 
 def run(args: argparse.Namespace) -> int:

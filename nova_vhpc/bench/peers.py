@@ -37,7 +37,7 @@ from oslo_config import cfg
 from nova_vhpc.agent import peer_bus
 from nova_vhpc.agent import peer_protocol as protocol
 from nova_vhpc.agent.messaging import get_transport, hush, messaging
-from nova_vhpc.bench import outputs, rabbit
+from nova_vhpc.bench import numbers, outputs, rabbit
 from nova_vhpc.control.model import ClusterPlan, Phase
 
 HELP = 'phases of many simulated agents through one real RabbitMQ'
@@ -51,24 +51,52 @@ _CONNECTIONS = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``nova-vhpc-bench peers``."""
-    parser.add_argument('--agents', type=int, default=500)
+    parser.add_argument(
+        '--agents',
+        type=numbers.whole(1),
+        default=500,
+        metavar='N',
+        help='hosts that are simulated (default: %(default)s)',
+    )
     parser.add_argument(
         '--cluster-hosts',
-        type=int,
+        type=numbers.whole(1),
         default=8,
-        help='hosts of each virtual cluster',
+        metavar='N',
+        help='hosts of each virtual cluster (default: %(default)s)',
     )
     parser.add_argument(
         '--change-seconds',
-        type=float,
+        type=numbers.seconds(0.001),
         default=5.0,
-        help='mean time between two changes of phase on one host',
+        metavar='SECONDS',
+        help='mean time between two changes of phase on one host '
+        '(default: %(default)s)',
     )
-    parser.add_argument('--lease', type=float, default=6.0)
-    parser.add_argument('--seconds', type=float, default=20.0)
-    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument(
+        '--lease',
+        type=numbers.seconds(0.001),
+        default=6.0,
+        metavar='SECONDS',
+        help='how long what a host says is believed (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--seconds',
+        type=numbers.seconds(1),
+        default=20.0,
+        help='length of the measurement (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--seed',
+        type=int,
+        default=1,
+        metavar='N',
+        help='of the changes of phase (default: %(default)s)',
+    )
     parser.add_argument('--url', help='use this broker, start none')
-    parser.add_argument('--json', type=Path, metavar='FILE')
+    parser.add_argument(
+        '--json', type=Path, metavar='FILE', help='write all figures'
+    )
 
 
 class SimulatedAgent:

@@ -57,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Score every installed predictor on every trace.
 
-    :returns: 0; 1 if the traces cannot be used; 2 for bad arguments.
+    A trace that cannot be used is named; the others are scored.
+
+    :returns: 0; 1 if a trace cannot be used; 2 for bad arguments.
     :raises OutputError: if the JSON file cannot be written.
     """
     if args.rounds < 1:
@@ -65,21 +67,25 @@ def run(args: argparse.Namespace) -> int:
         return 2
     outputs.check(args.json)
     try:
-        all_traces = traces.read_all(args.traces)
-        factories = load()
-        scores = {
-            trace.name: {
-                name: predictors_score.score(make, trace, args.rounds)
-                for name, make in factories.items()
-            }
-            for trace in all_traces
-        }
+        all_traces, faults = traces.read_all(args.traces)
     except (traces.TraceError, OSError) as error:
         print(f'predictors: {error}', file=sys.stderr)
         return 1
+    for fault in faults:
+        print(f'predictors: left out: {fault}', file=sys.stderr)
+    if not all_traces:
+        return 1
+    factories = load()
+    scores = {
+        trace.name: {
+            name: predictors_score.score(make, trace, args.rounds)
+            for name, make in factories.items()
+        }
+        for trace in all_traces
+    }
     report(scores)
     outputs.write_json(args.json, as_json(scores))
-    return 0
+    return 1 if faults else 0
 
 
 def load() -> dict[str, Callable[[], base.Predictor]]:

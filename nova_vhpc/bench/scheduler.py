@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nova_vhpc.bench import outputs
+from nova_vhpc.bench import numbers, outputs
 
 HELP = "filter and weigher, in microseconds per host, beside Nova's own"
 
@@ -40,9 +40,18 @@ POLICIES = ('anti-affinity', 'soft-affinity')
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
-    parser.add_argument('--hosts', type=int, default=1000)
-    parser.add_argument('--members', type=int, default=64)
-    parser.add_argument('--rounds', type=int, default=3)
+    for name, default, about in (
+        ('--hosts', 1000, 'hosts of the cloud'),
+        ('--members', 64, 'servers of the virtual cluster'),
+        ('--rounds', 3, 'times all of them are placed; the medians count'),
+    ):
+        parser.add_argument(
+            name,
+            type=numbers.whole(1),
+            default=default,
+            metavar='N',
+            help=f'{about} (default: %(default)s)',
+        )
     parser.add_argument(
         '--refresh',
         action='store_true',

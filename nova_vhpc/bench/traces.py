@@ -99,17 +99,27 @@ def read_gapped(path: pathlib.Path) -> GappedTrace:
     return GappedTrace(path.stem, vms, tuple(rows))
 
 
-def read_all(directory: pathlib.Path) -> list[Trace]:
+def read_all(
+    directory: pathlib.Path,
+) -> tuple[list[Trace], list[TraceError]]:
     """Read all ``*.csv`` of a directory, in the order of their names.
 
-    :raises TraceError: no such directory, nothing in it, or a bad trace.
+    :returns: the traces, and what is wrong with those that cannot be used.
+    :raises TraceError: no such directory, or nothing in it.
     """
     if not directory.is_dir():
         raise TraceError(f'{directory}: no such directory')
     paths = sorted(directory.glob('*.csv'))
     if not paths:
         raise TraceError(f'{directory}: no *.csv in it')
-    return [read(path) for path in paths]
+    found: list[Trace] = []
+    faults: list[TraceError] = []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except TraceError as fault:
+            faults.append(fault)
+    return found, faults
 
 
 def finite(cell: str) -> float | None:

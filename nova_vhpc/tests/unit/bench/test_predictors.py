@@ -199,8 +199,19 @@ class BenchTest(base.TestCase):
     def test_bad_traces_are_named(self):
         (self.directory / 'good.csv').write_text('vm0\n1\n2\n')
         (self.directory / 'worse.csv').write_text('vm0\n1\nx\n')
-        status, _out, err = self.run_bench()
+        status, out, err = self.run_bench()
         self.assertEqual(1, status)
+        self.assertIn('left out: ', err)
+        self.assertIn('worse.csv, line 3', err)
+        self.assertIn('good', out)
+        self.assertEqual(
+            {'good'}, json.loads(self.json.read_text())['traces'].keys()
+        )
+
+    def test_bad_traces_alone(self):
+        (self.directory / 'worse.csv').write_text('vm0\n1\nx\n')
+        status, out, err = self.run_bench()
+        self.assertEqual((1, ''), (status, out))
         self.assertIn('worse.csv, line 3', err)
         self.assertFalse(self.json.exists())
 

@@ -79,9 +79,10 @@ class TracesTest(base.TestCase):
         self.write('vm0\n1\n2\n', 'b.csv')
         self.write('vm0\n1\n2\n', 'a.csv')
         self.write('no trace', 'README.md')
-        self.assertEqual(
-            ['a', 'b'], [t.name for t in traces.read_all(self.directory)]
-        )
+        self.write('vm0\nx\n', 'ab.csv')
+        found, (fault,) = traces.read_all(self.directory)
+        self.assertEqual(['a', 'b'], [trace.name for trace in found])
+        self.assertIn('ab.csv', str(fault))
 
     def test_directory_without_traces_or_missing(self):
         for directory in (self.directory, self.directory / 'none'):

@@ -188,6 +188,14 @@ def compare(trace):
     return ours, best, scores['rle']
 
 
+def recorded(directory='.'):
+    """All traces of a directory, every one of which can be read."""
+    found, faults = traces.read_all(TRACES / directory)
+    if faults:
+        raise faults[0]
+    return found
+
+
 class TargetMixin:
     """Overall at most 0.5 points behind the best of the others on every
     trace; transitions ahead of RLE on all that have more than 50, by 10
@@ -208,7 +216,7 @@ class TargetMixin:
 
 class RecordedTest(TargetMixin, base.TestCase):
     def test_recorded_benchmarks(self):
-        self.hold(traces.read_all(TRACES))
+        self.hold(recorded())
 
     def test_rle_is_as_good_as_its_maker_measured(self):
         # README of the traces: overall and transition, with 50 events per
@@ -246,7 +254,7 @@ class JoinedTest(base.TestCase):
     def test_joined_stretches_of_recordings(self):
         """Nothing was fitted to these, so each cannot be won, but all can."""
         gaps, gains = [], []
-        for trace in traces.read_all(TRACES):
+        for trace in recorded():
             for seed in range(3):
                 ours, best, rle = compare(
                     traces.Trace(
@@ -272,7 +280,7 @@ class SkeletonsTest(base.TestCase):
 
     def hold(self, directory, gap, gain, behind, not_ahead):
         gaps, gains, lost = [], [], set()
-        for trace in traces.read_all(TRACES / directory):
+        for trace in recorded(directory):
             ours, best, rle = compare(trace)
             if len(trace.events[0]) > 20:
                 gaps.append(ours.overall - best.overall)

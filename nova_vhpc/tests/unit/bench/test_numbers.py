@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+
+from nova_vhpc.cmd import bench
+from nova_vhpc.tests import base
+
+
+class NumbersTest(base.TestCase):
+    def test_what_cannot_be_measured_with(self):
+        for words, complaint in (
+            ('scheduler --hosts 0', "--hosts: '0' is not a whole number"),
+            ('scheduler --members x', "--members: 'x' is not a whole number"),
+            ('scheduler --rounds 0', 'from 1'),
+            ('agent --vms 0', '--vms'),
+            ('agent --vcpus -1', '--vcpus'),
+            ('agent --guests -1', "'-1' is not a whole number from 0"),
+            ('agent --seconds 0', "'0' is not a number of seconds from 1"),
+            ('agent --seconds inf', '--seconds'),
+            ('agent --soak nan', '--soak'),
+            ('peers --agents 0', '--agents'),
+            ('peers --cluster-hosts 0', '--cluster-hosts'),
+            ('peers --lease x', "'x' is not a number of seconds"),
+        ):
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                error = self.assertRaises(
+                    SystemExit, bench.main, words.split()
+                )
+            self.assertEqual(2, error.code, words)
+            self.assertIn(complaint, err.getvalue())
