@@ -92,10 +92,17 @@ class Domains:
             self._up,
             options.reconnect_max_seconds,
         )
-        self._undo = undo.Undo(
-            vms, allowed, link, pool, records, host, actuators
-        )
         self._foreign = foreign.ForeignChanges(options, records, usable)
+        self._undo = undo.Undo(
+            vms,
+            allowed,
+            link,
+            pool,
+            records,
+            host,
+            actuators,
+            self._foreign,
+        )
         self._inspector = inspector.Inspector(
             vms,
             allowed,

@@ -18,7 +18,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import cputune, mark, roster
+from nova_vhpc.agent import cputune, guest, mark, roster
 
 LOG = logging.getLogger(__name__)
 
@@ -92,11 +92,26 @@ class Events:
         if target is None:
             return
         expected = target.expected.parameters
+        foreign = False
         for name, value in values.items():
             known = TUNABLE_NAMES.get(name)
-            if known == cputune.SHARES and value in target.shares_ours:
-                continue
             if known is not None and expected.get(known) == value:
                 continue
+            if known == cputune.SHARES:
+                if value not in target.shares_ours:
+                    self._note_shares(target, domain, value)
+                elif target.journalled:
+                    continue
+            foreign = True
+        if foreign:
             self._look(target.uuid)
-            return
+
+    @staticmethod
+    def _note_shares(target: guest.Guest, domain: Any, value: int) -> None:
+        """Keep what a window may have written over before anybody looks."""
+        if (
+            cputune.SHARES not in target.released
+            # Of an earlier run it says nothing about this one.
+            and domain.ID() == target.domain_id
+        ):
+            target.shares_theirs = value

@@ -20,6 +20,8 @@ from nova_vhpc.agent import cputune, guest, journal, mark
 
 LOG = logging.getLogger(__name__)
 
+RESPECTED = 'VM %s: somebody changed %s; theirs from now on'
+
 
 class ForeignChanges:
     """Finds them, and respects or overrides them.
@@ -46,25 +48,58 @@ class ForeignChanges:
 
     def look(self, target: guest.Guest) -> None:
         """Find out whether somebody else wrote to a VM."""
+        # No window may write between the read and what follows from it.
+        with target.lock:
+            theirs = target.shares_theirs
+            self._look(target, theirs)
+            if target.shares_theirs == theirs:
+                # Else another event has come, and with it another look.
+                target.shares_theirs = None
+
+    def _look(self, target: guest.Guest, theirs: int | None) -> None:
+        """With the lock held.
+
+        :param theirs: ``cpu_shares`` of theirs that an event has told of;
+            a window may have written over them since.
+        """
         old = target.expected
         now = cputune.read(target.domain, old if target.journalled else None)
-        if target.uncertain:
-            # What differs is what is left of our own failed write.
-            target.uncertain = False
-            target.set_expected(now)
-            return
-        changed = _changed(target, old, now)
-        target.set_expected(now)
         if not target.journalled:
             # We have not written: these are its settings, whoever made them.
+            changed = _changed(target, old, now)
+            target.uncertain = False
+            target.set_expected(now)
             target.original = now
             target.first_tune = target.in_force
             if changed:
                 target.allowed_cpus = self.allowed_cpus(now)
             return
+        changed = _theirs(target, old, now, theirs)
+        uncertain, target.uncertain = target.uncertain, False
+        target.set_expected(now)
         if changed:
             self._take(target, changed)
-        self._finish(target)
+        if not uncertain:
+            self._finish(target)
+        self._give_back(target, theirs)
+
+    def settle(self, target: guest.Guest) -> None:
+        """Respect what nobody has looked at yet, before a VM is put back.
+
+        With its lock held. The journal need not know: it goes next.
+        """
+        if self._options.foreign_changes == 'override':
+            return
+        old = target.expected
+        now = cputune.read(target.domain, old)
+        changed = _theirs(target, old, now, target.shares_theirs)
+        if not changed:
+            return
+        self.count += len(changed)
+        LOG.warning(RESPECTED, target.name, ', '.join(changed))
+        target.released |= frozenset(changed)
+        target.set_expected(now)
+        self._give_back(target, target.shares_theirs)
 
     def _take(self, target: guest.Guest, changed: list[str]) -> None:
         """Do what the option says about values that we manage."""
@@ -79,11 +114,7 @@ class ForeignChanges:
             if cputune.SHARES in changed:
                 self.on_shares(target.uuid)
             return
-        LOG.warning(
-            'VM %s: somebody changed %s; theirs from now on',
-            target.name,
-            names,
-        )
+        LOG.warning(RESPECTED, target.name, names)
         target.released |= frozenset(changed)
         self._journal.save(target.record())
         mark.put(target.domain, target.record())
@@ -103,6 +134,42 @@ class ForeignChanges:
             return
         cputune.restore(target.domain, target.original, kept)
         target.set_expected(cputune.read(target.domain, target.expected))
+
+    @staticmethod
+    def _give_back(target: guest.Guest, theirs: int | None) -> None:
+        """Write what they had written, where a window wrote over it.
+
+        :param theirs: ``cpu_shares`` by an event.
+        """
+        if (
+            theirs is not None
+            and cputune.SHARES in target.released
+            and target.expected.parameters.get(cputune.SHARES)
+            in target.shares_ours
+        ):
+            cputune.write_shares(target.domain, theirs)
+            target.note_written({cputune.SHARES: theirs})
+
+
+def _theirs(
+    target: guest.Guest,
+    old: cputune.Cputune,
+    now: cputune.Cputune,
+    shares: int | None,
+) -> list[str]:
+    """Managed values that somebody else has set.
+
+    :param shares: theirs by an event, maybe written over since.
+    """
+    # After a failed write, what differs is what is left of it.
+    changed = [] if target.uncertain else _changed(target, old, now)
+    if (
+        shares is not None
+        and cputune.SHARES not in target.released
+        and cputune.SHARES not in changed
+    ):
+        changed.append(cputune.SHARES)
+    return changed
 
 
 def _changed(

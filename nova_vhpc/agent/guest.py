@@ -61,6 +61,10 @@ class Guest:
     :ivar pending: what is still to be written.
     :ivar slice_us: the time slice that it is to bring about.
     :ivar sliced: vCPU threads may have slices of their own.
+    :ivar shares_ours: every ``cpu_shares`` that we wrote in this run: the
+        events of our writes come late.
+    :ivar shares_theirs: what somebody else wrote by an event, and nobody
+        has looked at yet: no window is to write over it.
     :ivar lock: held while written or restored; windows write beside the
         workers.
     """
@@ -87,6 +91,7 @@ class Guest:
     uncertain: bool = False
     sliced: bool = False
     shares_ours: set[int] = dataclasses.field(default_factory=set)
+    shares_theirs: int | None = None
     writes: int = 0
     failures: int = 0
     failed_in_row: int = 0

@@ -27,6 +27,7 @@ import libvirt
 from nova_vhpc.agent import (
     connection,
     cputune,
+    foreign,
     gate,
     guest,
     journal,
@@ -76,6 +77,7 @@ class Undo:
     :param records: the journal.
     :param host: reads the QEMU processes.
     :param actuators: what has written.
+    :param changes: finds what others wrote.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Undo:
         records: journal.Journal,
         host: processes.Processes,
         actuators: Iterable[Any],
+        changes: foreign.ForeignChanges,
     ) -> None:
         self._roster = vms
         self._gate = allowed
@@ -95,6 +98,7 @@ class Undo:
         self._journal = records
         self._host = host
         self._actuators = tuple(actuators)
+        self._changes = changes
         self._lock = threading.Lock()
         self._owed: dict[str, _Owed] = {}
         self._open: set[Try] = set()
@@ -273,6 +277,13 @@ class Undo:
         if not target.journalled:
             return
         self._connection.get()
+        self._changes.settle(target)
+        # The event of this write comes late, as all do.
+        target.shares_ours |= {
+            value
+            for name, value in target.original.parameters.items()
+            if name == cputune.SHARES
+        }
         left = cputune.restore(target.domain, target.original, target.released)
         if left:
             raise restore.RestoreError('; '.join(left))
@@ -280,6 +291,5 @@ class Undo:
         self._journal.remove(target.uuid)
         target.journalled = False
         target.uncertain = False
-        target.shares_ours.clear()
         if not self._gate.ending.is_set():
             target.set_expected(cputune.read(target.domain))

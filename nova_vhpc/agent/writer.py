@@ -133,6 +133,7 @@ class Writer:
             self._gate.open
             and target.free_to_write
             and cputune.SHARES not in target.released
+            and target.shares_theirs is None
         )
 
     def _write_pending(self, target: guest.Guest) -> None:
@@ -151,6 +152,9 @@ class Writer:
                 if not (target.free_to_write and self._gate.open):
                     return
                 self._ensure_journalled(target)
+                if todo.shares is not None:
+                    # Its event may come before the call returns.
+                    target.shares_ours.add(todo.shares)
                 for actuator in self._actuators:
                     actuator.write(target, todo, target.slice_us)
         except libvirt.libvirtError as error:

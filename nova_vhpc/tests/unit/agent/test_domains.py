@@ -130,6 +130,29 @@ class TestStop(DomainsCase):
         self.assertTrue(self.made.stop(PATIENCE_S))
         self.assert_put_back()
 
+    def test_what_others_wrote_at_the_last_moment_stays(self) -> None:
+        self.write(self.look())
+        self.domain.values[cputune.SHARES] = 333
+        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertEqual(
+            {**fake_libvirt.ORIGINAL, cputune.SHARES: 333}, self.domain.values
+        )
+        self.assertEqual((), self.records.uuids())
+
+    def test_also_what_a_window_has_written_over(self) -> None:
+        target = self.look()
+        self.made.set_shares('u', 20)
+        target.shares_theirs = 333
+        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertEqual(333, self.domain.values[cputune.SHARES])
+
+    def test_unless_our_values_go_over_theirs(self) -> None:
+        self.made = self.make(foreign_changes='override')
+        self.write(self.look())
+        self.domain.values[cputune.SHARES] = 333
+        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+
     def test_what_is_left_is_said(self) -> None:
         self.write(self.look())
         self.domain.refuse = self.refuse
@@ -146,6 +169,16 @@ class TestStop(DomainsCase):
         self.assertIsNotNone(tried)
         self.assertFalse(self.made.stop(0.3))
         self.assertEqual(undo.ENDING, tried.result(timeout=0))
+
+
+class TestPutBack(DomainsCase):
+    def test_late_events_of_our_writes_are_known_as_ours(self) -> None:
+        target = self.look()
+        self.made.set_shares('u', 20)
+        self.made.pause()
+        self.drain()
+        self.assert_put_back()
+        self.assertEqual({20, 1024}, target.shares_ours)
 
 
 class TestOptingOut(DomainsCase):

@@ -19,8 +19,12 @@ from nova_vhpc.tests.unit.agent import test_guest, test_roster
 
 
 class Domain:
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, domain_id: int = 1) -> None:
         self.uuid = uuid
+        self.id = domain_id
+
+    def ID(self) -> int:
+        return self.id
 
     def UUIDString(self) -> str:
         return self.uuid
@@ -42,8 +46,37 @@ class TestEvents(base.BaseTestCase):
     def test_our_own_write_comes_back(self) -> None:
         self.target.note_written({cputune.PERIOD: 5_000})
         self.assertEqual([], self.tunable('cputune.vcpu_period', 5_000))
+        self.target.journalled = True
         self.target.shares_ours.add(9)
         self.assertEqual([], self.tunable('cputune.cpu_shares', 9))
+        self.assertIsNone(self.target.shares_theirs)
+
+    def test_shares_that_are_not_ours_are_kept(self) -> None:
+        """The next window may write over them before anybody looks."""
+        self.events._on_tunable(
+            None,
+            Domain('u'),
+            {'cputune.vcpu_period': 7_000, 'cputune.cpu_shares': 77},
+            None,
+        )
+        self.assertEqual(['u'], self.looked)
+        self.assertEqual(77, self.target.shares_theirs)
+
+    def test_shares_that_are_theirs_already(self) -> None:
+        self.target.released = frozenset({cputune.SHARES})
+        self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 77))
+        self.assertIsNone(self.target.shares_theirs)
+
+    def test_shares_of_an_earlier_run(self) -> None:
+        self.events._on_tunable(
+            None, Domain('u', 7), {'cputune.cpu_shares': 77}, None
+        )
+        self.assertIsNone(self.target.shares_theirs)
+
+    def test_late_event_of_ours_in_a_vm_that_was_put_back(self) -> None:
+        self.target.shares_ours.add(9)
+        self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 9))
+        self.assertIsNone(self.target.shares_theirs)
 
     def test_a_value_that_is_not_ours(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.vcpu_period', 7_000))

@@ -37,7 +37,9 @@ class Domain(test_cputune.Cgroup):
         self.marked = True
 
 
-class TestForeignChanges(base.BaseTestCase):
+class ForeignCase(base.BaseTestCase):
+    """A VM in a libvirt of memory, and a journal."""
+
     def setUp(self) -> None:
         super().setUp()
         self.journal = journal.Journal(tempfile.mkdtemp())
@@ -61,6 +63,8 @@ class TestForeignChanges(base.BaseTestCase):
         changes.look(target)
         return changes.count
 
+
+class TestForeignChanges(ForeignCase):
     def test_nothing_changed(self) -> None:
         self.assertEqual(0, self.look(self.make(journalled=True)))
         self.assertFalse(self.domain.marked)
@@ -163,3 +167,88 @@ class TestForeignChanges(base.BaseTestCase):
         self.assertEqual(0, self.look(target))
         self.assertEqual(40_000, target.in_force.quota_us)
         self.assertFalse(target.uncertain)
+
+
+class TestSharesInWindows(ForeignCase):
+    """Theirs by an event; a window may have written over them since."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = self.make(journalled=True)
+        self.target.shares_ours.add(20)
+        self.target.shares_theirs = 333
+        self.domain.values[cputune.SHARES] = 20
+
+    def shares(self) -> int:
+        return self.domain.values[cputune.SHARES]
+
+    def test_written_over_and_given_back(self) -> None:
+        self.assertEqual(1, self.look(self.target))
+        self.assertEqual(333, self.shares())
+        self.assertEqual(333, self.target.in_force.shares)
+        self.assertEqual({cputune.SHARES}, self.journal.load('u').released)
+        self.assertIsNone(self.target.shares_theirs)
+        self.assertEqual(0, self.look(self.target))
+
+    def test_still_there(self) -> None:
+        self.domain.values[cputune.SHARES] = 333
+        self.assertEqual(1, self.look(self.target))
+        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual(333, self.shares())
+
+    def test_a_later_one_of_theirs_stays(self) -> None:
+        self.domain.values[cputune.SHARES] = 444
+        self.look(self.target)
+        self.assertEqual(444, self.shares())
+
+    def test_also_after_a_write_of_ours_that_failed(self) -> None:
+        self.target.uncertain = True
+        self.domain.values[cputune.QUOTA] = 40_000
+        self.assertEqual(1, self.look(self.target))
+        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual(333, self.shares())
+
+    def test_overridden_all_the_same(self) -> None:
+        self.assertEqual(1, self.look(self.target, 'override'))
+        self.assertEqual(20, self.shares())
+        self.assertEqual(['u'], self.told)
+        self.assertIsNone(self.target.shares_theirs)
+
+    def test_before_our_first_write(self) -> None:
+        self.target.journalled = False
+        self.domain.values[cputune.SHARES] = 333
+        self.assertEqual(0, self.look(self.target))
+        self.assertEqual(333, self.target.original.parameters[cputune.SHARES])
+        self.assertEqual(frozenset(), self.target.released)
+
+    def test_what_could_not_be_given_back_is_tried_again(self) -> None:
+        refused = libvirt.libvirtError('busy')
+        with mock.patch.object(cputune, 'write_shares', side_effect=refused):
+            self.assertRaises(libvirt.libvirtError, self.look, self.target)
+        self.look(self.target)
+        self.assertEqual(333, self.shares())
+
+    def test_another_event_meanwhile(self) -> None:
+        read = cputune.read
+
+        def read_late(*arguments: Any) -> cputune.Cputune:
+            self.target.shares_theirs = 444
+            return read(*arguments)
+
+        with mock.patch.object(cputune, 'read', read_late):
+            self.look(self.target)
+        self.assertEqual(444, self.target.shares_theirs)
+
+    def test_no_window_writes_while_we_look(self) -> None:
+        """Else its value would be taken for theirs, and stay for ever."""
+        held: list[bool] = []
+        read = cputune.read
+
+        def note(*arguments: Any) -> cputune.Cputune:
+            held.append(self.target.lock.locked())
+            return read(*arguments)
+
+        with mock.patch.object(cputune, 'read', note):
+            self.look(self.target)
+        self.assertEqual([True], held)
+        self.assertFalse(self.target.lock.locked())

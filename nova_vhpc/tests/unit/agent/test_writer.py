@@ -202,6 +202,26 @@ class TestWriter(base.BaseTestCase):
         self.writer.set_shares('u', 7)
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
 
+    def test_a_weight_over_theirs_that_nobody_has_looked_at(self) -> None:
+        self.target.shares_theirs = 333
+        self.assertFalse(self.writer.set_shares('u', 7))
+        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+
+    def test_shares_of_the_tick_are_known_before_they_are_in_force(
+        self,
+    ) -> None:
+        known: list[set[int]] = []
+        write = self.domain.setSchedulerParametersFlags
+
+        def note(values: dict[str, int], flags: int) -> None:
+            known.append(set(self.target.shares_ours))
+            write(values, flags)
+
+        self.domain.setSchedulerParametersFlags = note
+        self.writer.write(self.target, model.CpuTune(shares=7))
+        self.assertTrue(self.pool.drain(60.0))
+        self.assertEqual([{7}], known)
+
     def test_a_weight_does_not_wait_for_long(self) -> None:
         with self.target.lock:
             self.assertRaises(TimeoutError, self.writer.set_shares, 'u', 7)
