@@ -18,7 +18,14 @@ import threading
 import time
 from typing import Any
 
-from nova_vhpc.agent import cputune, domain_xml, journal, processes, sampler
+from nova_vhpc.agent import (
+    cputune,
+    domain_xml,
+    journal,
+    ours,
+    processes,
+    sampler,
+)
 from nova_vhpc.control import model
 
 LONGEST_QUARANTINE = 10
@@ -61,6 +68,7 @@ class Guest:
     :ivar pending: what is still to be written.
     :ivar slice_us: the time slice that it is to bring about.
     :ivar sliced: vCPU threads may have slices of their own.
+    :ivar written: the values that the journal says we may have written.
     :ivar shares_ours: every ``cpu_shares`` that we wrote in this run: the
         events of our writes come late.
     :ivar shares_theirs: what somebody else wrote by an event, and nobody
@@ -90,6 +98,7 @@ class Guest:
     queued: bool = False
     uncertain: bool = False
     sliced: bool = False
+    written: ours.Written = dataclasses.field(default_factory=dict)
     shares_ours: set[int] = dataclasses.field(default_factory=set)
     shares_theirs: int | None = None
     writes: int = 0
@@ -225,6 +234,7 @@ class Guest:
             self.repin,
             self.released,
             self.sliced,
+            self.written,
         )
 
     def ours_to_write(self, tune: model.CpuTune) -> model.CpuTune | None:

@@ -27,7 +27,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from nova_vhpc.agent import cputune, processes
+from nova_vhpc.agent import cputune, ours, processes
 
 VERSION = 1
 SUFFIX = '.json'
@@ -49,6 +49,8 @@ class Record:
     :ivar repin: whether we may pin the guest's vCPUs.
     :ivar released: managed values that somebody else has taken over.
     :ivar sliced: vCPU threads may have slices of their own.
+    :ivar written: values that we may have written; None if that is not
+        known, as in an older agent's record.
     """
 
     uuid: str
@@ -58,6 +60,7 @@ class Record:
     repin: bool = True
     released: frozenset[str] = frozenset()
     sliced: bool = False
+    written: ours.Written | None = None
 
     def to_json(self) -> str:
         """Versioned JSON, one line."""
@@ -70,6 +73,7 @@ class Record:
                 'repin': self.repin,
                 'released': sorted(self.released),
                 'sliced': self.sliced,
+                'written': ours.to_dict(self.written),
                 'original': self.original.to_dict(),
             },
             sort_keys=True,
@@ -100,6 +104,7 @@ class Record:
                 bool(data['repin']),
                 frozenset(str(name) for name in data['released']),
                 bool(data['sliced']),
+                ours.from_dict(data.get('written')),
             )
         except (
             ValueError,

@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     domain_xml,
     journal,
     mark,
+    ours,
     processes,
 )
 from nova_vhpc.agent.actuators import kernel_slice
@@ -101,6 +102,9 @@ class Restorer:
         if source is None or source.sliced:
             # Without a record it is not known; the reset harms nobody.
             kernel_slice.reset(self.host, identity.pid, len(original.vcpupins))
+        if record is not None:
+            # The copy is not kept up to date with what we write.
+            released |= _theirs(domain, record)
         left = cputune.restore(domain, original, released)
         if left:
             raise RestoreError('; '.join(left))
@@ -162,6 +166,21 @@ class Restorer:
             ),
             copy.released,
         )
+
+
+def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
+    """What somebody else has set while no agent looked."""
+    found = (
+        ours.theirs(record.written, record.original, cputune.read(domain))
+        - record.released
+    )
+    if found:
+        LOG.warning(
+            'VM %s: somebody changed %s while no agent ran; left so',
+            record.name,
+            ', '.join(sorted(found)),
+        )
+    return found
 
 
 def _pins_here(

@@ -291,5 +291,6 @@ class Undo:
         self._journal.remove(target.uuid)
         target.journalled = False
         target.uncertain = False
+        target.written = {}
         if not self._gate.ending.is_set():
             target.set_expected(cputune.read(target.domain))

@@ -12,6 +12,7 @@
 
 """Writing what was decided, after the original stands in the journal."""
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,6 +26,7 @@ from nova_vhpc.agent import (
     guest,
     journal,
     mark,
+    ours,
     quarantine,
     roster,
     workers,
@@ -119,7 +121,7 @@ class Writer:
             if not self._may_weigh(target):
                 return False
             with self._workers.watched(uuid):
-                self._ensure_journalled(target)
+                self._ensure_journalled(target, model.CpuTune(shares=shares))
                 target.shares_ours.add(shares)
                 cputune.write_shares(target.domain, shares)
                 target.note_written({cputune.SHARES: shares})
@@ -151,7 +153,7 @@ class Writer:
             with target.lock:
                 if not (target.free_to_write and self._gate.open):
                     return
-                self._ensure_journalled(target)
+                self._ensure_journalled(target, todo)
                 if todo.shares is not None:
                     # Its event may come before the call returns.
                     target.shares_ours.add(todo.shares)
@@ -170,12 +172,17 @@ class Writer:
                 LOG.info('VM %s: written again', target.name)
             target.succeeded()
 
-    def _ensure_journalled(self, target: guest.Guest) -> None:
+    def _ensure_journalled(
+        self, target: guest.Guest, todo: model.CpuTune
+    ) -> None:
         """The record is on the disk before anything of ours is in the VM."""
-        if target.journalled:
+        known = ours.with_tune(target.written, todo)
+        if target.journalled and known is target.written:
             return
-        record = target.record()
+        record = dataclasses.replace(target.record(), written=known)
         self._journal.save(record)
-        # From here on a crash leaves a record, harmless without writes.
-        target.journalled = True
-        mark.put(target.domain, record)
+        target.written = known
+        if not target.journalled:
+            # From here on a crash leaves a record, harmless without writes.
+            target.journalled = True
+            mark.put(target.domain, record)

@@ -16,7 +16,6 @@ import contextlib
 import io
 import json
 import os
-import random
 import signal
 import socket
 import stat
@@ -204,67 +203,6 @@ class TestService(base.AgentTestCase):
         self.assertTrue(self.status()['agent']['dry_run'])
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(before, (domain.XMLDesc(0), base.everything(domain)))
-
-    def test_gang_windows_are_restored_too(self) -> None:
-        domains = [self.domain(PARALLEL, busy=True) for _ in range(2)]
-        before = [base.everything(domain) for domain in domains]
-        process = self.start_agent(vhpc_control__slice_policy='gang')
-        self.wait_for(
-            lambda: self.status().get('windows', {}).get('writes'),
-            'windows',
-            180,
-        )
-        # Our own writes must not be taken for somebody else's.
-        time.sleep(2)
-        self.assertEqual(0, self.status()['agent']['foreign_changes'])
-        self.assertEqual(0, self.stop_agent(process))
-        self.assertEqual(before, [base.everything(d) for d in domains])
-        process = self.start_agent(vhpc_control__slice_policy='gang')
-        self.wait_for(
-            lambda: self.status().get('windows', {}).get('writes'),
-            'windows',
-            180,
-        )
-        process.kill()
-        process.join(10)
-        self.assertEqual(0, self.restore())
-        self.assertEqual(before, [base.everything(d) for d in domains])
-
-    def test_foreign_shares_under_windows_stay(self) -> None:
-        """The next window writes over them, often before anybody looks."""
-        for _ in range(3):
-            domains = [self.domain(PARALLEL, busy=True) for _ in range(2)]
-            before = [base.everything(domain) for domain in domains]
-            process = self.start_agent(
-                vhpc_control__slice_policy='gang', reconcile_period=3600
-            )
-            self.wait_for(
-                lambda: self.status().get('windows', {}).get('writes'),
-                'windows',
-                180,
-            )
-            time.sleep(random.uniform(0, 0.5))
-            domains[0].setSchedulerParametersFlags(
-                {'cpu_shares': 3333}, base.LIVE
-            )
-            self.wait_for(
-                lambda: (
-                    (self.vm(domains[0]) or {}).get('released')
-                    == ['cpu_shares']
-                ),
-                'it to be noticed',
-            )
-            time.sleep(0.5)
-            theirs = {**before[0][0], 'cpu_shares': 3333}
-            self.assertEqual(
-                3333,
-                domains[0].schedulerParametersFlags(base.LIVE)['cpu_shares'],
-            )
-            self.assertEqual(0, self.stop_agent(process))
-            self.assertEqual(theirs, base.everything(domains[0])[0])
-            self.assertEqual(before[1], base.everything(domains[1]))
-            for domain in domains:
-                domain.destroy()
 
 
 def listeners(port: int) -> list[str]:

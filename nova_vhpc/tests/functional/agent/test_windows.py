@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Gang windows: weights that change several times a second."""
+
+import random
+import time
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.tests.functional.agent import base
+
+PARALLEL = {'vhpc:workload': 'parallel'}
+
+
+class TestWindows(base.AgentTestCase):
+    """Two busy VMs that share all CPUs take turns."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.domains = [self.domain(PARALLEL, busy=True) for _ in range(2)]
+        self.before = self.everything()
+
+    def everything(self) -> list[Any]:
+        """All of both VMs' cputune."""
+        return [base.everything(domain) for domain in self.domains]
+
+    def start_windows(self, **options: Any) -> Any:
+        """An agent that plays them."""
+        process = self.start_agent(
+            vhpc_control__slice_policy='gang', **options
+        )
+        self.wait_for(
+            lambda: self.status().get('windows', {}).get('writes'),
+            'windows',
+            180,
+        )
+        return process
+
+    def shares(self, domain: libvirt.virDomain) -> int:
+        """Its weight in force."""
+        value: int = domain.schedulerParametersFlags(base.LIVE)['cpu_shares']
+        return value
+
+    def test_put_back(self) -> None:
+        process = self.start_windows()
+        # Our own writes must not be taken for somebody else's.
+        time.sleep(2)
+        self.assertEqual(0, self.status()['agent']['foreign_changes'])
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(self.before, self.everything())
+
+    def test_somebody_elses_shares_stay(self) -> None:
+        """The next window writes over them, often before anybody looks."""
+        process = self.start_windows(reconcile_period=3600)
+        for number, domain in enumerate(self.domains):
+            time.sleep(random.uniform(0, 0.5))
+            domain.setSchedulerParametersFlags(
+                {'cpu_shares': 3000 + number}, base.LIVE
+            )
+        for domain in self.domains:
+            self.wait_for(
+                lambda one=domain: self.vm(one)['released'] == ['cpu_shares'],
+                'it to be noticed',
+            )
+        time.sleep(0.5)
+        self.assertEqual([3000, 3001], [self.shares(d) for d in self.domains])
+        self.assertEqual(0, self.stop_agent(process))
+        for number, (was, now) in enumerate(
+            zip(self.before, self.everything(), strict=True)
+        ):
+            self.assertEqual({**was[0], 'cpu_shares': 3000 + number}, now[0])
+            self.assertEqual(was[1:], now[1:])
+
+    def test_killed_and_tuned_by_hand_before_the_restore(self) -> None:
+        process = self.start_windows()
+        process.kill()
+        process.join(10)
+        self.domains[0].setSchedulerParametersFlags(
+            {'vcpu_quota': 70_000}, base.LIVE
+        )
+        self.domains[1].setSchedulerParametersFlags(
+            {'cpu_shares': 333}, base.LIVE
+        )
+        self.assertEqual(0, self.restore())
+        for was, now, theirs in zip(
+            self.before,
+            self.everything(),
+            ({'vcpu_quota': 70_000}, {'cpu_shares': 333}),
+            strict=True,
+        ):
+            self.assertEqual({**was[0], **theirs}, now[0])
+            self.assertEqual(was[1:], now[1:])

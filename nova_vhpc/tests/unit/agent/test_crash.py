@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""After a crash: what we wrote is put back, what others wrote is not."""
+
+import json
+
+import fixtures
+
+from nova_vhpc.agent import cputune, journal
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
+
+ORIGINAL = fake_libvirt.ORIGINAL
+
+
+class TestCrash(test_domains.DomainsCase):
+    def crash(self) -> None:
+        """The agent is gone; nothing is put back."""
+        self.made._gate.ending.set()
+
+    def start(self) -> None:
+        """The next one finds the VM."""
+        self.made = self.make()
+        self.look()
+
+    def test_only_shares_were_written(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.look()
+        self.made.set_shares('u', 20)
+        self.crash()
+        self.domain.values[cputune.QUOTA] = 50_000
+        self.domain.pins[1] = (False, True)
+        self.start()
+        self.assertEqual(
+            {**ORIGINAL, cputune.QUOTA: 50_000}, self.domain.values
+        )
+        self.assertEqual([(True, True), (False, True)], self.domain.pins)
+        self.assertIsNone(self.domain.mark)
+        self.assertEqual((), self.records.uuids())
+        self.assertIn('changed vcpu_quota, vcpupin 1 while', log.output)
+        # And now it is what the VM had before us.
+        target = self.made.guests['u']
+        self.assertEqual(50_000, target.original.parameters[cputune.QUOTA])
+
+    def test_what_has_our_value_no_more(self) -> None:
+        target = self.look()
+        self.write(target)
+        self.made.set_shares('u', 20)
+        self.crash()
+        self.domain.values[cputune.SHARES] = 333
+        self.start()
+        self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
+
+    def test_every_value_is_in_the_journal_before_it_is_written(self) -> None:
+        """A crash may come between any two of our writes."""
+        target = self.look()
+        for number in range(3):
+            self.made.write(
+                target, model.CpuTune(8_000 + number, 4_000 + number)
+            )
+            self.drain()
+            self.made.set_shares('u', 20 + number)
+        noted: list[journal.Record | None] = []
+        self.domain.refuse = lambda: noted.append(self.records.load('u'))
+        self.made.set_shares('u', 50)
+        self.write(target)
+        known = [record.written for record in noted if record]
+        self.assertIn(50, known[0][cputune.SHARES])
+        self.assertEqual({20, 21, 22, 50}, known[-1][cputune.SHARES])
+        self.assertIn(8_000, known[-1][cputune.QUOTA])
+
+    def test_no_record_for_what_was_written_before(self) -> None:
+        self.look()
+        saved: list[journal.Record] = []
+        save = self.records.save
+
+        def count(record: journal.Record) -> None:
+            saved.append(record)
+            save(record)
+
+        self.records.save = count
+        for _ in range(5):
+            for shares in (20, 2048):
+                self.made.set_shares('u', shares)
+        self.assertEqual(2, len(saved))
+
+    def test_a_value_that_cannot_be_noted_is_not_written(self) -> None:
+        self.look()
+        self.made.set_shares('u', 20)
+
+        def refuse(record: journal.Record) -> None:
+            raise journal.JournalError('disk full')
+
+        save, self.records.save = self.records.save, refuse
+        self.assertRaises(
+            journal.JournalError, self.made.set_shares, 'u', 2048
+        )
+        self.assertEqual(20, self.domain.values[cputune.SHARES])
+        # Not known by that, either.
+        self.records.save = save
+        self.made.set_shares('u', 2048)
+        self.assertIn(2048, self.records.load('u').written[cputune.SHARES])
+
+    def test_nothing_is_known_of_an_earlier_time(self) -> None:
+        """Put back and resumed: what was ours then is so no more."""
+        target = self.look()
+        self.made.set_shares('u', 20)
+        self.made.pause()
+        self.drain()
+        self.made.resume()
+        self.write(target)
+        self.assertNotIn(cputune.SHARES, self.records.load('u').written)
+
+    def test_the_copy_in_the_vm_does_not_say(self) -> None:
+        """It is written once; with it all is put back."""
+        self.write(self.look())
+        self.made.set_shares('u', 20)
+        self.crash()
+        self.records.remove('u')
+        self.domain.values[cputune.QUOTA] = 50_000
+        self.start()
+        self.assertEqual(ORIGINAL, self.domain.values)
+
+    def test_theirs_before_and_after_the_crash(self) -> None:
+        target = self.look()
+        self.write(target)
+        self.made.set_shares('u', 20)
+        self.domain.values[cputune.SHARES] = 333
+        self.look()
+        self.assertEqual({cputune.SHARES}, target.released)
+        self.crash()
+        self.domain.pins[1] = (False, True)
+        self.start()
+        self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
+        self.assertEqual([(True, True), (False, True)], self.domain.pins)
+
+    def test_an_older_agents_record_does_not_say(self) -> None:
+        self.write(self.look())
+        self.crash()
+        file = self.records.path / 'u.json'
+        data = json.loads(file.read_text())
+        del data['written']
+        file.write_text(json.dumps(data))
+        self.domain.values[cputune.SHARES] = 20
+        self.start()
+        self.assertEqual(ORIGINAL, self.domain.values)
+        self.assertEqual([], list(self.records.path.iterdir()))
