@@ -10,66 +10,34 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Real libvirtd, real QEMU guests, and the agent as a real process.
-
-Two kinds of guests, both start at once: *idle* ones have firmware only;
-*busy* ones have ``spinner.S``, which keeps every vCPU running.
-"""
+"""The agent as a real process, beside real guests (:mod:`guests`)."""
 
 import contextlib
 import multiprocessing
 import os
 import pathlib
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-import uuid as uuid_module
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
 from typing import Any
 
 import libvirt
-from oslotest import base
 
 from nova_vhpc.agent import status
-from nova_vhpc.bench.lab import guest as lab_guest
-from nova_vhpc.bench.lab import image as lab_image
-from nova_vhpc.bench.lab import libvirtd
+from nova_vhpc.tests.functional.agent import guests
 
-LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+LIVE = guests.LIVE
+OWN_QUOTA = guests.OWN_QUOTA
 PATIENCE_S = 30.0
+
+everything = guests.everything
 
 _context = multiprocessing.get_context('forkserver')
 # Importing takes a second; a fork of a process that has done it does not.
 _context.set_forkserver_preload(['nova_vhpc.cmd.agent'])
-
-
-_BOOT_TAGS = ('kernel', 'initrd', 'cmdline')
-
-
-def _spinner(directory: pathlib.Path) -> pathlib.Path:
-    """Build the busy guests' kernel; once per directory."""
-    kernel = directory / 'spinner.elf'
-    if not kernel.exists():
-        subprocess.run(
-            [
-                'gcc',
-                '-m32',
-                '-nostdlib',
-                '-static',
-                '-no-pie',
-                '-Wl,-Ttext=0x100000,--build-id=none',
-                '-o',
-                str(kernel),
-                str(pathlib.Path(__file__).with_name('spinner.S')),
-            ],
-            check=True,
-        )
-    return kernel
 
 
 def _run_agent(argv: list[str], log: str, environ: dict[str, str]) -> None:
@@ -82,39 +50,14 @@ def _run_agent(argv: list[str], log: str, environ: dict[str, str]) -> None:
     sys.exit(agent.main(argv))
 
 
-def everything(domain: libvirt.virDomain) -> Any:
-    """All of a domain's cputune, to be compared bit for bit."""
-    return (
-        domain.schedulerParametersFlags(LIVE),
-        domain.vcpuPinInfo(LIVE),
-        domain.emulatorPinInfo(LIVE),
-    )
-
-
-class AgentTestCase(base.BaseTestCase):
-    """One libvirtd per class; its guests as the class says."""
-
-    daemon: libvirtd.PrivateLibvirtd
-    root: pathlib.Path
-    conn: libvirt.virConnect
+class AgentTestCase(guests.GuestTestCase):
+    """Starts agents, and asks them."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        super().setUpClass()
         # Its directory must not be the temporary one of the first test.
         forkserver.ensure_running()
-        libvirt.registerErrorHandler(lambda context, error: None, None)
-        cls.root = pathlib.Path(tempfile.mkdtemp(prefix='nv-ag-'))
-        cls.daemon = libvirtd.PrivateLibvirtd(cls.root / 'lv').start()
-        cls.conn = libvirt.open(cls.daemon.uri)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        with contextlib.suppress(libvirt.libvirtError):
-            cls.conn.close()
-        cls.daemon.stop()
-        shutil.rmtree(cls.root, ignore_errors=True)
-        super().tearDownClass()
+        super().setUpClass()
 
     def setUp(self) -> None:
         super().setUp()
@@ -131,79 +74,6 @@ class AgentTestCase(base.BaseTestCase):
             self.addDetail(
                 'agent.log', content.text_content(self.log.read_text())
             )
-
-    # -- guests ------------------------------------------------------------
-
-    def domain(
-        self,
-        specs: dict[str, str] | None,
-        *,
-        busy: bool = False,
-        vcpus: int = 2,
-        cputune: str = '',
-        cpuset: str | None = None,
-        numa: bool = False,
-        name: str = '',
-    ) -> libvirt.virDomain:
-        """Start a guest; it ends with the test."""
-        name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
-        kernel = _spinner(self.root) if busy else pathlib.Path('/x')
-        image = lab_image.GuestImage(kernel, pathlib.Path('/x'))
-        xml = lab_guest.domain_xml(
-            name,
-            image,
-            vcpus=vcpus,
-            memory_mib=32,
-            workload='barrier',
-            extra_specs=specs,
-            cpuset=cpuset,
-        )
-        root = ElementTree.fromstring(xml)
-        system = root.find('os')
-        assert system is not None
-        for tag in ('initrd', 'cmdline') if busy else _BOOT_TAGS:
-            element = system.find(tag)
-            assert element is not None
-            system.remove(element)
-        vcpu = root.find('vcpu')
-        assert vcpu is not None
-        place = list(root).index(vcpu) + 1
-        if cputune:
-            root.insert(
-                place,
-                ElementTree.fromstring(f'<cputune>{cputune}</cputune>'),
-            )
-        if numa:
-            root.insert(
-                place,
-                ElementTree.fromstring(
-                    "<numatune><memory mode='preferred' nodeset='0'/>"
-                    '</numatune>'
-                ),
-            )
-        domain = self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
-        self.addCleanup(self._end_domain, domain.UUIDString())
-        domain.create()
-        return domain
-
-    def _end_domain(self, uuid: str) -> None:
-        with contextlib.suppress(libvirt.libvirtError):
-            domain = self.conn.lookupByUUIDString(uuid)
-            with contextlib.suppress(libvirt.libvirtError):
-                domain.destroy()
-            domain.undefineFlags(
-                libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-                | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
-            )
-
-    @classmethod
-    def reconnect(cls) -> None:
-        """After a restart of libvirtd."""
-        with contextlib.suppress(libvirt.libvirtError):
-            cls.conn.close()
-        cls.conn = libvirt.open(cls.daemon.uri)
-
-    # -- the agent ---------------------------------------------------------
 
     def configure(self, **options: Any) -> str:
         """Write a configuration; ``group__name=value`` for other groups."""

@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Real libvirtd and real QEMU guests.
+
+Two kinds of guests, both start at once: *idle* ones have firmware only;
+*busy* ones have ``spinner.S``, which keeps every vCPU running.
+"""
+
+import contextlib
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import uuid as uuid_module
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import libvirt
+from oslotest import base
+
+from nova_vhpc.bench.lab import guest as lab_guest
+from nova_vhpc.bench.lab import image as lab_image
+from nova_vhpc.bench.lab import libvirtd
+
+LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+
+OWN_QUOTA = """
+<shares>3000</shares><period>50000</period><quota>20000</quota>
+<global_period>100000</global_period><global_quota>90000</global_quota>
+<emulator_period>80000</emulator_period>
+<emulator_quota>40000</emulator_quota>
+<emulatorpin cpuset='1'/>
+"""
+"""A cputune with a value of every kind."""
+
+_BOOT_TAGS = ('kernel', 'initrd', 'cmdline')
+
+
+def _spinner(directory: pathlib.Path) -> pathlib.Path:
+    """Build the busy guests' kernel; once per directory."""
+    kernel = directory / 'spinner.elf'
+    if not kernel.exists():
+        subprocess.run(
+            [
+                'gcc',
+                '-m32',
+                '-nostdlib',
+                '-static',
+                '-no-pie',
+                '-Wl,-Ttext=0x100000,--build-id=none',
+                '-o',
+                str(kernel),
+                str(pathlib.Path(__file__).with_name('spinner.S')),
+            ],
+            check=True,
+        )
+    return kernel
+
+
+def everything(domain: libvirt.virDomain) -> Any:
+    """All of a domain's cputune, to be compared bit for bit."""
+    return (
+        domain.schedulerParametersFlags(LIVE),
+        domain.vcpuPinInfo(LIVE),
+        domain.emulatorPinInfo(LIVE),
+    )
+
+
+class GuestTestCase(base.BaseTestCase):
+    """One libvirtd per class; its guests as the class says."""
+
+    daemon: libvirtd.PrivateLibvirtd
+    root: pathlib.Path
+    conn: libvirt.virConnect
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        libvirt.registerErrorHandler(lambda context, error: None, None)
+        cls.root = pathlib.Path(tempfile.mkdtemp(prefix='nv-ag-'))
+        cls.daemon = libvirtd.PrivateLibvirtd(cls.root / 'lv').start()
+        cls.conn = libvirt.open(cls.daemon.uri)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        with contextlib.suppress(libvirt.libvirtError):
+            cls.conn.close()
+        cls.daemon.stop()
+        shutil.rmtree(cls.root, ignore_errors=True)
+        super().tearDownClass()
+
+    def domain(
+        self,
+        specs: dict[str, str] | None,
+        *,
+        busy: bool = False,
+        vcpus: int = 2,
+        cputune: str = '',
+        cpuset: str | None = None,
+        numa: bool = False,
+        name: str = '',
+    ) -> libvirt.virDomain:
+        """Start a guest; it ends with the test."""
+        name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
+        kernel = _spinner(self.root) if busy else pathlib.Path('/x')
+        image = lab_image.GuestImage(kernel, pathlib.Path('/x'))
+        xml = lab_guest.domain_xml(
+            name,
+            image,
+            vcpus=vcpus,
+            memory_mib=32,
+            workload='barrier',
+            extra_specs=specs,
+            cpuset=cpuset,
+        )
+        root = ElementTree.fromstring(xml)
+        system = root.find('os')
+        assert system is not None
+        for tag in ('initrd', 'cmdline') if busy else _BOOT_TAGS:
+            element = system.find(tag)
+            assert element is not None
+            system.remove(element)
+        vcpu = root.find('vcpu')
+        assert vcpu is not None
+        place = list(root).index(vcpu) + 1
+        if cputune:
+            root.insert(
+                place,
+                ElementTree.fromstring(f'<cputune>{cputune}</cputune>'),
+            )
+        if numa:
+            root.insert(
+                place,
+                ElementTree.fromstring(
+                    "<numatune><memory mode='preferred' nodeset='0'/>"
+                    '</numatune>'
+                ),
+            )
+        domain = self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
+        self.addCleanup(self._end_domain, domain.UUIDString())
+        domain.create()
+        return domain
+
+    def _end_domain(self, uuid: str) -> None:
+        with contextlib.suppress(libvirt.libvirtError):
+            domain = self.conn.lookupByUUIDString(uuid)
+            with contextlib.suppress(libvirt.libvirtError):
+                domain.destroy()
+            domain.undefineFlags(
+                libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+                | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+            )
+
+    @classmethod
+    def reconnect(cls) -> None:
+        """After a restart of libvirtd."""
+        with contextlib.suppress(libvirt.libvirtError):
+            cls.conn.close()
+        cls.conn = libvirt.open(cls.daemon.uri)

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""kill -9 at random moments: all is put back, every time."""
+
+import collections
+import contextlib
+import os
+import random
+import time
+
+from nova_vhpc.agent import cputune, journal
+from nova_vhpc.tests.functional.agent import base
+
+PARALLEL = {'vhpc:workload': 'parallel'}
+KILLS = int(os.environ.get('NOVA_VHPC_TEST_KILLS', '16'))
+
+POLICIES = {'atc': cputune.PERIOD, 'gang': cputune.SHARES}
+"""What each of them writes to a busy VM."""
+
+
+class TestKills(base.AgentTestCase):
+    """Slices that change all the time, and windows, in turn."""
+
+    def test_kill_at_random_moments_then_restore(self) -> None:
+        domains = [
+            self.domain(PARALLEL, busy=True),
+            self.domain(PARALLEL, busy=True, cputune=base.OWN_QUOTA),
+            self.domain({'vhpc:workload': 'latency'}),
+            self.domain({}),
+            self.domain(None),
+        ]
+        before = [base.everything(domain) for domain in domains]
+        touched: collections.Counter[str] = collections.Counter()
+        for number in range(KILLS):
+            # Two kills of each, so that each one also follows the other.
+            policy = tuple(POLICIES)[number // 2 % len(POLICIES)]
+            name = POLICIES[policy]
+            what = f'kill {number}, {policy}'
+            self.configure(vhpc_control__slice_policy=policy, period_ms=30)
+            process = self.spawn()
+            if number % 4:
+                # From its first value on: first writes, steady work.
+                self.wait_for_record(domains[0].UUIDString(), name)
+                time.sleep(random.uniform(0, 0.5) ** 2 * 2)
+            else:
+                # Any moment of the start.
+                time.sleep(random.uniform(0.1, 1.6))
+            process.kill()
+            process.join(10)
+            now = base.everything(domains[0])
+            touched[policy] += now[0][name] != before[0][0][name]
+            if number % 5 == 4:
+                # The next agent, of the other policy, finds what is left.
+                continue
+            self.assertEqual(0, self.restore(), what)
+            self.assertEqual(
+                before, [base.everything(domain) for domain in domains], what
+            )
+            self.assertEqual(
+                [], list((self.path / 'state/journal').glob('*.json')), what
+            )
+        # If kills did not hit VMs that were written to, nothing was shown.
+        for policy in POLICIES:
+            self.assertGreater(touched[policy], KILLS // 8, policy)
+
+    def wait_for_record(self, uuid: str, name: str) -> None:
+        """Wait for the first value of a kind, as closely as can be."""
+        records = journal.Journal(str(self.path / 'state'))
+        end = time.monotonic() + base.PATIENCE_S
+        while True:
+            with contextlib.suppress(journal.JournalError):
+                record = records.load(uuid)
+                if record is not None and name in (record.written or ()):
+                    return
+            self.assertLess(time.monotonic(), end, f'no record of {name}')
+            time.sleep(0.001)
