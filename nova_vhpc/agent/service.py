@@ -291,8 +291,10 @@ class Service:
         )
 
     def _act(self, moment: loop.Moment) -> None:
-        if not self.domains.dry_run and not self.domains.paused:
-            self.player.play(moment.plan.windows)
+        if not self.domains.dry_run:
+            # Also while paused: a pause may come just after it was asked.
+            paused = self.domains.paused
+            self.player.play(None if paused else moment.plan.windows)
         self.peers.publish(moment.plan.clusters)
         self.domains.let_leave(self.groups.migrating)
         self.domains.workers.watch()

@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The daemon's parts together: ticks, and what operators ask for."""
+
+import pathlib
+import tempfile
+import types
+from collections.abc import Mapping
+from unittest import mock
+
+from oslotest import base
+
+from nova_vhpc.agent import service, undo
+from nova_vhpc.cmd import agent
+from nova_vhpc.control import model
+
+WINDOWS = model.WindowSchedule(
+    (
+        model.Turn(50_000, frozenset({'u'}), {'u': 2048}),
+        model.Turn(50_000, frozenset(), {'u': 20}),
+    ),
+    {'u': 1024},
+)
+
+
+class TestPause(base.BaseTestCase):
+    """Whenever a tick comes, no window is played in a pause."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        path = pathlib.Path(tempfile.mkdtemp(), 'agent.conf')
+        path.write_text(
+            '[vhpc_agent]\nlibvirt_uri = test:///default\nmetrics_port = 0\n'
+            f'state_path = {path.parent}/state\nrun_path = {path.parent}/run\n'
+        )
+        conf = agent.make_conf(['--config-file', str(path)])
+        self.made = service.Service(conf)
+        self.addCleanup(self.made.lock.release)
+        self.addCleanup(self.made.domains.workers.close)
+        self.addCleanup(self.made.player.stop)
+
+    def tick(self) -> None:
+        """The end of a tick that plans windows."""
+        plan = types.SimpleNamespace(windows=WINDOWS, clusters=())
+        self.made._act(types.SimpleNamespace(plan=plan))
+
+    def playing(self) -> bool:
+        return self.made.player.status().playing
+
+    def test_windows_end(self) -> None:
+        self.tick()
+        self.assertTrue(self.playing())
+        self.made.pause(0)
+        self.assertFalse(self.playing())
+        self.tick()
+        self.assertFalse(self.playing())
+        self.made.resume()
+        self.tick()
+        self.assertTrue(self.playing())
+
+    def test_a_tick_just_before_the_gate_closes(self) -> None:
+        pause = self.made.domains.pause
+
+        def tick_first() -> Mapping[str, undo.Try]:
+            self.tick()
+            self.assertTrue(self.playing())
+            return pause()
+
+        self.made.domains.pause = tick_first
+        self.made.pause(0)
+        self.assertFalse(self.playing())
+
+    def test_a_tick_that_asked_before_and_plays_after_it(self) -> None:
+        play = self.made.player.play
+
+        def pause_first(windows: model.WindowSchedule | None) -> None:
+            with mock.patch.object(self.made.player, 'play', play):
+                self.made.pause(0)
+            play(windows)
+
+        with mock.patch.object(self.made.player, 'play', pause_first):
+            self.tick()
+        self.tick()
+        self.assertFalse(self.playing())
+
+    def test_they_end_after_the_vms_are_held(self) -> None:
+        """A last write of theirs must not come after the put-back."""
+        order: list[str] = []
+        self.made.domains.pause = lambda: order.append('held') or {}
+        self.made.player.play = lambda windows: order.append('ended')
+        self.made.pause(0)
+        self.assertEqual(['held', 'ended'], order)
