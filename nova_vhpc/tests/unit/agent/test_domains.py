@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from typing import Any
+from unittest import mock
 
 import libvirt
 from oslo_config import cfg
@@ -158,6 +159,26 @@ class TestStop(DomainsCase):
         self.domain.refuse = self.refuse
         self.assertFalse(self.made.stop(PATIENCE_S))
         self.assertEqual(('u',), self.records.uuids())
+
+    def test_one_that_hangs_holds_up_no_other(self) -> None:
+        """With one thread, and long before ``call_deadline``."""
+        other = fake_libvirt.Domain('other')
+        self.made = self.make(workers=1, call_deadline=PATIENCE_S)
+        self.made.connection.get().domains['other'] = other
+        self.write(self.look())
+        self.made.look('other')
+        self.drain()
+        self.write(self.made.guests['other'])
+        # The one that hangs comes first.
+        self.assertEqual(['u', 'other'], list(self.made.guests))
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
+        other.refuse = go.set
+        with mock.patch.object(domains, 'ENDING_DEADLINE_S', 0.1):
+            self.assertTrue(self.made.stop(PATIENCE_S / 2))
+        self.assertEqual(fake_libvirt.ORIGINAL, other.values)
+        self.assert_put_back()
 
     def test_nobody_waits_for_what_will_not_be_tried(self) -> None:
         hung = threading.Event()

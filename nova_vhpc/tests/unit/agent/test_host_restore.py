@@ -91,6 +91,31 @@ class TestHostRestorer(base.BaseTestCase):
             {'vm-hung': 'libvirt does not answer'}, summary.failed
         )
 
+    def test_as_many_at_a_time_as_libvirtd_serves(self) -> None:
+        """One call is left for the connection's own: it serves five."""
+        go = threading.Event()
+        self.addCleanup(go.set)
+        begun = threading.Semaphore(0)
+
+        class Slow(Restorer):
+            def clean(self, domain: Domain) -> restore.Outcome:
+                begun.release()
+                go.wait(60)
+                return super().clean(domain)
+
+        many = {f'vm{number}': None for number in range(12)}
+        summaries: list[host_restore.Summary] = []
+        cleaning = threading.Thread(
+            target=lambda: summaries.append(self.clean(Slow(**many), *many))
+        )
+        cleaning.start()
+        for _ in range(4):
+            self.assertTrue(begun.acquire(timeout=60))
+        self.assertFalse(begun.acquire(timeout=0.3))
+        go.set()
+        cleaning.join(60)
+        self.assertEqual(set(many), set(summaries[0].restored))
+
     def test_records_of_who_does_not_run(self) -> None:
         restorer = Restorer(here=None, gone=None, lost=None)
         summary = self.clean(restorer, 'here')
