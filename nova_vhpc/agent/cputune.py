@@ -109,6 +109,16 @@ def is_unlimited(quota_us: int) -> bool:
     return quota_us <= 0 or quota_us >= LARGEST_QUOTA_US
 
 
+def same(name: str, one: int | None, other: int | None) -> bool:
+    """Whether two values of a scheduler parameter mean the same.
+
+    "Unlimited" reads as -1 in cgroup v1, as 18446744073709551 in v2.
+    """
+    if name == QUOTA and one is not None and other is not None:
+        return one == other or (is_unlimited(one) and is_unlimited(other))
+    return one == other
+
+
 def read(domain: Any, before: Cputune | None = None) -> Cputune:
     """Ask libvirt for all of a running domain's cputune.
 
@@ -218,7 +228,7 @@ def _steps(
     want = original.parameters
     bandwidth = {PERIOD, QUOTA} - released
     if any(
-        name in want and want[name] != now.parameters.get(name)
+        name in want and not same(name, want[name], now.parameters.get(name))
         for name in bandwidth
     ):
         yield functools.partial(
@@ -275,7 +285,7 @@ def differences(
         for name in (PERIOD, QUOTA, SHARES)
         if name not in released
         and name in want.parameters
-        and want.parameters[name] != have.parameters.get(name)
+        and not same(name, want.parameters[name], have.parameters.get(name))
     ]
     found += [
         f'vcpupin {vcpu} is {sorted(now)}, not {sorted(pin)}'

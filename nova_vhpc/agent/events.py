@@ -95,7 +95,9 @@ class Events:
         foreign = False
         for name, value in values.items():
             known = TUNABLE_NAMES.get(name)
-            if known is not None and expected.get(known) == value:
+            if known is not None and cputune.same(
+                known, expected.get(known), value
+            ):
                 continue
             if known == cputune.SHARES:
                 if value not in target.shares_ours:

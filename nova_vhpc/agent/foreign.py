@@ -180,7 +180,9 @@ def _changed(
         name
         for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
         if name not in target.released
-        and now.parameters.get(name) != old.parameters.get(name)
+        and not cputune.same(
+            name, now.parameters.get(name), old.parameters.get(name)
+        )
         and not (
             name == cputune.SHARES
             and now.parameters.get(name) in target.shares_ours

@@ -51,6 +51,10 @@ class TestEvents(base.BaseTestCase):
         self.assertEqual([], self.tunable('cputune.cpu_shares', 9))
         self.assertIsNone(self.target.shares_theirs)
 
+    def test_no_limit_of_ours_as_the_kernel_reads_it(self) -> None:
+        self.target.note_written({cputune.QUOTA: 18_446_744_073_709_551})
+        self.assertEqual([], self.tunable('cputune.vcpu_quota', -1))
+
     def test_shares_that_are_not_ours_are_kept(self) -> None:
         """The next window may write over them before anybody looks."""
         self.events._on_tunable(

@@ -155,6 +155,15 @@ class TestForeignChanges(ForeignCase):
         self.look(target, 'override')
         self.assertEqual([target.uuid], self.told)
 
+    def test_no_limit_of_ours_that_reads_in_another_way(self) -> None:
+        """As on every host with cgroup v2."""
+        target = self.make(journalled=True)
+        cputune.write_bandwidth(self.domain, 100_000, -1, self.domain.values)
+        target.note_written({cputune.PERIOD: 100_000, cputune.QUOTA: -1})
+        self.domain.values[cputune.QUOTA] = 18_446_744_073_709_551
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(frozenset(), target.released)
+
     def test_weights_of_our_own_windows(self) -> None:
         target = self.make(journalled=True)
         target.shares_ours.add(5)
