@@ -146,6 +146,7 @@ class Adoption:
         """Take over what speaks against a write from the gate."""
         for why, holds in (
             (guest.Hold.PAUSED, self._gate.paused),
+            (guest.Hold.RESTORED, target.uuid in self._gate.restored),
             (guest.Hold.LEAVING, target.uuid in self._gate.leaving),
         ):
             if holds:

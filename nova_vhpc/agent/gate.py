@@ -21,6 +21,7 @@ class Gate:
     :ivar dry_run: nothing is ever written.
     :ivar paused: nothing is written on an operator's word.
     :ivar ending: the agent stops; what is to be put back, is still.
+    :ivar restored: uuids of VMs that are left alone on an operator's word.
     :ivar leaving: uuids of servers that Nova says are migrating.
     """
 
@@ -28,6 +29,7 @@ class Gate:
         self.dry_run = dry_run
         self.paused = False
         self.ending = threading.Event()
+        self.restored: frozenset[str] = frozenset()
         self.leaving: frozenset[str] = frozenset()
 
     @property

@@ -62,6 +62,7 @@ class Guest:
     :ivar in_force: the same, in the controller's terms.
     :ivar released: managed values that somebody else has taken over.
     :ivar journalled: there is a record on the disk; we may write.
+    :ivar marked: the copy of the record is in the domain's XML.
     :ivar holds: why nothing is written now; each reason ends by itself.
     :ivar uncertain: a write failed halfway; what is in force is ours, but
         not known.
@@ -92,6 +93,7 @@ class Guest:
     repin: bool = True
     released: frozenset[str] = frozenset()
     journalled: bool = False
+    marked: bool = False
     holds: set[Hold] = dataclasses.field(default_factory=set)
     pending: model.CpuTune | None = None
     slice_us: int | None = None

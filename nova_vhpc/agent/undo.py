@@ -289,7 +289,7 @@ class Undo:
             raise restore.RestoreError('; '.join(left))
         mark.remove(target.domain)
         self._journal.remove(target.uuid)
-        target.journalled = False
+        target.journalled = target.marked = False
         target.uncertain = False
         target.written = {}
         if not self._gate.ending.is_set():

@@ -121,6 +121,8 @@ class Writer:
             if not self._may_weigh(target):
                 return False
             with self._workers.watched(uuid):
+                if not self._as_known(target):
+                    return False
                 self._ensure_journalled(target, model.CpuTune(shares=shares))
                 target.shares_ours.add(shares)
                 cputune.write_shares(target.domain, shares)
@@ -153,6 +155,8 @@ class Writer:
             with target.lock:
                 if not (target.free_to_write and self._gate.open):
                     return
+                if not self._as_known(target):
+                    return
                 self._ensure_journalled(target, todo)
                 if todo.shares is not None:
                     # Its event may come before the call returns.
@@ -172,17 +176,31 @@ class Writer:
                 LOG.info('VM %s: written again', target.name)
             target.succeeded()
 
+    def _as_known(self, target: guest.Guest) -> bool:
+        """Whether a VM that we are to write to first is as we last saw it.
+
+        If not it is looked at: what was decided is for what it was, and
+        what it is now must stand in the journal.
+        """
+        if target.journalled or not cputune.differences(
+            target.original, cputune.read(target.domain), target.released
+        ):
+            return True
+        self._look(target.uuid)
+        return False
+
     def _ensure_journalled(
         self, target: guest.Guest, todo: model.CpuTune
     ) -> None:
         """The record is on the disk before anything of ours is in the VM."""
         known = ours.with_tune(target.written, todo)
-        if target.journalled and known is target.written:
+        if target.marked and known is target.written:
             return
         record = dataclasses.replace(target.record(), written=known)
         self._journal.save(record)
         target.written = known
-        if not target.journalled:
-            # From here on a crash leaves a record, harmless without writes.
-            target.journalled = True
+        # From here on a crash leaves a record, harmless without writes.
+        target.journalled = True
+        if not target.marked:
             mark.put(target.domain, record)
+            target.marked = True

@@ -13,10 +13,7 @@
 """What must be put back is, some day; and nothing is written meanwhile."""
 
 import tempfile
-import threading
-import time
 from typing import Any
-from unittest import mock
 
 import libvirt
 from oslo_config import cfg
@@ -29,7 +26,6 @@ from nova_vhpc.agent import (
     journal,
     processes,
     sampler,
-    undo,
 )
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
@@ -94,104 +90,6 @@ class DomainsCase(base.BaseTestCase):
         self.assertIsNone(self.domain.mark)
 
 
-class TestStop(DomainsCase):
-    def test_a_first_record_that_is_just_being_written(self) -> None:
-        target = self.look()
-        inside, go = threading.Event(), threading.Event()
-        save = self.records.save
-
-        def slow(record: journal.Record) -> None:
-            inside.set()
-            go.wait(PATIENCE_S)
-            save(record)
-
-        self.records.save = slow
-        self.made.write(target, WISH)
-        self.assertTrue(inside.wait(PATIENCE_S))
-        stopped: list[bool] = []
-        stop = threading.Thread(
-            target=lambda: stopped.append(self.made.stop(PATIENCE_S))
-        )
-        stop.start()
-        while guest.Hold.STOPPING not in target.holds and stop.is_alive():
-            time.sleep(0.001)
-        go.set()
-        stop.join()
-        self.assertEqual([True], stopped)
-        self.assert_put_back()
-
-    def test_a_refusal_is_tried_once_more(self) -> None:
-        self.write(self.look())
-
-        def refuse() -> None:
-            self.domain.refuse = lambda: None
-            self.refuse()
-
-        self.domain.refuse = refuse
-        self.assertTrue(self.made.stop(PATIENCE_S))
-        self.assert_put_back()
-
-    def test_what_others_wrote_at_the_last_moment_stays(self) -> None:
-        self.write(self.look())
-        self.domain.values[cputune.SHARES] = 333
-        self.assertTrue(self.made.stop(PATIENCE_S))
-        self.assertEqual(
-            {**fake_libvirt.ORIGINAL, cputune.SHARES: 333}, self.domain.values
-        )
-        self.assertEqual((), self.records.uuids())
-
-    def test_also_what_a_window_has_written_over(self) -> None:
-        target = self.look()
-        self.made.set_shares('u', 20)
-        target.shares_theirs = 333
-        self.assertTrue(self.made.stop(PATIENCE_S))
-        self.assertEqual(333, self.domain.values[cputune.SHARES])
-
-    def test_unless_our_values_go_over_theirs(self) -> None:
-        self.made = self.make(foreign_changes='override')
-        self.write(self.look())
-        self.domain.values[cputune.SHARES] = 333
-        self.assertTrue(self.made.stop(PATIENCE_S))
-        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-
-    def test_what_is_left_is_said(self) -> None:
-        self.write(self.look())
-        self.domain.refuse = self.refuse
-        self.assertFalse(self.made.stop(PATIENCE_S))
-        self.assertEqual(('u',), self.records.uuids())
-
-    def test_one_that_hangs_holds_up_no_other(self) -> None:
-        """With one thread, and long before ``call_deadline``."""
-        other = fake_libvirt.Domain('other')
-        self.made = self.make(workers=1, call_deadline=PATIENCE_S)
-        self.made.connection.get().domains['other'] = other
-        self.write(self.look())
-        self.made.look('other')
-        self.drain()
-        self.write(self.made.guests['other'])
-        # The one that hangs comes first.
-        self.assertEqual(['u', 'other'], list(self.made.guests))
-        go = threading.Event()
-        self.addCleanup(go.set)
-        self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
-        other.refuse = go.set
-        with mock.patch.object(domains, 'ENDING_DEADLINE_S', 0.1):
-            self.assertTrue(self.made.stop(PATIENCE_S / 2))
-        self.assertEqual(fake_libvirt.ORIGINAL, other.values)
-        self.assert_put_back()
-
-    def test_nobody_waits_for_what_will_not_be_tried(self) -> None:
-        hung = threading.Event()
-        self.addCleanup(hung.set)
-        target = self.look()
-        self.write(target)
-        self.domain.refuse = lambda: hung.wait(PATIENCE_S)
-        tried = self.made.restore_one('u')
-        self.assertIsNotNone(tried)
-        self.assertFalse(self.made.stop(0.3))
-        self.assertEqual(undo.ENDING, tried.result(timeout=0))
-
-
 class TestPutBack(DomainsCase):
     def test_late_events_of_our_writes_are_known_as_ours(self) -> None:
         target = self.look()
@@ -200,6 +98,52 @@ class TestPutBack(DomainsCase):
         self.drain()
         self.assert_put_back()
         self.assertEqual({20, 1024}, target.shares_ours)
+
+    def test_the_mark_is_there_again_after_it(self) -> None:
+        """Without it a migration takes our values along for the VM's own."""
+        self.write(self.look())
+        self.made.pause()
+        self.drain()
+        self.assert_put_back()
+        self.made.resume()
+        self.write(self.made.guests['u'])
+        self.assertIsNotNone(self.domain.mark)
+
+
+class TestRestored(DomainsCase):
+    """On an operator's word: left alone until the agent is resumed."""
+
+    def assert_left_alone(self) -> None:
+        target = self.look()
+        self.write(target)
+        self.made.set_shares('u', 7)
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertEqual('restored', target.hands_off)
+
+    def assert_written_after_resume(self) -> None:
+        self.made.resume()
+        self.write(self.made.guests['u'])
+        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
+        self.domain.id += 1
+        self.assertEqual('', self.look().hands_off)
+
+    def test_also_after_a_restart(self) -> None:
+        self.write(self.look())
+        self.made.restore_one('u').result(PATIENCE_S)
+        self.domain.id = 2
+        self.assert_left_alone()
+        self.assert_written_after_resume()
+
+    def test_also_after_opting_out_and_in_again(self) -> None:
+        self.write(self.look())
+        self.made.restore_one('u').result(PATIENCE_S)
+        specs, self.domain.specs = self.domain.specs, {}
+        self.made.look('u')
+        self.drain()
+        self.assertEqual({}, self.made.guests)
+        self.domain.specs = specs
+        self.assert_left_alone()
+        self.assert_written_after_resume()
 
 
 class TestOptingOut(DomainsCase):

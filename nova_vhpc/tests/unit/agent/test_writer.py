@@ -14,7 +14,6 @@
 
 import pathlib
 import tempfile
-import threading
 import types
 from unittest import mock
 
@@ -57,7 +56,9 @@ class Link:
         self.failures.append(error)
 
 
-class TestWriter(base.BaseTestCase):
+class WriterCase(base.BaseTestCase):
+    """A writer, and one VM in a libvirt of memory."""
+
     def setUp(self) -> None:
         super().setUp()
         self.state = pathlib.Path(tempfile.mkdtemp())
@@ -107,6 +108,8 @@ class TestWriter(base.BaseTestCase):
         self.assertTrue(self.pool.drain(60.0))
         return self.domain.values
 
+
+class TestWriter(WriterCase):
     def test_journalled_and_marked_before_it_is_written(self) -> None:
         original = dict(self.domain.values)
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
@@ -122,6 +125,42 @@ class TestWriter(base.BaseTestCase):
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
         self.assertEqual((), self.journal.uuids())
         self.assertFalse(self.domain.marked)
+
+    def test_without_its_mark_nothing_is_written(self) -> None:
+        """Or it would go to another host with our values for its own."""
+        refused = libvirt.libvirtError('busy')
+        with mock.patch.object(
+            self.domain, 'setMetadata', side_effect=refused
+        ):
+            self.assertEqual(50_000, self.write()[cputune.QUOTA])
+            for _ in range(2):
+                self.assertRaises(
+                    libvirt.libvirtError, self.writer.set_shares, 'u', 7
+                )
+            self.assertEqual(1024, self.domain.values[cputune.SHARES])
+        self.assertEqual(2_500, self.write()[cputune.QUOTA])
+        self.assertTrue(self.domain.marked)
+
+    def test_the_mark_is_put_once(self) -> None:
+        self.write()
+        self.domain.marked = False
+        self.writer.set_shares('u', 7)
+        self.assertEqual(7, self.domain.values[cputune.SHARES])
+        self.assertFalse(self.domain.marked)
+
+    def test_not_over_a_change_that_nobody_has_looked_at(self) -> None:
+        """What stands in the journal must be what the VM had."""
+        self.domain.values[cputune.QUOTA] = 20_000
+        self.assertEqual(20_000, self.write()[cputune.QUOTA])
+        self.assertFalse(self.writer.set_shares('u', 7))
+        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+        self.assertEqual(['u', 'u'], self.looked)
+        self.assertEqual((), self.journal.uuids())
+        self.target.original = cputune.read(self.domain)
+        self.assertEqual(2_500, self.write()[cputune.QUOTA])
+        self.assertEqual(
+            20_000, self.journal.load('u').original.parameters[cputune.QUOTA]
+        )
 
     def test_in_a_dry_run(self) -> None:
         self.gate.dry_run = True
@@ -190,23 +229,6 @@ class TestWriter(base.BaseTestCase):
         self.assertEqual(['u'], self.looked)
         self.assertEqual(1, len(self.link.failures))
 
-    def test_a_weight_is_written_at_once(self) -> None:
-        self.writer.set_shares('u', 7)
-        self.assertEqual(7, self.domain.values[cputune.SHARES])
-        self.assertIsNotNone(self.journal.load('u'))
-        self.assertEqual({7}, self.target.shares_ours)
-        self.writer.set_shares('gone', 7)
-
-    def test_a_weight_that_somebody_else_has_taken_over(self) -> None:
-        self.target.released = frozenset({cputune.SHARES})
-        self.writer.set_shares('u', 7)
-        self.assertEqual(1024, self.domain.values[cputune.SHARES])
-
-    def test_a_weight_over_theirs_that_nobody_has_looked_at(self) -> None:
-        self.target.shares_theirs = 333
-        self.assertFalse(self.writer.set_shares('u', 7))
-        self.assertEqual(1024, self.domain.values[cputune.SHARES])
-
     def test_shares_of_the_tick_are_known_before_they_are_in_force(
         self,
     ) -> None:
@@ -221,52 +243,3 @@ class TestWriter(base.BaseTestCase):
         self.writer.write(self.target, model.CpuTune(shares=7))
         self.assertTrue(self.pool.drain(60.0))
         self.assertEqual([{7}], known)
-
-    def test_a_weight_does_not_wait_for_long(self) -> None:
-        with self.target.lock:
-            self.assertRaises(TimeoutError, self.writer.set_shares, 'u', 7)
-
-    def hang(self) -> threading.Event:
-        """Have libvirt not return from a write of the VM's weight."""
-        begun, release = threading.Event(), threading.Event()
-        self.addCleanup(release.set)
-        write = self.domain.setSchedulerParametersFlags
-
-        def set_slowly(values: dict[str, int], flags: int) -> None:
-            begun.set()
-            release.wait(30)
-            write(values, flags)
-
-        self.domain.setSchedulerParametersFlags = set_slowly
-        self.thread = threading.Thread(
-            target=self.writer.set_shares, args=('u', 7), daemon=True
-        )
-        self.thread.start()
-        self.assertTrue(begun.wait(30))
-        return release
-
-    def test_a_weight_that_hangs_is_late(self) -> None:
-        self.deadline = 0.0
-        release = self.hang()
-        self.pool.watch()
-        self.assertEqual(1, self.troubles.late_calls)
-        self.assertTrue(self.target.quarantined)
-        # It must not hold another of the windows' threads.
-        self.assertRaisesRegex(
-            TimeoutError, 'hangs', self.writer.set_shares, 'u', 8
-        )
-        release.set()
-        self.thread.join(30)
-        self.assertFalse(self.target.quarantined)
-        self.writer.set_shares('u', 8)
-        self.assertEqual(8, self.domain.values[cputune.SHARES])
-
-    def test_a_weight_that_waited_until_the_end(self) -> None:
-        """What is put back meanwhile must not be written after it."""
-        self.target.lock = mock.MagicMock()
-        self.target.lock.acquire.side_effect = lambda timeout: (
-            self.gate.ending.set() or True
-        )
-        self.writer.set_shares('u', 7)
-        self.assertEqual(1024, self.domain.values[cputune.SHARES])
-        self.target.lock.release.assert_called_once_with()
