@@ -17,28 +17,19 @@ Nova's claim on an uplink does not choose the bridge that os-vif plugs a
 NIC into. With ``[vhpc_agent] bind_uplinks`` the agent reads the server's
 claims from Placement and moves the NIC by libvirt's live device update:
 journalled before, undone after, made anew when the domain is restarted.
+:mod:`binder` says when.
 """
 
 import dataclasses
 import json
-import logging
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import libvirt
 
 from nova_vhpc.agent import journal, nics, processes
-from nova_vhpc.agent.guest import Guest
-from nova_vhpc.topology import placement
 
-LOG = logging.getLogger(__name__)
-
-PERIOD_S = 5.0
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
-
-Claims = Callable[[str], tuple[str, ...]]
-"""Gives the bridges of the uplinks that a server has claimed here."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,6 +153,18 @@ class Plugger:
         self._records.remove(uuid)
         return done
 
+    def uuids(self) -> frozenset[str]:
+        """Domains that have a record."""
+        return frozenset(self._records.uuids())
+
+    def forget(self, uuid: str) -> None:
+        """A domain that does not run here needs its record no more.
+
+        :raises JournalError: it is still there.
+        """
+        if not self._host.find(uuid):
+            self._records.remove(uuid)
+
     def undo_all(self, conn: Any) -> dict[str, str]:
         """Put all domains back that have a record.
 
@@ -173,7 +176,7 @@ class Plugger:
                 if self._host.find(uuid):
                     self.undo(conn.lookupByUUIDString(uuid))
                 else:
-                    self._records.remove(uuid)
+                    self.forget(uuid)
             except (journal.JournalError, libvirt.libvirtError) as error:
                 failed[uuid] = str(error)
         return failed
@@ -185,115 +188,3 @@ def make_plugger(conf: Any) -> Plugger:
         BindingJournal(conf.vhpc_agent.state_path),
         processes.make_processes(conf),
     )
-
-
-class UplinkBinder:
-    """Binds the uplinks of this host's servers, in a thread of its own.
-
-    :param plugger: does it.
-    :param guests: gives the opted-in servers.
-    :param connection: gives libvirt's connection, or raises libvirtError.
-    :param claims: see :data:`Claims`; raises PlacementError.
-    """
-
-    def __init__(
-        self,
-        plugger: Plugger,
-        guests: Callable[[], Mapping[str, Guest]],
-        connection: Callable[[], Any],
-        claims: Claims,
-    ) -> None:
-        self._plugger = plugger
-        self._guests = guests
-        self._connection = connection
-        self._claims = claims
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._bound: dict[str, int] = {}
-        self._problems: dict[str, str] = {}
-
-    def start(self) -> None:
-        """Begin to bind."""
-        self._stop.clear()
-        self._thread = threading.Thread(
-            target=self._run, name='vhpc-binding', daemon=True
-        )
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 3.0) -> None:
-        """Put all NICs back and end."""
-        self._stop.set()
-        if self._thread is None:
-            return
-        self._thread.join(timeout_s)
-        self._thread = None
-        try:
-            failed = self._plugger.undo_all(self._connection())
-        except libvirt.libvirtError as error:
-            failed = {'all': str(error)}
-        for uuid, reason in failed.items():
-            LOG.error('NICs of %s are not put back: %s', uuid, reason)
-
-    def status(self) -> dict[str, Any]:
-        """What is bound and what is not, in values that JSON takes."""
-        return {
-            'bound': [] if self._plugger.dry_run else sorted(self._bound),
-            'problems': dict(self._problems),
-        }
-
-    def step(self) -> None:
-        """Look at every server once."""
-        guests = self._guests()
-        for uuid in self._bound.keys() - guests.keys():
-            del self._bound[uuid]
-        for uuid in self._problems.keys() - guests.keys():
-            del self._problems[uuid]
-        for uuid, target in guests.items():
-            try:
-                self._look(uuid, target)
-            except (
-                nics.UnsupportedError,
-                journal.JournalError,
-                libvirt.libvirtError,
-                placement.PlacementError,
-                ValueError,
-            ) as error:
-                text = str(error)
-                if self._problems.get(uuid) != text:
-                    LOG.warning('Uplinks of %s: %s', target.name, text)
-                self._problems[uuid] = text
-            else:
-                self._problems.pop(uuid, None)
-
-    def _look(self, uuid: str, target: Guest) -> None:
-        if target.hands_off:
-            if self._bound.pop(uuid, None) is not None:
-                self._plugger.undo(target.domain)
-            return
-        network = target.info.specs.network
-        if network in (None, 'exported') or (
-            self._bound.get(uuid) == target.domain_id
-        ):
-            return
-        bridges = self._claims(uuid)
-        if not bridges:
-            return
-        moved = self._plugger.bind(
-            target.domain, bridges, target.info.specs.uplink_nic
-        )
-        self._bound[uuid] = target.domain_id
-        if moved:
-            LOG.info(
-                'VM %s: %d NICs are plugged into the claimed %s',
-                target.name,
-                moved,
-                ', '.join(bridges),
-            )
-
-    def _run(self) -> None:
-        while not self._stop.wait(PERIOD_S):
-            try:
-                self.step()
-            except Exception:
-                # A daemon's thread must outlive what nobody thought of.
-                LOG.exception('Binding uplinks failed; trying again')

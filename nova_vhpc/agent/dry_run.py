@@ -80,6 +80,10 @@ class DryPlugger(binding.Plugger):
             )
         return 0
 
+    def uuids(self) -> frozenset[str]:
+        """None that is to be put back."""
+        return frozenset()
+
     def undo(self, domain: Any) -> int:
         """Nothing was moved.
 

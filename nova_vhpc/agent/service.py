@@ -19,7 +19,7 @@ from typing import Any
 
 from nova_vhpc.agent import (
     agent_status,
-    binding,
+    binder,
     cpus,
     domains,
     dry_run,
@@ -94,7 +94,7 @@ class Service:
             usable,
         )
         self.binder = (
-            binding.UplinkBinder(
+            binder.UplinkBinder(
                 dry_run.make_plugger(conf),
                 lambda: self.domains.guests,
                 lambda: self.domains.connection.get(),

@@ -24,6 +24,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import binding, nics, processes
+from nova_vhpc.agent.binder import UplinkBinder
 from nova_vhpc.agent.domain_xml import parse
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
@@ -49,7 +50,7 @@ class BindingCase(base.AgentTestCase):
         self.plugger = binding.Plugger(self.records, processes.Processes())
         self.claimed: dict[str, tuple[str, ...]] = {}
         self.guests: dict[str, Any] = {}
-        self.binder = binding.UplinkBinder(
+        self.binder = UplinkBinder(
             self.plugger,
             lambda: self.guests,
             lambda: self.conn,
@@ -86,6 +87,7 @@ class BindingCase(base.AgentTestCase):
             domain_id=domain.ID(),
             info=parse(domain.XMLDesc(0)),
             hands_off='',
+            holds=set(),
             name=domain.name(),
         )
 

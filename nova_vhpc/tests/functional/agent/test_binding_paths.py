@@ -31,6 +31,7 @@ from collections.abc import Iterable
 
 from nova_vhpc import flavors
 from nova_vhpc.agent import binding, processes, publishing
+from nova_vhpc.agent.binder import UplinkBinder
 from nova_vhpc.agent.domain_xml import parse
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
@@ -233,13 +234,14 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
                 domain_id=domain.ID(),
                 info=info,
                 hands_off='',
+                holds=set(),
                 name=member,
             )
         state = tempfile.mkdtemp(dir=self.path)
         plugger = binding.Plugger(
             binding.BindingJournal(state), processes.Processes()
         )
-        binder = binding.UplinkBinder(
+        binder = UplinkBinder(
             plugger,
             lambda: servers,
             lambda: self.conn,

@@ -24,7 +24,7 @@ XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
 <n:flavor name="f"><n:extraSpecs>{spec}</n:extraSpecs></n:flavor></n:instance>
 {mark}</metadata><vcpu>2</vcpu>
 <devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
-<source bridge='br-int'/><target dev='tap0'/></interface></devices></domain>
+<source bridge='{bridge}'/><target dev='tap0'/></interface></devices></domain>
 """
 SPEC = '<n:extraSpec name="{}">{}</n:extraSpec>'
 MARK = '<vhpc:journal xmlns:vhpc="{}"/>'
@@ -56,6 +56,7 @@ class Domain:
         self.job = 0
         self.values = dict(ORIGINAL)
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
+        self.bridge = 'br-int'
         self.mark: str | None = None
         self.written: list[str] = []
         self.refuse: Callable[[], None] = lambda: None
@@ -77,6 +78,7 @@ class Domain:
         return XML.format(
             uuid=self.uuid,
             spec=''.join(SPEC.format(*one) for one in self.specs.items()),
+            bridge=self.bridge,
             mark=MARK.format(mark.URI) if self.mark and not flags else '',
         )
 
@@ -115,6 +117,7 @@ class Domain:
 
     def updateDeviceFlags(self, xml: str, flags: int) -> None:
         self._write('nic')
+        self.bridge = xml.partition('bridge="')[2].partition('"')[0]
 
 
 class Link:

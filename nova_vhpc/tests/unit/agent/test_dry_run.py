@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     publishing,
     service,
 )
+from nova_vhpc.agent.binder import UplinkBinder
 from nova_vhpc.cmd import agent
 from nova_vhpc.tests.unit.agent import test_domains
 from nova_vhpc.topology import publisher
@@ -104,8 +105,8 @@ class TestNothingLeft(test_domains.DomainsCase):
 
 
 class TestPlugger(test_domains.DomainsCase):
-    def make_binder(self, plugger: binding.Plugger) -> binding.UplinkBinder:
-        return binding.UplinkBinder(
+    def make_binder(self, plugger: binding.Plugger) -> UplinkBinder:
+        return UplinkBinder(
             plugger,
             lambda: self.made.guests,
             lambda: self.made.connection.get(),

@@ -1,0 +1,165 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""When NICs are plugged into claimed uplinks, and when they are put back."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import binding, domain_xml, guest, journal, nics
+from nova_vhpc.topology import placement
+
+LOG = logging.getLogger(__name__)
+
+PERIOD_S = 5.0
+
+Claims = Callable[[str], tuple[str, ...]]
+"""Gives the bridges of the uplinks that a server has claimed here."""
+
+
+class UplinkBinder:
+    """Binds the uplinks of this host's servers, in a thread of its own.
+
+    :param plugger: does it.
+    :param guests: gives the opted-in servers.
+    :param connection: gives libvirt's connection, or raises libvirtError.
+    :param claims: see :data:`Claims`; raises PlacementError.
+    """
+
+    def __init__(
+        self,
+        plugger: binding.Plugger,
+        guests: Callable[[], Mapping[str, guest.Guest]],
+        connection: Callable[[], Any],
+        claims: Claims,
+    ) -> None:
+        self._plugger = plugger
+        self._guests = guests
+        self._connection = connection
+        self._claims = claims
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._bound: dict[str, int] = {}
+        self._problems: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Begin to bind."""
+        self._stop.clear()
+        self._thread = threading.Thread(
+            target=self._run, name='vhpc-binding', daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        """Put all NICs back and end."""
+        self._stop.set()
+        if self._thread is None:
+            return
+        self._thread.join(timeout_s)
+        self._thread = None
+        try:
+            failed = self._plugger.undo_all(self._connection())
+        except libvirt.libvirtError as error:
+            failed = {'all': str(error)}
+        for uuid, reason in failed.items():
+            LOG.error('NICs of %s are not put back: %s', uuid, reason)
+
+    def status(self) -> dict[str, Any]:
+        """What is bound and what is not, in values that JSON takes."""
+        return {
+            'bound': [] if self._plugger.dry_run else sorted(self._bound),
+            'problems': dict(self._problems),
+        }
+
+    def step(self) -> None:
+        """Look at every server once."""
+        guests = self._guests()
+        left = self._plugger.uuids() - guests.keys()
+        for uuid in self._bound.keys() - guests.keys():
+            del self._bound[uuid]
+        for uuid in self._problems.keys() - guests.keys() - left:
+            del self._problems[uuid]
+        for uuid in (*guests, *left):
+            target = guests.get(uuid)
+            try:
+                if target is None:
+                    self._release(uuid)
+                else:
+                    self._look(uuid, target)
+            except (
+                nics.UnsupportedError,
+                journal.JournalError,
+                libvirt.libvirtError,
+                placement.PlacementError,
+                ValueError,
+            ) as error:
+                text = str(error)
+                if self._problems.get(uuid) != text:
+                    name = uuid if target is None else target.name
+                    LOG.warning('Uplinks of %s: %s', name, text)
+                self._problems[uuid] = text
+            else:
+                self._problems.pop(uuid, None)
+
+    def _release(self, uuid: str) -> None:
+        """A VM that was bound is none of ours now, or not yet again."""
+        try:
+            domain = self._connection().lookupByUUIDString(uuid)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+            self._plugger.forget(uuid)
+            return
+        if not domain_xml.parse(domain.XMLDesc(0)).ours:
+            self._plugger.undo(domain)
+
+    def _look(self, uuid: str, target: guest.Guest) -> None:
+        if guest.Hold.MIGRATING in target.holds:
+            # libvirt takes no writes now, and would keep us waiting.
+            return
+        if target.hands_off:
+            # Tried again until it is done, also for one that has crashed.
+            self._plugger.undo(target.domain)
+            self._bound.pop(uuid, None)
+            return
+        network = target.info.specs.network
+        if network in (None, 'exported') or (
+            self._bound.get(uuid) == target.domain_id
+        ):
+            return
+        bridges = self._claims(uuid)
+        # Placement may have taken its time.
+        if not bridges or target.hands_off or self._stop.is_set():
+            return
+        moved = self._plugger.bind(
+            target.domain, bridges, target.info.specs.uplink_nic
+        )
+        self._bound[uuid] = target.domain_id
+        if moved:
+            LOG.info(
+                'VM %s: %d NICs are plugged into the claimed %s',
+                target.name,
+                moved,
+                ', '.join(bridges),
+            )
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD_S):
+            try:
+                self.step()
+            except Exception:
+                # A daemon's thread must outlive what nobody thought of.
+                LOG.exception('Binding uplinks failed; trying again')

@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""NICs go back whenever a VM is not ours to plug any more."""
+
+from nova_vhpc.agent import binder, binding, guest, processes
+from nova_vhpc.tests.unit.agent import test_domains
+
+
+class TestUplinkBinder(test_domains.DomainsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.domain.specs['vhpc:network'] = 'separate'
+        self.claims: tuple[str, ...] = ('br-own',)
+        self.bindings = binding.BindingJournal(self.state)
+        self.binder = self.make_binder()
+        self.target = self.look()
+
+    def make_binder(self) -> binder.UplinkBinder:
+        return binder.UplinkBinder(
+            binding.Plugger(
+                self.bindings, processes.Processes('/nowhere', '/nowhere')
+            ),
+            lambda: self.made.guests,
+            lambda: self.made.connection.get(),
+            lambda uuid: self.claims,
+        )
+
+    def bind(self) -> None:
+        self.binder.step()
+        self.assertEqual('br-own', self.domain.bridge)
+
+    def assert_put_back(self) -> None:
+        self.assertEqual('br-int', self.domain.bridge)
+        self.assertEqual((), self.bindings.uuids())
+        self.assertEqual([], self.binder.status()['bound'])
+
+    def test_opted_out(self) -> None:
+        self.bind()
+        self.domain.specs = {}
+        self.made.look('u')
+        self.drain()
+        self.assertEqual({}, self.made.guests)
+        self.binder.step()
+        self.assert_put_back()
+
+    def test_opted_out_while_no_agent_ran(self) -> None:
+        self.bind()
+        self.domain.specs = {}
+        self.made = self.make()
+        self.binder = self.make_binder()
+        self.binder.step()
+        self.assert_put_back()
+
+    def test_ours_and_not_yet_found(self) -> None:
+        """Put back and plugged again, it would lose packets for nothing."""
+        self.bind()
+        self.made = self.make()
+        self.binder = self.make_binder()
+        self.binder.step()
+        self.assertEqual('br-own', self.domain.bridge)
+        self.look()
+        self.binder.step()
+        self.assertEqual(['u'], self.binder.status()['bound'])
+
+    def test_gone(self) -> None:
+        self.bind()
+        self.made.connection.get().domains.clear()
+        self.reconcile()
+        self.binder.step()
+        self.assertEqual((), self.bindings.uuids())
+        self.assertEqual({}, self.binder.status()['problems'])
+
+    def test_held_and_refused_at_first(self) -> None:
+        self.bind()
+        self.target.holds.add(guest.Hold.PAUSED)
+        self.domain.refuse = self.refuse
+        self.binder.step()
+        self.assertEqual({'u': 'busy'}, self.binder.status()['problems'])
+        self.domain.refuse = lambda: None
+        self.binder.step()
+        self.assert_put_back()
+        self.assertEqual({}, self.binder.status()['problems'])
+
+    def test_held_since_before_it_was_bound_by_this_agent(self) -> None:
+        self.bind()
+        self.binder = self.make_binder()
+        self.target.holds.add(guest.Hold.PAUSED)
+        self.binder.step()
+        self.assert_put_back()
+
+    def test_not_during_a_migration(self) -> None:
+        self.bind()
+        self.target.holds |= {guest.Hold.LEAVING, guest.Hold.MIGRATING}
+        self.binder.step()
+        self.assertEqual('br-own', self.domain.bridge)
+        self.target.holds.discard(guest.Hold.MIGRATING)
+        self.binder.step()
+        self.assert_put_back()
+
+    def test_not_after_the_end(self) -> None:
+        """Placement answers when all was put back already."""
+
+        def answer_late(uuid: str) -> tuple[str, ...]:
+            self.binder.stop()
+            return self.claims
+
+        self.binder._claims = answer_late
+        self.binder.start()
+        self.binder.step()
+        self.assert_put_back()
+
+    def test_not_to_a_vm_that_is_held_meanwhile(self) -> None:
+        def answer_late(uuid: str) -> tuple[str, ...]:
+            self.target.holds.add(guest.Hold.PAUSED)
+            return self.claims
+
+        self.binder._claims = answer_late
+        self.binder.step()
+        self.assert_put_back()
