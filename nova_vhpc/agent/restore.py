@@ -99,15 +99,27 @@ class Restorer:
         if original is None:
             return Outcome.NOTHING
         source = record or copy
+        refused: OSError | None = None
         if source is None or source.sliced:
             # Without a record it is not known; the reset harms nobody.
-            kernel_slice.reset(self.host, identity.pid, len(original.vcpupins))
+            try:
+                kernel_slice.reset(
+                    self.host,
+                    identity.pid,
+                    # Online, unlike those that have pins.
+                    domain_xml.parse(domain.XMLDesc(0)).vcpus,
+                )
+            except OSError as error:
+                # All else is put back first.
+                refused = error
         if record is not None:
             # The copy is not kept up to date with what we write.
             released |= _theirs(domain, record)
         left = cputune.restore(domain, original, released)
         if left:
             raise RestoreError('; '.join(left))
+        if refused is not None:
+            raise refused
         mark.remove(domain)
         if isinstance(unreadable, journal.NewerVersion):
             LOG.warning('%s', unreadable)

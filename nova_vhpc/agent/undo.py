@@ -26,15 +26,14 @@ import libvirt
 
 from nova_vhpc.agent import (
     connection,
-    cputune,
     foreign,
     gate,
     guest,
     journal,
     leftovers,
-    mark,
     processes,
     restore,
+    reversal,
     roster,
     workers,
 )
@@ -97,8 +96,9 @@ class Undo:
         self._workers = pool
         self._journal = records
         self._host = host
-        self._actuators = tuple(actuators)
-        self._changes = changes
+        self._reversal = reversal.Reversal(
+            allowed, link, records, actuators, changes
+        )
         self._lock = threading.Lock()
         self._owed: dict[str, _Owed] = {}
         self._open: set[Try] = set()
@@ -148,15 +148,6 @@ class Undo:
         with self._lock:
             for current in tuple(self._open):
                 self._answer(current, ENDING)
-
-    def put_back(self, target: guest.Guest) -> None:
-        """Put a VM back exactly, and forget that we ever wrote.
-
-        :raises restore.RestoreError: it is not exactly what it was.
-        :raises libvirt.libvirtError, JournalError, OSError: likewise.
-        """
-        with target.lock:
-            self._put_back_locked(target)
 
     def gone(self, uuid: str) -> None:
         """A domain stopped, or migrated away."""
@@ -245,7 +236,7 @@ class Undo:
             # The call would not be refused at once, but hang for long.
             return MIGRATES
         try:
-            self.put_back(target)
+            self._reversal.put_back(target)
         except Exception as error:
             LOG.debug('VM %s: not put back', target.name, exc_info=True)
             if isinstance(error, libvirt.libvirtError):
@@ -270,27 +261,3 @@ class Undo:
             return bool(found.ID() != target.domain_id)
         except libvirt.libvirtError as other:
             return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
-
-    def _put_back_locked(self, target: guest.Guest) -> None:
-        for actuator in self._actuators:
-            actuator.undo(target)
-        if not target.journalled:
-            return
-        self._connection.get()
-        self._changes.settle(target)
-        # The event of this write comes late, as all do.
-        target.shares_ours |= {
-            value
-            for name, value in target.original.parameters.items()
-            if name == cputune.SHARES
-        }
-        left = cputune.restore(target.domain, target.original, target.released)
-        if left:
-            raise restore.RestoreError('; '.join(left))
-        mark.remove(target.domain)
-        self._journal.remove(target.uuid)
-        target.journalled = target.marked = False
-        target.uncertain = False
-        target.written = {}
-        if not self._gate.ending.is_set():
-            target.set_expected(cputune.read(target.domain))

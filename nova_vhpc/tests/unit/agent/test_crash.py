@@ -13,10 +13,13 @@
 """After a crash: what we wrote is put back, what others wrote is not."""
 
 import json
+from typing import Any
+from unittest import mock
 
 import fixtures
 
 from nova_vhpc.agent import cputune, journal
+from nova_vhpc.agent.actuators import kernel_slice
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -51,6 +54,30 @@ class TestCrash(test_domains.DomainsCase):
         # And now it is what the VM had before us.
         target = self.made.guests['u']
         self.assertEqual(50_000, target.original.parameters[cputune.QUOTA])
+
+    def slices(self, **what: Any) -> Any:
+        """The VM's threads may have slices of their own."""
+        target = self.look()
+        target.sliced = True
+        self.write(target)
+        self.crash()
+        return mock.patch.object(kernel_slice, 'reset', **what)
+
+    def test_slices_that_cannot_be_put_back(self) -> None:
+        with self.slices(side_effect=OSError('no')):
+            self.made = self.make()
+            self.made.look('u')
+            self.drain()
+        self.assertEqual(ORIGINAL, self.domain.values)
+        self.assertEqual({'u': 'no'}, self.made.refused)
+        self.assertEqual(('u',), self.records.uuids())
+
+    def test_slices_of_the_vcpus_that_are_online(self) -> None:
+        """Those that are not have pins, and no threads."""
+        self.domain.pins *= 2
+        with self.slices() as reset:
+            self.start()
+        reset.assert_called_once_with(mock.ANY, 0, 2)
 
     def test_what_has_our_value_no_more(self) -> None:
         target = self.look()

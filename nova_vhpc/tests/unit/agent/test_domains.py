@@ -14,6 +14,7 @@
 
 import tempfile
 from typing import Any
+from unittest import mock
 
 import libvirt
 from oslo_config import cfg
@@ -107,6 +108,18 @@ class TestPutBack(DomainsCase):
         self.assert_put_back()
         self.made.resume()
         self.write(self.made.guests['u'])
+        self.assertIsNotNone(self.domain.mark)
+
+    def test_also_after_one_that_was_half_done(self) -> None:
+        self.write(self.look())
+        refuse = journal.JournalError('read-only')
+        with mock.patch.object(self.records, 'remove', side_effect=refuse):
+            self.made.pause()
+            self.drain()
+        self.assertIsNone(self.domain.mark)
+        self.made.resume()
+        self.write(self.look())
+        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
         self.assertIsNotNone(self.domain.mark)
 
 

@@ -13,6 +13,7 @@
 """A put-back that fails is tried again, until it is done or in vain."""
 
 import threading
+from unittest import mock
 
 import libvirt
 
@@ -40,6 +41,19 @@ class TestUndo(test_domains.DomainsCase):
         self.recover()
         self.assert_put_back()
         self.assertEqual('restored', self.target.hands_off)
+
+    def test_slices_that_fail_leave_nothing_else_behind(self) -> None:
+        """As if the privsep daemon did not start."""
+        self.domain.refuse = lambda: None
+        actuator = self.made._undo._reversal._actuators[0]
+        with mock.patch.object(actuator, 'undo', side_effect=OSError('no')):
+            done = self.made.restore_one('u')
+            self.assertEqual('no', done.result(test_domains.PATIENCE_S))
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        # The next agent is to try it, too.
+        self.assertEqual(('u',), self.records.uuids())
+        self.recover()
+        self.assert_put_back()
 
     def test_a_pause_that_fails_is_tried_again(self) -> None:
         done = self.made.pause()

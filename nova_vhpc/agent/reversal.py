@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All that we wrote to one VM, taken back while the agent runs."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import (
+    connection,
+    cputune,
+    foreign,
+    gate,
+    guest,
+    journal,
+    mark,
+    restore,
+)
+
+
+class Reversal:
+    """Puts VMs back exactly.
+
+    :param allowed: whether the agent is ending.
+    :param link: to libvirt.
+    :param records: the journal.
+    :param actuators: what has written.
+    :param changes: finds what others wrote.
+    """
+
+    def __init__(
+        self,
+        allowed: gate.Gate,
+        link: connection.Connection,
+        records: journal.Journal,
+        actuators: Iterable[Any],
+        changes: foreign.ForeignChanges,
+    ) -> None:
+        self._gate = allowed
+        self._connection = link
+        self._journal = records
+        self._actuators = tuple(actuators)
+        self._changes = changes
+
+    def put_back(self, target: guest.Guest) -> None:
+        """Put a VM back exactly, and forget that we ever wrote.
+
+        :raises restore.RestoreError: it is not exactly what it was.
+        :raises libvirt.libvirtError, JournalError, OSError: likewise.
+        """
+        with target.lock:
+            self._put_back_locked(target)
+
+    def _put_back_locked(self, target: guest.Guest) -> None:
+        tried = [_undo(actuator, target) for actuator in self._actuators]
+        if target.journalled:
+            self._restore(target)
+        for error in tried:
+            if error is not None:
+                raise error
+        if target.journalled:
+            self._forget_writes(target)
+
+    def _restore(self, target: guest.Guest) -> None:
+        self._connection.get()
+        self._changes.settle(target)
+        # The event of this write comes late, as all do.
+        target.shares_ours |= {
+            value
+            for name, value in target.original.parameters.items()
+            if name == cputune.SHARES
+        }
+        left = cputune.restore(target.domain, target.original, target.released)
+        if left:
+            raise restore.RestoreError('; '.join(left))
+
+    def _forget_writes(self, target: guest.Guest) -> None:
+        target.marked = False
+        mark.remove(target.domain)
+        self._journal.remove(target.uuid)
+        target.journalled = False
+        target.uncertain = False
+        target.written = {}
+        if not self._gate.ending.is_set():
+            target.set_expected(cputune.read(target.domain))
+
+
+def _undo(actuator: Any, target: guest.Guest) -> Exception | None:
+    """What one cannot take back must not keep the journal from its part."""
+    try:
+        actuator.undo(target)
+    except (OSError, libvirt.libvirtError) as error:
+        return error
+    return None
