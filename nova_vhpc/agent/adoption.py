@@ -12,6 +12,7 @@
 
 """Taking a VM in: put back what is left of us, note how it is."""
 
+import contextlib
 import logging
 from typing import Any
 
@@ -88,11 +89,11 @@ class Adoption:
         :param seen: the run of the domain, and the hash of its XML.
         :raises restore.RestoreError: what a crash left is still in it.
         """
-        copy = mark.get(domain)
-        try:
+        copy = before = None
+        with contextlib.suppress(journal.JournalError):
+            copy = mark.get(domain)
+        with contextlib.suppress(journal.JournalError):
             before = self._journal.load(info.uuid)
-        except journal.JournalError:
-            before = None
         identity = self._host.identity(info.uuid, domain.ID())
         if before is not None and not before.identity.same_run(identity):
             # Of another run, maybe of another flavor.

@@ -70,10 +70,10 @@ class Leftovers:
         """Whether there is anything to put back; only reads."""
         try:
             record = self._restorer.journal.load(uuid)
+            if record is not None and record.identity.same_run(
+                self._restorer.host.identity(uuid, domain.ID())
+            ):
+                return True
+            return mark.get(domain) is not None
         except journal.JournalError:
             return True
-        if record is not None and record.identity.same_run(
-            self._restorer.host.identity(uuid, domain.ID())
-        ):
-            return True
-        return mark.get(domain) is not None

@@ -18,7 +18,6 @@ element of its own in the live ``<metadata>``, so that whoever finds it can
 put the VM back. It is taken out again with the settings.
 """
 
-import contextlib
 from typing import Any
 
 import libvirt
@@ -46,7 +45,10 @@ def put(domain: Any, record: journal.Record) -> None:
 
 
 def get(domain: Any) -> journal.Record | None:
-    """Read the copy; None if there is none that can be read."""
+    """Read the copy; None without one.
+
+    :raises NewerVersion, JournalError: there is one, of a newer agent or torn.
+    """
     try:
         xml = domain.metadata(_ELEMENT, URI, _LIVE)
     except libvirt.libvirtError as error:
@@ -61,9 +63,7 @@ def get(domain: Any) -> journal.Record | None:
         .replace('&gt;', '>')
         .replace('&amp;', '&')
     )
-    with contextlib.suppress(journal.JournalError):
-        return journal.Record.from_json(text, 'metadata')
-    return None
+    return journal.Record.from_json(text, f'metadata of {domain.name()}')
 
 
 def remove(domain: Any) -> None:

@@ -90,10 +90,16 @@ class Restorer:
             # persistent definition, which we never write.
             self._drop(uuid)
             record = None
-        copy = mark.get(domain) if record is None else None
+        copy: journal.Record | None = None
+        torn_copy: journal.JournalError | None = None
+        if record is None:
+            try:
+                copy = mark.get(domain)
+            except journal.JournalError as error:
+                torn_copy = error
         original, released = self._original(domain, record, copy, identity)
         outcome = Outcome.RESTORED
-        if original is None and unreadable is not None:
+        if original is None and (unreadable or torn_copy) is not None:
             original = from_definition(domain, self.host.cgroup)
             outcome = Outcome.FROM_DEFINITION
         if original is None:
@@ -131,6 +137,8 @@ class Restorer:
                 '%s; %s, the record is kept as %s', unreadable, outcome, aside
             )
         else:
+            if torn_copy is not None:
+                LOG.warning('%s; %s', torn_copy, outcome)
             self._drop(uuid)
         return outcome
 

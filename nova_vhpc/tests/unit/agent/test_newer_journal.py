@@ -44,3 +44,37 @@ class TestNewerJournal(test_domains.DomainsCase):
         self.assertTrue(record.exists())
         self.assertEqual(1, log.output.count('left alone'))
         self.assertEqual(1, log.output.count('of a newer agent'))
+
+    def came(self, mark: str) -> None:
+        """The VM comes from another host; there is no record of it here."""
+        self.write(self.look())
+        self.made._gate.ending.set()
+        self.records.remove('u')
+        self.domain.mark = mark
+        self.made = self.make()
+
+    def test_only_the_copy_that_came_with_the_vm(self) -> None:
+        """What the newer agent made of it must not pass for the VM's own."""
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.came('<vhpc:journal>{"version": 99}</vhpc:journal>')
+        target = self.look()
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertEqual(fake_libvirt.ORIGINAL, target.original.parameters)
+        self.assertIsNone(self.domain.mark)
+        self.assertIn('metadata of vm: version 99', log.output)
+        # Ours to write, with a copy that we can read.
+        self.write(target)
+        self.assertNotIn('99', self.domain.mark)
+
+    def test_a_torn_copy(self) -> None:
+        self.came('<vhpc:journal>{"vers</vhpc:journal>')
+        self.look()
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+
+    def test_a_dry_run_names_it(self) -> None:
+        self.came('<vhpc:journal>{"version": 99}</vhpc:journal>')
+        written = list(self.domain.written)
+        self.made = self.make(dry_run=True)
+        with self.assertLogs('nova_vhpc.agent.leftovers'):
+            self.look()
+        self.assertEqual(written, self.domain.written)
