@@ -43,7 +43,8 @@ class PlanTestCase(base.TestCase):
         for uuid in shown.keys() - plan.vms.keys():
             self.assertIn(uuid, {one.uuid for one in plan.ignored})
         for remark in plan.ignored:
-            self.assertNotIn('policy failed', remark.reason)
+            for fault in ('failed', 'cannot be planned'):
+                self.assertNotIn(fault, remark.reason)
         self.check_pools(seen, plan)
         self.check_windows(seen, plan)
         for uuid, planned in plan.vms.items():
@@ -90,6 +91,10 @@ class PlanTestCase(base.TestCase):
         tune, share = planned.tune, source.original.share
         self.assertEqual(tune.period_us is None, tune.quota_us is None)
         by_windows = planned.reason == 'gang window'
+        if tune.shares is not None:
+            self.assertTrue(
+                limits.min_shares <= tune.shares <= limits.max_shares
+            )
         if tune.period_us is None or tune.quota_us is None:
             self.assertTrue(planned.slice_us is None or by_windows)
             return

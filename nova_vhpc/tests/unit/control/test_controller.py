@@ -139,10 +139,56 @@ class WritesTest(base.TestCase):
 
     def test_an_unknown_original_quota_is_not_written(self):
         subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
-        plan = subject.decide(view(vm(original=model.CpuTune())))
-        self.assertIsNone(plan.vms['a'].writes)
-        self.assertEqual('a', plan.ignored[0].uuid)
-        self.assertIn('quota unknown', plan.ignored[0].reason)
+        for tick in range(2):
+            plan = subject.decide(
+                view(vm(original=model.CpuTune()), tick=tick)
+            )
+            self.assertIsNone(plan.vms['a'].writes)
+            (said,) = plan.ignored
+            self.assertEqual('a', said.uuid)
+            self.assertIn('quota unknown', said.reason)
+
+    def test_a_share_too_small_for_any_slice_keeps_its_period(self):
+        tiny = dataclasses.replace(
+            ORIGINAL, period_us=1_000_000, quota_us=1_000
+        )
+        plan = make(fixed.FixedPolicy, balance.BalancePolicy).decide(
+            view(vm(original=tiny))
+        )
+        self.assertIsNone(plan.vms['a'].slice_us)
+        self.assertIsNone(plan.vms['a'].writes.period_us)
+        # But it is pinned all the same.
+        self.assertIsNotNone(plan.vms['a'].writes.vcpu_pins)
+
+    def test_shares_that_the_actuator_takes_are_put_back(self):
+        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        limits = model.ActuatorLimits(min_shares=2, max_shares=10_000)
+        for shares, written in (
+            (2, True),
+            (10_000, True),
+            (1, False),
+            (10_001, False),
+        ):
+            one = vm(
+                original=dataclasses.replace(ORIGINAL, shares=shares),
+                in_force=ORIGINAL,
+            )
+            plan = subject.decide(view(one, limits=limits)).vms['a']
+            self.assertEqual(
+                model.CpuTune(shares=shares) if written else None, plan.writes
+            )
+
+    def test_numbers_are_told_anew_where_nothing_else_changes(self):
+        subject = make(no_slices.NonePolicy)
+        told = [
+            subject.decide(
+                view(vm(sample=model.Sample(io_events=events)), tick=tick)
+            )
+            .vms['a']
+            .predicted_events
+            for tick, events in enumerate((0.0, 125.0, 125.0, 0.0))
+        ]
+        self.assertEqual([0.0, 125.0, 125.0, 0.0], told)
 
 
 class IoPoolTest(base.TestCase):

@@ -66,8 +66,16 @@ class ForSliceTest(base.TestCase):
         self.assertIsNone(cputune.for_slice(500, (1_000_000, 1_000), LIMITS))
 
     def test_exact_where_integers_allow(self):
-        period, quota = cputune.for_slice(10_000, (90_000, 30_000), LIMITS)
-        self.assertEqual(Fraction(1, 3), Fraction(quota, period))
+        # A slice of just 10 ms would take a period of 23333.3 us.
+        period, quota = cputune.for_slice(10_000, (70_000, 30_000), LIMITS)
+        self.assertEqual(Fraction(3, 7), Fraction(quota, period))
+        self.assertAlmostEqual(10_000, quota, delta=2)
+
+    def test_the_slice_is_not_moved_far_for_an_exact_share(self):
+        # The least quota that keeps it exactly is the original's own.
+        period, quota = cputune.for_slice(50_000, (100_000, 70_001), LIMITS)
+        self.assertEqual(50_000, quota)
+        self.assertAlmostEqual(0.70001, quota / period, places=4)
 
     def test_an_original_that_libvirt_would_not_take(self):
         for original in ((500, 50_000), (100_000, 10), (2_000_000, -1)):

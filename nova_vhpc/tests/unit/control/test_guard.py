@@ -33,10 +33,17 @@ class Noise:
         return self.state / 2**30 - 1
 
 
-def replay(latency_of, periods=600, others=lambda period: 0, **config):
+def replay(
+    latency_of,
+    periods=600,
+    others=lambda period: 0,
+    reasons=None,
+    **config,
+):
     """ATC on a host whose latency is a function of the slice.
 
     :param others: how many more VMs there are in a period.
+    :param reasons: list to which the reason of every period is added.
     :returns: slice of every period, us.
     """
     policy = atc.AtcPolicy(control_config.ControlConfig(**config))
@@ -65,6 +72,8 @@ def replay(latency_of, periods=600, others=lambda period: 0, **config):
         decision = policy.decide(base.SliceContext(view, {}, {}))
         slice_us = decision.vms['a'].slice_us or 30_000
         seen.append(slice_us)
+        if reasons is not None:
+            reasons.append(decision.vms['a'].reason)
     return seen
 
 
@@ -117,6 +126,16 @@ class ReplayTest(tests_base.TestCase):
         self.assertGreaterEqual(len(waits), 2)
         self.assertEqual(sorted(waits), waits)
         self.assertGreater(waits[-1], 2 * waits[0])
+
+    def test_the_reason_says_when_the_guard_is_at_work(self):
+        reasons = []
+        replay(shorter_is_worse, reasons=reasons)
+        self.assertEqual(
+            {'ATC', 'ATC: DEFAULT', 'ATC: held by the guard'}, set(reasons)
+        )
+        reasons.clear()
+        replay(shorter_is_worse, reasons=reasons, guard=False)
+        self.assertEqual({'ATC', 'ATC: DEFAULT'}, set(reasons))
 
     def test_where_shorter_is_better_the_guard_does_not_hinder(self):
         self.assertLessEqual(replay(shorter_is_better)[-1], 6_000)
@@ -218,8 +237,9 @@ class GuardTest(tests_base.TestCase):
 
     def test_the_hold_outlives_who_comes_and_goes(self):
         subject = self.taken_back()
-        for members in (MEMBERS | {'b'}, frozenset('b'), frozenset()):
-            self.feed(subject, 30, 30, 100.0, members=members)
+        nobody = frozenset()
+        for members in (MEMBERS | {'b'}, frozenset('b'), nobody, {'b'}):
+            self.feed(subject, 30, 30, 100.0, members=frozenset(members))
             self.assertTrue(subject.holding, members)
 
     def test_none_left_of_those_it_was_learned_from(self):
@@ -233,6 +253,17 @@ class GuardTest(tests_base.TestCase):
         self.assertEqual(29, self.feed(subject, 30, 29, 100.0))
         self.assertEqual(
             30, self.feed(subject, 29, 28, 100.0, members=MEMBERS | {'b'})
+        )
+
+    def test_a_period_of_a_shorter_slice_is_no_proof(self):
+        # Nor are those before it, which were of the longer one.
+        subject = self.taken_back()
+        for _ in range(4):
+            self.feed(subject, 30, 30, 200.0)
+        self.assertFalse(subject.holding)
+        self.feed(subject, 20, 20, 50.0)
+        self.assertEqual(
+            30, self.feed(subject, 20, 20, 50.0, members=MEMBERS | {'b'})
         )
 
     def test_the_proven_stays_when_others_come(self):

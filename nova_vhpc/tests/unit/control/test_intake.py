@@ -37,16 +37,19 @@ class CheckTest(base.TestCase):
 
     def test_a_sound_view_is_kept_as_it_is(self):
         vm = model.VmView('a', 2, sample=model.Sample(5.0, 6.0, (1.0, 2.0)))
-        checked = intake.check(view(vm))
+        least = model.VmView('b', 1, sample=model.Sample(0.0, 0.0, (0.0,)))
+        checked = intake.check(view(vm, least))
         self.assertIs(vm, checked.view.vms[0])
+        self.assertIs(least, checked.view.vms[1])
         self.assertEqual((), checked.ignored)
         self.assertEqual([0, 1], [cpu.id for cpu in checked.view.cpus])
 
     def test_impossible_numbers(self):
         for value in (math.nan, math.inf, -1.0, 1e20):
-            sample, said = self.sample(io_events=value, sync_latency_us=5.0)
+            sample, said = self.sample(io_events=value, sync_latency_us=0.0)
             self.assertIsNone(sample.io_events)
-            self.assertEqual(5.0, sample.sync_latency_us)
+            # Nothing at all is nothing impossible.
+            self.assertEqual(0.0, sample.sync_latency_us)
             self.assertEqual([f'io_events = {value}'], said)
 
     def test_one_impossible_vcpu(self):
@@ -83,6 +86,15 @@ class CheckTest(base.TestCase):
         checked = intake.check(view(period_us=0))
         self.assertEqual(100_000, checked.view.period_us)
         self.assertIn('control period 0 us', checked.ignored[0].reason)
+
+    def test_windows_that_are_late_by_no_number(self):
+        for late_us in (math.nan, math.inf, -1.0):
+            checked = intake.check(view(window_late_us=late_us))
+            self.assertEqual(0.0, checked.view.window_late_us)
+            self.assertEqual(
+                [f'windows late by {late_us} us'],
+                [one.reason for one in checked.ignored],
+            )
 
     def test_limits_within_libvirts(self):
         limits = model.ActuatorLimits(

@@ -51,6 +51,9 @@ class Host:
         self.peers = {}
         self.cluster = 'c1'
         self.io_pool = {}
+        # Prediction and threshold by VM, in the last tick.
+        self.numbers = {}
+        self.faults = []
 
     def step(self, **events):
         """One tick; I/O events by VM."""
@@ -72,10 +75,13 @@ class Host:
             ),
             peers=self.peers,
         )
-        return {
-            uuid: phase.effective
-            for uuid, phase in self.tracker.advance(view).items()
+        seen = self.tracker.advance(view)
+        self.faults += self.tracker.faults
+        self.numbers = {
+            uuid: (phase.predicted_events, phase.threshold_events)
+            for uuid, phase in seen.items()
         }
+        return {uuid: phase.effective for uuid, phase in seen.items()}
 
     def warm_up(self, *uuids):
         """A threshold of 250: half the samples at 0, half at 500."""
@@ -265,6 +271,22 @@ class GapsTest(base.TestCase):
         twice = [value for value in values for _ in range(2)]
         self.assertEqual(coarse.phases_of(values), fine.phases_of(twice)[1::2])
 
+    def test_what_counts_of_short_ticks_is_their_mean(self):
+        coarse = Host(leave_rule='paper')
+        fine = Host(leave_rule='paper', period_us=50_000)
+        values = [500.0, 0.0] * 25 + cg_like(4)
+        halves = [half for value in values for half in (2 * value, 0.0)]
+        self.assertEqual(
+            coarse.phases_of(values), fine.phases_of(halves)[1::2]
+        )
+        self.assertEqual(coarse.numbers['a'], fine.numbers['a'])
+
+    def test_where_all_samples_are_alike_there_is_no_threshold(self):
+        host = Host()
+        self.assertEqual({COMPUTING}, set(host.phases_of([500.0] * 120)))
+        self.assertEqual([], host.faults)
+        self.assertEqual((525.0, None), host.numbers['a'])
+
     def test_vanished_vms_are_forgotten(self):
         host = Host()
         for number in range(180):
@@ -353,6 +375,14 @@ class PeersTest(base.TestCase):
         self.assertEqual([1, 1, 2], [len(one.together) for one in self.made])
         host.step(a=0.0, b=0.0)
         self.assertEqual(3, len(self.made))
+
+    def test_its_threshold_is_its_own_and_stays(self):
+        host = Host()
+        host.cluster = None
+        host.warm_up('a')
+        host.cluster = 'c1'
+        host.step(a=0.0)
+        self.assertEqual((0.0, 250.0), host.numbers['a'])
 
     def test_a_tick_without_the_cluster_parts_nobody(self):
         host = Host(self.make, period_us=25_000)

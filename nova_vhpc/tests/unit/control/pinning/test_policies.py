@@ -12,8 +12,6 @@
 
 """balance and io_pool, through the eyes of the controller."""
 
-import dataclasses
-
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.pinning import balance, base, io_pool, none
@@ -78,14 +76,37 @@ class BalanceTest(tests_base.TestCase):
         self.assertEqual({}, dict(decision.pins))
         self.assertEqual((model.Ignored('a', base.NO_CPU),), decision.ignored)
 
+    def beside_one_in_each_socket(self, paradigm):
+        """Pins of a VM that comes to a host with a CPU of each taken."""
+        policy = self.policy()
+        there = vm('m', allowed_cpus=frozenset((0, 4)))
+        pin(policy, there)
+        return pin(policy, there, vm('a', 4, paradigm=paradigm))
+
     def test_openmp_in_one_socket(self):
-        decision = pin(
-            self.policy(),
-            vm('m', 1),
-            vm('a', 4, paradigm=model.Paradigm.OPENMP),
-        )
+        decision = self.beside_one_in_each_socket(model.Paradigm.OPENMP)
         sockets = {cpu.id: cpu.socket for cpu in EIGHT}
         self.assertEqual(1, len({sockets[c] for c in used(decision, 'a')}))
+
+    def test_mpi_on_the_idle_cpus_of_all_sockets(self):
+        decision = self.beside_one_in_each_socket(model.Paradigm.MPI)
+        self.assertFalse(used(decision, 'm') & used(decision, 'a'))
+
+    def test_members_of_a_cluster_are_apart_like_siblings(self):
+        decision = pin(
+            self.policy(),
+            vm('a', 1, cluster='c'),
+            vm('b', 1),
+            vm('d', 1, cluster='c'),
+            cpus=EIGHT[:2],
+        )
+        self.assertFalse(used(decision, 'a') & used(decision, 'd'))
+
+    def test_pins_are_adopted_after_a_restart(self):
+        # Not those that it would choose for an empty host.
+        pins = (frozenset((5,)), frozenset((2,)))
+        adopted = vm('a', in_force=model.CpuTune(vcpu_pins=pins))
+        self.assertEqual({'a': pins}, dict(pin(self.policy(), adopted).pins))
 
 
 class IoPoolTest(tests_base.TestCase):
@@ -260,14 +281,17 @@ class IoPoolTest(tests_base.TestCase):
             self.assertEqual(before.pins[name], again.pins[name])
 
     def test_pins_are_adopted_after_a_restart(self):
-        vms = [vm('a', 2), vm('b', 2)]
-        first = pin(self.policy(), *vms, io={'a'})
+        # In the other order than they would be chosen in.
+        in_force = {'a': (7, 6), 'b': (3, 1)}
+        pins = {
+            uuid: tuple(frozenset((cpu,)) for cpu in cpus)
+            for uuid, cpus in in_force.items()
+        }
         vms = [
-            dataclasses.replace(
-                one, in_force=model.CpuTune(vcpu_pins=first.pins[one.uuid])
-            )
-            for one in vms
+            vm(uuid, in_force=model.CpuTune(vcpu_pins=pins[uuid]))
+            for uuid in 'ab'
         ]
-        self.assertEqual(
-            dict(first.pins), dict(pin(self.policy(), *vms, io={'a'}).pins)
+        decision = pin(
+            self.policy(io_pool_cpus=frozenset((6, 7))), *vms, io={'a'}
         )
+        self.assertEqual(pins, dict(decision.pins))

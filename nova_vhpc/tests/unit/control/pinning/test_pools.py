@@ -48,8 +48,10 @@ class SizeTest(base.TestCase):
         self.assertEqual(frozenset(range(8)), divided.computing)
 
     def test_near_a_caches_edge_it_is_rounded_to_it(self):
-        divided = sizer().of(SIXTEEN, [4, 4], [4, 5])
-        self.assertEqual(frozenset(range(8, 16)), divided.io)
+        # By vCPUs it would be 9 CPUs, and 7.
+        for io, computing in (([5, 5], [4, 4]), ([4, 3], [4, 5])):
+            divided = sizer().of(SIXTEEN, io, computing)
+            self.assertEqual(frozenset(range(8, 16)), divided.io)
 
     def test_far_from_it_a_socket_is_not_taken_whole(self):
         divided = sizer().of(SIXTEEN, [2], [8, 8, 8])
@@ -69,6 +71,13 @@ class SizeTest(base.TestCase):
             subject = sizer()
             self.assertIsNone(subject.of(cpus, [2], [2]))
             self.assertIn('no pools', subject.remark)
+
+    def test_neither_pool_is_empty_when_most_cpus_go(self):
+        subject = sizer()
+        subject.of(SIXTEEN, [12], [2])
+        divided = subject.of(SIXTEEN[:4], [3], [])
+        self.assertEqual(3, len(divided.io))
+        self.assertEqual(1, len(divided.computing))
 
     @given(
         st.integers(2, 16),
@@ -96,12 +105,25 @@ class WidthTest(base.TestCase):
         self.assertEqual(12, len(divided.io))
         self.assertGreaterEqual(subject.room, 12)
 
+    def test_two_that_just_fit_beside_each_other(self):
+        for count, io, computing in ((16, [12], [4]), (3, [2], [])):
+            subject = sizer()
+            divided = subject.of(SIXTEEN[:count], io, computing)
+            self.assertEqual(io, [len(divided.io)])
+            self.assertEqual(io, [subject.room])
+
+    def test_a_pool_that_was_wider_gives_way_at_once(self):
+        subject = sizer()
+        subject.of(SIXTEEN, [12], [2])
+        self.assertEqual(10, len(subject.of(SIXTEEN, [2], [10]).computing))
+
     def test_not_at_the_expense_of_the_widest_outside(self):
         subject = sizer()
         divided = subject.of(SIXTEEN, [10, 2, 8], [12])
         # Neither 10 nor 8 are left beside 12, but 2 are.
         self.assertEqual(4, subject.room)
         self.assertEqual(2, len(divided.io))
+        self.assertEqual(4, len(sizer().of(SIXTEEN, [10, 4], [12]).io))
 
     def test_two_cpus_and_a_vm_with_two_vcpus(self):
         subject = sizer()
@@ -122,6 +144,13 @@ class WidthTest(base.TestCase):
         )
         self.assertEqual(8, len(divided.io))
         self.assertGreaterEqual(subject.room, 1)
+
+    def test_other_vms_are_left_cpus_as_far_as_half_the_host(self):
+        # By vCPUs the computing pool would be 2 CPUs.
+        divided = sizer().divide(
+            SIXTEEN, demand([8] * 5, [1] * 5), demand([8], [1])
+        )
+        self.assertEqual(8, len(divided.computing))
 
     def test_a_configured_pool_keeps_its_size(self):
         subject = sizer(io_pool_cpus=frozenset((1, 2)))

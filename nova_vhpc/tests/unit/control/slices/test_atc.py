@@ -63,6 +63,13 @@ class TestAlgorithm1(tests_base.TestCase):
             self.compute((10.0, 20.0, 15.0), slices(20_000, before=21_000)),
         )
 
+    def test_line_1_fell_once_and_stayed(self):
+        for latencies in ((30.0, 20.0, 20.0), (20.0, 20.0, 10.0)):
+            self.assertEqual(
+                20_000,
+                self.compute(latencies, slices(20_000, before=21_000)),
+            )
+
     def test_line_1_and_binds_closer_than_or(self):
         # Rising alone is enough, shortened or not.
         self.assertEqual(
@@ -109,6 +116,13 @@ class TestAlgorithm1(tests_base.TestCase):
 
     def test_line_12_two_zeros_are_not_three(self):
         self.assertEqual(12_000, self.compute((1.0, 0.0, 0.0), slices(12_000)))
+
+    def test_line_12_whichever_of_the_three_is_not_zero(self):
+        for latencies, expected in (
+            ((0.0, 1.0, 0.0), 12_000),
+            ((0.0, 0.0, 1.0), 11_000),
+        ):
+            self.assertEqual(expected, self.compute(latencies, slices(12_000)))
 
     def test_line_12_needs_three_periods(self):
         self.assertEqual(12_000, self.compute((0.0, 0.0), (12_000, 12_000)))
@@ -216,6 +230,13 @@ class TestAlgorithm2(tests_base.TestCase):
         # looked at.
         self.assertEqual({}, dict(decision.vms))
 
+    def test_lines_8_to_11_whoever_comes_next_starts_at_default(self):
+        policy = self.policy()
+        self.run_with(policy, [500, 600, 700])
+        policy.decide(context())
+        decision = policy.decide(context(vm('b', 500.0)))
+        self.assertIsNone(decision.vms['b'].slice_us)
+
     def test_lines_13_to_16_the_minimum_goes_to_all_parallel(self):
         policy = self.policy()
         decision = self.run_with(
@@ -290,10 +311,10 @@ class TestAlgorithm2(tests_base.TestCase):
         decision = self.run_with(policy, [None, None, None, None])
         self.assertEqual(29_000, decision.vms['a'].slice_us)
 
-    def test_latency_below_the_floor_is_zero(self):
+    def test_latency_up_to_the_floor_is_zero(self):
         policy = self.policy(latency_floor_us=100)
         self.run_with(policy, [500, 600, 700, 800])
-        decision = self.run_with(policy, [90, 60, 99])
+        decision = self.run_with(policy, [90, 60, 100])
         self.assertEqual(28_000, decision.vms['a'].slice_us)
 
     def test_literal_has_no_floor(self):
@@ -350,6 +371,17 @@ class TestAlgorithm2(tests_base.TestCase):
             # What the peers asked for is not told back to them as ours,
             # or no host could ever lengthen first.
             self.assertEqual(30_000, decision.vms['a'].own_us)
+
+    def test_peers_without_a_slice_ask_for_nothing(self):
+        for told_us in (None, 0, -5):
+            decision = self.policy(share_slices=True).decide(
+                context(
+                    vm('a', 5.0, cluster='c1'),
+                    vm('b', 5.0, cluster='c2'),
+                    peers={'c1': model.PeerView(min_slice_us=told_us)},
+                )
+            )
+            self.assertIsNone(decision.vms['a'].slice_us)
 
     def test_vanished_vms_are_forgotten(self):
         policy = self.policy()

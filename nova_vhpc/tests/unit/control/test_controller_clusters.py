@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the other hosts of a cluster are told."""
+
+from nova_vhpc.control import model
+from nova_vhpc.control.pinning import none as no_pinning
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.control.test_controller import make, view, vm
+
+
+class ClustersTest(base.TestCase):
+    def told(self, **config):
+        """Of two clusters, after some periods."""
+        subject = make(pinning=no_pinning.NonePolicy, guard=False, **config)
+        for tick in range(4):
+            plan = subject.decide(
+                view(
+                    vm('z', cluster='c'),
+                    *(
+                        vm(
+                            uuid,
+                            cluster=cluster,
+                            sample=model.Sample(500.0 + growth * tick),
+                        )
+                        for uuid, cluster, growth in (
+                            ('a', 'c', 0.0),
+                            ('b', 'c', 100.0),
+                            ('d', 'c', 0.0),
+                            ('e', 'f', 0.0),
+                            ('g', None, 100.0),
+                        )
+                    ),
+                    tick=tick,
+                )
+            )
+        return {name: one.min_slice_us for name, one in plan.clusters.items()}
+
+    def test_the_least_slice_that_its_own_members_ask_for(self):
+        # Each at its own pace, though all of the host have b's slice: f,
+        # which asks for no change, has it since the last period.
+        self.assertEqual(
+            {'c': 27_000, 'f': 28_000}, self.told(share_slices=True)
+        )
+
+    def test_nothing_where_slices_are_not_shared(self):
+        self.assertEqual({'c': None, 'f': None}, self.told())
+
+    def test_the_io_phase_of_its_own_members(self):
+        subject = make(leave_rule='paper')
+        for tick in range(120):
+            plan = subject.decide(
+                view(
+                    vm(
+                        'a',
+                        cluster='c',
+                        sample=model.Sample(io_events=tick % 2 * 900.0),
+                    ),
+                    vm('b', cluster='f'),
+                    tick=tick,
+                )
+            )
+        self.assertEqual(
+            {'c': 'io', 'f': 'computing'},
+            {name: str(one.phase) for name, one in plan.clusters.items()},
+        )

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What is fair among VMs of different weight and appetite."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.control import gang_fairness
+from nova_vhpc.tests import base
+
+
+def fair(capacity, *claims):
+    """CPUs by name; a claim is a weight and the CPUs that are wanted."""
+    return gang_fairness.fair_cpus(
+        [
+            gang_fairness.Claim(name, *claim)
+            for name, claim in zip('abcd', claims, strict=False)
+        ],
+        capacity,
+    )
+
+
+class TestFairCpus(base.TestCase):
+    def test_who_wants_all_gets_its_part_by_weight(self):
+        self.assertEqual(
+            {'a': 2.0, 'b': 6.0}, fair(8, (1_024, 8.0), (3_072, 8.0))
+        )
+
+    def test_what_one_does_not_want_goes_to_the_others_by_weight(self):
+        self.assertEqual(
+            {'a': 1.0, 'b': 1.0, 'c': 2.0},
+            fair(4, (1_024, 1.0), (512, 4.0), (1_024, 4.0)),
+        )
+
+    def test_who_is_sated_by_what_another_leaves_is_sated(self):
+        # By weight alone b would have 2 of 6.
+        self.assertEqual(
+            {'a': 1.0, 'b': 2.25, 'c': 2.75},
+            fair(6, (1, 1.0), (1, 2.25), (1, 6.0)),
+        )
+
+    def test_nobody_gets_more_than_it_wants(self):
+        self.assertEqual({'a': 1.0, 'b': 2.0}, fair(8, (1, 1.0), (9, 2.0)))
+
+    def test_who_wants_nothing_or_weighs_nothing_is_not_in_the_way(self):
+        self.assertEqual({'c': 2.0}, fair(2, (1, 0.0), (0, 2.0), (1, 2.0)))
+
+    def test_nobody_there(self):
+        self.assertEqual({}, fair(2))
+
+    @given(
+        st.integers(1, 64),
+        st.lists(
+            st.tuples(st.integers(1, 10_000), st.floats(0.01, 64)), max_size=4
+        ),
+    )
+    def test_all_is_divided_and_no_weight_is_better_served(
+        self, capacity, claims
+    ):
+        given_cpus = fair(capacity, *claims)
+        wanted = dict(zip('abcd', claims, strict=False))
+        self.assertEqual(set(wanted), set(given_cpus))
+        self.assertAlmostEqual(
+            min(capacity, sum(cpus for _, cpus in claims)),
+            sum(given_cpus.values()),
+            places=6,
+        )
+        per_weight = {
+            name: cpus / wanted[name][0] for name, cpus in given_cpus.items()
+        }
+        best = max(per_weight.values(), default=0.0)
+        for name, cpus in given_cpus.items():
+            self.assertLessEqual(cpus, wanted[name][1])
+            if cpus < wanted[name][1]:
+                # Who is left short has as much for its weight as anyone.
+                self.assertAlmostEqual(best, per_weight[name], places=6)
