@@ -147,6 +147,34 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual(frozenset(range(8)), used(decision, 'a'))
         self.assertTrue(decision.pools.io)
 
+    def test_who_may_use_all_cpus_as_before_is_not_written(self):
+        web = vm('web', workload=model.Workload.GENERAL)
+        self.assertEqual({}, dict(pin(self.policy(), web).pins))
+
+    def test_dedicated_and_numa_guests_are_left_alone(self):
+        decision = pin(self.policy(), vm('a', repin=False), io={'a'})
+        self.assertEqual({}, dict(decision.pins))
+        self.assertEqual(frozenset(), decision.in_io_pool)
+
+    def test_no_allowed_cpu_is_said(self):
+        decision = pin(
+            self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
+        )
+        self.assertEqual({}, dict(decision.pins))
+        self.assertEqual((model.Ignored('a', base.NO_CPU),), decision.ignored)
+
+    def test_pins_follow_a_pool_that_grows(self):
+        policy = self.policy()
+        web = vm('web', workload=model.Workload.GENERAL)
+        for io in ({'a'}, {'a', 'b'}):
+            decision = pin(policy, vm('a', 2), vm('b', 4), web, io=io)
+            self.assertEqual(
+                sum({'a': 2, 'b': 4}[u] for u in io), len(decision.pools.io)
+            )
+            self.assertEqual(decision.pools.computing, used(decision, 'web'))
+            for uuid in io:
+                self.assertLessEqual(used(decision, uuid), decision.pools.io)
+
     def test_one_cpu_no_pools(self):
         decision = pin(self.policy(), vm('a', 1), io={'a'}, cpus=EIGHT[:1])
         self.assertIsNone(decision.pools)
@@ -193,12 +221,25 @@ class IoPoolTest(tests_base.TestCase):
                 vm('small', cluster='c'),
                 vm('other', width, cluster='c', **narrow),
                 vm('d', cluster='d'),
+                # That it has no part in the I/O phase is nothing to tell.
+                vm('never', cluster='c'),
                 io={'small', 'other', 'd'},
             )
             self.assertEqual({'d'}, decision.in_io_pool)
             said = {one.uuid: one.reason for one in decision.ignored}
             self.assertEqual({'small', 'other'}, set(said))
             self.assertIn(f'other has {width} vCPUs', said['small'])
+
+    def test_a_wide_member_that_never_moves_keeps_nobody_out(self):
+        for config in ({}, {'io_pool_cpus': frozenset((6, 7))}):
+            decision = pin(
+                self.policy(**config),
+                vm('small', cluster='c'),
+                vm('wide', 6, cluster='c'),
+                io={'small'},
+            )
+            self.assertEqual({'small'}, decision.in_io_pool)
+            self.assertEqual((), decision.ignored)
 
     def test_an_io_pool_is_not_sized_for_who_does_not_come(self):
         decision = pin(
@@ -264,7 +305,7 @@ class IoPoolTest(tests_base.TestCase):
     def test_a_general_vm_may_be_wider_than_the_pool(self):
         web = vm('web', 4, workload=model.Workload.GENERAL)
         decision = pin(
-            self.policy(io_pool_cpus=frozenset((6, 7))), web, io={'web'}
+            self.policy(io_pool_cpus=frozenset((7,))), web, io={'web'}
         )
         self.assertEqual({'web'}, decision.in_io_pool)
         self.assertEqual((), decision.ignored)

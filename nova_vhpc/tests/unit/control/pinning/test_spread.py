@@ -82,22 +82,36 @@ class PlaceTest(base.TestCase):
         self.assertEqual({3}, set(counts(pins).values()))
 
     def test_members_of_a_cluster_are_apart_too(self):
+        # Though the CPUs are filled in turn, and its members come in turn.
         two = frozenset((0, 1))
         pins = self.assign(
             *[
                 request(f'{cluster}{n}', 1, two, mates=cluster)
-                for n in range(2)
-                for cluster in 'abc'
+                for n, cluster in enumerate('abab')
             ]
         )
-        for cluster in 'abc':
-            self.assertNotEqual(pins[f'{cluster}0'], pins[f'{cluster}1'])
+        self.assertNotEqual(pins['a0'], pins['a2'])
+        self.assertNotEqual(pins['b1'], pins['b3'])
 
     def test_threads_of_a_core_last(self):
-        cpus = host(sockets=1, cores=4, threads=2)
-        pins = self.assign(request('a', 4, ALL), cpus=cpus)
-        cores = {cpu.id: cpu.core for cpu in cpus}
-        self.assertEqual(4, len({cores[c] for c in cpus_of(pins['a'])}))
+        # However the CPUs are numbered; the second has its threads together.
+        last = host(sockets=1, cores=4, threads=2)
+        beside = tuple(model.Cpu(n, core=n // 2) for n in range(8))
+        for cpus in (last, beside):
+            cores = {cpu.id: cpu.core for cpu in cpus}
+            for vcpus in (4, 6):
+                pins = self.assign(request('a', vcpus), cpus=cpus)
+                self.assertEqual(vcpus, len(set(pins['a'])))
+                self.assertEqual(
+                    4, len({cores[c] for c in cpus_of(pins['a'])})
+                )
+
+    def test_idle_cores_and_idle_caches_first(self):
+        cpus = tuple(model.Cpu(n, llc=n // 4, core=n // 2) for n in range(8))
+        pins = self.assign(*[request(uuid, 1) for uuid in 'abcd'], cpus=cpus)
+        used = [cpu for uuid in 'abcd' for cpu in cpus_of(pins[uuid])]
+        self.assertEqual([0, 1, 0, 1], [cpu // 4 for cpu in used])
+        self.assertEqual(4, len({cpu // 2 for cpu in used}))
 
     def test_compact_in_one_cache(self):
         cpus = host(sockets=2, caches=2, cores=2)
@@ -109,6 +123,21 @@ class PlaceTest(base.TestCase):
         for vm in pins.values():
             self.assertEqual(1, len({caches[c] for c in cpus_of(vm)}))
         self.assertEqual({1}, set(counts(pins).values()))
+
+    def test_compact_in_the_cache_with_least_load(self):
+        cpus = host(sockets=2, caches=1, cores=2)
+        subject = spread.Spreader(50)
+        there = [
+            request('x', 2, frozenset((0, 1))),
+            request('y', 1, frozenset((2,))),
+        ]
+        subject.assign(there, cpus, {})
+        pins = subject.assign(
+            [*there, request('a', 2, frozenset(range(4)), compact=True)],
+            cpus,
+            {},
+        )
+        self.assertEqual({2, 3}, set(cpus_of(pins['a'])))
 
     def test_compact_that_does_not_fit_is_spread(self):
         cpus = host(sockets=2, caches=2, cores=2)
@@ -209,6 +238,17 @@ class StabilityTest(base.TestCase):
             pins = subject.assign(requests, EIGHT, in_force)
         self.assertEqual(single(1, 0), pins['a'])
         self.assertEqual(single(2), pins['b'])
+
+    def test_of_a_vm_that_moves_the_other_vcpus_stay_where_they_are(self):
+        subject = spread.Spreader(1)
+        requests = [
+            request('a', 2, frozenset((0, 1, 2))),
+            request('b', 1, frozenset((0,))),
+        ]
+        in_force = {'a': single(0, 1), 'b': single(0)}
+        for _ in range(5):
+            pins = subject.assign(requests, EIGHT, in_force)
+        self.assertEqual(single(2, 1), pins['a'])
 
     def test_vanished_vms_are_forgotten(self):
         subject = spread.Spreader(50)

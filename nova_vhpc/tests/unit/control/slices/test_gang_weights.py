@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Gang windows: how much everybody weighs, and for how long."""
+
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.control.slices import test_gang
+from nova_vhpc.tests.unit.control.slices.test_gang import CONFIG, hog, vm
+
+FOUR_CPUS = tuple(model.Cpu(n) for n in range(4))
+FAR = (frozenset({2}), frozenset({3}))
+
+
+def weighing(shares):
+    return model.CpuTune(100_000, -1, shares)
+
+
+class TestBesideHogs(test_gang.GangTestCase):
+    """Others that never sleep have pauses, and are outweighed elsewhere."""
+
+    def weight(self, *others):
+        """Of the favoured one among two, of 300 and 1024 shares."""
+        windows = self.decide(
+            vm('a', original=weighing(300)), vm('b'), others=others
+        ).windows
+        (weight,) = {
+            turn.shares[uuid]
+            for turn in windows.turns
+            for uuid in turn.favoured
+        }
+        return weight
+
+    def test_as_many_times_the_heaviest_as_configured(self):
+        self.assertEqual(
+            CONFIG.gang_favour * 4_096, self.weight(hog('h', shares=4_096))
+        )
+
+    def test_who_sleeps_gets_three_times_what_it_uses(self):
+        # Its vCPUs run for 15% of the time; a gang has two CPUs.
+        weight = self.weight(hog('h'), hog('w', part=0.3))
+        self.assertAlmostEqual(3 * 0.15, 1_024 / (1_024 + weight / 2), 2)
+
+    def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
+        self.assertEqual(
+            300 + 1_024, self.weight(hog('h'), hog('w', part=0.8))
+        )
+
+    def test_what_sleepers_leave_is_divided_fairly(self):
+        # A CPU for the hog and one for the gang, less what the sleeper
+        # uses; whether that one has opted in makes no difference.
+        sleeper = hog('w', part=0.3)
+        opted_in = vm(
+            'w',
+            workload=model.Workload.GENERAL,
+            sample=sleeper.sample,
+        )
+        for vms, others in (((), (sleeper,)), ((opted_in,), ())):
+            windows = self.decide(
+                vm('a'), *vms, others=(hog('h'), *others)
+            ).windows
+            hogs = sum(
+                turn.width_us * 1_024 / (1_024 + sum(turn.shares.values()))
+                for turn in windows.turns
+            )
+            self.assertAlmostEqual(
+                (2 - 0.3) / 2 / 2, hogs / windows.cycle_us, delta=0.03
+            )
+
+
+class TestAmongThemselves(test_gang.GangTestCase):
+    """Gangs divide time by the weight of a vCPU."""
+
+    def test_twice_the_shares_twice_the_time(self):
+        windows = self.decide(
+            vm('a', original=weighing(2_048)), vm('b')
+        ).windows
+        self.assertAlmostEqual(2 / 3, self.part_favoured(windows, 'a'), 3)
+
+    def test_a_wider_one_needs_more_shares_for_as_much_time(self):
+        wide = vm('w', vcpus=4, original=weighing(2_048))
+        windows = self.decide(
+            wide,
+            vm('a'),
+            cpus=FOUR_CPUS,
+            pins={'w': test_gang.APART + FAR, 'a': FAR},
+        ).windows
+        self.assertAlmostEqual(1 / 2, self.part_favoured(windows, 'a'), 3)
+
+    def test_members_side_by_side_weigh_what_one_of_them_weighs(self):
+        one = {'vcpus': 1, 'cluster': 'x', 'original': weighing(512)}
+        windows = self.decide(
+            vm('p', **one),
+            vm('q', **one),
+            vm('b'),
+            pins={
+                'p': test_gang.APART[:1],
+                'q': test_gang.APART[1:],
+                'b': test_gang.APART,
+            },
+        ).windows
+        self.assertAlmostEqual(1 / 2, self.part_favoured(windows, 'p'), 3)
+
+    def test_all_windows_at_a_time_weigh_what_gangs_always_weigh(self):
+        windows = self.decide(
+            *(vm(name) for name in 'abcd'),
+            others=(hog('w', part=0.5),),
+            cpus=FOUR_CPUS,
+            pins={
+                **dict.fromkeys('ab', test_gang.APART),
+                **dict.fromkeys('cd', FAR),
+            },
+        ).windows
+        for turn in windows.turns:
+            self.assertEqual(2, len(turn.favoured))
+            self.assertLessEqual(sum(turn.shares.values()), 4 * 1_024 * 1.05)
