@@ -156,8 +156,10 @@ class Reader:
                 # Whatever went wrong, the next turn may do better.
                 if turn == self._turn:
                     self._fail(f'{type(error).__name__}: {error}')
-            if turn == self._turn:
-                self._reading_since_s = None
+            if turn != self._turn:
+                # Given up, and another thread reads: its wakes are not ours.
+                return
+            self._reading_since_s = None
             self._first.set()
             self._wake.wait(self._pause_s())
             self._wake.clear()

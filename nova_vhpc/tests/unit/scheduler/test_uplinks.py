@@ -10,17 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from unittest import mock
 
 import fixtures
 
 from nova_vhpc.scheduler import uplinks
 from nova_vhpc.tests.unit.scheduler import world
+from nova_vhpc.topology import model
 
 
 def wait_for(condition, seconds=20.0):
@@ -28,6 +31,15 @@ def wait_for(condition, seconds=20.0):
     until_s = time.monotonic() + seconds
     while not condition() and time.monotonic() < until_s:
         time.sleep(0.01)
+
+
+def reading_threads():
+    """Threads of this process that read uplinks; of other tests, too."""
+    return {
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith('vhpc-uplinks')
+    }
 
 
 class ReaderTest(world.WorldTestCase):
@@ -151,6 +163,112 @@ class ReaderTest(world.WorldTestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(1, len(found))
+
+    def end_of(self, call):
+        """Call it in a thread; whether that has ended soon."""
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(20)
+        return not thread.is_alive()
+
+    def test_nobody_waits_for_longer_than_the_first_read_takes(self):
+        self.flags(first_read_timeout=3600)
+        self.assertTrue(self.end_of(self.reader.snapshot))
+        failing = uplinks.Reader(world.CONF, lambda *_: 1 / 0)
+        self.addCleanup(failing.stop)
+        self.assertTrue(self.end_of(failing.snapshot))
+
+    def test_asked_to_read_at_once_it_reads_once(self):
+        self.flags(snapshot_ttl=3600)
+        self.reader.snapshot()
+        before = len(self.reads)
+        self.reader.expire()
+        wait_for(lambda: len(self.reads) > before)
+        time.sleep(0.2)
+        self.assertEqual(before + 1, len(self.reads))
+
+    def test_a_request_after_a_long_pause_makes_it_read(self):
+        self.flags(snapshot_ttl=1000, snapshot_max_age=10_000)
+        self.reader.snapshot()
+        before = len(self.reads)
+        real = time.monotonic
+        self.useFixture(
+            fixtures.MonkeyPatch('time.monotonic', lambda: real() + 5_000)
+        )
+        self.assertIsNone(self.reader.snapshot()[1])
+        wait_for(lambda: len(self.reads) > before)
+        self.assertLess(before, len(self.reads))
+
+    def test_what_a_given_up_read_brings_is_not_used(self):
+        self.flags(snapshot_ttl=3600)
+        others = reading_threads()
+        self.reader.snapshot()
+        (old,) = reading_threads() - others
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        stale = {'provider_summaries': {}}
+        self.reader._get = lambda *_: hang.wait(60) and stale
+        self.flags(refresh_timeout=1)
+        self.reader.expire()
+        wait_for(lambda: self.reader._hangs())
+        self.reader._get = self.get
+        before = len(self.reads)
+        self.reader.snapshot()
+        wait_for(lambda: len(self.reads) > before)
+        hang.set()
+        old.join(20)
+        self.assertFalse(old.is_alive())
+        self.assertEqual(self.hosts, len(self.reader.snapshot()[0].hosts))
+
+    def test_no_thread_is_left_behind(self):
+        self.flags(snapshot_ttl=3600)
+        others = reading_threads()
+        self.reader.snapshot()
+        (thread,) = reading_threads() - others
+        uplinks.reset()
+        thread.join(20)
+        self.assertFalse(thread.is_alive())
+
+
+class PlacementTest(world.WorldTestCase):
+    """What is made of Placement's answers."""
+
+    def snapshot(self, status, text):
+        response = mock.Mock(status_code=status, text=text)
+        response.json.side_effect = lambda: json.loads(text)
+        client = mock.Mock()
+        client.get.return_value = response
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova.scheduler.client.report.report_client_singleton',
+                lambda: client,
+            )
+        )
+        reader = uplinks.Reader(world.CONF)
+        self.addCleanup(reader.stop)
+        return reader.snapshot()
+
+    def test_an_answer(self):
+        snapshot, lack = self.snapshot(200, '{"provider_summaries": {}}')
+        self.assertIsNone(lack)
+        self.assertEqual({}, snapshot.hosts)
+
+    def test_before_any_agent_has_published(self):
+        # The first one makes the trait that is asked for.
+        snapshot, lack = self.snapshot(
+            400, f'No such trait(s): {model.TRAIT_HOST}.'
+        )
+        self.assertIsNone(lack)
+        self.assertEqual({}, snapshot.hosts)
+
+    def test_any_other_answer_is_told(self):
+        for status, text in (
+            (400, 'Unacceptable version'),
+            (503, f'No {model.TRAIT_HOST} today'),
+        ):
+            snapshot, lack = self.snapshot(status, text)
+            self.assertIsNone(snapshot)
+            self.assertIn(f'answered {status}: {text}', lack)
 
 
 class ProcessTest(world.WorldTestCase):
