@@ -67,6 +67,32 @@ class ParseTest(base.TestCase):
         self.assertIn('999', error)
         self.assertIn('>= 1000', error)
 
+    def test_what_each_kind_takes_is_told(self):
+        for key, value, words in (
+            ('workload', 'mpi', 'one of: parallel, latency, general'),
+            ('paradigm', '', 'one of: mpi, openmp, hybrid'),
+            ('network', 'dual', 'one of: exported, shared, '),
+            ('io_pool', 'Auto', 'one of: auto, always, never'),
+            ('spare_cpus', '-1', 'an integer >= 0'),
+            ('time_slice_us', '999', 'an integer >= 1000 and <= 1000000'),
+            ('time_slice_us', '1000001', 'an integer >= 1000 and <= 1000000'),
+            ('max_overcommit', 'two', 'a decimal number > 0, such as 1.5'),
+            ('cluster', 'a b', '1 to 255 letters, digits or any of . _ : -'),
+            ('cluster', 'a' * 256, '1 to 255 letters, digits'),
+            ('cluster', '', '1 to 255 letters, digits'),
+        ):
+            parsed = extra_specs.parse({f'vhpc:{key}': value})
+            (error,) = parsed.errors
+            self.assertIn(f"vhpc:{key}: '{value}' is not {words}", error)
+            if words.startswith('an integer >= 0'):
+                self.assertTrue(error.endswith(words))
+
+    def test_the_least_and_the_most_are_taken(self):
+        for text in ('1000', '1000000'):
+            parsed = extra_specs.parse({'vhpc:time_slice_us': text})
+            self.assertEqual((), parsed.errors)
+            self.assertEqual(int(text), parsed.time_slice_us)
+
     def test_no_limit_of_zero(self):
         for text in ('0', '0.0', '00.000000', '-1', 'nan'):
             parsed = extra_specs.parse({'vhpc:max_overcommit': text})

@@ -13,6 +13,7 @@
 from oslotest import base
 
 from nova_vhpc.scheduler import candidates, network, snapshot
+from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.topology import model
 
 
@@ -111,6 +112,11 @@ class LedgerTest(base.BaseTestCase):
     def test_list_of_another_filter(self):
         ledger = self.ledger(uplink('a1'), uplink('b2'))
         pruned = [candidate('b2'), candidate('a1')]
+        # Nobody knows what it has handed out, if no member has landed.
+        ledger.settle(pruned, gained=False)
+        self.assertEqual(
+            [('b2',), ('a1',)], claimed(self.order(ledger, pruned))
+        )
         ledger.settle(pruned, gained=True)
         self.assertEqual([('a1',)], claimed(self.order(ledger, pruned)))
 
@@ -126,10 +132,8 @@ class LedgerTest(base.BaseTestCase):
 
     def test_members_of_a_host_meet_on_one_shared_bridge(self):
         self.rule = network.RULES['shared']
-        ledger = self.ledger(
-            uplink('a1', 2), uplink('a2', 2), uplink('b1', 4, used=1)
-        )
-        offer = [candidate('a1'), candidate('a2'), candidate('b1')]
+        ledger = self.ledger(uplink('a1', 2), uplink('b1', 4), uplink('a2', 2))
+        offer = [candidate('a1'), candidate('b1'), candidate('a2')]
         taken = []
         for _ in range(6):
             found = self.order(ledger, offer)
@@ -147,6 +151,26 @@ class LedgerTest(base.BaseTestCase):
         found = [candidate('a1'), candidate('b2'), candidate('c3')]
         self.assertEqual(
             [('c3',), ('b2',), ('a1',)], claimed(self.order(ledger, found))
+        )
+
+    def test_of_a_pair_the_slow_link_counts(self):
+        self.rule = network.RULES['multiple-shared']
+        ledger = self.ledger(
+            uplink('a1', mbps=40000),
+            uplink('b1', mbps=1000),
+            uplink('c1', mbps=10000),
+            uplink('d1', mbps=10000),
+        )
+        found = [candidate('a1', 'b1'), candidate('c1', 'd1')]
+        self.assertEqual(
+            [('c1', 'd1'), ('a1', 'b1')], claimed(self.order(ledger, found))
+        )
+
+    def test_what_placement_offers_is_free_whatever_we_counted(self):
+        ledger = self.ledger(uplink('a1', used=1))
+        self.assertEqual(1, ledger.members_left())
+        self.assertEqual(
+            [('a1',)], claimed(self.order(ledger, [candidate('a1')]))
         )
 
     def test_chance_decides_between_equals(self):
@@ -169,6 +193,7 @@ class LedgerTest(base.BaseTestCase):
 
     def test_unknown_topology_takes_each_uplink_once(self):
         ledger = self.ledger(unknown=True)
+        self.assertEqual(NO_LIMIT, ledger.members_left())
         found = self.order(ledger, [candidate('x1'), candidate('x2')])
         found[0]
         ledger.settle(found, gained=True)
