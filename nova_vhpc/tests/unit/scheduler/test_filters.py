@@ -15,8 +15,11 @@ from pathlib import Path
 
 import fixtures
 from nova import objects
+from nova.objects import pci_device_pool
+from nova.pci import stats
 from nova.scheduler import host_manager
 from oslo_config import cfg
+from oslo_utils import uuidutils
 
 from nova_vhpc.bench import scheduler_world
 from nova_vhpc.scheduler import filters, weights
@@ -86,6 +89,33 @@ class FilterTest(world.WorldTestCase):
         self.assertEqual([], self.passing(self.request()))
         self.assertIn('None of 4 host(s) can take', self.log.output)
 
+    def test_a_host_whose_uplinks_are_all_claimed_is_told_once(self):
+        placed = self.place(self.request(members=17))
+        self.assertEqual([None], placed[16:])
+        lines = [
+            line
+            for line in self.log.output.splitlines()
+            if line.startswith('Host ')
+        ]
+        self.assertEqual(4, len(lines))
+        for line in lines:
+            self.assertIn('is not claimed by another member', line)
+
+    def test_full_hosts_are_no_news_once_all_members_are_placed(self):
+        # Nova asks again, for alternates.
+        spec = self.request(members=16)
+        self.assertNotIn(None, self.place(spec))
+        before = self.log.output
+        self.passing(spec)
+        self.assertEqual(before, self.log.output)
+
+    def test_uplinks_are_not_read_for_who_asks_for_none(self):
+        spec = scheduler_world.request(
+            1, 'affinity', {'vhpc:workload': 'parallel'}
+        )
+        self.assertEqual(4, len(self.passing(spec)))
+        self.assertEqual([], self.reads)
+
     def test_wrong_extra_specs_are_told_once(self):
         for _ in range(3):
             spec = self.request(vhpc_io_pool='sometimes')
@@ -147,6 +177,63 @@ class FilterTest(world.WorldTestCase):
         self.assertEqual(again, self.passing(spec))
         self.assertEqual(4, len(again))
         self.assertEqual(before, self.log.output)
+
+
+class ExportedTest(world.WorldTestCase):
+    """PCI devices, of which one of four hosts has two."""
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(
+            fixtures.FakeLogger('nova_vhpc', level=logging.DEBUG)
+        )
+        for number, state in enumerate(self.states):
+            state.pci_stats = self.devices(2 if number == 1 else 0)
+
+    def devices(self, count):
+        pool = pci_device_pool.PciDevicePool(
+            vendor_id='8086',
+            product_id='154c',
+            numa_node=None,
+            count=count,
+            tags={'dev_type': 'type-VF'},
+        )
+        pools = pci_device_pool.PciDevicePoolList(
+            objects=[pool] if count else []
+        )
+        return stats.PciDeviceStats(None, stats=pools)
+
+    def ask(self, asks_for_device=True):
+        spec = scheduler_world.request(
+            3, 'soft-affinity', {'vhpc:network': 'exported'}
+        )
+        wanted = objects.InstancePCIRequest(
+            count=1,
+            alias_name='hpc',
+            spec=[{'vendor_id': '8086', 'product_id': '154c'}],
+            request_id=uuidutils.generate_uuid(),
+        )
+        spec.pci_requests = objects.InstancePCIRequests(
+            requests=[wanted] if asks_for_device else []
+        )
+        return spec
+
+    def test_as_many_members_as_free_devices(self):
+        spec = self.ask()
+        for _ in range(2):
+            self.assertEqual(['host00001'], self.passing(spec))
+            self.states[1].consume_from_request(spec)
+        self.assertEqual([], self.passing(spec))
+        self.assertIn(
+            'Host host00001 cannot take a member of this virtual cluster: it '
+            'has 0 free PCI device(s) for alias hpc',
+            self.log.output,
+        )
+        self.assertEqual([], self.reads)
+
+    def test_a_server_that_asks_for_no_device_has_no_host(self):
+        self.assertEqual([], self.passing(self.ask(asks_for_device=False)))
+        self.assertIn('ask for a PCI device', self.log.output)
 
 
 class ClaimTest(world.WorldTestCase):

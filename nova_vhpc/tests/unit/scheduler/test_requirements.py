@@ -209,6 +209,10 @@ class EvaluateTest(base.BaseTestCase):
         self.assertIn('is nova-vhpc-agent running', self.evaluate(view).reason)
         verdict = self.evaluate(view, allow_unknown=True)
         self.assertEqual((True, True), (verdict.passes, verdict.unknown))
+        self.assertEqual(NO_LIMIT, verdict.slots)
+        # What Placement offers there is all that can be claimed.
+        view = view._replace(offered={'uuid1', 'uuid2'})
+        self.assertEqual(2, self.evaluate(view, allow_unknown=True).slots)
 
     def test_stale_host(self):
         limits = {'now_minutes': 1000.0, 'max_age_s': 1200}
