@@ -58,8 +58,38 @@ class ProblemsTest(base.TestCase):
         self.assertIn("'batch'", found[0])
 
     def test_exported_may_get_its_devices_from_ports(self):
+        specs = {'vhpc:network': 'exported'}
+        for known in (None, True):
+            self.assertEqual(
+                [], flavor_checks.problems(specs, sriov_ports=known)
+            )
+        (found,) = flavor_checks.problems(specs, sriov_ports=False)
+        self.assertIn('exported without pci_passthrough:alias', found)
+
+    def test_two_groups_without_a_policy_are_told_of(self):
+        specs = recipe('multiple-shared')
+        del specs['group_policy']
+        (found,) = flavor_checks.problems(specs)
+        self.assertIn('several request groups without group_policy', found)
+
+    def test_groups_of_another_configuration_are_told_of(self):
+        specs = recipe('multiple-shared', physnet='fast')
+        found = flavor_checks.problems({**specs, 'vhpc:network': 'separate'})
         self.assertEqual(
-            [], flavor_checks.problems({'vhpc:network': 'exported'})
+            [
+                key
+                for key in sorted(specs)
+                if '_uplink' in key and 'PHYSNET' not in key
+            ],
+            [
+                one.partition(' ')[0]
+                for one in found
+                if 'does not belong to vhpc:network=separate' in one
+            ],
+        )
+        # What is wrong needs no advice besides.
+        self.assertEqual(
+            [], flavor_checks.advice({**specs, 'vhpc:network': 'separate'})
         )
 
 
@@ -174,10 +204,9 @@ class AdviceTest(base.TestCase):
         for paradigm in ('openmp', 'hybrid'):
             specs = recipe(paradigm=paradigm, max_overcommit='1.5')
             self.assertIn("NPC'09", flavor_checks.advice(specs)[0])
-        self.assertEqual(
-            [],
-            flavor_checks.advice(recipe(paradigm='mpi', max_overcommit='1.5')),
-        )
+        for paradigm, most in (('mpi', '1.5'), ('openmp', '1')):
+            specs = recipe(paradigm=paradigm, max_overcommit=most)
+            self.assertEqual([], flavor_checks.advice(specs))
 
     def test_no_spare_cpu(self):
         # HPCVirt'09 section 6.4.

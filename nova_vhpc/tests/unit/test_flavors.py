@@ -96,6 +96,18 @@ class RecipeTest(base.TestCase):
             for key in traits:
                 self.assertTrue(key.endswith(':CUSTOM_PHYSNET_FAST_1'))
 
+    def test_what_is_said_of_an_uplink_goes_with_every_claim(self):
+        for network, claims in RECIPES.items():
+            self.assertEqual(
+                {
+                    'vhpc:network': network,
+                    'vhpc:uplink_nic': '0',
+                    'vhpc:min_link_mbps': '10000',
+                    **claims,
+                },
+                recipe(network, uplink_nic='0', min_link_mbps='10000'),
+            )
+
     def test_without_a_network_there_is_no_claim(self):
         self.assertEqual(
             {'vhpc:workload': 'latency', 'vhpc:time_slice_us': '5000'},
@@ -220,6 +232,9 @@ class ChangeTest(base.TestCase):
         self.assertFalse(
             flavors.change(recipe('separate'), recipe('separate'))
         )
+        # To write or to remove is enough.
+        self.assertTrue(flavors.change({}, recipe('separate')))
+        self.assertTrue(flavors.change(recipe('separate'), {}))
 
     def test_unset_leaves_what_is_not_ours(self):
         others = {
@@ -289,6 +304,10 @@ class ChangeTest(base.TestCase):
         before = recipe('exported', alias='nic')
         undone = flavors.without_alias(flavors.change(before, {}), 'nic')
         self.assertEqual({}, undone.after)
+
+    def test_an_alias_that_is_not_there_is_not_removed(self):
+        made = flavors.change(recipe('shared'), {})
+        self.assertEqual(made, flavors.without_alias(made, 'nic'))
 
     def test_the_rest_of_the_flavor_must_go_with_it(self):
         error = self.assertRaises(

@@ -11,6 +11,7 @@
 # under the License.
 
 import logging
+import time
 from pathlib import Path
 
 import fixtures
@@ -115,6 +116,19 @@ class FilterTest(world.WorldTestCase):
         )
         self.assertEqual(4, len(self.passing(spec)))
         self.assertEqual([], self.reads)
+
+    def test_what_was_published_long_ago_is_stale(self):
+        self.flags(topology_max_age=1200)
+        for minutes, passing in ((1, 4), (30, 0)):
+            for summary in self.body['provider_summaries'].values():
+                if model.STAMP in summary['resources']:
+                    summary['resources'][model.STAMP]['capacity'] = int(
+                        time.time() / 60 - minutes
+                    )
+            self.reader.refresh()
+            self.states = scheduler_world.World(self.hosts).states
+            self.assertEqual(passing, len(self.passing(self.request())))
+        self.assertIn('its agent last published', self.log.output)
 
     def test_wrong_extra_specs_are_told_once(self):
         for _ in range(3):
@@ -269,17 +283,14 @@ class ClaimTest(world.WorldTestCase):
         self.assertEqual(8, len({uplink for _, uplink in placed}))
 
     def test_attempts_are_limited(self):
-        self.flags(claim_attempts=3)
-        tried = []
-        placed = self.place(self.request(), lambda c: tried.append(c))
-        self.assertEqual([None], placed)
-        self.assertEqual(3, len(tried))
-        self.flags(claim_attempts=0)
-        tried.clear()
-        for state in self.states:
-            del state._vhpc
-        self.place(self.request(), lambda c: tried.append(c))
-        self.assertEqual(2, len(tried))
+        # Each of the hosts is tried once at least, and for each uplink once.
+        for attempts, made in ((3, 3), (6, 6), (20, 8), (0, 2)):
+            self.flags(claim_attempts=attempts)
+            self.states = scheduler_world.World(self.hosts).states
+            tried = []
+            placed = self.place(self.request(), tried.append)
+            self.assertEqual([None], placed)
+            self.assertEqual(made, len(tried))
 
     def test_full_host_is_left_by_all_that_follow(self):
         spec = self.request(members=3, vhpc_max_overcommit='1')

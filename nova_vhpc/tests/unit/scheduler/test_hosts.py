@@ -138,6 +138,10 @@ class DevicesTest(base.BaseTestCase):
             hosts.devices_lack(self.state, [request]),
         )
 
+    def test_just_enough(self):
+        request = self.request(3, product_id='154c')
+        self.assertIsNone(hosts.devices_lack(self.state, [request]))
+
     def test_too_few(self):
         request = self.request(4, product_id='154c')
         self.assertIn(

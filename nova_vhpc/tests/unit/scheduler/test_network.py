@@ -71,6 +71,12 @@ class FitTest(base.BaseTestCase):
         dead = uplink(network.SHARED, slots=0)
         self.assertIsNone(self.fit('shared-separate', dead, OWN).reason)
 
+    def test_a_link_just_as_fast_as_asked_for(self):
+        self.assertIsNone(self.fit('separate', OWN, mbps=OWN.mbps).reason)
+        self.assertIsNotNone(
+            self.fit('separate', OWN, mbps=OWN.mbps + 1).reason
+        )
+
     def test_slow_and_dead_links_are_named(self):
         slow = uplink(network.SEPARATE, 'br1', 'eth1', mbps=100)
         dead = uplink(network.SEPARATE, 'br2', 'eth2', slots=0)
