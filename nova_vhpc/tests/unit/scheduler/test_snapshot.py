@@ -65,6 +65,25 @@ class ParseTest(base.BaseTestCase):
         parsed = snapshot.parse(self.body, self.names)
         self.assertEqual((), parsed.hosts[self.root].uplinks)
 
+    def test_kind_and_speed_of_each_uplink(self):
+        uuids = world.uplink_uuids('host00001')
+        summaries = self.body['provider_summaries']
+        summaries[uuids[0]]['traits'] = [model.TRAIT_SHARED]
+        del summaries[uuids[1]]['resources'][model.MBPS]
+        # Neither kind of bridge, and a bridge without an uplink.
+        summaries[uuids[2]]['traits'] = ['CUSTOM_OTHER']
+        del summaries[uuids[3]]['resources'][model.UPLINK]
+        uplinks = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual(
+            [
+                (model.BridgeKind.SHARED, 10000),
+                (model.BridgeKind.SEPARATE, 0),
+            ],
+            [(uplink.kind, uplink.mbps) for uplink in uplinks],
+        )
+
     def test_unknown_providers_are_left_alone(self):
         self.body['provider_summaries']['strange'] = {
             'root_provider_uuid': self.root,

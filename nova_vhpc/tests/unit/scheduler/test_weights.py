@@ -63,11 +63,7 @@ class WeigherTest(world.WorldTestCase):
 
     def test_unknown_topology(self):
         self.flags(unknown_topology='allow', weight_of_unknown=-0.5)
-        uuid = scheduler_world.root_uuid('host00001')
-        summaries = self.body['provider_summaries']
-        for name in list(summaries):
-            if summaries[name]['root_provider_uuid'] == uuid:
-                del summaries[name]
+        self.forget('host00001')
         weights = self.weigh(self.request(members=2))
         self.assertAlmostEqual(-0.5, weights['host00001'], places=5)
         self.assertEqual(3, sum(1 for w in weights.values() if w > 0))
@@ -77,6 +73,32 @@ class WeigherTest(world.WorldTestCase):
         self.body['provider_summaries'].clear()
         placed = self.place(self.request(members=2))
         self.assertNotIn(None, placed)
+
+    def forget(self, host):
+        """As if no agent ran there."""
+        uuid = scheduler_world.root_uuid(host)
+        summaries = self.body['provider_summaries']
+        for name in list(summaries):
+            if summaries[name]['root_provider_uuid'] == uuid:
+                del summaries[name]
+
+    def plan(self, spec):
+        self.weigh(spec)
+        return self.states[0]._vhpc.request.steering.placement
+
+    def test_unknown_hosts_are_planned_only_where_there_is_no_other(self):
+        self.flags(unknown_topology='allow')
+        self.forget('host00000')
+        # A peer runs there, and nowhere would be nearer.
+        spec = self.request(members=5)
+        spec.instance_group.hosts = ['host00000']
+        self.states[0].instances[spec.instance_group.members[4]] = None
+        spec.num_instances = 4
+        self.assertNotIn('host00000', self.plan(spec).assignments)
+        self.states = scheduler_world.World(self.hosts).states
+        plan = self.plan(self.request(members=16))
+        self.assertIsNone(plan.infeasible_reason)
+        self.assertEqual(4, plan.assignments['host00000'])
 
     def test_no_filter_was_asked(self):
         # As with forced hosts.
@@ -216,6 +238,12 @@ class SteeringTest(world.WorldTestCase):
         placed = self.place(spec, claim)
         self.assertNotIn(None, placed)
         self.assertNotIn(lost[0], [host for host, _ in placed])
+        # Four on the other host of the first plan, one elsewhere; then the
+        # rest are planned anew.
+        steering = self.states[0]._vhpc.request.steering
+        self.assertEqual(2, steering._plans)
+        self.assertEqual(3, sum(steering.placement.assignments.values()))
+        self.assertEqual(7, sum(steering._existing.values()))
 
     def test_host_that_another_filter_drops_when_it_is_full(self):
         # As anti-affinity with max_server_per_host does: our filter never
