@@ -241,17 +241,15 @@ def overcommit_factor(paradigm: str, ratio: float) -> float:
     return 1.0 + table.OVERCOMMIT_SLOPE[paradigm] * max(0.0, ratio - 1.0)
 
 
-def spare_cpu_factor(spare_cpus: float, wanted: float = 1.0) -> float:
-    """Growth of run time when CPUs for the packet work are missing.
+def spare_cpu_factor(spare_cpus: float) -> float:
+    """Growth of run time when the CPU for the packet work is missing.
 
     HPCVirt'09 section 6.4: 1.30 to 1.35 when there is none.
 
-    :param spare_cpus: host CPUs that no vCPU claims.
-    :param wanted: as many as the packet work needs.
+    :param spare_cpus: host CPUs that no vCPU claims; more than one gain
+        nothing.
     """
-    if wanted <= 0 or spare_cpus >= wanted:
-        return 1.0
-    missing = (wanted - max(0.0, spare_cpus)) / wanted
+    missing = 1.0 - min(1.0, max(0.0, spare_cpus))
     return 1.0 + (table.NO_SPARE_CPU - 1.0) * missing
 
 

@@ -57,6 +57,13 @@ class PaperTest(base.TestCase):
             self.phases((True, True), low, low, high, low, low, low),
         )
 
+    def test_low_periods_count_wherever_they_were_spent(self):
+        # Who comes in on a prediction that is not true leaves at once.
+        low = (False, False)
+        self.assertEqual(
+            [IO, COMPUTING], self.phases(low, low, (False, True), low)[2:]
+        )
+
 
 class LearnedTest(base.TestCase):
     def test_a_stretch_that_began_before_we_looked_teaches_nothing(self):

@@ -294,9 +294,6 @@ class HpcVirtSection64Test(base.TestCase):
                 cost.member_us(network, 2, 8, cost.load_of(0, 4)),
             )
 
-    def test_no_packet_work_needs_no_spare_cpu(self):
-        self.assertEqual(1.0, cost.spare_cpu_factor(0, wanted=0))
-
     def test_without_a_spare_cpu_every_message_costs_more(self):
         # Section 6.2, three against four pairs: Dom0 has no CPU left.
         for network in ('shared', 'separate', 'shared-separate'):
@@ -328,6 +325,27 @@ class CoLocationTest(base.TestCase):
         for network in ('shared', 'shared-separate', 'multiple-shared'):
             together, apart = self.halves(network)
             self.assertLess(together, apart, network)
+
+    def test_members_on_one_host_share_its_uplink(self):
+        # Unless each has one of its own.
+        for network in ('shared', 'separate', 'shared-separate'):
+            alone, four = (
+                cost.split_us(network, here, 16, 1.0)[1]
+                / cost.remote_share(here, 16)
+                for here in (1, 4)
+            )
+            if network == 'shared':
+                self.assertGreater(four, 1.2 * alone)
+            else:
+                self.assertAlmostEqual(alone, four)
+
+    def test_a_message_that_stays_on_the_host_is_there_sooner(self):
+        for network in ('shared', 'shared-separate', 'multiple-shared'):
+            self.assertLess(
+                cost.local_latency_us(network, 1.0),
+                cost.remote_latency_us(network, 1.0),
+                network,
+            )
 
     def test_dear_through_the_physical_switch(self):
         # Table 5: 84 MB/s co-located against 102 in table 3.
