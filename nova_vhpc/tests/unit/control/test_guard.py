@@ -37,12 +37,14 @@ def replay(
     latency_of,
     periods=600,
     others=lambda period: 0,
+    measured=lambda uuid, period: True,
     reasons=None,
     **config,
 ):
     """ATC on a host whose latency is a function of the slice.
 
     :param others: how many more VMs there are in a period.
+    :param measured: of whom the latency is known in a period.
     :param reasons: list to which the reason of every period is added.
     :returns: slice of every period, us.
     """
@@ -57,7 +59,11 @@ def replay(
                 uuid,
                 2,
                 workload=model.Workload.PARALLEL,
-                sample=model.Sample(sync_latency_us=latency),
+                sample=model.Sample(
+                    sync_latency_us=(
+                        latency if measured(uuid, period) else None
+                    )
+                ),
             )
             for uuid in 'abc'[: 1 + others(period)]
         )
@@ -139,6 +145,20 @@ class ReplayTest(tests_base.TestCase):
 
     def test_where_shorter_is_better_the_guard_does_not_hinder(self):
         self.assertLessEqual(replay(shorter_is_better)[-1], 6_000)
+
+    def test_it_goes_by_the_mean_of_those_that_are_measured(self):
+        # One more that is measured makes nothing worse, one less nothing
+        # better; and nobody at all is nothing to go by.
+        seen = replay(
+            shorter_is_better,
+            others=lambda period: 1,
+            measured=lambda uuid, period: (
+                period % 50 and (uuid == 'a' or period // 20 % 2)
+            ),
+            reasons=(reasons := []),
+        )
+        self.assertLessEqual(seen[-1], 6_000)
+        self.assertNotIn('ATC: held by the guard', reasons)
 
     def test_a_burst_from_outside_is_not_blamed_for_long(self):
         # The load doubles in period 100 and has nothing to do with the
