@@ -13,12 +13,14 @@
 
 """Record traces of I/O events as ../shared/traces were recorded.
 
-Four ranks of a program of kernels.c, each with a network stack of its own on
-one bridge, TCP and no shared memory between them; the packets sent and
-received at each one's NIC are read every 100 ms. Needs root, iproute2, MPICH
-(Debian: mpich, libmpich-dev) and a machine that does nothing else::
+Four ranks of a program of kernels.c, or of a real one, each with a network
+stack of its own on one bridge, TCP and no shared memory between them; the
+packets sent and received at each one's NIC are read every 100 ms. Needs root,
+iproute2, MPICH (Debian: mpich, libmpich-dev) and a machine that does nothing
+else::
 
     tools/traces/record.py --out DIR mg-a:2 cg-b:2 ...
+    tools/traces/record.py --out DIR --bin NPB/bin mg-a cg-b ...
 """
 
 import argparse
@@ -35,6 +37,7 @@ PERIOD_S = 0.1
 RANKS = range(4)
 BRIDGE = 'nvhpc-trace'
 NETWORK = '10.97.97'
+LEAST_PACKETS = 60
 COUNTERS = ('rx_packets', 'tx_packets')
 
 SHELL = f"""#!/bin/sh
@@ -120,14 +123,15 @@ def periods(run: subprocess.Popen[bytes]) -> Iterator[list[int]]:
         before = now
 
 
-def record(name: str, speed: str, tools: pathlib.Path, seconds: int) -> str:
+def record(
+    name: str, program: list[str], tools: pathlib.Path, seconds: int
+) -> str:
     """Run a program and return its trace, from first to last activity."""
-    program, _, size = name.partition('-')
     command = ['nice', '-n', '10', 'timeout', str(seconds), 'mpiexec']
     command += ['-launcher', 'ssh', '-launcher-exec', str(tools / 'shell')]
     command += ['-iface', BRIDGE, '-n', str(len(RANKS)), '-ppn', '1']
     command += ['-hosts', ','.join(f'{NETWORK}.{n + 1}' for n in RANKS)]
-    command += [str(tools / 'kernels'), program, size[:1].upper(), speed]
+    command += program
     environment = os.environ | {
         'UCX_TLS': 'tcp,self',
         'UCX_NET_DEVICES': 'eth0',
@@ -140,7 +144,9 @@ def record(name: str, speed: str, tools: pathlib.Path, seconds: int) -> str:
         raise SystemExit(f'{name}: mpiexec failed ({run.returncode})')
     while rows and not any(rows[0]):
         del rows[0]
-    while rows and not any(rows[-1]):
+    # ARP, and the end of a program that hung in MPI_Finalize until its time
+    # was over, are no activity of it.
+    while rows and sum(rows[-1]) < LEAST_PACKETS:
         del rows[-1]
     lines = [[f'vm{rank}' for rank in RANKS]]
     lines += [[str(number) for number in row] for row in rows]
@@ -156,6 +162,13 @@ def main() -> int:
     parser.add_argument('--out', type=pathlib.Path, required=True)
     parser.add_argument(
         '--seconds', type=int, default=110, help='cut a run after so long'
+    )
+    parser.add_argument(
+        '--bin',
+        type=pathlib.Path,
+        metavar='DIR',
+        help='run programs of your own that are called like cg.A there, such '
+        'as the real NAS benchmarks, and no skeletons',
     )
     parser.add_argument(
         'programs',
@@ -185,7 +198,15 @@ def main() -> int:
             connect()
             for item in args.programs:
                 name, _, speed = item.partition(':')
-                trace = record(name, speed or '1', tools, args.seconds)
+                kernel, _, size = name.partition('-')
+                program = [str(tools / 'kernels'), kernel, size[:1].upper()]
+                program.append(speed or '1')
+                if args.bin:
+                    binary = (
+                        args.bin.resolve() / f'{kernel}.{size[:1].upper()}'
+                    )
+                    program = [str(binary)]
+                trace = record(name, program, tools, args.seconds)
                 (args.out / f'{name}.csv').write_text(trace)
                 print(f'{name}: {trace.count(chr(10)) - 1} periods')
         finally:

@@ -17,7 +17,7 @@ import math
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base, cluster, counts, patterns
 
-_PRIOR_NEIGHBOURS = 3.0
+_PRIOR_NEIGHBOURS = 4.5
 _PRIOR_FREQUENCY = 3.0
 _PRIOR_1 = 3.0
 _PRIOR_PATTERNS = 0.3
@@ -30,7 +30,7 @@ _DOUBT = 0.04
 all that it says, when experts are judged."""
 
 _STAY = 0.7
-_DRIFT = 0.5
+_DRIFT = 1.5
 _DRIFT_ALPHA = 0.8
 """Pseudo-counts of the frequencies: for the current state, and for the one
 that a short moving average of the events is in: a value just over the edge
