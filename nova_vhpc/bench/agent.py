@@ -51,45 +51,28 @@ LIBVIRT_ROUNDS = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
-    parser.add_argument(
-        '--vms',
-        type=numbers.whole(1),
-        default=100,
-        metavar='N',
-        help='VMs on the host (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--vcpus',
-        type=numbers.whole(1),
-        default=8,
-        metavar='M',
-        help='vCPUs of each (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--seconds',
-        type=numbers.seconds(1),
-        default=15.0,
-        help='length of one measurement (default: %(default)s)',
-    )
+    numbers.add_whole(parser, '--vms', 100, 'VMs on the host')
+    numbers.add_whole(parser, '--vcpus', 8, 'vCPUs of each')
+    numbers.add_seconds(parser, '--seconds', 15.0, 'length of one measurement')
     parser.add_argument(
         '--scaling',
         action='store_true',
-        help='also measure 50 and 400 VMs, with 8 vCPUs or M if less',
+        help='also measure 50 and 400 VMs, with as many vCPUs',
     )
-    parser.add_argument(
+    numbers.add_seconds(
+        parser,
         '--soak',
-        type=numbers.seconds(0),
-        default=0.0,
-        metavar='SECONDS',
-        help='also run for so long and look for growth of memory, threads '
-        'and open files; 600 is thorough',
+        0.0,
+        'also run for so long and look for growth of memory, threads and '
+        'open files; 600 is thorough',
+        least=0.0,
     )
-    parser.add_argument(
+    numbers.add_whole(
+        parser,
         '--guests',
-        type=numbers.whole(0),
-        default=10,
-        help='real guests for the libvirt way; 0 leaves it out '
-        '(default: %(default)s)',
+        10,
+        'real guests for the libvirt way; 0 leaves it out',
+        least=0,
     )
     plugins.add_arguments(parser)
     parser.add_argument(

@@ -17,12 +17,49 @@ import math
 from collections.abc import Callable
 
 
-def whole(least: int) -> Callable[[str], int]:
-    """Argparse type of a whole number.
+def add_whole(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: int,
+    about: str,
+    least: int = 1,
+) -> None:
+    """Declare an argument that is a whole number.
 
-    :param least: the smallest one.
+    :param about: what it is, for the help.
+    :param least: the smallest one that is taken.
     """
+    parser.add_argument(
+        name,
+        type=_whole(least),
+        default=default,
+        metavar='N',
+        help=f'{about} (default: %(default)s)',
+    )
 
+
+def add_seconds(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: float,
+    about: str,
+    least: float = 1.0,
+) -> None:
+    """Declare an argument that is a length of time in seconds.
+
+    :param about: what it is, for the help.
+    :param least: the shortest one that is taken.
+    """
+    parser.add_argument(
+        name,
+        type=_seconds(least),
+        default=default,
+        metavar='SECONDS',
+        help=f'{about} (default: %(default)s)',
+    )
+
+
+def _whole(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             number = int(text)
@@ -37,12 +74,7 @@ def whole(least: int) -> Callable[[str], int]:
     return parse
 
 
-def seconds(least: float) -> Callable[[str], float]:
-    """Argparse type of a length of time in seconds.
-
-    :param least: the shortest one.
-    """
-
+def _seconds(least: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
             number = float(text)

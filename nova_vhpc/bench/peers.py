@@ -51,48 +51,27 @@ _CONNECTIONS = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``nova-vhpc-bench peers``."""
-    parser.add_argument(
-        '--agents',
-        type=numbers.whole(1),
-        default=500,
-        metavar='N',
-        help='hosts that are simulated (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--cluster-hosts',
-        type=numbers.whole(1),
-        default=8,
-        metavar='N',
-        help='hosts of each virtual cluster (default: %(default)s)',
-    )
-    parser.add_argument(
+    for name, default, about in (
+        ('--agents', 500, 'hosts that are simulated'),
+        ('--cluster-hosts', 8, 'hosts of each virtual cluster'),
+    ):
+        numbers.add_whole(parser, name, default, about)
+    numbers.add_seconds(
+        parser,
         '--change-seconds',
-        type=numbers.seconds(0.001),
-        default=5.0,
-        metavar='SECONDS',
-        help='mean time between two changes of phase on one host '
-        '(default: %(default)s)',
+        5.0,
+        'mean time between two changes of phase on one host',
+        least=0.001,
     )
-    parser.add_argument(
+    numbers.add_seconds(
+        parser,
         '--lease',
-        type=numbers.seconds(0.001),
-        default=6.0,
-        metavar='SECONDS',
-        help='how long what a host says is believed (default: %(default)s)',
+        6.0,
+        'how long what a host says is believed',
+        least=0.001,
     )
-    parser.add_argument(
-        '--seconds',
-        type=numbers.seconds(1),
-        default=20.0,
-        help='length of the measurement (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--seed',
-        type=int,
-        default=1,
-        metavar='N',
-        help='of the changes of phase (default: %(default)s)',
-    )
+    numbers.add_seconds(parser, '--seconds', 20.0, 'length of the measurement')
+    numbers.add_whole(parser, '--seed', 1, 'of the changes of phase', least=0)
     parser.add_argument('--url', help='use this broker, start none')
     parser.add_argument(
         '--json', type=Path, metavar='FILE', help='write all figures'

@@ -45,13 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ('--members', 64, 'servers of the virtual cluster'),
         ('--rounds', 3, 'times all of them are placed; the medians count'),
     ):
-        parser.add_argument(
-            name,
-            type=numbers.whole(1),
-            default=default,
-            metavar='N',
-            help=f'{about} (default: %(default)s)',
-        )
+        numbers.add_whole(parser, name, default, about)
     parser.add_argument(
         '--refresh',
         action='store_true',

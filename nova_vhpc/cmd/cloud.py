@@ -26,7 +26,11 @@ class CloudError(Exception):
     """The cloud cannot be reached, or does not have what was named."""
 
 
-class NothingPublishedError(CloudError):
+class UnknownNameError(CloudError):
+    """Placement refuses a question, as for a name that it does not know."""
+
+
+class NothingPublishedError(UnknownNameError):
     """Placement does not even know the names of what agents publish."""
 
 
@@ -117,7 +121,8 @@ def get(adapter: Any, path: str, version: str) -> Any:
             + ' '.join(response.text.split())[:300]
         )
     if response.status_code != 200:
-        raise CloudError(
+        kind = UnknownNameError if response.status_code == 400 else CloudError
+        raise kind(
             f'GET {path} was answered {response.status_code}: '
             f'{response.text[:200]}'
         )

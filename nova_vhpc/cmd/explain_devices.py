@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.cmd.cloud import CloudError
+from nova_vhpc.cmd import cloud
 from nova_vhpc.flavor_claims import ALIAS
 
 MANAGED = 'COMPUTE_MANAGED_PCI_DEVICE'
@@ -100,12 +100,7 @@ def _spellings(wanted: str) -> tuple[str, ...]:
 
 def _get(placement: Any, path: str) -> Any:
     """One answer; empty if Placement does not know a name in the question."""
-    response = placement.get(path, microversion=VERSION)
-    if response.status_code == 400:
+    try:
+        return cloud.get(placement, path, VERSION)
+    except cloud.UnknownNameError:
         return {}
-    if response.status_code != 200:
-        raise CloudError(
-            f'GET {path} was answered {response.status_code}: '
-            f'{response.text[:200]}'
-        )
-    return response.json()
