@@ -30,8 +30,15 @@ class UnknownNameError(CloudError):
     """Placement refuses a question, as for a name that it does not know."""
 
 
+class GoneError(CloudError):
+    """What was asked for does not exist, or does not any more."""
+
+
 class NothingPublishedError(UnknownNameError):
     """Placement does not even know the names of what agents publish."""
+
+
+_KINDS = {400: UnknownNameError, 404: GoneError}
 
 
 def complaint(error: Exception) -> str | None:
@@ -121,8 +128,7 @@ def get(adapter: Any, path: str, version: str) -> Any:
             + ' '.join(response.text.split())[:300]
         )
     if response.status_code != 200:
-        kind = UnknownNameError if response.status_code == 400 else CloudError
-        raise kind(
+        raise _KINDS.get(response.status_code, CloudError)(
             f'GET {path} was answered {response.status_code}: '
             f'{response.text[:200]}'
         )

@@ -38,7 +38,11 @@ def look_up(connection: Any, request: Request, name: str) -> Request:
         )
     existing: dict[str, int] = {}
     for uuid in group['members']:
-        server = cloud.get(connection.compute, f'/servers/{uuid}', VERSION)
+        try:
+            server = cloud.get(connection.compute, f'/servers/{uuid}', VERSION)
+        except cloud.GoneError:
+            # It was deleted since the group was read.
+            continue
         host = server['server'].get('OS-EXT-SRV-ATTR:host')
         if host:
             existing[host] = existing.get(host, 0) + 1

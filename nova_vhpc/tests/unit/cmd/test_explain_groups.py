@@ -34,9 +34,18 @@ class Compute:
             }
             for number in range(groups)
         ]
+        self.hosts = {}
         self.compute = self
 
     def get(self, path, microversion):
+        if path.startswith('/servers/'):
+            host = self.hosts.get(path.removeprefix('/servers/'))
+            server = {'server': {'OS-EXT-SRV-ATTR:host': host}}
+            return types.SimpleNamespace(
+                status_code=200 if host else 404,
+                json=lambda: server,
+                text='could not be found',
+            )
         query = dict(urllib.parse.parse_qsl(path.partition('?')[2]))
         first = int(query.get('offset', 0))
         body = {'server_groups': self.groups[first : first + PAGE]}
@@ -50,6 +59,13 @@ class GroupTest(base.TestCase):
     def test_groups_beyond_the_first_page_are_found(self):
         for name in ('id0', 'name0', 'id2400', 'name2400'):
             self.assertEqual('affinity', self.look_up(2401, name).policy)
+
+    def test_a_member_that_was_just_deleted(self):
+        compute = Compute(1)
+        compute.groups[0]['members'] = ['a', 'gone', 'b']
+        compute.hosts = {'a': 'one', 'b': 'one'}
+        found = explain_groups.look_up(compute, Request(), 'id0')
+        self.assertEqual({'one': 2}, found.existing)
 
     def test_a_group_that_is_nowhere(self):
         for groups in (0, PAGE, PAGE + 1):
