@@ -36,6 +36,9 @@ LOG = logging.getLogger(__name__)
 CONNECT_SECONDS = 30.0
 """How long it waits for libvirt."""
 
+_NEVER = (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT)
+"""What a URI that is wrong is answered with, however long one waits."""
+
 CALL_SECONDS = 45.0
 """How long it waits for any VM to be done with: libvirt itself gives up on one
 that hangs after 30 s."""
@@ -189,6 +192,7 @@ def restore_host(conf: Any) -> int:
 
 def _wait_for(uri: str) -> Any:
     end = time.monotonic() + CONNECT_SECONDS
+    told = False
     while True:
         try:
             conn = libvirt.open(uri)
@@ -197,7 +201,16 @@ def _wait_for(uri: str) -> Any:
             )
             return conn
         except libvirt.libvirtError as error:
-            if time.monotonic() > end:
+            useless = error.get_error_code() in _NEVER
+            if useless or time.monotonic() > end:
                 LOG.error('%s', error)
                 return None
+            if not told:
+                told = True
+                LOG.warning(
+                    'libvirt at %s: %s; tried again for %d s',
+                    uri,
+                    error,
+                    CONNECT_SECONDS,
+                )
             time.sleep(0.5)

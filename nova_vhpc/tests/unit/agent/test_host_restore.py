@@ -17,6 +17,7 @@ import types
 from typing import Any
 from unittest import mock
 
+import fixtures
 import libvirt
 from oslotest import base
 
@@ -131,3 +132,32 @@ class TestHostRestorer(base.BaseTestCase):
         restorer = Restorer(left=error)
         summary = self.clean(restorer, 'left')
         self.assertEqual(({}, ['left']), (summary.failed, summary.gone))
+
+
+class TestWaitForLibvirt(base.BaseTestCase):
+    def wait(self, *codes: int) -> tuple[Any, str]:
+        """What comes of it when libvirt first answers with these errors."""
+        errors = [libvirt.libvirtError('refused') for _ in codes]
+        for error, code in zip(errors, codes, strict=True):
+            error.err = (code, 0, 'refused', 2, None, None, None, 0, 0)
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        with (
+            mock.patch.object(
+                libvirt, 'open', side_effect=[*errors, mock.Mock()]
+            ),
+            mock.patch.object(host_restore.time, 'sleep'),
+        ):
+            return host_restore._wait_for('qemu:///system'), log.output
+
+    def test_one_that_comes_up(self) -> None:
+        away = libvirt.VIR_ERR_SYSTEM_ERROR
+        connected, log = self.wait(away, away)
+        self.assertIsNotNone(connected)
+        self.assertEqual(1, log.count('qemu:///system: refused; tried again'))
+
+    def test_one_that_never_will(self) -> None:
+        for code in (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT):
+            connected, log = self.wait(code)
+            self.assertIsNone(connected)
+            self.assertIn('refused', log)
+            self.assertNotIn('tried again', log)
