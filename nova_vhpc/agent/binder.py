@@ -135,10 +135,12 @@ class UplinkBinder:
             self._plugger.undo(target.domain)
             self._bound.pop(uuid, None)
             return
-        network = target.info.specs.network
-        if network in (None, 'exported') or (
-            self._bound.get(uuid) == target.domain_id
-        ):
+        if target.info.specs.network in (None, 'exported'):
+            # It may have asked for another one before.
+            self._plugger.undo(target.domain)
+            self._bound.pop(uuid, None)
+            return
+        if self._bound.get(uuid) == target.domain_id:
             return
         bridges = self._claims(uuid)
         # Placement may have taken its time.

@@ -81,7 +81,8 @@ class ForeignChanges:
             self._take(target, changed)
         if not uncertain:
             self._finish(target)
-        self._give_back(target, theirs)
+        # Another one's event may have come meanwhile: the last one wins.
+        self._give_back(target, target.shares_theirs)
 
     def settle(self, target: guest.Guest) -> None:
         """Respect what nobody has looked at yet, before a VM is put back.
@@ -93,12 +94,12 @@ class ForeignChanges:
         old = target.expected
         now = cputune.read(target.domain, old)
         changed = _theirs(target, old, now, target.shares_theirs)
-        if not changed:
-            return
-        self.count += len(changed)
-        LOG.warning(RESPECTED, target.name, ', '.join(changed))
-        target.released |= frozenset(changed)
+        if changed:
+            self.count += len(changed)
+            LOG.warning(RESPECTED, target.name, ', '.join(changed))
+            target.released |= frozenset(changed)
         target.set_expected(now)
+        # Also where it is known, but could not be given back before.
         self._give_back(target, target.shares_theirs)
 
     def _take(self, target: guest.Guest, changed: list[str]) -> None:
@@ -116,6 +117,8 @@ class ForeignChanges:
             return
         LOG.warning(RESPECTED, target.name, names)
         target.released |= frozenset(changed)
+        # First: --restore leaves alone what the journal says is theirs.
+        self._give_back(target, target.shares_theirs)
         self._journal.save(target.record())
         mark.put(target.domain, target.record())
 

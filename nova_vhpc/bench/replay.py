@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay, report.
 
-    :returns: 0, or 1 if there is nothing to replay .
+    :returns: 0, or 1 if there is nothing to replay.
     :raises OutputError: if a file cannot be written.
     """
     outputs.check(args.json, args.plot)

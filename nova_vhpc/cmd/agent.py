@@ -82,26 +82,39 @@ def option_modules() -> Iterator[Any]:
             )
 
 
-def make_conf(argv: list[str] | None = None) -> cfg.ConfigOpts:
+def make_conf(
+    argv: list[str] | None = None, with_log: bool = True
+) -> cfg.ConfigOpts:
     """Read command line and files into a ``ConfigOpts`` of our own.
 
     :param argv: arguments; None for those of the process.
+    :param with_log: take the options of the log, too.
     :raises SystemExit: on --help, --version and bad arguments.
     :raises cfg.Error: on files that cannot be read.
     """
     conf = _Options()
     conf.argv = list(sys.argv[1:] if argv is None else argv)
-    log.register_options(conf)
+    if with_log:
+        log.register_options(conf)
     conf.register_cli_opts(CLI_OPTS)
     report.register_opts(conf)
     for module in option_modules():
         module.register_opts(conf)
-    conf(
-        conf.argv,
-        project='nova-vhpc',
-        prog='nova-vhpc-agent',
-        version=version.version_string(),
-    )
+    try:
+        conf(
+            conf.argv,
+            project='nova-vhpc',
+            prog='nova-vhpc-agent',
+            version=version.version_string(),
+        )
+    except SystemExit as ending:
+        if ending.code != 1:
+            raise
+        # Of a file's value for what is an argument, too; oslo.config has
+        # told which. An agent that runs must not end by it.
+        raise cfg.Error(
+            'a value in [DEFAULT] of the configuration is wrong'
+        ) from None
     if conf.dry_run:
         conf.set_override('dry_run', True, group='vhpc_agent')
     return conf
@@ -136,6 +149,23 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
     return 1 if kept else 0
 
 
+def _start(argv: list[str]) -> cfg.ConfigOpts:
+    """Read the configuration and set up the log.
+
+    :raises cfg.Error: on files that cannot be read, or used for the log.
+    """
+    try:
+        conf = make_conf(argv)
+        log.setup(conf, 'nova-vhpc-agent')
+    except (cfg.Error, ValueError, log.LogConfigError):
+        if '--restore' not in argv:
+            raise
+        # How the log looks must not keep VMs throttled.
+        conf = make_conf(argv, with_log=False)
+        logging.basicConfig(level=logging.INFO)
+    return conf
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the agent.
 
@@ -143,8 +173,7 @@ def main(argv: list[str] | None = None) -> int:
         start, with one line on stderr that says why.
     """
     try:
-        conf = make_conf(argv)
-        log.setup(conf, 'nova-vhpc-agent')
+        conf = _start(list(sys.argv[1:] if argv is None else argv))
         if conf.dry_run and (conf.restore or conf.withdraw):
             raise errors.AgentError(
                 '--dry-run writes nothing, so it goes with neither '
@@ -157,7 +186,12 @@ def main(argv: list[str] | None = None) -> int:
         # Only here: what is wrong elsewhere must not keep VMs throttled.
         check(conf)
         return service.Service(conf).run()
-    except (errors.AgentError, cfg.Error, ValueError) as error:
+    except (
+        errors.AgentError,
+        cfg.Error,
+        log.LogConfigError,
+        ValueError,
+    ) as error:
         text = ' '.join(str(error).split())
         print(f'nova-vhpc-agent: {text}', file=sys.stderr)
         return 2

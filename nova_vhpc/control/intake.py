@@ -109,12 +109,13 @@ def _check_vms(
     for vm in _each(vms, kind, ignored):
         uuid = vm.uuid
         if (
-            not uuid
+            type(uuid) is not str
+            or not uuid
             or uuid in seen
             or type(vm.vcpus) is not int
             or not 1 <= vm.vcpus <= MAX_VCPUS
         ):
-            ignored.append(model.Ignored(uuid, _vm_fault(vm, seen)))
+            ignored.append(model.Ignored(str(uuid), _vm_fault(vm, seen)))
             continue
         seen.add(uuid)
         if not _fits(vm.sample):
@@ -202,7 +203,7 @@ def _each(
 
 
 def _vm_fault(vm: model.VmView | model.OtherVm, seen: set[str]) -> str:
-    if not vm.uuid:
+    if type(vm.uuid) is not str or not vm.uuid:
         return 'has no uuid'
     if vm.uuid in seen:
         return 'shown twice; the first one counts'

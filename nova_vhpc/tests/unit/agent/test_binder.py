@@ -53,6 +53,15 @@ class TestUplinkBinder(test_domains.DomainsCase):
         self.binder.step()
         self.assert_put_back()
 
+    def test_asks_for_no_network_of_its_own_any_more(self) -> None:
+        self.bind()
+        del self.domain.specs['vhpc:network']
+        self.made.look('u')
+        self.drain()
+        self.assertIn('u', self.made.guests)
+        self.binder.step()
+        self.assert_put_back()
+
     def test_opted_out_while_no_agent_ran(self) -> None:
         self.bind()
         self.domain.specs = {}

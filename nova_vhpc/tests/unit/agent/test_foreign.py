@@ -246,7 +246,33 @@ class TestSharesInWindows(ForeignCase):
 
         with mock.patch.object(cputune, 'read', read_late):
             self.look(self.target)
+        # Its look is still to come.
         self.assertEqual(444, self.target.shares_theirs)
+        self.assertEqual(444, self.shares())
+        self.look(self.target)
+        self.assertEqual(444, self.shares())
+
+    def test_put_back_when_a_look_could_not_give_it_back(self) -> None:
+        changes = foreign.ForeignChanges(
+            types.SimpleNamespace(foreign_changes='respect'),
+            self.journal,
+            BOTH,
+        )
+        refused = libvirt.libvirtError('busy')
+        for method in (changes.look, changes.settle):
+            with mock.patch.object(
+                cputune, 'write_shares', side_effect=refused
+            ):
+                self.assertRaises(libvirt.libvirtError, method, self.target)
+            self.assertEqual(20, self.shares())
+        changes.settle(self.target)
+        self.assertEqual(333, self.shares())
+
+    def test_given_back_before_the_journal_calls_it_theirs(self) -> None:
+        full = journal.JournalError('full')
+        with mock.patch.object(self.journal, 'save', side_effect=full):
+            self.assertRaises(journal.JournalError, self.look, self.target)
+        self.assertEqual(333, self.shares())
 
     def test_no_window_writes_while_we_look(self) -> None:
         """Else its value would be taken for theirs, and stay for ever."""

@@ -95,8 +95,26 @@ class TestCommandLine(base.BaseTestCase):
                 lambda conf: restored.append(conf) or 0,
             )
         )
-        code, _ = self.start('foreign_changes = ask\n', '--restore')
-        self.assertEqual((0, 1), (code, len(restored)))
+        for number, text in enumerate(
+            (
+                'foreign_changes = ask\n',
+                '[DEFAULT]\ndebug = maybe\n',
+                '[DEFAULT]\nlog_config_append = /nonexistent\n',
+            ),
+            1,
+        ):
+            code, _ = self.start(text, '--restore')
+            self.assertEqual((0, number), (code, len(restored)), text)
+
+    def test_a_wrong_value_for_an_argument(self) -> None:
+        for text, word in (
+            ('debug = maybe', '--debug'),
+            ('restore = maybe', '--restore'),
+            ('log_config_append = /nonexistent', '/nonexistent'),
+        ):
+            code, complaint = self.start(f'[DEFAULT]\n{text}\n')
+            self.assertEqual(2, code, text)
+            self.assertIn(word, complaint)
 
 
 class TestReload(base.BaseTestCase):
@@ -109,6 +127,7 @@ class TestReload(base.BaseTestCase):
             'reconcile_period = 7\nforeign_changes = ask\n',
             'reconcile_period = nan\n',
             'reconcile_period = 7\nworkers = 99\n',
+            'reconcile_period = 7\n[DEFAULT]\ndebug = maybe\n',
         ):
             path.write_text('[vhpc_agent]\n' + text)
             self.assertRaises(cfg.Error, conf.mutate_config_files)

@@ -67,13 +67,15 @@ class CheckTest(base.TestCase):
         checked = intake.check(
             view(
                 model.VmView('', 2),
+                model.VmView(['a'], 2),
+                model.VmView(7, 2),
                 model.VmView('a', 0),
                 model.VmView('b', 10**6),
             )
         )
         self.assertEqual((), checked.view.vms)
         self.assertEqual(
-            ['has no uuid', 'has 0 vCPUs', 'has 1000000 vCPUs'],
+            [*['has no uuid'] * 3, 'has 0 vCPUs', 'has 1000000 vCPUs'],
             [one.reason for one in checked.ignored],
         )
 
