@@ -12,6 +12,7 @@
 
 """The version of the installed package, as pbr built it."""
 
+import argparse
 import importlib.metadata
 
 
@@ -21,3 +22,10 @@ def version_string() -> str:
         return importlib.metadata.version('nova-vhpc')
     except importlib.metadata.PackageNotFoundError:
         return 'unknown'
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """``--version``, which all console scripts have."""
+    parser.add_argument(
+        '--version', action='version', version=version_string()
+    )

@@ -130,13 +130,9 @@ class UplinkBinder:
         if guest.Hold.MIGRATING in target.holds:
             # libvirt takes no writes now, and would keep us waiting.
             return
-        if target.hands_off:
-            # Tried again until it is done, also for one that has crashed.
-            self._plugger.undo(target.domain)
-            self._bound.pop(uuid, None)
-            return
-        if target.info.specs.network in (None, 'exported'):
-            # It may have asked for another one before.
+        if target.hands_off or target.info.specs.network in (None, 'exported'):
+            # Tried again until it is done, also for one that has crashed, or
+            # has asked for another network before.
             self._plugger.undo(target.domain)
             self._bound.pop(uuid, None)
             return

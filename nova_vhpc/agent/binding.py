@@ -176,7 +176,7 @@ class Plugger:
                 if self._host.find(uuid):
                     self.undo(conn.lookupByUUIDString(uuid))
                 else:
-                    self.forget(uuid)
+                    self._records.remove(uuid)
             except (journal.JournalError, libvirt.libvirtError) as error:
                 failed[uuid] = str(error)
         return failed

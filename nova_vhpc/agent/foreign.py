@@ -82,7 +82,7 @@ class ForeignChanges:
         if not uncertain:
             self._finish(target)
         # Another one's event may have come meanwhile: the last one wins.
-        self._give_back(target, target.shares_theirs)
+        self._give_back(target)
 
     def settle(self, target: guest.Guest) -> None:
         """Respect what nobody has looked at yet, before a VM is put back.
@@ -100,7 +100,7 @@ class ForeignChanges:
             target.released |= frozenset(changed)
         target.set_expected(now)
         # Also where it is known, but could not be given back before.
-        self._give_back(target, target.shares_theirs)
+        self._give_back(target)
 
     def _take(self, target: guest.Guest, changed: list[str]) -> None:
         """Do what the option says about values that we manage."""
@@ -118,7 +118,7 @@ class ForeignChanges:
         LOG.warning(RESPECTED, target.name, names)
         target.released |= frozenset(changed)
         # First: --restore leaves alone what the journal says is theirs.
-        self._give_back(target, target.shares_theirs)
+        self._give_back(target)
         self._journal.save(target.record())
         mark.put(target.domain, target.record())
 
@@ -139,11 +139,9 @@ class ForeignChanges:
         target.set_expected(cputune.read(target.domain, target.expected))
 
     @staticmethod
-    def _give_back(target: guest.Guest, theirs: int | None) -> None:
-        """Write what they had written, where a window wrote over it.
-
-        :param theirs: ``cpu_shares`` by an event.
-        """
+    def _give_back(target: guest.Guest) -> None:
+        """Write what they had written, where a window wrote over it."""
+        theirs = target.shares_theirs
         if (
             theirs is not None
             and cputune.SHARES in target.released

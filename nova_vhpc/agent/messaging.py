@@ -47,6 +47,7 @@ from nova_vhpc.agent import errors  # noqa: E402
 
 __all__ = [
     'EXCHANGE',
+    'NO_URL',
     'get_notification_transport',
     'get_transport',
     'hush',
@@ -55,6 +56,10 @@ __all__ = [
 ]
 
 EXCHANGE = 'nova_vhpc'
+
+NO_URL = 'rabbit://'
+"""oslo.messaging's default for ``transport_url``: with it no agent listens, as
+nobody runs agents against a broker on localhost by default."""
 
 _CHATTY = (
     'amqp',

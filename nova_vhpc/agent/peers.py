@@ -35,12 +35,10 @@ from nova_vhpc.agent import (
     peer_status,
 )
 from nova_vhpc.agent import peer_protocol as protocol
-from nova_vhpc.agent.messaging import get_transport, hush
+from nova_vhpc.agent.messaging import NO_URL, get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, PeerView
 
 LOG = logging.getLogger(__name__)
-
-_NO_URL = 'rabbit://'
 
 
 def _now_us() -> int:
@@ -93,8 +91,7 @@ class Peers:
             return
         hush()
         transport = get_transport(self._conf)
-        if self._conf.transport_url == _NO_URL:
-            # Nobody runs agents against a broker on localhost by default.
+        if self._conf.transport_url == NO_URL:
             transport.cleanup()
             return
         self._transport = transport

@@ -13,6 +13,7 @@
 """Numbers on the command line that a measurement can work with."""
 
 import argparse
+import contextlib
 import math
 from collections.abc import Callable
 
@@ -29,13 +30,8 @@ def add_whole(
     :param about: what it is, for the help.
     :param least: the smallest one that is taken.
     """
-    parser.add_argument(
-        name,
-        type=_whole(least),
-        default=default,
-        metavar='N',
-        help=f'{about} (default: %(default)s)',
-    )
+    kind = _number(int, 'a whole number', least)
+    _add(parser, name, kind, default, 'N', about)
 
 
 def add_seconds(
@@ -50,40 +46,42 @@ def add_seconds(
     :param about: what it is, for the help.
     :param least: the shortest one that is taken.
     """
+    kind = _number(float, 'a number of seconds', least)
+    _add(parser, name, kind, default, 'SECONDS', about)
+
+
+def _add(
+    parser: argparse.ArgumentParser,
+    name: str,
+    kind: Callable[[str], float],
+    default: float,
+    metavar: str,
+    about: str,
+) -> None:
     parser.add_argument(
         name,
-        type=_seconds(least),
+        type=kind,
         default=default,
-        metavar='SECONDS',
+        metavar=metavar,
         help=f'{about} (default: %(default)s)',
     )
 
 
-def _whole(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if number < least:
-            raise argparse.ArgumentTypeError(
-                f"'{text}' is not a whole number from {least}"
-            )
-        return number
+def _number(
+    convert: Callable[[str], float], words: str, least: float
+) -> Callable[[str], float]:
+    """Argparse type of a finite number.
 
-    return parse
+    :param words: what it is, for the complaint.
+    """
 
-
-def _seconds(least: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not least <= number < math.inf:
-            raise argparse.ArgumentTypeError(
-                f"'{text}' is not a number of seconds from {least:g}"
-            )
-        return number
+        with contextlib.suppress(ValueError):
+            number = convert(text)
+            if least <= number < math.inf:
+                return number
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not {words} from {least:g}"
+        )
 
     return parse

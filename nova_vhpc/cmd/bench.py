@@ -45,9 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog='nova-vhpc-bench', description='Measure nova-vhpc.'
     )
-    parser.add_argument(
-        '--version', action='version', version=version.version_string()
-    )
+    version.add_argument(parser)
     subparsers = parser.add_subparsers(dest='command', required=True)
     # Only what is asked for is imported: a bench that measures its own
     # memory must not carry the others'.

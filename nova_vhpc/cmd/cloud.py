@@ -14,9 +14,9 @@
 """How the console scripts reach a cloud: clouds.yaml or OS_* variables."""
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from typing import Any
-
-from nova_vhpc import version
 
 MICROVERSION = '2.86'
 """From here on Nova checks extra specs against our validators."""
@@ -41,22 +41,20 @@ class NothingPublishedError(UnknownNameError):
 _KINDS = {400: UnknownNameError, 404: GoneError}
 
 
-def complaint(error: Exception) -> str | None:
-    """What the cloud's client libraries complain of; None if it is ours.
+@contextlib.contextmanager
+def asked() -> Iterator[None]:
+    """Whatever the cloud's client libraries complain of is a CloudError.
 
     They raise dozens of classes, of which a caller can mend none.
     """
-    package = type(error).__module__.partition('.')[0]
-    if package not in ('openstack', 'keystoneauth1'):
-        return None
-    return f'the cloud says: {" ".join(str(error).split())}'
-
-
-def add_version(parser: argparse.ArgumentParser) -> None:
-    """The option that all console scripts have."""
-    parser.add_argument(
-        '--version', action='version', version=version.version_string()
-    )
+    try:
+        yield
+    except Exception as error:
+        package = type(error).__module__.partition('.')[0]
+        if package not in ('openstack', 'keystoneauth1'):
+            raise
+        text = ' '.join(str(error).split())
+        raise CloudError(f'the cloud says: {text}') from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

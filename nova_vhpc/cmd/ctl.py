@@ -24,7 +24,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc import version
-from nova_vhpc.agent import control_rpc, errors
+from nova_vhpc.agent import control_rpc, errors, messaging
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
 
@@ -37,9 +37,6 @@ COMMANDS = {
 
 _AT_ONCE = 32
 
-_NO_URL = 'rabbit://'
-"""oslo.messaging's default, with which agents do not listen either."""
-
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
@@ -48,9 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
         description='Ask or tell agents over the message bus of '
         'transport_url.',
     )
-    parser.add_argument(
-        '--version', action='version', version=version.version_string()
-    )
+    version.add_argument(parser)
     parser.add_argument(
         '--config-file',
         action='append',
@@ -166,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         conf = make_conf(args)
         client = control_rpc.ControlClient(conf)
-        if getattr(conf, 'transport_url', None) == _NO_URL:
+        if getattr(conf, 'transport_url', None) == messaging.NO_URL:
             raise errors.ConfigError(
                 'transport_url is not set, so no agent hears of this; give '
                 "the agents' configuration by --config-file"

@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from nova_vhpc import version
 from nova_vhpc.cmd import cloud, explain_devices, explain_live
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import explain
@@ -51,7 +52,8 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     if (args.request is None) == (args.flavor is None):
         parser.error('give either REQUEST.json or --flavor')
     try:
-        answer = _answer(args, connection)
+        with cloud.asked():
+            answer = _answer(args, connection)
     except (
         cloud.CloudError,
         RequestError,
@@ -59,12 +61,6 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         cfg.Error,
     ) as error:
         print(f'nova-vhpc-explain: {error}', file=sys.stderr)
-        return 1
-    except Exception as error:
-        text = cloud.complaint(error)
-        if text is None:
-            raise
-        print(f'nova-vhpc-explain: {text}', file=sys.stderr)
         return 1
     if args.json:
         print(json.dumps(answer.as_dict(), indent=2))
@@ -79,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         description='Show, host by host, what filter and weigher say to a '
         'request, and the plan for the whole virtual cluster.',
     )
-    cloud.add_version(parser)
+    version.add_argument(parser)
     cloud.add_arguments(parser)
     parser.add_argument(
         'request',

@@ -27,7 +27,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from nova_vhpc import extra_specs, flavor_checks, flavor_claims, flavors
+from nova_vhpc import (
+    extra_specs,
+    flavor_checks,
+    flavor_claims,
+    flavors,
+    version,
+)
 from nova_vhpc.cmd import cloud
 
 
@@ -38,18 +44,13 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     """
     args = _parser().parse_args(argv)
     try:
-        if connection is None:
-            connection = cloud.connect(args)
-        status: int = args.run(args, connection)
-        return status
+        with cloud.asked():
+            if connection is None:
+                connection = cloud.connect(args)
+            status: int = args.run(args, connection)
+            return status
     except (cloud.CloudError, flavors.RecipeError) as error:
         print(f'nova-vhpc-flavor: {error}', file=sys.stderr)
-        return 1
-    except Exception as error:
-        text = cloud.complaint(error)
-        if text is None:
-            raise
-        print(f'nova-vhpc-flavor: {text}', file=sys.stderr)
         return 1
 
 
@@ -58,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         prog='nova-vhpc-flavor',
         description='Show and write the extra specs of virtual clusters.',
     )
-    cloud.add_version(parser)
+    version.add_argument(parser)
     cloud.add_arguments(parser)
     commands = parser.add_subparsers(dest='command', required=True)
 

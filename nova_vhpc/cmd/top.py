@@ -96,9 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         prog='nova-vhpc-top',
         description='Show the live plan of this host, like top.',
     )
-    parser.add_argument(
-        '--version', action='version', version=version.version_string()
-    )
+    version.add_argument(parser)
     parser.add_argument(
         '--run-path',
         default='/run/nova-vhpc',
