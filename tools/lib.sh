@@ -61,7 +61,7 @@ ensure_venv() {
     done
     stamp=$VENV/.vhpc-stamp
     want=$(cd "$TOP_DIR" && cat "$CONSTRAINTS" ./*requirements.txt \
-        doc/requirements.txt pyproject.toml | sha256sum)"$*"
+        doc/requirements.txt pyproject.toml bindep.txt | sha256sum)"$*"
     # A superset of what is wanted will do.
     if [[ -e $stamp && $(cat "$stamp") == "$want"* ]]; then
         return

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_vhpc.agent.actuators import windows
-from nova_vhpc.bench.lab import host, image
+from nova_vhpc.bench.lab import host, toolchain
 from nova_vhpc.control import model
 
 ERRORS_MS = (0, 1, 2, 5, 10, 20, 50)
@@ -125,7 +125,7 @@ def measure(
 def _build(directory: Path) -> Path:
     source = resources.files('nova_vhpc.bench.lab') / 'programs' / 'member.c'
     program = directory / 'member'
-    image.run_tool('gcc', '-O2', '-o', str(program), str(source))
+    toolchain.run_tool('gcc', '-O2', '-o', str(program), str(source))
     return program
 
 

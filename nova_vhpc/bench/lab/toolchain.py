@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The programs that build what the lab's guests boot."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+
+class ImageError(Exception):
+    """The guest image cannot be built; says what is missing."""
+
+
+def run_tool(*command: str, cwd: Path | None = None) -> str:
+    """What a program that builds something prints.
+
+    :raises ImageError: it is not installed, or fails.
+    """
+    if shutil.which(command[0]) is None:
+        raise ImageError(
+            f'{command[0]} is not installed; the lab needs apt, dpkg, gcc, '
+            'cpio, lz4, zstd and busybox-static'
+        )
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode != 0:
+        raise ImageError(
+            f'{" ".join(command)} failed: {done.stderr.strip()[-500:]}'
+        )
+    return done.stdout

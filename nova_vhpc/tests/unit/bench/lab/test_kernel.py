@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Taking apart the kernels of Debian and Ubuntu."""
+
+import gzip
+import lzma
+import pathlib
+import subprocess
+import tempfile
+
+from nova_vhpc.bench.lab import kernel, toolchain
+from nova_vhpc.tests import base
+
+ELF = b'\x7fELF' + bytes(range(256)) * 64
+
+
+def run_on(data, *command):
+    return subprocess.run(
+        command, input=data, capture_output=True, check=True
+    ).stdout
+
+
+class UncompressedTest(base.TestCase):
+    def packed(self):
+        # The kernel's build packs with lz4's legacy format (scripts/
+        # Makefile.lib, cmd_lz4).
+        yield 'lz4', run_on(ELF, 'lz4', '-l', '-9', '-c', '-')
+        yield 'zstd', run_on(ELF, 'zstd', '-19', '-c')
+        yield 'xz', lzma.compress(ELF, check=lzma.CHECK_CRC32)
+        yield 'gzip', gzip.compress(ELF)
+
+    def test_the_payload_of_any_compression_is_found(self):
+        for name, payload in self.packed():
+            with self.subTest(name):
+                # The decompressor before it, the size and rubbish after it.
+                bzimage = b'MZ' + bytes(5000) + payload + b'\x04\x10\0\0' * 9
+                self.assertEqual(ELF, kernel.uncompressed(bzimage))
+
+    def test_a_magic_number_by_chance_is_passed_over(self):
+        for name, payload in self.packed():
+            with self.subTest(name):
+                bzimage = b'MZ' + payload[:4] + b'x' * 99 + payload
+                self.assertEqual(ELF, kernel.uncompressed(bzimage))
+
+    def test_what_is_not_understood_stays_a_bzimage(self):
+        self.assertEqual(b'MZ rest', kernel.uncompressed(b'MZ rest'))
+
+
+class CollectModulesTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.modules = pathlib.Path(directory.name, '6.12-cloud')
+        self.target = pathlib.Path(directory.name, 'target')
+        self.target.mkdir()
+
+    def write(self, suffix, pack, builtin=()):
+        for module in kernel.MODULES:
+            if module not in builtin:
+                path = self.modules / 'kernel' / f'{module}.ko{suffix}'
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(pack(module.encode()))
+        self.modules.mkdir(exist_ok=True)
+        (self.modules / 'modules.builtin').write_text(
+            ''.join(f'kernel/{module}.ko\n' for module in builtin)
+        )
+
+    def collected(self):
+        kernel.collect_modules(self.modules, self.target)
+        order = (self.target / 'order').read_text().split()
+        return {
+            name: (self.target / f'{name}.ko').read_bytes() for name in order
+        }
+
+    def assert_all_plain(self):
+        expected = {m.split('/')[-1]: m.encode() for m in kernel.MODULES}
+        found = self.collected()
+        self.assertEqual(expected, found)
+        self.assertEqual(list(expected), list(found))
+
+    def test_plain(self):
+        self.write('', lambda data: data)
+        self.assert_all_plain()
+
+    def test_xz(self):
+        self.write('.xz', lzma.compress)
+        self.assert_all_plain()
+
+    def test_zstd(self):
+        self.write('.zst', lambda data: run_on(data, 'zstd', '-c'))
+        self.assert_all_plain()
+
+    def test_built_in_modules_are_not_loaded(self):
+        self.write('.xz', lzma.compress, builtin=kernel.MODULES[:5])
+        self.assertEqual(
+            ['failover', 'net_failover', 'virtio_net', 'virtio_blk'],
+            list(self.collected()),
+        )
+
+    def test_all_built_in(self):
+        self.write('', lambda data: data, builtin=kernel.MODULES)
+        self.assertEqual({}, self.collected())
+
+    def test_a_module_that_is_nowhere(self):
+        self.write('', lambda data: data)
+        (self.modules / 'kernel/drivers/net/virtio_net.ko').unlink()
+        error = self.assertRaises(toolchain.ImageError, self.collected)
+        self.assertIn('6.12-cloud', str(error))
+        self.assertIn('drivers/net/virtio_net', str(error))
+
+    def test_a_module_that_cannot_be_decompressed(self):
+        self.write('.xz', lambda data: b'rubbish')
+        error = self.assertRaises(toolchain.ImageError, self.collected)
+        self.assertIn('virtio_ring.ko.xz', str(error))
