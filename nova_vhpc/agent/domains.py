@@ -152,7 +152,7 @@ class Domains:
 
     @property
     def refused(self) -> Mapping[str, str]:
-        """VMs that asked for us and are left alone, and why."""
+        """VMs left alone, though they asked for us or may ask; and why."""
         return self._roster.refused
 
     @property

@@ -64,9 +64,12 @@ class Quarantine:
         target = self._roster.guests.get(uuid)
         if target is not None:
             target.failed(HANGS, 1, self._options.quarantine_seconds)
+        else:
+            self._roster.unreadable(uuid, HANGS)
 
     def returned(self, uuid: str) -> None:
         """A call that hung has come back: the VM can be talked to again."""
+        self._roster.readable(uuid, HANGS)
         target = self._roster.guests.get(uuid)
         if target is not None and target.problem == HANGS:
             target.quarantined_until = 0.0

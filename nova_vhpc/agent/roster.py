@@ -44,7 +44,7 @@ class Roster:
 
     @property
     def refused(self) -> Mapping[str, str]:
-        """VMs that asked for us and are left alone, and why."""
+        """VMs left alone, though they asked for us or may ask; and why."""
         return dict(self._refused)
 
     def name(self, uuid: str) -> str:
@@ -80,6 +80,16 @@ class Roster:
         if self._refused.get(uuid) != reason:
             LOG.warning('VM %s: left alone: %s', uuid, reason)
             self._refused[uuid] = reason
+
+    def unreadable(self, uuid: str, reason: str) -> None:
+        """Not known to be ours or not, as libvirt does not say."""
+        if uuid not in self._others:
+            self._refused.setdefault(uuid, reason)
+
+    def readable(self, uuid: str, reason: str) -> None:
+        """What made a VM unreadable is over."""
+        if self._refused.get(uuid) == reason:
+            self._refused.pop(uuid, None)
 
     def is_other(self, uuid: str, seen: Seen) -> bool:
         """Whether a VM was found not to be ours, just as it is now."""

@@ -21,6 +21,7 @@ in.
 import lzma
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import zlib
@@ -47,11 +48,7 @@ MODULES = (
 
 
 def _piped(*command: str) -> Callable[[bytes], bytes]:
-    """Decompress by a program, where it is installed.
-
-    Rubbish follows the payload of a bzImage: programs end unhappily, but
-    write all that was before it.
-    """
+    """Decompress by a program, where it is installed."""
 
     def decompress(data: bytes) -> bytes:
         if shutil.which(command[0]) is None:
@@ -90,13 +87,20 @@ def uncompressed(bzimage: bytes) -> bytes:
     An ELF kernel boots faster: the guest need not unpack it under
     emulation.
     """
+    if bzimage[0x202:0x206] != b'HdrS':
+        return bzimage
+    # Linux' Documentation/arch/x86/boot.rst: setup_sects, payload_offset,
+    # payload_length. The kernel's build puts the size of what is compressed
+    # behind it.
+    setup = (bzimage[0x1F1] or 4) + 1
+    offset, length = struct.unpack_from('<II', bzimage, 0x248)
+    payload = bzimage[setup * 512 + offset :][:length]
+    size = int.from_bytes(payload[-4:], 'little')
     for magic, _, decompress in _COMPRESSIONS:
-        start = bzimage.find(magic)
-        while start >= 0:
-            elf = decompress(bzimage[start:])
-            if elf.startswith(b'\x7fELF'):
+        if payload.startswith(magic):
+            elf = decompress(payload[:-4])
+            if len(elf) == size and elf.startswith(b'\x7fELF'):
                 return elf
-            start = bzimage.find(magic, start + 1)
     return bzimage
 
 

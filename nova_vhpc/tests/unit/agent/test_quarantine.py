@@ -29,7 +29,7 @@ class TestQuarantine(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = test_guest.make()
-        vms = test_roster.make()
+        self.roster = vms = test_roster.make()
         vms.add(self.target)
         self.quarantine = quarantine.Quarantine(OPTIONS, vms)
         self.log = self.useFixture(fixtures.FakeLogger())
@@ -54,6 +54,24 @@ class TestQuarantine(base.BaseTestCase):
             self.quarantine.failed(self.target, 'refused')
         self.quarantine.returned('u')
         self.assertTrue(self.target.quarantined)
+
+    def test_a_vm_that_hangs_before_it_is_known(self) -> None:
+        # libvirt 11 does not give the XML of a domain whose QEMU hangs.
+        self.quarantine.late('new')
+        self.assertEqual({'new': quarantine.HANGS}, self.roster.refused)
+        self.quarantine.returned('new')
+        self.assertEqual({}, self.roster.refused)
+
+    def test_another_reason_stays_when_a_call_returns(self) -> None:
+        self.roster.refuse('new', 'no journal')
+        self.quarantine.late('new')
+        self.quarantine.returned('new')
+        self.assertEqual({'new': 'no journal'}, self.roster.refused)
+
+    def test_a_vm_that_is_known_not_to_be_ours(self) -> None:
+        self.roster.add_other('other', (1, 10))
+        self.quarantine.late('other')
+        self.assertEqual({}, self.roster.refused)
 
     def test_a_vm_that_is_gone_meanwhile(self) -> None:
         self.quarantine.late('gone')
