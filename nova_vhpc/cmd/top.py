@@ -162,7 +162,15 @@ def render(document: dict[str, Any]) -> panel.Panel:
         ]
     )
     subtitle = text.Text(f'{_windows(document)}; {_bus(document)}')
-    return panel.Panel(rows, title=text.Text(title), subtitle=subtitle)
+    # Whole sentences: cells of the table would cut them.
+    left_alone = agent['refused'].items()
+    below = [f'{uuid}: left alone: {reason}' for uuid, reason in left_alone]
+    below += agent.get('remarks', ())
+    return panel.Panel(
+        console.Group(rows, *map(text.Text, below)),
+        title=text.Text(title),
+        subtitle=subtitle,
+    )
 
 
 def _bus(document: dict[str, Any]) -> str:

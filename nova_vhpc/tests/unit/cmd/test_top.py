@@ -31,6 +31,8 @@ AGENT = {
     'dry_run': False,
     'paused': False,
     'libvirt_up': True,
+    'refused': {},
+    'remarks': [],
 }
 
 
@@ -54,6 +56,15 @@ class TestTop(base.BaseTestCase):
         for word in ('compute-1', 'vm', 'io', 'because', '1.5 of 100 ms'):
             self.assertIn(word, text)
         self.assertNotIn('DRY RUN', text)
+
+    def test_what_is_left_alone_and_why(self) -> None:
+        self.assertNotIn('left alone', self.show())
+        shown = self.show(
+            refused={'uuid-1': 'no journal: [disk] full'},
+            remarks=['uuid-2: it has vanished'],
+        )
+        self.assertIn('uuid-1: left alone: no journal: [disk] full', shown)
+        self.assertIn('uuid-2: it has vanished', shown)
 
     def test_bus(self) -> None:
         for peers, shown in (
