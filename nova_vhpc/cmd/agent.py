@@ -26,11 +26,12 @@ from oslo_log import log
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.agent import errors, host_restore, publishing, report, service
+from nova_vhpc.conf import opts, unread
 from nova_vhpc.topology import placement
 
 LOG = logging.getLogger(__name__)
 
-NOT_OURS = ('opts', 'scheduler', 'vendordata')
+NOT_OURS = (*opts.HELPERS, 'scheduler', 'vendordata')
 """Modules of ``nova_vhpc.conf`` that other services read."""
 
 CLI_OPTS = [
@@ -70,6 +71,7 @@ class _Options(cfg.ConfigOpts):
         :raises cfg.Error: for a wrong value; what is in force stays.
         """
         check(make_conf(self.argv))
+        tell_unread(self)
         return super().mutate_config_files()
 
 
@@ -129,6 +131,12 @@ def check(conf: cfg.ConfigOpts) -> None:
         conf_package.check(conf, module.list_opts())
 
 
+def tell_unread(conf: cfg.ConfigOpts) -> None:
+    """Log which options in the files nobody reads."""
+    for sentence in unread.find(conf):
+        LOG.warning('%s', sentence)
+
+
 def withdraw(conf: cfg.ConfigOpts) -> int:
     """Take this host's uplinks out of Placement.
 
@@ -185,6 +193,7 @@ def main(argv: list[str] | None = None) -> int:
             return withdraw(conf)
         # Only here: what is wrong elsewhere must not keep VMs throttled.
         check(conf)
+        tell_unread(conf)
         return service.Service(conf).run()
     except (
         errors.AgentError,

@@ -18,6 +18,9 @@ from typing import Any
 
 from nova_vhpc import conf
 
+HELPERS = ('opts', 'unread')
+"""Modules here that have no options."""
+
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
     """Entry point ``oslo.config.opts``: every group with its options."""
@@ -25,7 +28,7 @@ def list_opts() -> list[tuple[Any, list[Any]]]:
     for module_info in sorted(
         pkgutil.iter_modules(conf.__path__), key=lambda info: info.name
     ):
-        if module_info.name == 'opts':
+        if module_info.name in HELPERS:
             continue
         module = importlib.import_module(f'{conf.__name__}.{module_info.name}')
         groups.extend(module.list_opts())

@@ -58,6 +58,14 @@ def failure(details: str) -> Result:
     return Result(Code.FAILURE, details)
 
 
+def options(unread: Sequence[str]) -> Result:
+    """Whether everything in the files of the configuration is read.
+
+    :param unread: a sentence for each thing that is not.
+    """
+    return warning('. '.join(unread) + '.') if unread else success()
+
+
 def nova_version(found: str | None) -> Result:
     """Whether the nova beside us is the one that we are made for.
 

@@ -25,6 +25,7 @@ from oslo_upgradecheck import upgradecheck
 from nova_vhpc import kernel
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.conf import unread
 from nova_vhpc.status import checks
 from nova_vhpc.topology import model
 
@@ -44,6 +45,7 @@ class Checks(upgradecheck.UpgradeCommands):
         self._conf = conf
         self._upgrade_checks = (
             ('Nova version', Checks._check_nova),
+            ('Options', Checks._check_options),
             ('Filter and weigher', Checks._check_scheduler),
             ('Placement', Checks._check_placement),
             ('libvirt', Checks._check_libvirt),
@@ -54,6 +56,9 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_nova(self) -> checks.Result:
         return checks.nova_version(_version('nova'))
+
+    def _check_options(self) -> checks.Result:
+        return checks.options(unread.find(self._conf))
 
     def _check_scheduler(self) -> checks.Result:
         if _version('nova') is None:

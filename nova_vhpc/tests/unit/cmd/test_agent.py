@@ -137,6 +137,18 @@ class TestReload(base.BaseTestCase):
         conf.mutate_config_files()
         self.assertEqual(7.0, conf.vhpc_agent.reconcile_period)
 
+    def test_what_nobody_reads_is_told_of(self) -> None:
+        folder = self.useFixture(fixtures.TempDir()).path
+        path = pathlib.Path(folder, 'agent.conf')
+        path.write_text('[vhpc_agent]\nreconcile_period = 5\n')
+        conf = agent.make_conf(['--config-file', str(path)])
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        conf.mutate_config_files()
+        self.assertEqual('', log.output)
+        path.write_text('[vhpc_agent]\nslice_policy = atc\n')
+        conf.mutate_config_files()
+        self.assertIn('[vhpc_agent]slice_policy is no option', log.output)
+
 
 class TestOptions(base.BaseTestCase):
     def test_every_option_says_when_to_change_it(self) -> None:

@@ -101,7 +101,7 @@ class CommandTest(base.TestCase):
             self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
         )
         conf.write_text(
-            '[vhpc_agent]\n'
+            '[vhpc_agent]\nslice_policy = atc\n'
             'libvirt_uri = qemu+unix:///system?socket=/nonexistent\n'
             '[placement]\nauth_type = none\n'
             'endpoint_override = http://127.0.0.1:9\n'
@@ -117,6 +117,8 @@ class CommandTest(base.TestCase):
         }
         self.assertEqual(2, code)
         self.assertEqual(0, found['Nova version']['result'])
+        self.assertEqual(1, found['Options']['result'])
+        self.assertIn('vhpc_control', found['Options']['details'])
         self.assertEqual(2, found['Filter and weigher']['result'])
         self.assertEqual(2, found['Placement']['result'])
         self.assertEqual(0, found['Known traps']['result'])

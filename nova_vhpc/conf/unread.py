@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options that stand in a file and that nobody reads.
+
+oslo.config passes them over without a word, as a file may be for several
+services: a slip of the pen in a name or a group leaves the default in force.
+In groups of ours nobody else has options.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from oslo_config import cfg
+
+from nova_vhpc.conf import nova_api, opts
+
+PREFIX = 'vhpc_'
+"""Of the names of our groups."""
+
+_NOT_LISTED = (nova_api.GROUP,)
+"""Groups whose options depend on a keystoneauth plugin."""
+
+
+def find(conf: cfg.ConfigOpts) -> list[str]:
+    """What no program of ours reads, one sentence each.
+
+    :param conf: its files are looked at.
+    :raises cfg.ConfigFileParseError: for a file that oslo.config refuses,
+        too.
+    """
+    known = _known()
+    return [
+        sentence
+        for path in _files(conf)
+        for group, names in _sections(path).items()
+        for sentence in _sentences(path, group, names, known)
+    ]
+
+
+def _known() -> dict[str, set[str]]:
+    """Names of our options, by group."""
+    known: dict[str, set[str]] = {}
+    for group, options in opts.list_opts():
+        name = group if isinstance(group, str) else group.name
+        if name.startswith(PREFIX):
+            names = known.setdefault(name, set())
+            for option in options:
+                names.add(option.dest)
+                names |= {
+                    old.name.replace('-', '_')
+                    for old in option.deprecated_opts
+                    if old.name
+                }
+    return known
+
+
+def _files(conf: cfg.ConfigOpts) -> list[str]:
+    files = list(conf.config_file or ())
+    for directory in conf.config_dir or ():
+        files += sorted(str(path) for path in Path(directory).glob('*.conf'))
+    return files
+
+
+def _sections(path: str) -> dict[str, list[str]]:
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(path, sections).parse()
+    return {
+        group: list(names)
+        for group, names in sections.items()
+        if group.startswith(PREFIX)
+    }
+
+
+def _sentences(
+    path: str,
+    group: str,
+    names: Iterable[str],
+    known: Mapping[str, set[str]],
+) -> Iterable[str]:
+    if group not in known:
+        near = difflib.get_close_matches(group, known, 1)
+        hint = f'; is it [{near[0]}]?' if near else ''
+        yield f'{path}: there is no group [{group}]{hint}'
+        return
+    if group in _NOT_LISTED:
+        return
+    for name in names:
+        option = name.replace('-', '_')
+        if option not in known[group]:
+            yield (
+                f'{path}: [{group}]{name} is no option'
+                f'{_hint(group, option, known)}'
+            )
+
+
+def _hint(group: str, name: str, known: Mapping[str, set[str]]) -> str:
+    elsewhere = [other for other in known if name in known[other]]
+    if elsewhere:
+        return f'; it belongs to [{elsewhere[0]}]'
+    near = difflib.get_close_matches(name, known[group], 1)
+    return f'; is it {near[0]}?' if near else ''
