@@ -184,7 +184,10 @@ def _check_pools(values: dict[str, Any], usable: frozenset[int]) -> None:
 
 
 def _check_steps(values: dict[str, Any]) -> None:
-    """Algorithm 1 needs alpha > beta, and DEFAULT above the threshold."""
+    """Values that are bounded by another one.
+
+    Algorithm 1 needs alpha > beta, and DEFAULT above the threshold.
+    """
     if values['beta_us'] >= values['alpha_us']:
         raise errors.ConfigError(
             f'[{GROUP}]beta_us = {values["beta_us"]}: allowed: less than '
@@ -200,4 +203,9 @@ def _check_steps(values: dict[str, Any]) -> None:
         raise errors.ConfigError(
             f'[{GROUP}]otsu_renewal = {values["otsu_renewal"]}: allowed: at '
             f'most otsu_history = {values["otsu_history"]}'
+        )
+    if values['gang_max_window_us'] < values['gang_window_us']:
+        raise errors.ConfigError(
+            f'[{GROUP}]gang_max_window_us = {values["gang_max_window_us"]}: '
+            f'allowed: at least gang_window_us = {values["gang_window_us"]}'
         )

@@ -125,6 +125,9 @@ class PolicyTest(base.TestCase):
             self.refused('min_threshold_us = 40000'),
         )
         self.assertIn('otsu_renewal = 500', self.refused('otsu_renewal = 500'))
+        message = self.refused('gang_window_us = 200001')
+        self.assertIn('gang_max_window_us = 200000', message)
+        self.assertIn('at least gang_window_us = 200001', message)
 
     def test_a_leave_rule_that_is_none(self):
         message = self.refused('leave_rule = never')
