@@ -183,6 +183,17 @@ class AgentTestCase(guests.GuestTestCase):
             f'a write to {domain.name()}',
         )
 
+    def wait_for_period(self, domain: libvirt.virDomain) -> int:
+        """Wait until the agent has written a period; the first write may
+        be a pin.
+        """
+        self.wait_for_write(domain)
+        self.wait_for(
+            lambda: self.period(domain) != 100_000,
+            f'a period of {domain.name()}',
+        )
+        return self.period(domain)
+
     def period(self, domain: libvirt.virDomain) -> int:
         """vCPU period in force."""
         value: int = domain.schedulerParametersFlags(LIVE)['vcpu_period']

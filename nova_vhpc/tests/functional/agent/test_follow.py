@@ -163,8 +163,7 @@ class TestFollow(base.AgentTestCase):
     def test_hard_reboot_is_written_anew(self) -> None:
         domain = self.domain(PARALLEL)
         with self.running(reconcile_period=FAR):
-            self.wait_for_write(domain)
-            ours = self.period(domain)
+            ours = self.wait_for_period(domain)
             # As Nova does it: gone, and made again from XML of its own.
             domain.destroy()
             domain.create()
@@ -177,8 +176,7 @@ class TestFollow(base.AgentTestCase):
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         with self.running(reconcile_period=FAR):
-            self.wait_for_write(domain)
-            ours = self.period(domain)
+            ours = self.wait_for_period(domain)
             domain.suspend()
             domain.resume()
             domain.reset()
@@ -212,8 +210,7 @@ class TestFollow(base.AgentTestCase):
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         with self.running(reconcile_period=FAR, foreign_changes='override'):
-            self.wait_for_write(domain)
-            ours = self.period(domain)
+            ours = self.wait_for_period(domain)
             self.change(domain)
             self.wait_for(
                 lambda: self.log_lines('somebody changed'), 'the log line'

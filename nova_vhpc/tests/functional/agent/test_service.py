@@ -70,8 +70,7 @@ class TestService(base.AgentTestCase):
     def test_sighup_reads_mutable_options_again(self) -> None:
         domain = self.domain(PARALLEL)
         process = self.start_agent(reconcile_period=3600)
-        self.wait_for_write(domain)
-        ours = self.period(domain)
+        ours = self.wait_for_period(domain)
         self.configure(reconcile_period=3600, foreign_changes='override')
         os.kill(process.pid, signal.SIGHUP)
         self.wait_for(

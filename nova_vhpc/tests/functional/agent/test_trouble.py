@@ -13,8 +13,10 @@
 """libvirt that restarts, hangs, refuses or is not there."""
 
 import contextlib
+import functools
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from collections.abc import Callable
 import libvirt
 import libvirt_qemu
 
+from nova_vhpc.agent import processes
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -186,21 +189,26 @@ class TestTrouble(base.AgentTestCase):
             before, [base.everything(d) for d in (hanging, *others)]
         )
 
+    def make_bandwidth_read_only(self, domain: libvirt.virDomain) -> None:
+        """Let the kernel refuse libvirt a domain's period and quota."""
+        run = functools.partial(subprocess.run, check=True)
+        host = processes.Processes()
+        pid = host.find(domain.UUIDString())
+        enter = ['nsenter', '-t', str(self.daemon.pid), '-m']
+        for group in host.vcpu_cgroups(pid, 2):
+            for name in ('cpu.max', 'cpu.cfs_period_us', 'cpu.cfs_quota_us'):
+                file = str(group / name)
+                if os.path.exists(file):
+                    run([*enter, 'mount', '--bind', file, file])
+                    self.addCleanup(run, [*enter, 'umount', file])
+                    run([*enter, 'mount', '-o', 'remount,bind,ro', file])
+
     def test_refused_writes_bring_quarantine_and_retries(self) -> None:
-        # cgroup v1 refuses a vCPU ratio above the global one (code 38).
         domain = self.domain(PARALLEL)
-        process = self.start_agent(
-            quarantine_failures=2,
-            quarantine_seconds=0.3,
-            vhpc_control__slice_policy='fixed',
-        )
-        self.wait_for_write(domain)
-        self.assertEqual(0, self.stop_agent(process))
-        domain.setSchedulerParametersFlags(
-            {'global_period': 100_000, 'global_quota': 5_000}, base.LIVE
-        )
-        before = base.everything(domain)
+        # Before the mounts: libvirt takes them for controllers of its own.
         fine = self.domain(PARALLEL)
+        self.make_bandwidth_read_only(domain)
+        before = base.everything(domain)
         process = self.start_agent(
             quarantine_failures=2, quarantine_seconds=0.3
         )
