@@ -15,16 +15,18 @@
 Measures: how long each vCPU thread was runnable without running. Checked on
 Linux 6.18: the kernel counts time held back by a quota in it, too, so it
 covers WAIT and THROTTLE. Units: nanoseconds. Cost: one pread of a kept-open
-file per vCPU and tick, about 1 us. Blind to: spinning (a vCPU that burns
-its slice waiting for a sibling looks busy), and to steal above this host
-if the host itself is a VM. Needs CONFIG_SCHED_INFO, which distributions
+file per vCPU and tick, about 1 us, and what :mod:`~.starvation` needs for
+waits that have not ended. Blind to: spinning (a vCPU that burns its slice
+waiting for a sibling looks busy), and to steal above this host if the host
+itself is a VM. Needs CONFIG_SCHED_INFO, which distributions
 have; no capability, the file is readable for all.
 """
 
 import operator
 import pathlib
+import time
 
-from nova_vhpc.agent.probes import base
+from nova_vhpc.agent.probes import base, starvation
 
 
 class SchedstatProbe:
@@ -57,7 +59,10 @@ class SchedstatProbe:
             return SchedstatReader(
                 base.KeptFiles(
                     (task / str(tid) / 'schedstat' for tid in target.tids), 96
-                )
+                ),
+                starvation.Starvation(
+                    [task / str(tid) / 'stat' for tid in target.tids]
+                ),
             )
         except OSError:
             return None
@@ -66,10 +71,20 @@ class SchedstatProbe:
 class SchedstatReader:
     """Differences of run, wait and switch counters."""
 
-    __slots__ = ('_files', '_last', '_nothing', '_texts', '_vcpus')
+    __slots__ = (
+        '_files',
+        '_last',
+        '_nothing',
+        '_starvation',
+        '_texts',
+        '_vcpus',
+    )
 
-    def __init__(self, files: base.KeptFiles) -> None:
+    def __init__(
+        self, files: base.KeptFiles, starving: starvation.Starvation
+    ) -> None:
         self._files = files
+        self._starvation = starving
         self._vcpus = vcpus = len(files)
         self._last: list[int] | None = None
         self._texts: bytes = b''
@@ -80,7 +95,8 @@ class SchedstatReader:
         """One pread per vCPU, one parse for all."""
         try:
             texts = self._files.read_joined()
-            if texts == self._texts and self._last is not None:
+            due = self._starvation.due()
+            if texts == self._texts and self._last is not None and not due:
                 # All asleep since the last tick: nothing to parse.
                 return self._nothing
             now = list(map(int, texts.split()))
@@ -94,6 +110,10 @@ class SchedstatReader:
             return None
         delta = list(map(operator.sub, now, last))
         wait = delta[1::3]
+        if due:
+            # A thread cannot run without being given a CPU first.
+            moved = list(map(operator.or_, delta[::3], delta[2::3]))
+            self._starvation.correct(moved, wait, time.monotonic_ns())
         return base.SyncReading(
             sum(wait) / (1000 * vcpus),
             tuple([run / 1000 for run in delta[::3]]),

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_vhpc.agent.actuators import windows
-from nova_vhpc.bench.lab import host, toolchain
+from nova_vhpc.bench.lab import cpu_group, toolchain
 from nova_vhpc.control import model
 
 ERRORS_MS = (0, 1, 2, 5, 10, 20, 50)
@@ -52,15 +52,22 @@ class Member:
 
     :param program: the compiled ``member.c``.
     :param page: what the cluster's members share.
-    :param group: control group of the domain it stands for.
+    :param controller: of its control group.
+    :param group: that of the domain it stands for.
     :param cpu: the CPU that is the host.
     """
 
     def __init__(
-        self, program: Path, page: Path, size: int, group: Path, cpu: int
+        self,
+        program: Path,
+        page: Path,
+        size: int,
+        controller: cpu_group.CpuController,
+        group: Path,
+        cpu: int,
     ) -> None:
+        self._controller = controller
         self._group = group
-        group.mkdir(parents=True)
         self._process = subprocess.Popen(
             ('taskset', '-c', str(cpu), str(program), str(page), str(size))
         )
@@ -68,14 +75,13 @@ class Member:
 
     def weigh(self, shares: int) -> bool:
         """Set ``cpu_shares``; nothing speaks against it here."""
-        (self._group / 'cpu.shares').write_text(str(shares))
+        self._controller.weigh(self._group, shares / EQUAL)
         return True
 
     def end(self) -> None:
-        """Kill it and remove its group."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
-        self._group.rmdir()
 
 
 def measure(
@@ -89,7 +95,7 @@ def measure(
 
     :returns: ``window_ms``, ``stock`` (efficiency without windows) and
         ``by_error_ms``; medians, 1.0 is what a cluster does alone.
-    :raises LabError: without cgroup v1.
+    :raises LabError: without a CPU controller.
     :raises ImageError: without a compiler.
     """
     rates: dict[str, list[float]] = {}
@@ -141,12 +147,9 @@ def _run(
     with contextlib.ExitStack() as stack:
         pages: list[mmap.mmap] = []
         members: dict[tuple[str, int], Member] = {}
-        top = host.CGROUP / f'vhpc-clock-{time.monotonic_ns()}'
-        try:
-            top.mkdir()
-        except OSError as error:
-            raise host.LabError(f'{top}: {error.strerror}') from error
-        stack.callback(top.rmdir)
+        controller = cpu_group.CpuController.find()
+        top = controller.make(f'vhpc-clock-{time.monotonic_ns()}')
+        stack.callback(controller.remove, top)
         for cluster in clusters:
             path = directory / cluster
             path.write_bytes(bytes(mmap.PAGESIZE))
@@ -154,8 +157,10 @@ def _run(
                 pages.append(mmap.mmap(file.fileno(), mmap.PAGESIZE))
             stack.callback(pages[-1].close)
             for cpu in cpus:
+                group = controller.make(f'{top.name}/{cluster}{cpu}')
+                stack.callback(controller.remove, group)
                 member = Member(
-                    program, path, len(cpus), top / f'{cluster}{cpu}', cpu
+                    program, path, len(cpus), controller, group, cpu
                 )
                 stack.callback(member.end)
                 members[cluster, cpu] = member

@@ -26,17 +26,20 @@ from typing import Any, Self
 
 import libvirt
 
-from nova_vhpc.bench.lab import guest, libvirtd, mixes, progress, webclient
+from nova_vhpc.bench.lab import (
+    cpu_group,
+    guest,
+    libvirtd,
+    mixes,
+    progress,
+    webclient,
+)
 
-CGROUP = Path('/sys/fs/cgroup/cpu')
+LabError = cpu_group.LabError
 
-MACHINE_SHARES = 4096
-"""Weight of all guests together during a measurement, so that whatever
-else runs on the machine disturbs less."""
-
-
-class LabError(Exception):
-    """The lab cannot be set up here; says what is missing."""
+MACHINE_WEIGHT = 4.0
+"""Weight of all guests together during a measurement, as a multiple of what
+others have, so that whatever else runs on the machine disturbs less."""
 
 
 class Running:
@@ -56,7 +59,7 @@ class Lab:
     :param mix: what to start.
     :param image: what the guests boot.
     :param cpus: the host CPUs to use, two of them.
-    :raises LabError: without root, cgroup v1 or libvirt.
+    :raises LabError: without root, a CPU controller or libvirt.
     """
 
     _serial = itertools.count()
@@ -153,11 +156,7 @@ class Lab:
     def _start(self) -> None:
         if os.geteuid() != 0:
             raise LabError('the lab starts libvirtd and guests: run as root')
-        if not (CGROUP / 'cpu.shares').exists():
-            raise LabError(
-                f'{CGROUP} is no cgroup v1 CPU controller; the lab knows '
-                'no other'
-            )
+        controller = cpu_group.CpuController.find()
         scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
         self.root = Path(self._stack.enter_context(scratch))
         daemon = self._stack.enter_context(
@@ -168,10 +167,19 @@ class Lab:
         self._connection = libvirt.open(daemon.uri)
         self._stack.callback(self._connection.close)
         # The group is made for all libvirtds alike; the weight goes back.
-        self.aside = aside = self._group()
+        self.aside = aside = controller.make(
+            f'vhpc-lab-{self._tag}', MACHINE_WEIGHT
+        )
+        self._stack.callback(controller.remove, aside)
         for spec in self.mix.guests:
             self._boot(spec, bridge, daemon.run_dir)
-        self._stack.enter_context(_shares('machine', MACHINE_SHARES))
+        for group in {
+            _machine_group(controller, running.pid)
+            for running in self.guests.values()
+        }:
+            self._stack.enter_context(
+                controller.weighed(group, MACHINE_WEIGHT)
+            )
         for running in self.guests.values():
             try:
                 running.page.wait(120)
@@ -179,17 +187,17 @@ class Lab:
                 console = (self.root / f'{running.spec.name}.log').read_text()
                 raise LabError(f'{error}: {console[-300:]}') from error
             self._stack.callback(running.page.close)
-            _move_emulator(running.pid, aside)
+            if not controller.unified:
+                _move_emulator(controller, running.pid, aside)
             if running.spec.workload == 'web':
                 self.web = self._stack.enter_context(
                     webclient.WebClient(self._address(running.spec))
                 )
+        home = controller.group_of('self') / 'cgroup.procs'
         aside_daemon = [os.getpid()] + ([daemon.pid] if daemon.pid else [])
         for pid in aside_daemon:
             (aside / 'cgroup.procs').write_text(str(pid))
-        self._stack.callback(
-            (CGROUP / 'cgroup.procs').write_text, str(os.getpid())
-        )
+        self._stack.callback(home.write_text, str(os.getpid()))
 
     def _boot(
         self, spec: mixes.Guest, bridge: str | None, run_dir: Path
@@ -234,13 +242,6 @@ class Lab:
         _ip('link', 'set', name, 'up')
         return name
 
-    def _group(self) -> Path:
-        group = CGROUP / f'vhpc-lab-{self._tag}'
-        group.mkdir()
-        self._stack.callback(_remove_group, group)
-        (group / 'cpu.shares').write_text(str(MACHINE_SHARES))
-        return group
-
 
 def _ip(*arguments: str) -> None:
     done = subprocess.run(['ip', *arguments], capture_output=True, text=True)
@@ -260,50 +261,28 @@ def _vcpu_threads(pid: int) -> tuple[int, ...]:
     return tuple(found[vcpu] for vcpu in sorted(found))
 
 
-@contextlib.contextmanager
-def _shares(group: str, shares: int) -> Any:
-    path = CGROUP / group / 'cpu.shares'
-    before = path.read_text()
-    path.write_text(str(shares))
-    try:
-        yield
-    finally:
-        # The group goes with its last domain.
-        with contextlib.suppress(OSError):
-            path.write_text(before)
+def _machine_group(controller: cpu_group.CpuController, pid: int) -> Path:
+    """The group below the root that libvirt keeps guests in."""
+    inside = controller.group_of(pid).relative_to(controller.root)
+    if not inside.parts:
+        raise LabError(f'process {pid} is in no group of its own')
+    return controller.root / inside.parts[0]
 
 
-def _move_emulator(pid: int, aside: Path) -> None:
+def _move_emulator(
+    controller: cpu_group.CpuController, pid: int, aside: Path
+) -> None:
     """Take a guest's emulator threads out of its CPU group.
 
-    Without that, some kernels give a runnable vCPU no CPU for seconds.
+    Without that, some kernels give a runnable vCPU no CPU for seconds. On
+    cgroup v2 a thread cannot leave its guest's groups.
     """
-    for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
-        _, controllers, path = line.split(':', 2)
-        if 'cpu' in controllers.split(','):
-            emulator = CGROUP / path.lstrip('/')
-            if emulator.name != 'emulator':
-                emulator = emulator / 'emulator'
-            for thread in (emulator / 'tasks').read_text().split():
-                with contextlib.suppress(OSError):
-                    (aside / 'tasks').write_text(thread)
-            return
-    raise LabError(f'process {pid} is in no CPU control group')
-
-
-def _remove_group(group: Path) -> None:
-    for thread in (group / 'tasks').read_text().split():
+    emulator = controller.group_of(pid)
+    if emulator.name != 'emulator':
+        emulator = emulator / 'emulator'
+    for thread in (emulator / 'tasks').read_text().split():
         with contextlib.suppress(OSError):
-            (CGROUP / 'tasks').write_text(thread)
-    deadline = time.monotonic() + 5
-    while True:
-        try:
-            group.rmdir()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                return
-            time.sleep(0.1)
+            (aside / 'tasks').write_text(thread)
 
 
 def relative(

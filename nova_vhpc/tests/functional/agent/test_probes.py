@@ -107,6 +107,25 @@ class TestProbes(base.AgentTestCase):
         # schedstat counts the time held back as well.
         self.assertGreater(waited.latency_us, 0.8 * held.latency_us)
 
+    def test_a_long_wait_is_told_of_before_it_ends(self) -> None:
+        domain = self.domain(
+            None,
+            busy=True,
+            cputune='<period>1000000</period><quota>1000</quota>',
+        )
+        reader = schedstat.SchedstatProbe(probe_base.Host()).attach(
+            self.target(domain)
+        )
+        self.addCleanup(reader.close)
+        readings = []
+        for _ in range(50):
+            readings.append(reader.read())
+            time.sleep(0.1)
+        # The kernel's counters move about once per second.
+        waits = [sum(reading.wait_us) for reading in readings[15:]]
+        told = sum(wait > 0 for wait in waits)
+        self.assertGreater(told, len(waits) // 2, waits)
+
     def test_block_has_a_source(self) -> None:
         domain = self.domain(None)
         reader = block.BlockProbe(probe_base.Host()).attach(

@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Waits that have not ended."""
+
+import pathlib
+import tempfile
+
+from nova_vhpc.agent.probes import base as probe_base
+from nova_vhpc.agent.probes import schedstat, starvation
+from nova_vhpc.tests import base
+
+MS = 1_000_000
+STAT = '{} (CPU 0/KVM (x) R) {} 1 1 1 0 -1 64 9 0 0 0 {} {} 0 0 20 0 4 0 9\n'
+
+
+class StarvationCase(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        self.tasks = [self.root / f'7/task/{tid}' for tid in (1, 2)]
+        for vcpu, task in enumerate(self.tasks):
+            task.mkdir(parents=True)
+            self.state(vcpu, 'S')
+
+    def state(self, vcpu, state, utime=3, stime=4):
+        text = STAT.format(vcpu, state, utime, stime)
+        (self.tasks[vcpu] / 'stat').write_text(text)
+
+
+class StarvationTest(StarvationCase):
+    def setUp(self):
+        super().setUp()
+        self.starvation = starvation.Starvation(
+            [task / 'stat' for task in self.tasks]
+        )
+        self.now_ns = 0
+
+    def read(self, moved=(0, 0), wait=(0, 0)):
+        """A read 100 ms after the last one; None where nothing is due."""
+        self.now_ns += 100 * MS
+        wait = list(wait)
+        if not self.starvation.due():
+            return None
+        self.starvation.correct(moved, wait, self.now_ns)
+        return wait
+
+    def until_looked(self):
+        """Read until the states have been looked at, which counts nothing."""
+        while self.read() is None:
+            pass
+
+    def test_who_sleeps_costs_one_look_in_ten(self):
+        self.until_looked()
+        looks = [self.read() for _ in range(30)]
+        self.assertEqual(3, sum(look is not None for look in looks))
+
+    def test_a_wait_is_counted_as_it_passes(self):
+        self.state(1, 'R')
+        self.until_looked()
+        for _ in range(25):
+            self.assertEqual([0, 100 * MS], self.read())
+
+    def test_what_was_counted_is_not_counted_again(self):
+        self.state(1, 'R')
+        self.until_looked()
+        for _ in range(5):
+            self.read()
+        # The kernel counts 1.6 s at last, 0.5 s of which stand already.
+        self.assertEqual([0, 1100 * MS], self.read((0, 1), (0, 1600 * MS)))
+        self.state(1, 'S')
+        self.assertIn(self.read(), (None, [0, 0]))
+
+    def test_no_wait_is_less_than_none(self):
+        self.state(1, 'R')
+        self.until_looked()
+        for _ in range(5):
+            self.read()
+        self.assertEqual([7, 0], self.read((1, 1), (7, 3)))
+
+    def test_a_thread_that_runs_unseen_by_schedstat_does_not_wait(self):
+        # nohz_full: no tick brings its counters up to date.
+        self.state(0, 'R', utime=3)
+        self.until_looked()
+        self.state(0, 'R', utime=9)
+        self.assertEqual([0, 0], self.read())
+        self.assertIn(self.read(), (None, [0, 0]))
+
+    def test_a_thread_that_is_gone(self):
+        self.state(0, 'R')
+        self.until_looked()
+        (self.tasks[0] / 'stat').unlink()
+        self.assertEqual([0, 0], self.read())
+        (self.tasks[1] / 'stat').write_text('rubbish')
+        for _ in range(12):
+            self.assertIn(self.read(), (None, [0, 0]))
+
+
+class SchedstatTest(StarvationCase):
+    def put(self, vcpu, run, wait, runs):
+        (self.tasks[vcpu] / 'schedstat').write_text(f'{run} {wait} {runs}\n')
+
+    def attach(self):
+        reader = schedstat.SchedstatProbe(
+            probe_base.Host(proc_root=str(self.root))
+        ).attach(probe_base.Target('u', 'vm', 7, (1, 2)))
+        self.addCleanup(reader.close)
+        return reader
+
+    def test_a_starved_sibling_of_one_that_runs(self):
+        self.put(0, 0, 0, 0)
+        self.put(1, 5, 5, 5)
+        self.state(1, 'R')
+        reader = self.attach()
+        readings = []
+        for number in range(30):
+            self.put(0, number * 1000, 0, number)
+            readings.append(reader.read())
+        # Found within ten reads, then told of in each.
+        waits = [reading.wait_us for reading in readings[12:]]
+        self.assertTrue(all(one == 0 and two > 0 for one, two in waits))
+        self.assertGreater(readings[-1].latency_us, 0)
+        self.assertEqual((1.0, 0.0), readings[-1].run_us)
+
+    def test_a_starved_vm(self):
+        for vcpu in (0, 1):
+            self.put(vcpu, 5, 5, 5)
+            self.state(vcpu, 'R')
+        reader = self.attach()
+        readings = [reader.read() for _ in range(30)]
+        self.assertTrue(all(min(one.wait_us) > 0 for one in readings[12:]))
