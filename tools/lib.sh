@@ -48,7 +48,7 @@ ensure_python() {
         apt_install python3 python3-venv python3-dev
     fi
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-        die "python3 is older than 3.11"
+        die "python3 is older than 3.11; Debian 12 and Ubuntu 24.04 have it"
 }
 
 # ensure_venv [EXTRA-REQUIREMENTS...]: the virtual environment with what runs

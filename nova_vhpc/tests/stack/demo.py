@@ -523,6 +523,12 @@ def _show_log(demo: Demo) -> None:
         return
     demo.show.say(f'the end of {daemon.log}:')
     print(daemon.tail(25))
+    # What Nova's API and scheduler say of a failed build is said better by
+    # nova-compute.
+    for other in demo.stage.cloud.keeper.daemons.values():
+        if error := other.last_error():
+            demo.show.say(f'the last error in {other.log}:')
+            print(error)
 
 
 if __name__ == '__main__':

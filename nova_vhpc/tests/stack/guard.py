@@ -22,6 +22,7 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -79,6 +80,15 @@ class Daemon:
         except OSError:
             return ''
         return '\n'.join(text.splitlines()[-lines:])
+
+    def last_error(self) -> str:
+        """The last line of Nova's own at level ERROR."""
+        try:
+            text = self.log.read_text(errors='replace')
+        except OSError:
+            return ''
+        found = re.findall(r' ERROR nova\S* \[.*?\] (\w.*)$', text, re.M)
+        return found[-1][:500] if found else ''
 
 
 class Guard:
