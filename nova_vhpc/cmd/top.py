@@ -163,7 +163,7 @@ def render(document: dict[str, Any]) -> panel.Panel:
     )
     subtitle = text.Text(f'{_windows(document)}; {_bus(document)}')
     # Whole sentences: cells of the table would cut them.
-    left_alone = agent['refused'].items()
+    left_alone = agent.get('refused', {}).items()
     below = [f'{uuid}: left alone: {reason}' for uuid, reason in left_alone]
     below += agent.get('remarks', ())
     return panel.Panel(

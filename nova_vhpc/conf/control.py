@@ -181,15 +181,17 @@ OPTS: list[Any] = [
         1_000_000,
         'Least width of a gang window, in microseconds. Shorter windows (try '
         '20000) shorten the pauses of each parallel program, longer ones '
-        '(100000) waste less at the borders.',
+        '(100000) waste less at the borders. Above 200000, raise '
+        'gang_max_window_us with it.',
     ),
     _integer(
         'gang_max_window_us',
         5_000,
         1_000_000,
         'Windows are widened up to this, in microseconds, where libvirt is '
-        'slow to begin them. Set it to gang_window_us for windows of one '
-        'width, for example so that hosts of very different speed agree.',
+        'slow to begin them; at least gang_window_us. Set it to that for '
+        'windows of one width, for example so that hosts of very different '
+        'speed agree.',
     ),
     _integer(
         'gang_min_window_us',

@@ -17,11 +17,13 @@ services: a slip of the pen in a name or a group leaves the default in force.
 In groups of ours nobody else has options.
 """
 
+import contextlib
 import difflib
+import glob
+import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from oslo_config import cfg
+from oslo_config import cfg, iniparser
 
 from nova_vhpc.conf import nova_api, opts
 
@@ -35,9 +37,10 @@ _NOT_LISTED = (nova_api.GROUP,)
 def find(conf: cfg.ConfigOpts) -> list[str]:
     """What no program of ours reads, one sentence each.
 
+    A file that cannot be read is passed over: oslo.config tells of those
+    that it needs.
+
     :param conf: its files are looked at.
-    :raises cfg.ConfigFileParseError: for a file that oslo.config refuses,
-        too.
     """
     known = _known()
     return [
@@ -49,7 +52,7 @@ def find(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _known() -> dict[str, set[str]]:
-    """Names of our options, by group."""
+    """Names of our options as they stand in files, by group."""
     known: dict[str, set[str]] = {}
     for group, options in opts.list_opts():
         name = group if isinstance(group, str) else group.name
@@ -57,29 +60,29 @@ def _known() -> dict[str, set[str]]:
             names = known.setdefault(name, set())
             for option in options:
                 names.add(option.dest)
-                names |= {
-                    old.name.replace('-', '_')
-                    for old in option.deprecated_opts
-                    if old.name
-                }
+                names |= {old.name for old in option.deprecated_opts}
     return known
 
 
 def _files(conf: cfg.ConfigOpts) -> list[str]:
+    """As oslo.config finds them."""
     files = list(conf.config_file or ())
-    for directory in conf.config_dir or ():
-        files += sorted(str(path) for path in Path(directory).glob('*.conf'))
-    return files
+    for directory in conf.config_dirs or conf.config_dir or ():
+        pattern = os.path.join(os.path.expanduser(directory), '*.conf')
+        files += sorted(glob.glob(pattern))
+    return [os.path.expanduser(file) for file in files]
 
 
 def _sections(path: str) -> dict[str, list[str]]:
+    """Names in our groups, whose own names are read in any case."""
     sections: dict[str, dict[str, list[str]]] = {}
-    cfg.ConfigParser(path, sections).parse()
-    return {
-        group: list(names)
-        for group, names in sections.items()
-        if group.startswith(PREFIX)
-    }
+    with contextlib.suppress(OSError, ValueError, iniparser.ParseError):
+        cfg.ConfigParser(path, sections).parse()
+    found: dict[str, list[str]] = {}
+    for group, names in sections.items():
+        if group.lower().startswith(PREFIX):
+            found.setdefault(group.lower(), []).extend(names)
+    return found
 
 
 def _sentences(
@@ -96,17 +99,16 @@ def _sentences(
     if group in _NOT_LISTED:
         return
     for name in names:
-        option = name.replace('-', '_')
-        if option not in known[group]:
+        if name not in known[group]:
             yield (
                 f'{path}: [{group}]{name} is no option'
-                f'{_hint(group, option, known)}'
+                f'{_hint(group, name.replace("-", "_"), known)}'
             )
 
 
 def _hint(group: str, name: str, known: Mapping[str, set[str]]) -> str:
     elsewhere = [other for other in known if name in known[other]]
-    if elsewhere:
+    if elsewhere and elsewhere != [group]:
         return f'; it belongs to [{elsewhere[0]}]'
     near = difflib.get_close_matches(name, known[group], 1)
     return f'; is it {near[0]}?' if near else ''

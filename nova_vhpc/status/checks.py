@@ -63,7 +63,7 @@ def options(unread: Sequence[str]) -> Result:
 
     :param unread: a sentence for each thing that is not.
     """
-    return warning('. '.join(unread) + '.') if unread else success()
+    return warning('; '.join(unread)) if unread else success()
 
 
 def nova_version(found: str | None) -> Result:

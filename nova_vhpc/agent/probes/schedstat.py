@@ -102,6 +102,7 @@ class SchedstatReader:
             now = list(map(int, texts.split()))
         except (OSError, ValueError):
             self._last = None
+            self._starvation.clear()
             return None
         self._texts = texts
         last, self._last = self._last, now
@@ -111,9 +112,8 @@ class SchedstatReader:
         delta = list(map(operator.sub, now, last))
         wait = delta[1::3]
         if due:
-            # A thread cannot run without being given a CPU first.
-            moved = list(map(operator.or_, delta[::3], delta[2::3]))
-            self._starvation.correct(moved, wait, time.monotonic_ns())
+            ran = list(map(operator.or_, delta[::3], delta[2::3]))
+            self._starvation.correct(ran, wait, time.monotonic_ns())
         return base.SyncReading(
             sum(wait) / (1000 * vcpus),
             tuple([run / 1000 for run in delta[::3]]),
@@ -124,3 +124,4 @@ class SchedstatReader:
     def close(self) -> None:
         """Give back the files."""
         self._files.close()
+        self._starvation.clear()

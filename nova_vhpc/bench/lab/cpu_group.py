@@ -88,6 +88,8 @@ class CpuController:
                 (group.parent / 'cgroup.subtree_control').write_text('+cpu')
             self.weigh(group, weight)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                group.rmdir()
             raise LabError(f'{group}: {error.strerror}') from error
         return group
 

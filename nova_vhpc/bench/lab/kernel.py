@@ -177,10 +177,10 @@ def fetch(cache: Path) -> Path:
 def _newest() -> tuple[str, str]:
     """The package of the newest kernel, and its release."""
     for metapackage in METAPACKAGES:
-        try:
-            depends = toolchain.run_tool('apt-cache', 'depends', metapackage)
-        except toolchain.ImageError:
-            continue
+        # It fails for a package that apt does not know.
+        depends = toolchain.run_tool(
+            'apt-cache', 'depends', metapackage, may_fail=True
+        )
         found = re.search(r'Depends:\s+(linux-image-(\S+))', depends)
         if found is not None:
             return found[1], found[2]

@@ -15,6 +15,7 @@
 import pathlib
 import tempfile
 
+import fixtures
 from oslo_config import cfg
 
 from nova_vhpc.conf import unread
@@ -41,7 +42,8 @@ class UnreadTest(base.TestCase):
             [],
             self.find(
                 '[DEFAULT]\nwhatever = 1\n'
-                '[vhpc_agent]\nperiod_ms = 100\nquarantine-seconds = 9\n'
+                '[vhpc_agent]\nperiod_ms = 100\n'
+                '[VHPC_Agent]\nquarantine_seconds = 9\n'
                 '[vhpc_control]\nslice_policy = gang\n'
                 '[vhpc_scheduler]\nweight_multiplier = 2\n'
                 '[vhpc_topology]\nbridges = a:shared\nbridges = b:shared\n'
@@ -62,6 +64,44 @@ class UnreadTest(base.TestCase):
     def test_an_option_like_no_other(self):
         (sentence,) = self.find('[vhpc_agent]\nxyzzy = 1\n')
         self.assertTrue(sentence.endswith('[vhpc_agent]xyzzy is no option'))
+
+    def test_a_hyphen(self):
+        # oslo.config does not read it.
+        (sentence,) = self.find('[vhpc_agent]\nquarantine-seconds = 9\n')
+        self.assertIn('[vhpc_agent]quarantine-seconds', sentence)
+        self.assertIn('is it quarantine_seconds?', sentence)
+
+    def test_a_group_in_any_case(self):
+        (sentence,) = self.find('[VHPC_AGENT]\nxyzzy = 1\n')
+        self.assertIn('[vhpc_agent]xyzzy', sentence)
+
+    def test_what_oslo_config_does_not_read_either(self):
+        # An editor's lock, a hidden file, and one that is taken away.
+        (self.directory / '.#a.conf').symlink_to('nowhere')
+        (self.directory / '.b.conf').write_text('[vhpc_agent]\nxyzzy = 1\n')
+        (self.directory / 'c.conf').write_text('[vhpc_agent]\nxyzzy = 1\n')
+        conf = cfg.ConfigOpts()
+        conf(['--config-dir', str(self.directory)], default_config_files=[])
+        (self.directory / 'c.conf').write_text('[vhpc_agent\nbroken')
+        self.assertEqual([], unread.find(conf))
+        (self.directory / 'c.conf').unlink()
+        self.assertEqual([], unread.find(conf))
+
+    def test_every_directory_and_the_home(self):
+        for name in ('one', 'two'):
+            (self.directory / name).mkdir()
+            file = self.directory / name / 'a.conf'
+            file.write_text(f'[vhpc_agent]\n{name} = 1\n')
+        self.useFixture(
+            fixtures.EnvironmentVariable('HOME', str(self.directory))
+        )
+        conf = cfg.ConfigOpts()
+        arguments = ['--config-dir', '~/one', '--config-dir', '~/two']
+        conf(arguments, default_config_files=[])
+        self.assertEqual(2, len(unread.find(conf)))
+        conf(['--config-file=~/one/a.conf'], default_config_files=[])
+        (sentence,) = unread.find(conf)
+        self.assertIn('one/a.conf: [vhpc_agent]one', sentence)
 
     def test_a_misspelt_group(self):
         (sentence,) = self.find('[vhpc_contrl]\nslice_policy = atc\n')
