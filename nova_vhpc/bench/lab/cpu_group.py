@@ -82,14 +82,17 @@ class CpuController:
         :raises LabError: it cannot be made.
         """
         group = self.root / name
+        made = False
         try:
             group.mkdir()
+            made = True
             if self.unified and group.parent != self.root:
                 (group.parent / 'cgroup.subtree_control').write_text('+cpu')
             self.weigh(group, weight)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                group.rmdir()
+            if made:
+                with contextlib.suppress(OSError):
+                    group.rmdir()
             raise LabError(f'{group}: {error.strerror}') from error
         return group
 

@@ -16,6 +16,8 @@ import os
 import pathlib
 import tempfile
 
+import fixtures
+
 from nova_vhpc.bench.lab import cpu_group
 from nova_vhpc.tests import base
 
@@ -97,6 +99,22 @@ class CpuGroupTest(base.TestCase):
         controller = cpu_group.CpuController(self.cgroup / 'x', unified=True)
         error = self.assertRaises(cpu_group.LabError, controller.make, 'top')
         self.assertIn('x/top', str(error))
+
+    def test_a_group_of_somebody_else_stays(self):
+        controller = cpu_group.CpuController(self.cgroup, unified=True)
+        (self.cgroup / 'top').mkdir()
+        self.assertRaises(cpu_group.LabError, controller.make, 'top')
+        self.assertTrue((self.cgroup / 'top').is_dir())
+
+    def test_a_group_that_cannot_be_weighed_is_not_left(self):
+        controller = cpu_group.CpuController(self.cgroup, unified=True)
+        self.useFixture(
+            fixtures.MockPatchObject(
+                cpu_group.CpuController, 'weigh', side_effect=OSError(22, 'no')
+            )
+        )
+        self.assertRaises(cpu_group.LabError, controller.make, 'top')
+        self.assertFalse((self.cgroup / 'top').exists())
 
     def test_no_group_of_a_process_that_is_gone(self):
         controller = cpu_group.CpuController(self.cgroup, unified=True)
