@@ -102,9 +102,9 @@ def run(args: argparse.Namespace) -> int:
         drawn, or those to be merged cannot be read.
     """
     from nova_vhpc.bench.lab import (
+        errors,
         experiments,
         guest,
-        host,
         kbest,
         mixes,
         policies,
@@ -150,8 +150,8 @@ def run(args: argparse.Namespace) -> int:
             )
             _keep(args.json, document)
     except (
-        guest.ImageError,
-        host.LabError,
+        errors.ImageError,
+        errors.LabError,
         policies.AgentError,
     ) as error:
         print(f'nova-vhpc-bench lab: {error}', file=sys.stderr)
@@ -208,11 +208,11 @@ def _say(text: str) -> None:
 
 
 def _two_cpus() -> tuple[int, ...]:
-    from nova_vhpc.bench.lab import host
+    from nova_vhpc.bench.lab import errors
 
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
-        raise host.LabError('the lab needs two CPUs')
+        raise errors.LabError('the lab needs two CPUs')
     return tuple(usable[:2])
 
 

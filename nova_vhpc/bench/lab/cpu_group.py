@@ -23,11 +23,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+from nova_vhpc.bench.lab import errors
+
 CGROUP = Path('/sys/fs/cgroup')
-
-
-class LabError(Exception):
-    """The lab cannot be set up here; says what is missing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,14 +49,14 @@ class CpuController:
         for root in (cgroup, cgroup / 'unified'):
             if 'cpu' in _words(root / 'cgroup.controllers'):
                 if 'cpu' not in _words(root / 'cgroup.subtree_control'):
-                    raise LabError(
+                    raise errors.LabError(
                         'the CPU controller is not for groups; '
                         f'run: echo +cpu >{root / "cgroup.subtree_control"}'
                     )
                 return cls(root, unified=True)
         if (cgroup / 'cpu/cpu.shares').exists():
             return cls(cgroup / 'cpu', unified=False)
-        raise LabError(f'no CPU controller is mounted below {cgroup}')
+        raise errors.LabError(f'no CPU controller is mounted below {cgroup}')
 
     def group_of(self, pid: int | str) -> Path:
         """The group that a process is in.
@@ -74,7 +72,7 @@ class CpuController:
                     else 'cpu' in controllers.split(',')
                 ):
                     return self.root / path.lstrip('/')
-        raise LabError(f'process {pid} is in no group of {self.root}')
+        raise errors.LabError(f'process {pid} is in no group of {self.root}')
 
     def make(self, name: str, weight: float = 1.0) -> Path:
         """Make a group below the root, or below another group.
@@ -93,7 +91,7 @@ class CpuController:
             if made:
                 with contextlib.suppress(OSError):
                     group.rmdir()
-            raise LabError(f'{group}: {error.strerror}') from error
+            raise errors.LabError(f'{group}: {error.strerror}') from error
         return group
 
     def weigh(self, group: Path, weight: float) -> None:

@@ -25,10 +25,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from nova_vhpc.bench.lab import image as _image
-from nova_vhpc.bench.lab import toolchain
 
 GuestImage = _image.GuestImage
-ImageError = toolchain.ImageError
 build_image = _image.build_image
 
 NOVA_NS = 'http://openstack.org/xmlns/libvirt/nova/1.1'

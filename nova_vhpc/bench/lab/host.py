@@ -28,14 +28,13 @@ import libvirt
 
 from nova_vhpc.bench.lab import (
     cpu_group,
+    errors,
     guest,
     libvirtd,
     mixes,
     progress,
     webclient,
 )
-
-LabError = cpu_group.LabError
 
 MACHINE_WEIGHT = 4.0
 """Weight of all guests together during a measurement, as a multiple of what
@@ -155,7 +154,9 @@ class Lab:
 
     def _start(self) -> None:
         if os.geteuid() != 0:
-            raise LabError('the lab starts libvirtd and guests: run as root')
+            raise errors.LabError(
+                'the lab starts libvirtd and guests: run as root'
+            )
         controller = cpu_group.CpuController.find()
         scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
         self.root = Path(self._stack.enter_context(scratch))
@@ -185,7 +186,7 @@ class Lab:
                 running.page.wait(120)
             except progress.ProgressError as error:
                 console = (self.root / f'{running.spec.name}.log').read_text()
-                raise LabError(f'{error}: {console[-300:]}') from error
+                raise errors.LabError(f'{error}: {console[-300:]}') from error
             self._stack.callback(running.page.close)
             if not controller.unified:
                 _move_emulator(controller, running.pid, aside)
@@ -246,7 +247,7 @@ class Lab:
 def _ip(*arguments: str) -> None:
     done = subprocess.run(['ip', *arguments], capture_output=True, text=True)
     if done.returncode != 0:
-        raise LabError(
+        raise errors.LabError(
             f'ip {" ".join(arguments)} failed: {done.stderr.strip()}'
         )
 
@@ -275,7 +276,7 @@ def _machine_group(controller: cpu_group.CpuController, pid: int) -> Path:
     """The group below the root that libvirt keeps guests in."""
     inside = controller.group_of(pid).relative_to(controller.root)
     if not inside.parts:
-        raise LabError(f'process {pid} is in no group of its own')
+        raise errors.LabError(f'process {pid} is in no group of its own')
     return controller.root / inside.parts[0]
 
 

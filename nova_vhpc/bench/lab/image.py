@@ -29,7 +29,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from nova_vhpc.bench.lab import kernel, toolchain
+from nova_vhpc.bench.lab import errors, kernel, toolchain
 
 SOURCES = (
     'main.c',
@@ -96,9 +96,7 @@ def _digest(tree: Path) -> str:
 def _build_initrd(tree: Path, initrd: Path) -> None:
     busybox = shutil.which('busybox')
     if busybox is None:
-        raise toolchain.ImageError(
-            'busybox is not installed; get busybox-static'
-        )
+        raise errors.ImageError('busybox is not installed; get busybox-static')
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         sources = scratch / 'sources'
@@ -132,7 +130,7 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
                 cwd=root,
             )
         if done.returncode != 0:
-            raise toolchain.ImageError(
+            raise errors.ImageError(
                 f'cpio failed: {done.stderr.decode()[-500:]}'
             )
         partial.rename(initrd)

@@ -28,7 +28,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from nova_vhpc.bench.lab import toolchain
+from nova_vhpc.bench.lab import errors, toolchain
 
 METAPACKAGES = ('linux-image-cloud-amd64', 'linux-image-virtual')
 """Debian's and Ubuntu's; the first that apt knows is taken."""
@@ -133,12 +133,12 @@ def _module(modules: Path, module: str) -> bytes:
         if packed.exists():
             data = decompress(packed.read_bytes())
             if not data:
-                raise toolchain.ImageError(
+                raise errors.ImageError(
                     f'{packed.name} cannot be decompressed; is {suffix} '
                     'installed (packages xz-utils, zstd, lz4)?'
                 )
             return data
-    raise toolchain.ImageError(
+    raise errors.ImageError(
         f'the kernel {modules.name} has no module {module}'
     )
 
@@ -184,7 +184,7 @@ def _newest() -> tuple[str, str]:
         found = re.search(r'Depends:\s+(linux-image-(\S+))', depends)
         if found is not None:
             return found[1], found[2]
-    raise toolchain.ImageError(
+    raise errors.ImageError(
         f'apt knows none of {", ".join(METAPACKAGES)}; run apt-get update'
     )
 

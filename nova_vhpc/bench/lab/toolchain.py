@@ -17,9 +17,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-
-class ImageError(Exception):
-    """The guest image cannot be built; says what is missing."""
+from nova_vhpc.bench.lab import errors
 
 
 def run_tool(
@@ -31,7 +29,7 @@ def run_tool(
     :raises ImageError: it is not installed, or fails.
     """
     if shutil.which(command[0]) is None:
-        raise ImageError(
+        raise errors.ImageError(
             f'{command[0]} is not installed; the lab needs apt, dpkg, gcc, '
             'cpio, lz4, zstd and busybox-static'
         )
@@ -39,7 +37,7 @@ def run_tool(
         command, cwd=cwd, capture_output=True, text=True, timeout=300
     )
     if done.returncode != 0 and not may_fail:
-        raise ImageError(
+        raise errors.ImageError(
             f'{" ".join(command)} failed: {done.stderr.strip()[-500:]}'
         )
     return done.stdout

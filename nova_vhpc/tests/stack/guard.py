@@ -75,20 +75,19 @@ class Daemon:
         return False
 
     def tail(self, lines: int = 20) -> str:
-        try:
-            text = self.log.read_text(errors='replace')
-        except OSError:
-            return ''
-        return '\n'.join(text.splitlines()[-lines:])
+        return '\n'.join(self._text().splitlines()[-lines:])
 
     def last_error(self) -> str:
         """The last line of Nova's own at level ERROR."""
+        pattern = r' ERROR nova\S* \[.*?\] (\w.*)$'
+        found = re.findall(pattern, self._text(), re.M)
+        return found[-1][:500] if found else ''
+
+    def _text(self) -> str:
         try:
-            text = self.log.read_text(errors='replace')
+            return self.log.read_text(errors='replace')
         except OSError:
             return ''
-        found = re.findall(r' ERROR nova\S* \[.*?\] (\w.*)$', text, re.M)
-        return found[-1][:500] if found else ''
 
 
 class Guard:

@@ -18,7 +18,7 @@ import tempfile
 
 import fixtures
 
-from nova_vhpc.bench.lab import cpu_group
+from nova_vhpc.bench.lab import cpu_group, errors
 from nova_vhpc.tests import base
 
 
@@ -59,12 +59,12 @@ class CpuGroupTest(base.TestCase):
     def test_a_controller_that_groups_do_not_have(self):
         self.write('cgroup.controllers', 'cpuset cpu io\n')
         self.write('cgroup.subtree_control', 'io\n')
-        error = self.assertRaises(cpu_group.LabError, self.find)
+        error = self.assertRaises(errors.LabError, self.find)
         self.assertIn('echo +cpu >', str(error))
         self.assertIn('cgroup.subtree_control', str(error))
 
     def test_no_controller(self):
-        error = self.assertRaises(cpu_group.LabError, self.find)
+        error = self.assertRaises(errors.LabError, self.find)
         self.assertIn(str(self.cgroup), str(error))
 
     def test_weights(self):
@@ -97,13 +97,13 @@ class CpuGroupTest(base.TestCase):
 
     def test_a_group_that_cannot_be_made(self):
         controller = cpu_group.CpuController(self.cgroup / 'x', unified=True)
-        error = self.assertRaises(cpu_group.LabError, controller.make, 'top')
+        error = self.assertRaises(errors.LabError, controller.make, 'top')
         self.assertIn('x/top', str(error))
 
     def test_a_group_of_somebody_else_stays(self):
         controller = cpu_group.CpuController(self.cgroup, unified=True)
         (self.cgroup / 'top').mkdir()
-        self.assertRaises(cpu_group.LabError, controller.make, 'top')
+        self.assertRaises(errors.LabError, controller.make, 'top')
         self.assertTrue((self.cgroup / 'top').is_dir())
 
     def test_a_group_that_cannot_be_weighed_is_not_left(self):
@@ -113,14 +113,14 @@ class CpuGroupTest(base.TestCase):
                 cpu_group.CpuController, 'weigh', side_effect=OSError(22, 'no')
             )
         )
-        self.assertRaises(cpu_group.LabError, controller.make, 'top')
+        self.assertRaises(errors.LabError, controller.make, 'top')
         self.assertFalse((self.cgroup / 'top').exists())
 
     def test_no_group_of_a_process_that_is_gone(self):
         controller = cpu_group.CpuController(self.cgroup, unified=True)
-        self.assertRaises(cpu_group.LabError, controller.group_of, 2**22 + 1)
+        self.assertRaises(errors.LabError, controller.group_of, 2**22 + 1)
         self.assertRaises(
-            cpu_group.LabError, controller.group_of, f'{os.getpid()}/gone'
+            errors.LabError, controller.group_of, f'{os.getpid()}/gone'
         )
 
     @staticmethod

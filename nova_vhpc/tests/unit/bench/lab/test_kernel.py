@@ -20,7 +20,7 @@ import struct
 import subprocess
 import tempfile
 
-from nova_vhpc.bench.lab import kernel, toolchain
+from nova_vhpc.bench.lab import errors, kernel
 from nova_vhpc.tests import base
 
 ELF = b'\x7fELF' + bytes(range(256)) * 64
@@ -130,11 +130,11 @@ class CollectModulesTest(base.TestCase):
     def test_a_module_that_is_nowhere(self):
         self.write('', lambda data: data)
         (self.modules / 'kernel/drivers/net/virtio_net.ko').unlink()
-        error = self.assertRaises(toolchain.ImageError, self.collected)
+        error = self.assertRaises(errors.ImageError, self.collected)
         self.assertIn('6.12-cloud', str(error))
         self.assertIn('drivers/net/virtio_net', str(error))
 
     def test_a_module_that_cannot_be_decompressed(self):
         self.write('.xz', lambda data: b'rubbish')
-        error = self.assertRaises(toolchain.ImageError, self.collected)
+        error = self.assertRaises(errors.ImageError, self.collected)
         self.assertIn('virtio_ring.ko.xz', str(error))
