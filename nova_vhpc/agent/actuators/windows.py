@@ -237,7 +237,11 @@ class WindowPlayer:
         if self._border_s is not None:
             # Its writes outlasted its window.
             self._note_late(self._border_s)
-        border_s = now_s - (turn.width_us - left_us) / 1e6
+        border_s = now_s
+        if self._turn is not None:
+            border_s -= (turn.width_us - left_us) / 1e6
+        # Else the schedule is new: joined in the middle of a turn, it is not
+        # late by what of that was over before.
         self._turn = index
         self._border_s = border_s
         self._shares.want(turn.shares, lambda: self._note_late(border_s))

@@ -96,6 +96,21 @@ class TestWindowPlayer(PlayerTestCase):
         time.sleep(0.05)
         self.assertEqual([('a', 1000)], self.domains.writes)
 
+    def test_a_new_schedule_is_not_late_by_what_was_over_of_its_turn(self):
+        """Or windows would be widened each time another one comes."""
+        wide = 10_000_000
+        player = windows.WindowPlayer(
+            self.domains.set_shares, lambda: wide * 3 // 4
+        )
+        self.addCleanup(player.stop)
+        for count in range(1, 13):
+            player.play(schedule(width_us=wide, after=count))
+            self.wait_for(lambda count=count: player.status().borders == count)
+            # Something must be written at the next one, too.
+            player.forget('a')
+        self.assertGreater(player.late_us(), 0)
+        self.assertLess(player.status().worst_late_us, wide // 4)
+
     def test_turns_follow_the_wall_clock(self):
         """So hosts with synchronised clocks favour the same cluster."""
         clock = [0]

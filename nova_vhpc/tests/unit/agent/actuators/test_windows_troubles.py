@@ -100,6 +100,8 @@ class TestHanging(test_windows.PlayerTestCase):
 
     def test_a_window_that_one_outlasts_counts_whole(self):
         self.player.play(test_windows.schedule(width_us=50_000))
+        # The first one is joined in its middle.
+        self.wait_for(lambda: self.player.status().borders > 1)
         self.hang('a')
         self.wait_for(lambda: self.player.status().worst_late_us >= 49_000)
 
