@@ -39,6 +39,7 @@ from nova_vhpc.agent import (
     roster,
     sampler,
     undo,
+    weights,
     workers,
     writer,
 )
@@ -139,6 +140,7 @@ class Domains:
             pool,
             records,
             actuators,
+            weights.Weights(options, host),
             self._quarantine,
             self.look,
         )

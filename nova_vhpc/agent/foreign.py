@@ -29,8 +29,9 @@ class ForeignChanges:
     :param options: ``[vhpc_agent]``.
     :param records: the journal.
     :param usable: CPUs that VMs may be pinned to.
-    :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden:
-        while windows are played, their player alone writes them.
+    :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden,
+        or not what we wrote last: while windows are played, their player
+        alone writes them.
     """
 
     def __init__(
@@ -79,6 +80,9 @@ class ForeignChanges:
         target.set_expected(now)
         if changed:
             self._take(target, changed)
+        elif target.in_force.shares != old.parameters.get(cputune.SHARES):
+            # Not theirs, but not what the player knows of either.
+            self.on_shares(target.uuid)
         if not uncertain:
             self._finish(target)
         # Another one's event may have come meanwhile: the last one wins.
@@ -186,7 +190,7 @@ def _changed(
         )
         and not (
             name == cputune.SHARES
-            and now.parameters.get(name) in target.shares_ours
+            and target.may_be_ours(now.parameters.get(name))
         )
     ]
     changed += [

@@ -25,6 +25,7 @@ from nova_vhpc.agent import (
     ours,
     processes,
     sampler,
+    weight_file,
 )
 from nova_vhpc.control import model
 
@@ -74,6 +75,7 @@ class Guest:
         events of our writes come late.
     :ivar shares_theirs: what somebody else wrote by an event, and nobody
         has looked at yet: no window is to write over it.
+    :ivar weight: where windows write ``cpu_shares``; None before the first.
     :ivar lock: held while written or restored; windows write beside the
         workers.
     """
@@ -103,6 +105,7 @@ class Guest:
     written: ours.Written = dataclasses.field(default_factory=dict)
     shares_ours: set[int] = dataclasses.field(default_factory=set)
     shares_theirs: int | None = None
+    weight: weight_file.WeightFile | None = None
     writes: int = 0
     failures: int = 0
     failed_in_row: int = 0
@@ -183,6 +186,18 @@ class Guest:
                 parameters={**self.expected.parameters, **(parameters or {})},
                 vcpupins=tuple(vcpupins),
             )
+        )
+
+    def may_be_ours(self, shares: int | None) -> bool:
+        """Whether ``cpu_shares`` that were read need be nobody else's.
+
+        What windows write into the file itself systemd does not know of: at
+        a daemon-reload it writes what it knows, as the VM began.
+        """
+        return shares in self.shares_ours or (
+            self.weight is not None
+            and self.weight.proven
+            and shares == self.original.parameters.get(cputune.SHARES)
         )
 
     def succeeded(self) -> None:

@@ -31,6 +31,7 @@ from nova_vhpc.agent import (
     restore,
     roster,
     undo,
+    weights,
     workers,
 )
 
@@ -176,10 +177,11 @@ class Inspector:
             target.holds.discard(guest.Hold.MIGRATING)
             return False
         if guest.Hold.MIGRATING not in target.holds:
-            # Too late to put it back: libvirt takes no writes now. The mark
+            # Too late to put all back: libvirt takes no writes now. The mark
             # tells the other host what the VM was set to.
             LOG.info('VM %s migrates: hands off', target.name)
             target.holds.add(guest.Hold.MIGRATING)
+            weights.give_back(target)
         return True
 
 

@@ -24,6 +24,13 @@ VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
 """QEMU's thread names, set by libvirt's ``debug-threads=on``."""
 
 
+MACHINE = re.compile(r'qemu(-|\\x2d)')
+"""In the name of a domain's group; systemd escapes the hyphen."""
+
+WEIGHT_FILES = ('cpu.weight', 'cpu.shares')
+"""Of cgroup v2 and v1; both hold what libvirt calls ``cpu_shares``."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
     """One run of a domain; another run has another identity.
@@ -133,6 +140,20 @@ class Processes:
                 return groups
         return ()
 
+    def weight_file(self, pid: int) -> pathlib.Path | None:
+        """Where libvirt keeps the weight of a whole domain, if it can be seen.
+
+        Of the scope where systemd keeps one, above libvirt's own group.
+        """
+        for base in self._domain_cgroups(pid, 'cpu'):
+            group = base.parent if base.name == 'libvirt' else base
+            for name in WEIGHT_FILES:
+                path = group / name
+                # Never that of all machines together.
+                if MACHINE.search(group.name) and path.is_file():
+                    return path
+        return None
+
     def block_cgroup(self, pid: int) -> pathlib.Path | None:
         """Directory with the domain's own block I/O accounting."""
         for base in self._domain_cgroups(pid, 'blkio'):
@@ -199,7 +220,7 @@ class Processes:
 
     @staticmethod
     def _is_machine(base: pathlib.Path) -> bool:
-        return any('qemu-' in part for part in base.parts)
+        return any(MACHINE.search(part) for part in base.parts)
 
     def _uuid_of(self, pid: int) -> str | None:
         """The ``-uuid`` that a QEMU process was started with."""

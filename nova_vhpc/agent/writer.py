@@ -29,6 +29,7 @@ from nova_vhpc.agent import (
     ours,
     quarantine,
     roster,
+    weights,
     workers,
 )
 from nova_vhpc.control import model
@@ -48,6 +49,7 @@ class Writer:
     :param pool: the threads that call libvirt.
     :param records: the journal.
     :param actuators: write what was decided, in order.
+    :param weighing: writes the weights of windows.
     :param troubles: counts what is refused.
     :param look: has a domain looked at.
     """
@@ -60,6 +62,7 @@ class Writer:
         pool: workers.Workers,
         records: journal.Journal,
         actuators: Iterable[Any],
+        weighing: weights.Weights,
         troubles: quarantine.Quarantine,
         look: Callable[[str], None],
     ) -> None:
@@ -69,6 +72,7 @@ class Writer:
         self._workers = pool
         self._journal = records
         self._actuators = tuple(actuators)
+        self._weights = weighing
         self._quarantine = troubles
         self._look = look
 
@@ -125,8 +129,7 @@ class Writer:
                     return False
                 self._ensure_journalled(target, model.CpuTune(shares=shares))
                 target.shares_ours.add(shares)
-                cputune.write_shares(target.domain, shares)
-                target.note_written({cputune.SHARES: shares})
+                self._weights.write(target, shares)
                 target.writes += 1
             return True
         finally:

@@ -96,6 +96,20 @@ OPTS: list[Any] = [
         'for example with virsh schedinfo. Both are logged. Respect is '
         'right where people still tune by hand.',
     ),
+    cfg.StrOpt(
+        'window_weights',
+        default='cgroup',
+        choices=[
+            ('cgroup', "into the file of the VM's control group"),
+            ('libvirt', 'by libvirt, for each border of a window'),
+        ],
+        help='How the weights of gang windows are written. The file takes a '
+        'tenth of a millisecond, libvirt several, more on a busy host, and it '
+        'has systemd write a file each time. Where the file cannot be '
+        'written, or libvirt does not read the same, libvirt is used. Set '
+        'libvirt if nobody but libvirt and systemd may write below '
+        '/sys/fs/cgroup/machine.slice on your hosts.',
+    ),
     cfg.BoolOpt(
         'dry_run',
         default=False,

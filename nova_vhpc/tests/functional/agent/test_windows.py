@@ -18,6 +18,7 @@ from typing import Any
 
 import libvirt
 
+from nova_vhpc.agent import processes
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -56,6 +57,58 @@ class TestWindows(base.AgentTestCase):
         process = self.start_windows()
         # Our own writes must not be taken for somebody else's.
         time.sleep(2)
+        self.assertEqual(0, self.status()['agent']['foreign_changes'])
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(self.before, self.everything())
+
+    def test_written_where_libvirt_reads_them(self) -> None:
+        """And nowhere else: the XML, which migrates, has none of it."""
+        before = [domain.XMLDesc() for domain in self.domains]
+        process = self.start_windows()
+        for domain in self.domains:
+            seen: set[int] = set()
+            self.wait_for(
+                lambda one=domain, seen=seen: (
+                    seen.add(self.shares(one)) or len(seen) > 1
+                ),
+                'two weights',
+            )
+            self.assertNotIn('<shares>', domain.XMLDesc())
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(self.before, self.everything())
+        for was, domain in zip(before, self.domains, strict=True):
+            self.assertNotIn('<shares>', was)
+            self.assertNotIn('<shares>', domain.XMLDesc())
+
+    def test_by_libvirt_if_that_is_wanted(self) -> None:
+        process = self.start_windows(window_weights='libvirt')
+        for domain in self.domains:
+            self.wait_for(
+                lambda one=domain: '<shares>' in one.XMLDesc(), 'its shares'
+            )
+        time.sleep(2)
+        self.assertEqual(0, self.status()['agent']['foreign_changes'])
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(self.before, self.everything())
+
+    def test_what_systemd_writes_at_a_reload_ends_no_window(self) -> None:
+        """It does not know of what was written beside it."""
+        process = self.start_windows(reconcile_period=0.2)
+        host = processes.Processes()
+        for domain in self.domains:
+            path = host.weight_file(host.find(domain.UUIDString()))
+            assert path is not None
+            path.write_text(str(self.before[0][0]['cpu_shares']))
+        time.sleep(1)
+        for domain in self.domains:
+            seen = {self.shares(domain) for _ in range(40)}
+            self.assertEqual([], self.vm(domain)['released'])
+            self.wait_for(
+                lambda one=domain, seen=seen: (
+                    seen.add(self.shares(one)) or len(seen) > 1
+                ),
+                'windows to go on',
+            )
         self.assertEqual(0, self.status()['agent']['foreign_changes'])
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())

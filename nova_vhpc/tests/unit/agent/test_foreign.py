@@ -20,7 +20,7 @@ from unittest import mock
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent import cputune, foreign, guest, journal
+from nova_vhpc.agent import cputune, foreign, guest, journal, weight_file
 from nova_vhpc.tests.unit.agent import test_cputune, test_guest
 
 BOTH = frozenset({0, 1})
@@ -87,6 +87,20 @@ class TestForeignChanges(ForeignCase):
         self.assertTrue(self.domain.marked)
         self.domain.values[cputune.QUOTA] = 30_000
         self.assertEqual(0, self.look(target))
+
+    def test_what_systemd_puts_back_is_written_anew(self) -> None:
+        """It does not know of what windows write into the file."""
+        target = self.make(journalled=True)
+        target.original = target.expected
+        target.weight = weight_file.WeightFile(None)
+        target.weight.proven = True
+        target.note_written({cputune.SHARES: 20})
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(frozenset(), target.released)
+        self.assertEqual(['u'], self.told)
+        self.assertEqual(1024, target.in_force.shares)
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(['u'], self.told)
 
     def written(self) -> guest.Guest:
         """A VM with a slice and pins of ours in it."""

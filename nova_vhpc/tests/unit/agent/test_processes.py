@@ -95,3 +95,41 @@ class TestProcesses(base.BaseTestCase):
         (base_group / 'io.stat').write_text('')
         self.assertEqual((20,), self.host.vcpu_threads(10, 1))
         self.assertEqual(base_group, self.host.block_cgroup(10))
+
+    def test_groups_that_systemd_keeps(self) -> None:
+        """It escapes the hyphens of their names."""
+        self.process(10, UUID, {20: 'x'})
+        scope = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
+        (self.proc / '10/cgroup').write_text(
+            f'5:cpu,cpuacct:/{scope}/libvirt/emulator\n'
+            f'3:blkio:/{scope}/libvirt\n'
+        )
+        for group in ('cpu', 'blkio'):
+            (self.cgroup / group / scope / 'libvirt').mkdir(parents=True)
+        for group in (scope, f'{scope}/libvirt'):
+            (self.cgroup / 'cpu' / group / 'cpu.shares').write_text('1024\n')
+        blkio = self.cgroup / 'blkio' / scope / 'libvirt'
+        (blkio / 'blkio.throttle.io_serviced').write_text('')
+        self.assertEqual(blkio, self.host.block_cgroup(10))
+        self.assertEqual(
+            self.cgroup / 'cpu' / scope / 'cpu.shares',
+            self.host.weight_file(10),
+        )
+
+    def test_weight_file_without_systemd(self) -> None:
+        self.process(10, UUID, {20: 'x'})
+        (self.proc / '10/cgroup').write_text('0::/machine/qemu-1-x/emulator\n')
+        group = self.cgroup / 'machine/qemu-1-x'
+        self.assertIsNone(self.host.weight_file(10))
+        group.mkdir(parents=True)
+        self.assertIsNone(self.host.weight_file(10))
+        (group / 'cpu.weight').write_text('100\n')
+        self.assertEqual(group / 'cpu.weight', self.host.weight_file(10))
+
+    def test_no_weight_file_of_all_machines(self) -> None:
+        """QEMU that libvirt has put into no group of its own."""
+        self.process(10, UUID, {20: 'x'})
+        (self.proc / '10/cgroup').write_text('0::/system.slice/qemu-kvm\n')
+        (self.cgroup / 'system.slice').mkdir()
+        (self.cgroup / 'system.slice/cpu.weight').write_text('100\n')
+        self.assertIsNone(self.host.weight_file(10))

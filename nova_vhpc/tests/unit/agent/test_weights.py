@@ -10,78 +10,161 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Weights are written at once, by the windows' own threads."""
 
-import threading
+import pathlib
+import tempfile
+import types
 from unittest import mock
 
-from nova_vhpc.agent import cputune
-from nova_vhpc.tests.unit.agent import test_writer
+import libvirt
+from oslotest import base
+
+from nova_vhpc.agent import cputune, guest, processes, weight_file, weights
+from nova_vhpc.tests.unit.agent import test_foreign, test_guest
 
 
-class TestWeights(test_writer.WriterCase):
-    def test_a_weight_is_written_at_once(self) -> None:
-        self.writer.set_shares('u', 7)
-        self.assertEqual(7, self.domain.values[cputune.SHARES])
-        self.assertIsNotNone(self.journal.load('u'))
-        self.assertEqual({7}, self.target.shares_ours)
-        self.writer.set_shares('gone', 7)
+class GroupDomain(test_foreign.Domain):
+    """Reads its weight from a file, as libvirt does."""
 
-    def test_a_weight_that_somebody_else_has_taken_over(self) -> None:
+    def __init__(self, path: pathlib.Path) -> None:
+        super().__init__()
+        self.path = path
+        self.writes = 0
+
+    def schedulerParametersFlags(self, flags: int = 0) -> dict[str, int]:
+        self.values[cputune.SHARES] = int(self.path.read_text())
+        return super().schedulerParametersFlags(flags)
+
+    def setSchedulerParametersFlags(
+        self, changes: dict[str, int], flags: int = 0
+    ) -> None:
+        self.writes += 1
+        super().setSchedulerParametersFlags(changes, flags)
+        self.path.write_text(str(self.values[cputune.SHARES]))
+
+
+class WeightsCase(base.BaseTestCase):
+    """A VM whose weight stands in a file."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = pathlib.Path(tempfile.mkdtemp()) / 'cpu.weight'
+        self.path.write_text('1024\n')
+        self.host = mock.Mock(spec=processes.Processes)
+        self.host.find.return_value = 77
+        self.host.weight_file.return_value = self.path
+        self.domain = GroupDomain(self.path)
+        self.target = self.make()
+
+    def make(self) -> guest.Guest:
+        target = test_guest.make(journalled=True)
+        target.domain = self.domain
+        target.original = cputune.read(self.domain)
+        target.set_expected(target.original)
+        return target
+
+    def weights(self, way: str = 'cgroup') -> weights.Weights:
+        return weights.Weights(
+            types.SimpleNamespace(window_weights=way), self.host
+        )
+
+
+class TestWeights(WeightsCase):
+    def test_into_the_file(self) -> None:
+        writing = self.weights()
+        for shares in (40960, 20, 7):
+            writing.write(self.target, shares)
+            self.assertEqual(str(shares), self.path.read_text())
+            self.assertEqual(shares, self.target.in_force.shares)
+        self.assertEqual(0, self.domain.writes)
+        # Looked for once in a run.
+        self.host.weight_file.assert_called_once_with(77)
+
+    def assert_by_libvirt(self, writing: weights.Weights) -> None:
+        for shares in (40960, 20):
+            writing.write(self.target, shares)
+            self.assertEqual(str(shares), self.path.read_text())
+            self.assertEqual(shares, self.target.in_force.shares)
+        self.assertEqual(2, self.domain.writes)
+        self.assertFalse(self.target.may_be_ours(1024))
+
+    def test_by_libvirt_if_that_is_wanted(self) -> None:
+        self.assert_by_libvirt(self.weights('libvirt'))
+        self.assertIsNone(self.target.weight)
+
+    def test_by_libvirt_without_a_file(self) -> None:
+        self.host.weight_file.return_value = None
+        self.assert_by_libvirt(self.weights())
+
+    def test_by_libvirt_without_a_process(self) -> None:
+        self.host.find.return_value = 0
+        self.assert_by_libvirt(self.weights())
+
+    def test_by_libvirt_if_it_reads_another_file(self) -> None:
+        other = self.path.with_name('other')
+        other.write_text('500')
+        self.host.weight_file.return_value = other
+        self.assert_by_libvirt(self.weights())
+        self.assertEqual('500', other.read_text())
+
+    def test_by_libvirt_where_the_file_cannot_be_written(self) -> None:
+        with mock.patch.object(
+            pathlib.Path, 'write_text', side_effect=PermissionError(13, 'no')
+        ):
+            problem = weight_file.WeightFile(self.path).write(self.domain, 20)
+        self.assertIn(str(self.path), problem)
+        self.host.weight_file.return_value = self.path.parent
+        self.assert_by_libvirt(self.weights())
+
+    def test_a_file_that_goes_is_not_tried_again(self) -> None:
+        writing = self.weights()
+        writing.write(self.target, 20)
+        with mock.patch.object(
+            pathlib.Path, 'write_text', side_effect=OSError(19, 'gone')
+        ) as write:
+            for _ in range(2):
+                # libvirt's stand-in writes the file, too.
+                self.assertRaises(OSError, writing.write, self.target, 30)
+            self.assertEqual(3, write.call_count)
+        self.assertEqual(2, self.domain.writes)
+
+    def test_put_back_if_libvirt_cannot_tell(self) -> None:
+        gone = libvirt.libvirtError('gone')
+        with mock.patch.object(
+            self.domain, 'schedulerParametersFlags', side_effect=gone
+        ):
+            self.assertRaises(
+                libvirt.libvirtError, self.weights().write, self.target, 20
+            )
+        self.assertEqual('1024\n', self.path.read_text())
+        self.assertEqual(1024, self.target.in_force.shares)
+
+    def test_what_systemd_puts_back_is_nobody_elses(self) -> None:
+        self.assertFalse(self.target.may_be_ours(1024))
+        self.weights().write(self.target, 20)
+        self.assertTrue(self.target.may_be_ours(1024))
+        self.assertFalse(self.target.may_be_ours(512))
+
+
+class TestGiveBack(WeightsCase):
+    def give_back(self) -> str:
+        self.weights().write(self.target, 20)
+        weights.give_back(self.target)
+        return self.path.read_text()
+
+    def test_without_libvirt(self) -> None:
+        self.assertEqual('1024', self.give_back())
+        self.assertEqual(1024, self.target.in_force.shares)
+        self.assertEqual(0, self.domain.writes)
+
+    def test_not_what_somebody_else_has_set(self) -> None:
         self.target.released = frozenset({cputune.SHARES})
-        self.writer.set_shares('u', 7)
-        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+        self.assertEqual('20', self.give_back())
+        self.target.released = frozenset()
+        self.target.shares_theirs = 20
+        self.assertEqual('20', self.give_back())
 
-    def test_a_weight_over_theirs_that_nobody_has_looked_at(self) -> None:
-        self.target.shares_theirs = 333
-        self.assertFalse(self.writer.set_shares('u', 7))
-        self.assertEqual(1024, self.domain.values[cputune.SHARES])
-
-    def test_a_weight_does_not_wait_for_long(self) -> None:
-        with self.target.lock:
-            self.assertRaises(TimeoutError, self.writer.set_shares, 'u', 7)
-
-    def hang(self) -> threading.Event:
-        """Have libvirt not return from a write of the VM's weight."""
-        begun, release = threading.Event(), threading.Event()
-        self.addCleanup(release.set)
-        write = self.domain.setSchedulerParametersFlags
-
-        def set_slowly(values: dict[str, int], flags: int) -> None:
-            begun.set()
-            release.wait(30)
-            write(values, flags)
-
-        self.domain.setSchedulerParametersFlags = set_slowly
-        self.thread = threading.Thread(
-            target=self.writer.set_shares, args=('u', 7), daemon=True
-        )
-        self.thread.start()
-        self.assertTrue(begun.wait(30))
-        return release
-
-    def test_a_weight_that_hangs_is_late(self) -> None:
-        self.deadline = 0.0
-        release = self.hang()
-        self.pool.watch()
-        self.assertEqual(1, self.troubles.late_calls)
-        self.assertTrue(self.target.quarantined)
-        # It must not hold another of the windows' threads.
-        self.assertRaisesRegex(
-            TimeoutError, 'hangs', self.writer.set_shares, 'u', 8
-        )
-        release.set()
-        self.thread.join(30)
-        self.assertFalse(self.target.quarantined)
-        self.writer.set_shares('u', 8)
-        self.assertEqual(8, self.domain.values[cputune.SHARES])
-
-    def test_a_weight_that_waited_until_the_end(self) -> None:
-        """What is put back meanwhile must not be written after it."""
-        self.target.lock = mock.MagicMock()
-        self.target.lock.acquire.side_effect = lambda timeout: (
-            self.gate.ending.set() or True
-        )
-        self.writer.set_shares('u', 7)
-        self.assertEqual(1024, self.domain.values[cputune.SHARES])
-        self.target.lock.release.assert_called_once_with()
+    def test_not_where_windows_wrote_nothing(self) -> None:
+        self.path.write_text('333')
+        weights.give_back(self.target)
+        self.assertEqual('333', self.path.read_text())

@@ -25,7 +25,9 @@ from nova_vhpc.agent import (
     gate,
     guest,
     journal,
+    processes,
     quarantine,
+    weights,
     workers,
     writer,
 )
@@ -92,6 +94,10 @@ class WriterCase(base.BaseTestCase):
             self.pool,
             self.journal,
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            weights.Weights(
+                types.SimpleNamespace(window_weights='libvirt'),
+                processes.Processes('/nowhere', '/nowhere'),
+            ),
             self.troubles,
             self.looked.append,
         )
