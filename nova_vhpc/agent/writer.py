@@ -116,7 +116,8 @@ class Writer:
             return False
         if self._workers.is_late(uuid):
             raise TimeoutError(quarantine.HANGS)
-        self._connection.get()
+        if target.weight is None or not target.weight.proven:
+            self._connection.get()
         if not target.lock.acquire(timeout=LOCK_SECONDS):
             raise TimeoutError('another call about the VM takes its time')
         try:

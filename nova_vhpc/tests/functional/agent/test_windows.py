@@ -12,7 +12,9 @@
 
 """Gang windows: weights that change several times a second."""
 
+import os
 import random
+import signal
 import time
 from typing import Any
 
@@ -88,6 +90,26 @@ class TestWindows(base.AgentTestCase):
             )
         time.sleep(2)
         self.assertEqual(0, self.status()['agent']['foreign_changes'])
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(self.before, self.everything())
+
+    def test_windows_go_on_while_libvirtd_hangs(self) -> None:
+        process = self.start_windows()
+        host = processes.Processes()
+        pid = self.daemon.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        for domain in self.domains:
+            path = host.weight_file(host.find(domain.UUIDString()))
+            assert path is not None
+            for _ in range(2):
+                now = path.read_text()
+                self.wait_for(
+                    lambda path=path, now=now: path.read_text() != now,
+                    'the next window',
+                )
+        os.kill(pid, signal.SIGCONT)
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())
 

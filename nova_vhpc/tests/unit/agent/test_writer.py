@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     journal,
     processes,
     quarantine,
+    weight_file,
     weights,
     workers,
     writer,
@@ -95,7 +96,7 @@ class WriterCase(base.BaseTestCase):
             self.journal,
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
             weights.Weights(
-                types.SimpleNamespace(window_weights='libvirt'),
+                types.SimpleNamespace(window_weights='cgroup'),
                 processes.Processes('/nowhere', '/nowhere'),
             ),
             self.troubles,
@@ -124,6 +125,24 @@ class TestWriter(WriterCase):
         self.assertTrue(self.domain.marked)
         self.assertEqual(1, self.target.writes)
         self.assertEqual(2_500, self.target.in_force.quota_us)
+
+    def test_windows_go_on_without_libvirt_where_the_file_is_proven(
+        self,
+    ) -> None:
+        path = self.state / 'cpu.weight'
+        path.write_text('7')
+        self.target.weight = weight_file.WeightFile(path)
+        self.target.journalled = self.target.marked = True
+        self.target.written = {cputune.SHARES: frozenset({9})}
+        lost = libvirt.libvirtError('lost')
+        with mock.patch.object(self.link, 'get', side_effect=lost):
+            self.assertRaises(
+                libvirt.libvirtError, self.writer.set_shares, 'u', 9
+            )
+            self.assertEqual('7', path.read_text())
+            self.target.weight.proven = True
+            self.assertTrue(self.writer.set_shares('u', 9))
+        self.assertEqual('9', path.read_text())
 
     def assert_nothing_is_written(self) -> None:
         self.assertEqual(50_000, self.write()[cputune.QUOTA])
