@@ -27,6 +27,9 @@ VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
 MACHINE = re.compile(r'qemu(-|\\x2d)')
 """In the name of a domain's group; systemd escapes the hyphen."""
 
+THREAD_GROUP = re.compile(r'/(emulator|vcpu\d+)$')
+"""What libvirt appends to a domain's group for its threads."""
+
 WEIGHT_FILES = ('cpu.weight', 'cpu.shares')
 """Of cgroup v2 and v1; both hold what libvirt calls ``cpu_shares``."""
 
@@ -140,12 +143,14 @@ class Processes:
                 return groups
         return ()
 
-    def weight_file(self, pid: int) -> pathlib.Path | None:
+    def weight_file(self, pid: int, tid: int) -> pathlib.Path | None:
         """Where libvirt keeps the weight of a whole domain, if it can be seen.
 
         Of the scope where systemd keeps one, above libvirt's own group.
+
+        :param tid: a thread that it is to apply to, such as a vCPU's.
         """
-        for base in self._domain_cgroups(pid, 'cpu'):
+        for base in self._domain_cgroups(pid, 'cpu', tid):
             group = base.parent if base.name == 'libvirt' else base
             for name in WEIGHT_FILES:
                 path = group / name
@@ -197,18 +202,22 @@ class Processes:
         return tuple(found[vcpu] for vcpu in range(vcpus))
 
     def _domain_cgroups(
-        self, pid: int, controller: str
+        self, pid: int, controller: str, tid: int | None = None
     ) -> tuple[pathlib.Path, ...]:
-        """The domain's own group, as v1 and as v2 may have it."""
+        """The domain's own group, as v1 and as v2 may have it.
+
+        :param tid: by one of its threads; by QEMU's main one if None.
+        """
+        task = self.proc / (str(pid) if tid is None else f'{pid}/task/{tid}')
         try:
-            text = (self.proc / str(pid) / 'cgroup').read_text()
+            text = (task / 'cgroup').read_text()
         except OSError:
             return ()
         bases = []
         for line in text.splitlines():
             _, controllers, path = line.split(':', 2)
-            # QEMU's main thread sits in <domain>[/libvirt]/emulator.
-            relative = path.lstrip('/').removesuffix('/emulator')
+            # Threads sit in <domain>[/libvirt]/{emulator,vcpuN}.
+            relative = THREAD_GROUP.sub('', path.lstrip('/'))
             if controllers == '':
                 bases += [self.cgroup / relative]
                 bases += [self.cgroup / relative / 'libvirt']

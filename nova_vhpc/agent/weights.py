@@ -61,7 +61,8 @@ class Weights:
         """Why it was not written; empty if it was."""
         if target.weight is None:
             pid = self._host.find(target.uuid)
-            path = self._host.weight_file(pid) if pid else None
+            tid = target.tids[0] if target.tids else pid
+            path = self._host.weight_file(pid, tid) if pid else None
             target.weight = weight_file.WeightFile(path)
         return target.weight.write(target.domain, shares)
 

@@ -13,6 +13,7 @@
 """Gang windows: weights that change several times a second."""
 
 import os
+import pathlib
 import random
 import signal
 import time
@@ -55,6 +56,14 @@ class TestWindows(base.AgentTestCase):
         value: int = domain.schedulerParametersFlags(base.LIVE)['cpu_shares']
         return value
 
+    def weight_file(self, domain: libvirt.virDomain) -> pathlib.Path:
+        """The file that its weight stands in."""
+        host = processes.Processes()
+        pid = host.find(domain.UUIDString())
+        path = host.weight_file(pid, pid)
+        assert path is not None
+        return path
+
     def test_put_back(self) -> None:
         process = self.start_windows()
         # Our own writes must not be taken for somebody else's.
@@ -95,14 +104,12 @@ class TestWindows(base.AgentTestCase):
 
     def test_windows_go_on_while_libvirtd_hangs(self) -> None:
         process = self.start_windows()
-        host = processes.Processes()
         pid = self.daemon.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         self.addCleanup(os.kill, pid, signal.SIGCONT)
         for domain in self.domains:
-            path = host.weight_file(host.find(domain.UUIDString()))
-            assert path is not None
+            path = self.weight_file(domain)
             for _ in range(2):
                 now = path.read_text()
                 self.wait_for(
@@ -116,10 +123,8 @@ class TestWindows(base.AgentTestCase):
     def test_what_systemd_writes_at_a_reload_ends_no_window(self) -> None:
         """It does not know of what was written beside it."""
         process = self.start_windows(reconcile_period=0.2)
-        host = processes.Processes()
         for domain in self.domains:
-            path = host.weight_file(host.find(domain.UUIDString()))
-            assert path is not None
+            path = self.weight_file(domain)
             path.write_text(str(self.before[0][0]['cpu_shares']))
         time.sleep(1)
         for domain in self.domains:

@@ -100,9 +100,9 @@ class TestProcesses(base.BaseTestCase):
         """It escapes the hyphens of their names."""
         self.process(10, UUID, {20: 'x'})
         scope = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
-        (self.proc / '10/cgroup').write_text(
-            f'5:cpu,cpuacct:/{scope}/libvirt/emulator\n'
-            f'3:blkio:/{scope}/libvirt\n'
+        (self.proc / '10/cgroup').write_text(f'3:blkio:/{scope}/libvirt\n')
+        (self.proc / '10/task/20/cgroup').write_text(
+            f'5:cpu,cpuacct:/{scope}/libvirt/vcpu0\n'
         )
         for group in ('cpu', 'blkio'):
             (self.cgroup / group / scope / 'libvirt').mkdir(parents=True)
@@ -113,23 +113,27 @@ class TestProcesses(base.BaseTestCase):
         self.assertEqual(blkio, self.host.block_cgroup(10))
         self.assertEqual(
             self.cgroup / 'cpu' / scope / 'cpu.shares',
-            self.host.weight_file(10),
+            self.host.weight_file(10, 20),
         )
 
     def test_weight_file_without_systemd(self) -> None:
         self.process(10, UUID, {20: 'x'})
-        (self.proc / '10/cgroup').write_text('0::/machine/qemu-1-x/emulator\n')
+        (self.proc / '10/task/20/cgroup').write_text(
+            '0::/machine/qemu-1-x/vcpu12\n'
+        )
         group = self.cgroup / 'machine/qemu-1-x'
-        self.assertIsNone(self.host.weight_file(10))
+        self.assertIsNone(self.host.weight_file(10, 20))
         group.mkdir(parents=True)
-        self.assertIsNone(self.host.weight_file(10))
+        self.assertIsNone(self.host.weight_file(10, 20))
         (group / 'cpu.weight').write_text('100\n')
-        self.assertEqual(group / 'cpu.weight', self.host.weight_file(10))
+        self.assertEqual(group / 'cpu.weight', self.host.weight_file(10, 20))
 
     def test_no_weight_file_of_all_machines(self) -> None:
         """QEMU that libvirt has put into no group of its own."""
         self.process(10, UUID, {20: 'x'})
-        (self.proc / '10/cgroup').write_text('0::/system.slice/qemu-kvm\n')
+        (self.proc / '10/task/20/cgroup').write_text(
+            '0::/system.slice/qemu-kvm\n'
+        )
         (self.cgroup / 'system.slice').mkdir()
         (self.cgroup / 'system.slice/cpu.weight').write_text('100\n')
-        self.assertIsNone(self.host.weight_file(10))
+        self.assertIsNone(self.host.weight_file(10, 20))

@@ -59,6 +59,7 @@ class WeightsCase(base.BaseTestCase):
     def make(self) -> guest.Guest:
         target = test_guest.make(journalled=True)
         target.domain = self.domain
+        target.tids = (78, 79)
         target.original = cputune.read(self.domain)
         target.set_expected(target.original)
         return target
@@ -78,7 +79,7 @@ class TestWeights(WeightsCase):
             self.assertEqual(shares, self.target.in_force.shares)
         self.assertEqual(0, self.domain.writes)
         # Looked for once in a run.
-        self.host.weight_file.assert_called_once_with(77)
+        self.host.weight_file.assert_called_once_with(77, 78)
 
     def assert_by_libvirt(self, writing: weights.Weights) -> None:
         for shares in (40960, 20):
@@ -95,6 +96,11 @@ class TestWeights(WeightsCase):
     def test_by_libvirt_without_a_file(self) -> None:
         self.host.weight_file.return_value = None
         self.assert_by_libvirt(self.weights())
+
+    def test_by_the_main_thread_where_no_vcpu_is_known(self) -> None:
+        self.target.tids = ()
+        self.weights().write(self.target, 20)
+        self.host.weight_file.assert_called_once_with(77, 77)
 
     def test_by_libvirt_without_a_process(self) -> None:
         self.host.find.return_value = 0
