@@ -34,6 +34,9 @@ HELPERS = 4
 MOST_HELPERS = 32
 """With those that stand in for the ones that hanging calls hold."""
 
+TOLD_FAILURES = 2
+"""In a row. One is mostly another call about the VM that takes its time."""
+
 HELD_S = 0.25
 """A call that takes longer holds its thread: another one stands in."""
 
@@ -251,7 +254,7 @@ class ShareWriter:
             done()
 
     def _succeeded(self, vm: wishes.Wish, value: int, written: bool) -> None:
-        if vm.failures:
+        if vm.failures >= TOLD_FAILURES:
             LOG.info('VM %s: cpu_shares are written again', vm.uuid)
         # Who is left alone now may be ours at the next border.
         vm.succeeded(value if written else None)
@@ -262,7 +265,8 @@ class ShareWriter:
             self._forget(vm)
 
     def _failed(self, vm: wishes.Wish, value: int, error: Exception) -> None:
-        if not vm.failures:
+        vm.failed()
+        if vm.failures == TOLD_FAILURES:
             LOG.warning(
                 'VM %s: cpu_shares %d could not be written, its windows are '
                 'skipped until it works again: %s',
@@ -270,6 +274,5 @@ class ShareWriter:
                 value,
                 error,
             )
-        vm.failed()
         self.failures += 1
         self._failing.add(vm)

@@ -115,6 +115,21 @@ class TestShareWriter(tests_base.TestCase):
         self.assertTrue(writer.close(30))
         self.assertEqual(('a', 1024), self.gate.writes[-1])
 
+    def test_one_failure_is_not_worth_a_word(self) -> None:
+        """Another call about the VM took its time; a border later it works."""
+        for failures, told in ((1, False), (2, True)):
+            answers = [OSError('busy')] * failures + [True]
+            writer = shares.ShareWriter(mock.Mock(side_effect=answers))
+            with mock.patch.object(shares, 'LOG') as log:
+                writer.want({'a': 7})
+                while writer.writes < len(answers):
+                    writer.tend()
+                    time.sleep(0.001)
+                writer.close(30)
+            self.assertEqual(failures, writer.failures)
+            self.assertEqual(told, log.warning.called)
+            self.assertEqual(told, log.info.called)
+
     def test_close_says_what_is_left(self) -> None:
         writer = self.make()
         writer.want({'a': 7, 'b': 7})
