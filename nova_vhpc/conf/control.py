@@ -188,8 +188,8 @@ OPTS: list[Any] = [
         'gang_max_window_us',
         5_000,
         1_000_000,
-        'Windows are widened up to this, in microseconds, where libvirt is '
-        'slow to begin them; at least gang_window_us. Set it to that for '
+        'Windows are widened up to this, in microseconds, where they begin '
+        'late; at least gang_window_us. Set it to that for '
         'windows of one width, for example so that hosts of very different '
         'speed agree.',
     ),
