@@ -88,8 +88,9 @@ def hosts(
     for hypervisor in _hypervisors(connection):
         uuid = hypervisor['id']
         name = hypervisor['service']['host']
-        total = hypervisor['vcpus'] or 0
-        used = hypervisor['vcpus_used'] or 0
+        total, used = offers.cpus(
+            uuid, hypervisor['vcpus'] or 0, hypervisor['vcpus_used'] or 0
+        )
         switch, rack = places.get(name, (None, None))
         free_cpus, free_ram_mb = offers.free(uuid)
         offered = offers.uplinks.get(uuid)
@@ -177,6 +178,22 @@ class _Offers:
                 if model.UPLINK in allocation['resources']:
                     uplinks.add(uuid)
             self.uplinks.setdefault(root, set()).update(uplinks)
+
+    def cpus(self, root: str, total: int, used: int) -> tuple[int, int]:
+        """CPUs of a host that the flavor's guests run on, and vCPUs there.
+
+        As :func:`nova_vhpc.scheduler.hosts.cpus`, by what Placement has.
+
+        :param total: of the host's CPUs, as Nova counts them.
+        :param used: vCPUs of all guests.
+        """
+        resources = self._summaries.get(root, {}).get('resources', {})
+        dedicated = resources.get('PCPU')
+        if dedicated is None:
+            return total, used
+        if self._cpus == 'PCPU':
+            return dedicated['capacity'], dedicated['used']
+        return total, max(0, used - dedicated['used'])
 
     def free(self, root: str) -> tuple[float, float]:
         """CPUs and RAM in MB that may still be claimed on a host."""

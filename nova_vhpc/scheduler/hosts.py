@@ -18,7 +18,7 @@ its values; nothing here raises for that.
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova.pci import utils as pci_utils
 from nova.scheduler import utils
@@ -111,6 +111,46 @@ def multiplier(state: Any, default: float) -> float:
     return default
 
 
+class Cpus(NamedTuple):
+    """The CPUs of a host that guests of one kind run on.
+
+    :ivar total: how many there are.
+    :ivar used: vCPUs of the guests on them.
+    :ivar dedicated: whether Nova gives each of them to one vCPU only.
+    """
+
+    total: int
+    used: int
+    dedicated: bool = False
+
+
+def cpus(state: Any, pinned: bool) -> Cpus:
+    """CPUs of a host, those in ``cpu_dedicated_set`` apart from the others.
+
+    Nova's total leaves the dedicated ones out, but its count of vCPUs in use
+    has those of all guests.
+
+    :param pinned: whether it is asked for guests with dedicated CPUs.
+    """
+    total, used = state.vcpus_total or 0, state.vcpus_used or 0
+    dedicated = taken = 0
+    if state.numa_topology is not None:
+        for cell in state.numa_topology.cells:
+            # Without cpu_dedicated_set, Nova has all CPUs in both sets.
+            if not cell.pcpuset <= cell.cpuset:
+                dedicated += len(cell.pcpuset)
+                taken += len(cell.pinned_cpus)
+    if pinned and dedicated:
+        return Cpus(dedicated, taken, True)
+    return Cpus(total, max(0, used - taken))
+
+
+def pinned_vcpus(spec_obj: Any) -> int:
+    """vCPUs of one member that get a dedicated CPU each."""
+    found = spec_obj.numa_topology if 'numa_topology' in spec_obj else None
+    return sum(len(cell.pcpuset) for cell in found.cells) if found else 0
+
+
 def facts(
     state: Any,
     name: str,
@@ -118,21 +158,23 @@ def facts(
     link_mbps: int,
     fabric: Fabric,
     ratios: tuple[float, float],
+    pinned: bool = False,
 ) -> HostFacts:
     """What the planner must know of a host that passed the filter.
 
     :param ratios: initial allocation ratios of CPUs and RAM, for hosts
         that report none.
+    :param pinned: whether the members get dedicated CPUs.
     """
-    total_cpus = state.vcpus_total or 0
-    used_vcpus = state.vcpus_used or 0
+    own = cpus(state, pinned)
+    ratio = 1.0 if own.dedicated else state.cpu_allocation_ratio or ratios[0]
     total_ram = state.total_usable_ram_mb or 0
     switch, rack = fabric.place(state)
     return HostFacts(
         name,
-        total_cpus,
-        used_vcpus,
-        total_cpus * (state.cpu_allocation_ratio or ratios[0]) - used_vcpus,
+        own.total,
+        own.used,
+        own.total * ratio - own.used,
         total_ram * (state.ram_allocation_ratio or ratios[1])
         - (total_ram - (state.free_ram_mb or 0)),
         slots,

@@ -86,9 +86,14 @@ class Request:
         self.conf = conf
         group = conf.vhpc_scheduler
         self.pci_requests = _pci_requests(spec_obj)
+        pinned = hosts_.pinned_vcpus(spec_obj)
+        shared = spec_obj.vcpus - pinned
+        self.pinned = shared <= 0
         self.wanted = requirements.requirements(
             spec_obj.flavor.extra_specs,
-            spec_obj.vcpus,
+            # Of a server with both kinds, those that share CPUs are judged;
+            # Nova itself counts the dedicated ones.
+            pinned if self.pinned else shared,
             hosts_.devices_asked(self.pci_requests),
             group.spare_cpus,
             group.max_overcommit,
@@ -201,9 +206,10 @@ class Request:
         return requirements.evaluate(view, self.wanted, self.limits)
 
     def _view(self, state: Any) -> requirements.HostView:
+        cpus = hosts_.cpus(state, self.pinned)
         return requirements.HostView(
-            state.vcpus_total or 0,
-            state.vcpus_used or 0,
+            cpus.total,
+            cpus.used,
             devices_lack=(
                 hosts_.devices_lack(state, self.pci_requests)
                 if self._judges_devices

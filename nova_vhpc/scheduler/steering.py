@@ -226,6 +226,7 @@ class Steering:
                     record.verdict.link_mbps,
                     request.fabric,
                     ratios,
+                    request.pinned,
                 )
             )
         return facts

@@ -73,6 +73,66 @@ class FabricTest(base.BaseTestCase):
         self.assertEqual(set(), self.fabric.racks_missing(['full', 'far']))
 
 
+class CpusTest(base.BaseTestCase):
+    """Dedicated CPUs are a pool of their own where there are any."""
+
+    def state(self, *cells, total=8, used=12):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.vcpus_total = total
+        state.vcpus_used = used
+        state.cpu_allocation_ratio = 4.0
+        state.numa_topology = objects.NUMATopology(
+            cells=[
+                objects.NUMACell(
+                    id=number,
+                    cpuset=set(cpuset),
+                    pcpuset=set(pcpuset),
+                    pinned_cpus=set(pinned),
+                )
+                for number, (cpuset, pcpuset, pinned) in enumerate(cells)
+            ]
+        )
+        return state
+
+    def assert_cpus(self, state, shared, dedicated):
+        self.assertEqual(shared, hosts.cpus(state, False)[:2])
+        self.assertEqual(dedicated, hosts.cpus(state, True)[:2])
+
+    def test_both_kinds(self):
+        self.assert_cpus(
+            self.state(
+                (range(4), range(4, 16), range(4, 7)),
+                (range(20, 24), range(24, 32), [24]),
+            ),
+            (8, 8),
+            (20, 4),
+        )
+
+    def test_only_dedicated_ones(self):
+        state = self.state(([], range(4), [1]), total=0, used=1)
+        self.assert_cpus(state, (0, 0), (4, 1))
+
+    def test_all_cpus_are_for_either(self):
+        state = self.state((range(8), range(8), [1, 2]))
+        self.assert_cpus(state, (8, 12), (8, 12))
+
+    def test_no_dedicated_ones(self):
+        self.assert_cpus(self.state((range(8), [], [])), (8, 12), (8, 12))
+
+    def test_no_topology(self):
+        state = self.state()
+        state.numa_topology = None
+        self.assert_cpus(state, (8, 12), (8, 12))
+
+    def test_dedicated_ones_are_never_over_committed(self):
+        state = self.state((range(4), range(4, 16), range(4, 7)), total=4)
+        fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
+        facts = hosts.facts(state, 'one', 1, 0, fabric, (16.0, 1.0), True)
+        self.assertEqual((12, 3, 9.0), facts[1:4])
+        facts = hosts.facts(state, 'one', 1, 0, fabric, (16.0, 1.0), False)
+        self.assertEqual((4, 9, 7.0), facts[1:4])
+
+
 class FactsTest(base.BaseTestCase):
     def test_allocation_ratios(self):
         state = host_manager.HostState('one', 'one', 'cell')

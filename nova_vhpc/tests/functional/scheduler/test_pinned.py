@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Members with CPUs of their own, on the real libvirt driver of Nova.
+
+It counts only ``cpu_shared_set`` as the CPUs of a compute node, but the
+vCPUs of all guests as used, pinned ones included.
+"""
+
+import contextlib
+import io
+import json
+import sys
+
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.libvirt import base as libvirt_base
+
+from nova_vhpc.cmd import explain
+from nova_vhpc.scheduler import uplinks
+from nova_vhpc.tests.functional import sdk
+from nova_vhpc.tests.functional.scheduler import base
+
+PINNED = {'hw:cpu_policy': 'dedicated'}
+OPENMP = {'vhpc:workload': 'parallel', 'vhpc:paradigm': 'openmp'}
+
+
+class PinnedTest(libvirt_base.ServersTestBase):
+    """One host with eight CPUs; OpenMP never shares one by default."""
+
+    microversion = 'latest'
+
+    def setUp(self):
+        self.flags(
+            group='wsgi',
+            api_paste_config=sys.prefix + '/etc/nova/api-paste.ini',
+        )
+        self.flags(
+            group='filter_scheduler',
+            available_filters=[
+                'nova.scheduler.filters.all_filters',
+                base.FILTER,
+            ],
+            enabled_filters=['NUMATopologyFilter', 'VirtualClusterFilter'],
+            weight_classes=[
+                'nova.scheduler.weights.all_weighers',
+                base.WEIGHER,
+            ],
+        )
+        self.flags(initial_cpu_allocation_ratio=4.0)
+        self.addCleanup(uplinks.reset)
+        super().setUp()
+
+    def start(self, shared, dedicated):
+        """Start the host with two sets of CPUs."""
+        self.flags(
+            group='compute',
+            cpu_shared_set=shared,
+            cpu_dedicated_set=dedicated,
+        )
+        self.start_compute(
+            host_info=fakelibvirt.HostInfo(
+                cpu_nodes=2,
+                cpu_sockets=1,
+                cpu_cores=4,
+                cpu_threads=1,
+                kB_mem=16 << 20,
+            )
+        )
+
+    def boot(self, vcpu, extra_spec, state='ACTIVE'):
+        """Boot one server, as the explanation foretells."""
+        flavor_id = self._create_flavor(
+            vcpu=vcpu, memory_mb=512, disk=1, extra_spec=extra_spec
+        )
+        if extra_spec in (OPENMP, {**OPENMP, **PINNED}):
+            reason = self.explained(flavor_id)
+            self.assertEqual(state == 'ERROR', reason is not None, reason)
+        self._create_server(
+            flavor_id=flavor_id, networks='none', expected_state=state
+        )
+
+    def explained(self, flavor_id):
+        """Why the host takes no member, or None."""
+        cloud = sdk.connect(self.api_fixture, self.placement.fixture.endpoint)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            explain.main(['--flavor', flavor_id, '--json'], cloud)
+        (host,) = json.loads(out.getvalue())['hosts']
+        return host['reason']
+
+    def test_a_host_with_dedicated_cpus_alone(self):
+        self.start(None, '0-7')
+        self.boot(4, {**OPENMP, **PINNED})
+        self.boot(4, {**OPENMP, **PINNED})
+
+    def test_pinned_guests_leave_the_shared_cpus_free(self):
+        self.start('0-3', '4-7')
+        self.boot(4, PINNED)
+        self.boot(4, OPENMP)
+        # Placement would go on to 16 VCPUs; our limit is one per CPU.
+        self.boot(1, OPENMP, 'ERROR')
+
+    def test_guests_on_shared_cpus_leave_dedicated_ones_free(self):
+        self.start('0-3', '4-7')
+        for _ in range(3):
+            self.boot(4, {})
+        self.boot(4, {**OPENMP, **PINNED})
+
+    def test_of_a_mixed_server_only_the_shared_part_is_judged(self):
+        self.start('0-1,4-5', '2-3,6-7')
+        mixed = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^0'}
+        self.boot(3, OPENMP)
+        # Two of its CPUs are dedicated ones, the third is the fourth shared.
+        self.boot(3, {**OPENMP, **mixed})
+        self.boot(1, OPENMP, 'ERROR')
