@@ -93,7 +93,11 @@ def fit(
         if rule.kind is not None and uplink.kind is not rule.kind:
             continue
         if not uplink.up:
-            bad.append(f'the link of {uplink} is down')
+            bad.append(
+                f"{uplink} is held for the guest of the bridge's former NIC"
+                if uplink.mbps
+                else f'the link of {uplink} is down'
+            )
         elif min_link_mbps and uplink.mbps < min_link_mbps:
             bad.append(
                 f'{uplink} has a link of {uplink.mbps} Mbit/s, '

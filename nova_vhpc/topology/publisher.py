@@ -42,7 +42,8 @@ class Published:
 
     :ivar node: name of the compute node's root provider.
     :ivar providers: names of the uplinks' providers, sorted.
-    :ivar reserved: providers of uplinks that are gone but still claimed.
+    :ivar reserved: providers of uplinks that are gone but still claimed;
+        so is what is now the uplink of a separate bridge among them.
     :ivar writes: requests that may have changed something in Placement.
     """
 
@@ -90,10 +91,7 @@ class Publisher:
         root, node = self._root()
         children = self._client.children(root)
         wanted = _wanted(node, topology, stamp)
-        for uuid, provider in wanted.items():
-            if uuid not in children:
-                self._create(uuid, provider.name, root)
-            self._retry(self._sync, uuid, provider)
+        # Before others come: a claim that stays may be one on their bridge.
         reserved = [
             name
             for uuid, name in sorted(children.items(), key=lambda c: c[1])
@@ -101,6 +99,13 @@ class Publisher:
             and _is_ours(node, uuid, name)
             and not self._remove(uuid)
         ]
+        if reserved:
+            held = frozenset(name.rsplit(':', 2)[1] for name in reserved)
+            wanted = _wanted(node, topology, stamp, held)
+        for uuid, provider in wanted.items():
+            if uuid not in children:
+                self._create(uuid, provider.name, root)
+            self._retry(self._sync, uuid, provider)
         self._retry(self._mark_root, root, True)
         marker = model.marker_name(node)
         return Published(
@@ -218,14 +223,28 @@ class Publisher:
 
 
 def _wanted(
-    node: str, topology: model.HostTopology, stamp: int
+    node: str,
+    topology: model.HostTopology,
+    stamp: int,
+    held: frozenset[str] = frozenset(),
 ) -> dict[str, _Wanted]:
-    """Providers by uuid; the stamp comes last, when all else is written."""
+    """Providers by uuid; the stamp comes last, when all else is written.
+
+    :param held: bridges on which a guest has claimed an uplink that is gone.
+        A separate one is still that guest's, whatever its NIC is called now.
+    """
     wanted = {
         model.provider_uuid(node, uplink.bridge, uplink.nic): _Wanted(
             model.provider_name(node, uplink.bridge, uplink.nic),
             {
-                model.UPLINK: _inventory(uplink.slots, uplink.up),
+                model.UPLINK: _inventory(
+                    uplink.slots,
+                    uplink.up
+                    and not (
+                        uplink.kind is model.BridgeKind.SEPARATE
+                        and uplink.bridge in held
+                    ),
+                ),
                 model.MBPS: _inventory(max(1, uplink.mbps), uplink.up),
             },
             _traits(uplink),

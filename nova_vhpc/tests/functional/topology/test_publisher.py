@@ -216,6 +216,35 @@ class PublisherTest(PlacementCase):
         self.assertEqual((), published.reserved)
         self.assertNotIn('cn1:vhpc:br-b:eth2', self.names())
 
+    def test_a_separate_bridge_stays_its_guests_by_whatever_nic(self) -> None:
+        """A NIC is renamed or bonded while its bridge's guest runs."""
+        self.publisher.publish(topology(A, B), 77)
+        guest = self.claim(self.uuid(B))
+        bond = dataclasses.replace(B, nic='bond0')
+        for _ in range(2):
+            published = self.publisher.publish(topology(A, bond), 77)
+            self.assertEqual(('cn1:vhpc:br-b:eth2',), published.reserved)
+            free = self.nova(
+                'GET',
+                f'/allocation_candidates?resources={model.UPLINK}:1'
+                f'&required={model.TRAIT_SEPARATE}',
+            )
+            self.assertEqual([], free['allocation_requests'])
+        self.assertEqual(0, published.writes)
+        # It is no dead link: its speed can still be told.
+        self.assertEqual(0, self.inventory(bond, model.MBPS)['reserved'])
+        self.nova('DELETE', f'/allocations/{guest}')
+        self.publisher.publish(topology(A, bond), 77)
+        self.assertEqual(0, self.inventory(bond, model.UPLINK)['reserved'])
+
+    def test_a_shared_bridge_goes_on_by_another_nic(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        self.claim(self.uuid(A))
+        bond = dataclasses.replace(A, nic='bond0')
+        published = self.publisher.publish(topology(bond), 77)
+        self.assertEqual(('cn1:vhpc:br-a:eth1',), published.reserved)
+        self.assertEqual(0, self.inventory(bond, model.UPLINK)['reserved'])
+
     def test_fewer_slots_than_claims(self) -> None:
         self.publisher.publish(topology(A), 77)
         self.claim(self.uuid(A))

@@ -79,10 +79,16 @@ class FitTest(base.BaseTestCase):
 
     def test_slow_and_dead_links_are_named(self):
         slow = uplink(network.SEPARATE, 'br1', 'eth1', mbps=100)
-        dead = uplink(network.SEPARATE, 'br2', 'eth2', slots=0)
+        dead = uplink(network.SEPARATE, 'br2', 'eth2', mbps=0, slots=0)
         reason = self.fit('separate', slow, dead, mbps=1000).reason
         self.assertIn('NIC eth1 on bridge br1 has a link of 100', reason)
         self.assertIn('link of NIC eth2 on bridge br2 is down', reason)
+
+    def test_a_bridge_that_is_held_is_no_dead_link(self):
+        reason = self.fit(
+            'separate', uplink(network.SEPARATE, 'br2', 'bond0', slots=0)
+        ).reason
+        self.assertIn('NIC bond0 on bridge br2 is held for the guest', reason)
 
     def test_fastest_first(self):
         fast = uplink(network.SEPARATE, 'br1', 'eth1', mbps=10000)
