@@ -117,6 +117,13 @@ class PublishWorker:
             ): uplink.bridge
             for uplink in findings.topology.uplinks
         }
+        present = set(bridges.values())
+        for name in published.reserved:
+            # Its NIC is gone or has another name; the bridge may be there.
+            bridge, nic = name.rsplit(':', 2)[1:]
+            if bridge in present:
+                provider = model.provider_uuid(published.node, bridge, nic)
+                bridges[provider] = bridge
         return tuple(
             sorted(
                 bridges[provider]

@@ -155,6 +155,17 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.wait_for(lambda: reserved() == 0)
         self.assertEqual((), worker.withdraw())
 
+    def test_a_claim_outlives_the_name_of_its_nic(self) -> None:
+        worker = self.make_worker(nic_patterns=['*'])
+        worker.start()
+        self.wait_for(lambda: self.state(worker) == 'published')
+        server = self.claim(self.uuid(self.uplink))
+        self.assertEqual((self.bridge,), worker.claimed_bridges(server))
+        self.links.delete(self.nic)
+        self.links.uplink('n', self.bridge)
+        self.wait_for(lambda: worker.status()['reserved'])
+        self.assertEqual((self.bridge,), worker.claimed_bridges(server))
+
     def test_placement_away_and_back(self) -> None:
         self.served.stop()
         worker = self.make_worker()
