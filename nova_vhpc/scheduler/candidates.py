@@ -84,7 +84,7 @@ class Candidates(list[Candidate]):
 class Ledger:
     """What the members of one request have claimed on one host.
 
-    :param uplinks: the uplinks that serve the request there.
+    :param uplinks: those that serve the request there and are offered.
     :param rule: of the network configuration.
     :param unknown: whether the host's topology is unknown; then all
         uplinks are taken to serve, and to have one slot.
@@ -106,13 +106,13 @@ class Ledger:
         """Members whose uplinks can still be claimed at the same time."""
         if self._unknown:
             return NO_LIMIT
-        return network.members(
-            self._rule,
-            (
-                # Placement offered it: its count is newer than ours.
-                (u.bridge, max(0, (u.free or 1) - self._used[u.uuid]))
-                for u in self._uplinks.values()
-            ),
+        return network.members(self._rule, self._free())
+
+    def _free(self) -> Iterable[tuple[str, int]]:
+        """Bridge and free slots of each uplink."""
+        return (
+            (u.bridge, max(0, _offered_slots(u) - self._used[u.uuid]))
+            for u in self._uplinks.values()
         )
 
     def settle(self, candidates: Sequence[Candidate], gained: bool) -> None:
@@ -176,6 +176,8 @@ class Ledger:
             if uplink is not None:
                 if used >= uplink.slots:
                     return None
+                # As good as lost, unless somebody else has left meanwhile.
+                lost += used >= _offered_slots(uplink)
                 crowded += uplink.used
                 slowest = min(slowest or uplink.mbps, uplink.mbps)
                 bridges.add(uplink.bridge)
@@ -185,3 +187,11 @@ class Ledger:
             return None
         met = sum(peers.get(bridge, 0) for bridge in bridges)
         return (lost, -met, -slowest, crowded, chance())
+
+
+def _offered_slots(uplink: UplinkState) -> int:
+    """Free slots of an uplink that Placement offers.
+
+    One at least: its offer is newer than our count of what is used.
+    """
+    return uplink.free or 1

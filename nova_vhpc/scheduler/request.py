@@ -189,8 +189,11 @@ class Request:
         )
         if verdict.reason is None:
             if self.wanted.claims:
+                offered = candidates_.offered(state.allocation_candidates)
                 record.ledger = candidates_.Ledger(
-                    verdict.uplinks, self.wanted.rule, verdict.unknown
+                    [u for u in verdict.uplinks if u.uuid in offered],
+                    self.wanted.rule,
+                    verdict.unknown,
                 )
             self._order(record)
         return record

@@ -142,6 +142,23 @@ class LedgerTest(base.BaseTestCase):
         # The uplinks of one bridge in turn; the next bridge when it is full.
         self.assertEqual(['a1', 'a2', 'a1', 'a2', 'b1', 'b1'], taken)
 
+    def test_members_meet_no_longer_than_others_leave_room(self):
+        self.rule = network.RULES['shared']
+        ledger = self.ledger(
+            uplink('a1', 3, mbps=10000, used=2), uplink('b1', 4)
+        )
+        offer = [candidate('a1'), candidate('b1')]
+        taken = []
+        for _ in range(3):
+            found = self.order(ledger, offer)
+            taken.extend(candidates.uplinks_of(found[0]))
+            ledger.settle(found, gained=True)
+        self.assertEqual(['a1', 'b1', 'b1'], taken)
+        # Who has used it may be gone by now.
+        self.assertEqual(
+            [('b1',), ('a1',)], claimed(self.order(ledger, offer))
+        )
+
     def test_fast_and_empty_first(self):
         ledger = self.ledger(
             uplink('a1', 8, used=1),

@@ -23,7 +23,7 @@ from oslo_config import cfg
 from oslo_utils import uuidutils
 
 from nova_vhpc.bench import scheduler_world
-from nova_vhpc.scheduler import filters, weights
+from nova_vhpc.scheduler import filters, request, weights
 from nova_vhpc.tests.unit.scheduler import world
 from nova_vhpc.topology import model
 
@@ -261,6 +261,22 @@ class ClaimTest(world.WorldTestCase):
     def test_one_member_too_many(self):
         placed = self.place(self.request(members=9))
         self.assertEqual(1, placed.count(None))
+
+    def test_uplinks_that_are_taken_are_no_room(self):
+        state = self.states[0]
+        for port in (1, 2):
+            self.summary('host00000', port)['resources'][model.UPLINK] = {
+                'capacity': 1,
+                'used': 1,
+            }
+            state.allocation_candidates.pop(1)
+        self.states = [state]
+        spec = self.request(members=2)
+        for left in (1, 0):
+            self.place(spec, uuids=spec.instance_group.members[left:][:1])
+            self.passing(spec)
+            found = request.Request.of(state, spec)
+            self.assertEqual(left, found.slots(found.record(state)))
 
     def test_losers_of_a_race_try_what_is_left(self):
         free = scheduler_world.uplink_uuids('host00001')[3]
