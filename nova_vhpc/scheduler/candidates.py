@@ -23,7 +23,7 @@ hands out the next candidate each time that its first element is taken.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from nova_vhpc.scheduler import network
@@ -136,6 +136,7 @@ class Ledger:
         candidates: Iterable[Candidate],
         on_take: Callable[[], None] | None = None,
         chance: Callable[[], float] = random.random,
+        more: int = 0,
     ) -> Candidates:
         """Those that may still be claimed, the best first.
 
@@ -144,25 +145,52 @@ class Ledger:
         shared bridge, the one that this host's other members are on comes
         before all: co-located peers are to meet there and not in the
         switch (HPCVirt'09 section 4).
+
+        :param more: members that are to follow; a pair of bridges that
+            leaves others without one comes last if they may need it.
         """
         peers: Counter[str] = Counter()
         if self._rule.kind is network.SHARED:
             for uuid, members in self._used.items():
                 if uuid in self._uplinks:
                     peers[self._uplinks[uuid].bridge] += members
+        stranded = self._stranded(more)
         kept = []
         for candidate in candidates:
-            key = self._rank(uplinks_of(candidate), peers, chance)
+            key = self._rank(uplinks_of(candidate), peers, chance, stranded)
             if key is not None:
                 kept.append((key, candidate))
         kept.sort(key=lambda pair: pair[0])
         return Candidates([pair[1] for pair in kept], on_take)
+
+    def _stranded(self, more: int) -> Callable[[Set[str]], int]:
+        """Of the members to follow, how many a pair leaves without one.
+
+        The bridges with most free slots must be paired with the others, or
+        in the end their slots are left with nothing to be paired with.
+        """
+        if self._rule.bridges < 2 or self._unknown or more <= 0:
+            return lambda bridges: 0
+        free: Counter[str] = Counter()
+        for bridge, slots in self._free():
+            free[bridge] += slots
+        more = min(more, network.members(self._rule, free.items()) - 1)
+        if more <= free.total() - 2 - max(free.values(), default=0):
+            # Enough beside the fullest bridge, whichever pair is taken.
+            return lambda bridges: 0
+
+        def stranded(bridges: Set[str]) -> int:
+            left = ((b, free[b] - (b in bridges)) for b in free)
+            return max(0, more - network.members(self._rule, left))
+
+        return stranded
 
     def _rank(
         self,
         claimed: Sequence[str],
         peers: Mapping[str, int],
         chance: Callable[[], float],
+        stranded: Callable[[Set[str]], int],
     ) -> tuple[float, ...] | None:
         lost = 0
         crowded = 0
@@ -186,7 +214,7 @@ class Ledger:
         if len(bridges) < self._rule.bridges and not self._unknown:
             return None
         met = sum(peers.get(bridge, 0) for bridge in bridges)
-        return (lost, -met, -slowest, crowded, chance())
+        return (lost, stranded(bridges), -met, -slowest, crowded, chance())
 
 
 def _offered_slots(uplink: UplinkState) -> int:

@@ -258,7 +258,9 @@ class Request:
         state.allocation_candidates = (
             candidates_.Candidates(ordered, taken)
             if record.ledger is None
-            else record.ledger.order(ordered, taken)
+            else record.ledger.order(
+                ordered, taken, more=self.members - self._landed - 1
+            )
         )
         if not state.allocation_candidates:
             record.verdict = record.verdict._replace(

@@ -203,6 +203,20 @@ class LedgerTest(base.BaseTestCase):
         self.assertEqual([('a1', 'b1')], claimed(self.order(ledger, found)))
         self.assertEqual(4, ledger.members_left())
 
+    def test_no_pair_is_taken_that_others_will_need(self):
+        self.rule = network.RULES['multiple-shared']
+        ledger = self.ledger(
+            uplink('a1', mbps=10000), uplink('b1', mbps=10000), uplink('c1', 2)
+        )
+        pairs = [('a1', 'b1'), ('a1', 'c1'), ('b1', 'c1')]
+        found = [candidate(*pair) for pair in pairs]
+        # c has two slots, which want one of a and one of b.
+        first = ledger.order(found, chance=lambda: 0.0, more=1)
+        self.assertEqual([*pairs[1:], pairs[0]], claimed(first))
+        # A lone member takes the fast ones.
+        first = ledger.order(found, chance=lambda: 0.0)
+        self.assertEqual(pairs[0], claimed(first)[0])
+
     def test_uplinks_that_do_not_serve_are_pruned(self):
         ledger = self.ledger(uplink('a1'))
         found = [candidate('x9'), candidate('a1')]
