@@ -155,6 +155,9 @@ class Discovery:
         path = self._net / nic
         if (path / 'device').exists():
             return True
+        if 'DEVTYPE=vxlan' in (self._read(nic, 'uevent') or '').split():
+            # A tenant's tunnel, by way of a NIC that other bridges are on.
+            return False
         # A VLAN on a bond on a NIC is the deepest that makes sense.
         return depth < 3 and any(
             self._is_physical(entry.name.removeprefix('lower_'), depth + 1)

@@ -85,6 +85,13 @@ class DiscoveryTest(base.BaseTestCase):
         (self.port('vlan-on-nothing') / 'lower_veth9').mkdir()
         self.assertEqual(['bond0.7'], self.nics())
 
+    def test_a_tunnel_by_way_of_a_nic_is_no_uplink(self) -> None:
+        (self.link('eth1') / 'device').mkdir()
+        tunnel = self.port('vxlan-7', uevent='DEVTYPE=vxlan\nINTERFACE=v')
+        (tunnel / 'lower_eth1').mkdir()
+        self.assertEqual([], self.nics())
+        self.assertEqual(['vxlan-7'], self.nics('br0:nic=vxlan-7'))
+
     def test_links_of_a_loop_end(self) -> None:
         (self.port('a') / 'lower_b').mkdir()
         (self.link('b') / 'lower_a').mkdir()
