@@ -93,15 +93,7 @@ class Checks(upgradecheck.UpgradeCommands):
             markers = hosts and _providers(
                 client, f'resources={model.STAMP}:1', model.STAMP
             )
-            stamps = {}
-            for marker in markers:
-                inventory = client.get(
-                    f'/resource_providers/{marker["uuid"]}/inventories',
-                    microversion=_MICROVERSION,
-                ).json()['inventories']
-                stamps[marker['name'].removesuffix(':vhpc')] = inventory[
-                    model.STAMP
-                ]['total']
+            stamps = _stamps(client, markers) if markers else {}
         except (ks_exceptions.ClientException, KeyError, ValueError) as error:
             return checks.placement_away(str(error) or type(error).__name__)
         return checks.placement(
@@ -187,6 +179,24 @@ def _providers(
             raise
         return []
     return found
+
+
+def _stamps(
+    client: adapter.Adapter, markers: list[dict[str, Any]]
+) -> dict[str, int]:
+    """What marker providers say, by host: one read, however many they are."""
+    summaries = client.get(
+        f'/allocation_candidates?resources={model.STAMP}:1',
+        microversion=_MICROVERSION,
+    ).json()['provider_summaries']
+    return {
+        marker['name'].removesuffix(':vhpc'): summaries[marker['uuid']][
+            'resources'
+        ][model.STAMP]['capacity']
+        for marker in markers
+        # It may have gone since.
+        if marker['uuid'] in summaries
+    }
 
 
 def _version(package: str) -> str | None:

@@ -13,14 +13,20 @@
 """``nova-vhpc-status`` beside a real Placement, in process."""
 
 import pathlib
+import time
+import uuid
 
 import fixtures
+from keystoneauth1 import adapter, session
+from keystoneauth1.loading._plugins import admin_token
 from oslo_upgradecheck import upgradecheck
 from placement.tests.functional.fixtures import placement as placement_fixture
 
 from nova_vhpc.cmd import status
 from nova_vhpc.status import host
 from nova_vhpc.tests import base
+from nova_vhpc.topology import model, publisher
+from nova_vhpc.topology import placement as api
 
 
 class PlacementTest(base.TestCase):
@@ -47,6 +53,50 @@ class PlacementTest(base.TestCase):
         found = self.check()
         self.assertEqual(upgradecheck.Code.WARNING, found.code, found.details)
         self.assertIn('no agent has published', found.details)
+
+    def publish(self, node, stamp):
+        """Publish a compute node without uplinks."""
+        loader = admin_token.AdminToken()
+        auth = loader.load_from_options(
+            endpoint=self.placement.endpoint, token='admin'
+        )
+        client = adapter.Adapter(
+            session.Session(auth=auth), service_type='placement'
+        )
+        client.post(
+            '/resource_providers',
+            json={'name': node, 'uuid': str(uuid.uuid4())},
+            microversion='1.20',
+        )
+        publisher.Publisher(api.PlacementClient(client), [node]).publish(
+            model.HostTopology(node), stamp
+        )
+
+    def test_asks_no_more_of_many_hosts_than_of_few(self):
+        """It may be run on each of thousands."""
+        for number in range(5):
+            self.publish(f'cn{number}', model.stamp(time.time()))
+        asked = []
+        get = adapter.Adapter.get
+
+        def counted(client, url, **more):
+            asked.append(url)
+            return get(client, url, **more)
+
+        self.useFixture(
+            fixtures.MonkeyPatch('keystoneauth1.adapter.Adapter.get', counted)
+        )
+        found = self.check()
+        self.assertEqual('5 hosts, all fresh.', found.details)
+        self.assertEqual(3, len(asked), asked)
+
+    def test_a_host_whose_agent_is_gone(self):
+        self.publish('cn1', model.stamp(time.time()))
+        self.publish('cn2', 77)
+        found = self.check()
+        self.assertEqual(upgradecheck.Code.WARNING, found.code, found.details)
+        self.assertIn('1 of 2 hosts', found.details)
+        self.assertIn('(cn2)', found.details)
 
     def test_another_refusal_is_a_failure(self):
         self.useFixture(
