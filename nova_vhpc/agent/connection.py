@@ -12,6 +12,8 @@
 
 """The connection to libvirt: opened, watched, and opened again."""
 
+import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable
@@ -148,6 +150,8 @@ class Connection:
             self._conn = None
             if self._stop.is_set():
                 return
+            _let_go(conn)
+            del conn
             self.reconnects += 1
             if not self._announced:
                 LOG.warning(
@@ -192,6 +196,22 @@ class Connection:
             error,
             self._max_pause_s,
         )
+
+
+def _let_go(conn: Any) -> None:
+    """Take our callbacks out of a lost connection.
+
+    They hold it, and with it a descriptor and its memory, for ever. It is not
+    closed here: a call in another thread may be about to fail on it.
+    """
+    calls: list[Callable[[], Any]] = [conn.unregisterCloseCallback]
+    for number in tuple(conn.domainEventCallbackID):
+        calls.append(functools.partial(conn.domainEventDeregisterAny, number))
+    for call in calls:
+        # Nobody answers any more, but what is on this side is done by then.
+        with contextlib.suppress(libvirt.libvirtError):
+            call()
+    conn.domainEventCallbackID.clear()
 
 
 def is_connection_error(error: libvirt.libvirtError) -> bool:

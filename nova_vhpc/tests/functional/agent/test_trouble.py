@@ -15,6 +15,7 @@
 import contextlib
 import functools
 import os
+import pathlib
 import signal
 import subprocess
 import threading
@@ -56,6 +57,26 @@ class TestTrouble(base.AgentTestCase):
         self.assertEqual(1, len(self.log_lines('connection lost')))
         self.assertEqual(2, len(self.log_lines(': connected')))
         self.assertEqual([], self.log_lines('Traceback'))
+
+    def test_restarts_of_libvirtd_leave_nothing_behind(self) -> None:
+        process = self.start_agent()
+        self.wait_for(lambda: self.status()['agent']['libvirt_up'], 'libvirt')
+        files = pathlib.Path(f'/proc/{process.pid}/fd')
+        before = len(list(files.iterdir()))
+        for times in (1, 2, 3):
+            self.daemon.restart()
+            self.wait_for(
+                lambda times=times: (
+                    self.status()['agent']['reconnects'] == times
+                    and self.status()['agent']['libvirt_up']
+                ),
+                'a reconnect',
+            )
+        self.reconnect()
+        self.wait_for(
+            lambda: len(list(files.iterdir())) <= before,
+            'the old connections to end',
+        )
 
     def test_libvirtd_away_at_start_and_for_long(self) -> None:
         domain = self.domain(PARALLEL)
