@@ -12,6 +12,7 @@
 
 """Changes that somebody else made to a VM of ours."""
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -75,6 +76,8 @@ class ForeignChanges:
             if changed:
                 target.allowed_cpus = self.allowed_cpus(now)
             return
+        if len(now.vcpupins) != len(target.original.vcpupins):
+            self._count_vcpus(target, now)
         changed = _theirs(target, old, now, theirs)
         uncertain, target.uncertain = target.uncertain, False
         target.set_expected(now)
@@ -87,6 +90,24 @@ class ForeignChanges:
             self._finish(target)
         # Another one's event may have come meanwhile: the last one wins.
         self._give_back(target)
+
+    def _count_vcpus(self, target: guest.Guest, now: cputune.Cputune) -> None:
+        """vCPUs were plugged in or out of a VM that we have written to.
+
+        New ones are written once they are expected, so as they are now is how
+        they were before us.
+        """
+        known = target.original.vcpupins
+        if len(now.vcpupins) > len(known):
+            grown = dataclasses.replace(
+                target.original,
+                vcpupins=known + now.vcpupins[len(known) :],
+            )
+            record = dataclasses.replace(target.record(), original=grown)
+            self._journal.save(record)
+            target.original = grown
+            mark.put(target.domain, record)
+        target.first_tune = target.original.tune(target.info.vcpus)
 
     def settle(self, target: guest.Guest) -> None:
         """Respect what nobody has looked at yet, before a VM is put back.

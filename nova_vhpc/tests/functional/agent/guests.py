@@ -105,12 +105,16 @@ class GuestTestCase(base.BaseTestCase):
         *,
         busy: bool = False,
         vcpus: int = 2,
+        spare_vcpus: int = 0,
         cputune: str = '',
         cpuset: str | None = None,
         numa: bool = False,
         name: str = '',
     ) -> libvirt.virDomain:
-        """Start a guest; it ends with the test."""
+        """Start a guest; it ends with the test.
+
+        :param spare_vcpus: that may be plugged in while it runs.
+        """
         name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
         kernel = _spinner(self.root) if busy else pathlib.Path('/x')
         image = lab_image.GuestImage(kernel, pathlib.Path('/x'))
@@ -132,6 +136,9 @@ class GuestTestCase(base.BaseTestCase):
             system.remove(element)
         vcpu = root.find('vcpu')
         assert vcpu is not None
+        if spare_vcpus:
+            vcpu.set('current', str(vcpus))
+            vcpu.text = str(vcpus + spare_vcpus)
         place = list(root).index(vcpu) + 1
         if cputune:
             root.insert(

@@ -51,6 +51,18 @@ class TestUndo(base.AgentTestCase):
         for domain in domains:
             self.assertNotIn(mark.URI, domain.XMLDesc(0))
 
+    def test_vcpus_that_were_plugged_in_meanwhile(self) -> None:
+        domain = self.domain(PARALLEL, spare_vcpus=2)
+        everywhere = domain.vcpuPinInfo(base.LIVE)[0]
+        with self.running(vhpc_control__pinning_policy='balance'):
+            self.wait_for_write(domain)
+            domain.setVcpusFlags(4, base.LIVE)
+            self.wait_for(
+                lambda: everywhere not in domain.vcpuPinInfo(base.LIVE),
+                'all vCPUs to be pinned',
+            )
+        self.assertEqual([everywhere] * 4, domain.vcpuPinInfo(base.LIVE))
+
     def test_stop_within_five_seconds(self) -> None:
         domains = [self.domain(PARALLEL) for _ in range(4)]
         process = self.start_agent()

@@ -12,6 +12,7 @@
 
 """What somebody else wrote: respected, or overridden."""
 
+import dataclasses
 import tempfile
 import types
 from typing import Any
@@ -140,6 +141,41 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual(0, self.look(target))
         cputune.restore(self.domain, target.original, target.released)
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
+
+    def test_vcpus_that_are_plugged_in_are_put_back_too(self) -> None:
+        target = self.written()
+        self.domain.pins += [(False, True)]
+        target.set_info(dataclasses.replace(target.info, vcpus=3))
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(3, len(target.first_tune.vcpu_pins or ()))
+        record = self.journal.load('u')
+        self.assertEqual(target.original, record.original)
+        self.domain.pins[2] = (True, False)
+        cputune.restore(self.domain, record.original)
+        self.assertEqual(
+            [(True, True), (True, True), (False, True)], self.domain.pins
+        )
+
+    def test_vcpus_that_cannot_be_journalled_are_not_expected(self) -> None:
+        target = self.written()
+        self.domain.pins += [(True, True)]
+        with mock.patch.object(
+            self.journal, 'save', side_effect=journal.JournalError('full')
+        ):
+            self.assertRaises(journal.JournalError, self.look, target)
+        self.assertEqual(2, len(target.expected.vcpupins))
+        self.look(target)
+        self.assertEqual(3, len(target.expected.vcpupins))
+        self.assertEqual(3, len(target.original.vcpupins))
+
+    def test_vcpus_that_are_plugged_out(self) -> None:
+        target = self.written()
+        del self.domain.pins[1]
+        target.set_info(dataclasses.replace(target.info, vcpus=1))
+        self.assertEqual(0, self.look(target))
+        # There is nothing to write where no pins are wanted.
+        self.assertEqual(1, len(target.first_tune.vcpu_pins or ()))
+        self.assertEqual(2, len(target.original.vcpupins))
 
     def test_what_could_not_be_taken_back_is_tried_again(self) -> None:
         target = self.written()
