@@ -41,6 +41,10 @@ class NewerVersion(JournalError):
     """A record was written by a newer agent."""
 
 
+class Unreadable(JournalError):
+    """Nothing can be read now: not even whether there is a record."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
     """One domain's original settings.
@@ -165,13 +169,16 @@ class Journal:
         """The record of a domain; None without one.
 
         :raises NewerVersion, JournalError: it cannot be used.
+        :raises Unreadable: for want of descriptors, or the disk fails.
         """
         target = self._file(uuid)
         try:
             text = target.read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise Unreadable(f'{target}: {error.strerror}') from None
+        except UnicodeDecodeError as error:
             raise JournalError(f'{target}: {error}') from None
         record = Record.from_json(text, str(target))
         if record.uuid != uuid:

@@ -73,6 +73,7 @@ class Restorer:
         """Put one running domain back, if we have written to it.
 
         :raises RestoreError: it is not exactly what it was.
+        :raises journal.Unreadable: it is not known whether we have.
         :raises libvirt.libvirtError: a call was refused.
         """
         uuid = domain.UUIDString()
@@ -97,6 +98,10 @@ class Restorer:
                 copy = mark.get(domain)
             except journal.JournalError as error:
                 torn_copy = error
+        marked = copy is not None or torn_copy is not None
+        if not marked and isinstance(unreadable, journal.Unreadable):
+            # Nothing says that we ever wrote to it: its settings are its own.
+            raise unreadable
         original, released = self._original(domain, record, copy, identity)
         outcome = Outcome.RESTORED
         if original is None and (unreadable or torn_copy) is not None:
@@ -146,7 +151,7 @@ class Restorer:
         """A domain has stopped: its record has no more use."""
         try:
             self.journal.load(uuid)
-        except journal.NewerVersion:
+        except (journal.NewerVersion, journal.Unreadable):
             return
         except journal.JournalError as error:
             aside = self.journal.set_aside(uuid)

@@ -12,7 +12,9 @@
 
 """After a crash: what we wrote is put back, what others wrote is not."""
 
+import errno
 import json
+import pathlib
 from typing import Any
 from unittest import mock
 
@@ -105,6 +107,44 @@ class TestCrash(test_domains.DomainsCase):
         self.assertIn(50, known[0][cputune.SHARES])
         self.assertEqual({20, 21, 22, 50}, known[-1][cputune.SHARES])
         self.assertIn(8_000, known[-1][cputune.QUOTA])
+
+    def no_files(self) -> Any:
+        """There are no descriptors left to read a record with."""
+        return mock.patch.object(
+            pathlib.Path,
+            'read_text',
+            side_effect=OSError(errno.EMFILE, 'Too many open files'),
+        )
+
+    def test_what_somebody_set_stays_while_no_record_can_be_read(self) -> None:
+        self.domain.values[cputune.QUOTA] = 50_000
+        with self.no_files():
+            self.made = self.make()
+            self.made.look('u')
+            self.drain()
+        self.assertEqual(50_000, self.domain.values[cputune.QUOTA])
+        self.assertEqual([], self.domain.written)
+        self.assertIn('Too many open files', self.made.refused['u'])
+        self.look()
+        target = self.made.guests['u']
+        self.assertEqual(50_000, target.original.parameters[cputune.QUOTA])
+
+    def test_the_copy_serves_while_no_record_can_be_read(self) -> None:
+        target = self.look()
+        self.write(target)
+        self.crash()
+        with self.no_files():
+            self.start()
+        self.assertEqual(ORIGINAL, self.domain.values)
+
+    def test_a_record_of_who_is_gone_is_kept_while_it_cannot_be_read(
+        self,
+    ) -> None:
+        target = self.look()
+        self.write(target)
+        with self.no_files():
+            self.made._undo.forget_record('u')
+        self.assertEqual(('u',), self.records.uuids())
 
     def test_no_record_for_what_was_written_before(self) -> None:
         self.look()
