@@ -12,9 +12,12 @@
 
 """Prometheus metrics, made when they are asked for."""
 
+import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from wsgiref import simple_server
 
 import prometheus_client
 from prometheus_client import core, registry
@@ -157,6 +160,38 @@ def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
         yield counter
 
 
+class Handler(simple_server.WSGIRequestHandler):
+    """Answers one client, in a thread of its own.
+
+    Whoever may connect could keep as many threads as memory has room for by
+    saying nothing.
+
+    :cvar timeout: seconds to wait for a client that says nothing.
+    """
+
+    timeout = 10
+    MOST = 16
+    """Clients at a time; others are sent away. Few hosts have more than one
+    that asks."""
+
+    _free = threading.BoundedSemaphore(MOST)
+
+    def handle(self) -> None:
+        """Answer, if there are not too many."""
+        free = self._free
+        if not free.acquire(blocking=False):
+            return
+        try:
+            # One that says nothing, or is gone, is no news.
+            with contextlib.suppress(OSError):
+                super().handle()
+        finally:
+            free.release()
+
+    def log_message(self, *args: Any) -> None:
+        """Log nothing."""
+
+
 class Metrics:
     """The endpoint, and the histogram that the tick fills.
 
@@ -188,6 +223,7 @@ class Metrics:
         self._server, _ = prometheus_client.start_http_server(
             port, host, registry=self.registry
         )
+        self._server.RequestHandlerClass = Handler
         return int(self._server.server_port)
 
     def stop(self) -> None:

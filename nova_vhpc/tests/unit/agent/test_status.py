@@ -20,6 +20,7 @@ import pathlib
 import socket
 import stat
 import tempfile
+import threading
 from unittest import mock
 
 import prometheus_client
@@ -138,6 +139,35 @@ class TestStatus(base.BaseTestCase):
 
 
 class TestMetrics(base.BaseTestCase):
+    def serve(self) -> int:
+        made = metrics.Metrics(document)
+        port = made.start('127.0.0.1', 0)
+        self.addCleanup(made.stop)
+        return port
+
+    def connect(self, port: int, words: bytes) -> socket.socket:
+        client = socket.create_connection(('127.0.0.1', port), 60.0)
+        self.addCleanup(client.close)
+        client.sendall(words)
+        return client
+
+    def test_who_says_nothing_keeps_no_thread(self) -> None:
+        port = self.serve()
+        with mock.patch.object(metrics.Handler, 'timeout', 0.1):
+            for words in (b'', b'GET /metrics HTTP/1.1\r\n'):
+                self.assertEqual(b'', self.connect(port, words).recv(64))
+
+    def test_no_more_threads_than_a_few(self) -> None:
+        port = self.serve()
+        with mock.patch.object(
+            metrics.Handler, '_free', threading.BoundedSemaphore(2)
+        ):
+            clients = [self.connect(port, b'GET ') for _ in range(2)]
+            self.assertEqual(b'', self.connect(port, b'').recv(64))
+            for client in clients:
+                client.sendall(b'/metrics HTTP/1.0\r\n\r\n')
+                self.assertIn(b' 200 OK', client.recv(64))
+
     def test_all_of_a_vm_and_the_tick(self) -> None:
         made = metrics.Metrics(document)
         made.note(moment('u'))
