@@ -18,6 +18,10 @@ import pathlib
 
 from nova_vhpc.agent import errors
 
+MODE = 0o600
+"""Whoever can open the file can lock it, and keep agents from starting and
+VMs from being put back."""
+
 
 class Lock:
     """A locked file; the kernel lets go of it when the process ends.
@@ -38,8 +42,10 @@ class Lock:
         try:
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             descriptor = os.open(
-                self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+                self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE
             )
+            # Of an older agent it may have another one.
+            os.fchmod(descriptor, MODE)
         except OSError as error:
             raise errors.AgentError(
                 f'{self.path}: {error.strerror}; [vhpc_agent]run_path must '

@@ -12,6 +12,7 @@
 
 """One agent per host."""
 
+import stat
 import tempfile
 
 from oslotest import base
@@ -29,6 +30,15 @@ class TestLock(base.BaseTestCase):
         first.release()
         second.acquire()
         second.release()
+
+    def test_nobody_else_can_open_it(self) -> None:
+        made = lock.Lock(tempfile.mkdtemp())
+        for mode in (None, 0o644):
+            if mode is not None:
+                made.path.chmod(mode)
+            made.acquire()
+            made.release()
+            self.assertEqual(0o600, stat.S_IMODE(made.path.stat().st_mode))
 
     def test_directory_that_cannot_be(self) -> None:
         with tempfile.NamedTemporaryFile() as file:
