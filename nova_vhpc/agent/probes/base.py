@@ -162,6 +162,10 @@ class KeptFiles:
     def __len__(self) -> int:
         return len(self._descriptors)
 
+    def __del__(self) -> None:
+        """Of a VM that came and went between two ticks, nobody closes them."""
+        self.close()
+
     def close(self) -> None:
         """Close all."""
         descriptors, self._descriptors = self._descriptors, []

@@ -56,6 +56,17 @@ class ProbeCase(base.BaseTestCase):
         return probe_base.Target('u', 'vm', 7, **changes)
 
 
+class TestKeptFiles(ProbeCase):
+    def test_that_nobody_closes(self) -> None:
+        paths = [self.put(name, 'x') for name in 'ab']
+        kept = probe_base.KeptFiles(paths, 8)
+        files = kept._descriptors[:]
+        self.assertEqual([b'x', b'x'], kept.read())
+        del kept
+        for file in files:
+            self.assertRaises(OSError, os.fstat, file)
+
+
 class TestSchedstat(ProbeCase):
     def stat(self, tid: int, run: int, wait: int, runs: int) -> None:
         self.put(f'proc/7/task/{tid}/schedstat', f'{run} {wait} {runs}\n')
