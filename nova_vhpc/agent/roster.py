@@ -105,7 +105,9 @@ class Roster:
         self.neighbours.forget(uuid)
 
     def keep_others(self, running: Collection[str]) -> None:
-        """Forget the others that do not run any more."""
+        """Forget the others that do not run any more, and why not ours."""
+        for uuid in self._refused.keys() - set(running) - self._guests.keys():
+            self._refused.pop(uuid, None)
         for uuid in self._others.keys() - set(running):
             self.neighbours.forget(uuid)
         self._others = {

@@ -46,6 +46,13 @@ class TestRoster(base.BaseTestCase):
         self.roster.add(test_guest.make())
         self.assertEqual({}, self.roster.refused)
 
+    def test_refused_until_it_ends(self) -> None:
+        """Also where libvirt was away then, and no event told of it."""
+        for uuid in 'ab':
+            self.roster.refuse(uuid, 'because')
+        self.roster.keep_others({'b'})
+        self.assertEqual({'b': 'because'}, self.roster.refused)
+
     def test_others_until_they_change_or_end(self) -> None:
         self.roster.add_other('a', (1, 10))
         self.roster.add_other('b', (2, 20))
