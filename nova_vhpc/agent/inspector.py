@@ -91,10 +91,14 @@ class Inspector:
             self._inspect(uuid)
         except libvirt.libvirtError as error:
             self._connection.failed(error)
-            if connection.is_gone(error):
+            target = self._roster.guests.get(uuid)
+            run = None if target is None else target.domain_id
+            if not connection.is_gone(error):
+                LOG.debug('Domain %s: %s', uuid, error)
+            elif self._undo.is_gone(uuid, error, run):
                 self._undo.gone(uuid)
             else:
-                LOG.debug('Domain %s: %s', uuid, error)
+                self._roster.refuse(uuid, str(error))
         except (
             journal.JournalError,
             restore.RestoreError,
@@ -170,6 +174,7 @@ class Inspector:
             )
         if not self._note_migration(target):
             self._changes.look(target)
+        self._roster.accept(target.uuid)
 
     def _note_migration(self, target: guest.Guest) -> bool:
         """Whether a VM migrates; it is held as long as it does."""

@@ -81,6 +81,10 @@ class Roster:
             LOG.warning('VM %s: left alone: %s', uuid, reason)
             self._refused[uuid] = reason
 
+    def accept(self, uuid: str) -> None:
+        """One of ours that could not be looked at could be now."""
+        self._refused.pop(uuid, None)
+
     def unreadable(self, uuid: str, reason: str) -> None:
         """Not known to be ours or not, as libvirt does not say."""
         if uuid not in self._others:

@@ -149,6 +149,23 @@ class Undo:
             for current in tuple(self._open):
                 self._answer(current, ENDING)
 
+    def is_gone(
+        self, uuid: str, error: libvirt.libvirtError, run: int | None = None
+    ) -> bool:
+        """Whether a domain has ended, now that a call about it failed.
+
+        :param run: libvirt's number of the run; None for any.
+        """
+        if not connection.is_gone(error):
+            return False
+        try:
+            # Calls are invalid for other reasons, too: a migration, a job, a
+            # cgroup controller that is not there.
+            now = self._connection.get().lookupByUUIDString(uuid).ID()
+        except libvirt.libvirtError as other:
+            return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
+        return bool(now < 0 or run not in (None, now))
+
     def gone(self, uuid: str) -> None:
         """A domain stopped, or migrated away."""
         with self._lock:
@@ -241,23 +258,10 @@ class Undo:
             LOG.debug('VM %s: not put back', target.name, exc_info=True)
             if isinstance(error, libvirt.libvirtError):
                 self._connection.failed(error)
-                if self._is_gone(target, error):
+                if self.is_gone(target.uuid, error, target.domain_id):
                     self.gone(target.uuid)
                     return GONE
             # Half of it may be done; that was not somebody else.
             target.uncertain = target.journalled
             return str(error) or repr(error)
         return DONE
-
-    def _is_gone(
-        self, target: guest.Guest, error: libvirt.libvirtError
-    ) -> bool:
-        """Whether this run of a domain has ended, now that a call failed."""
-        if not connection.is_gone(error):
-            return False
-        try:
-            # Calls are invalid for other reasons, too: a migration, a job.
-            found = self._connection.get().lookupByUUIDString(target.uuid)
-            return bool(found.ID() != target.domain_id)
-        except libvirt.libvirtError as other:
-            return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)

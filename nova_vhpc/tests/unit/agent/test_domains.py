@@ -217,3 +217,48 @@ class TestLeaving(DomainsCase):
         self.assertEqual('paused', self.look().hands_off)
         self.made.resume()
         self.assertTrue(self.made.guests['u'].free_to_write)
+
+
+class TestInvalidForNow(DomainsCase):
+    """libvirt calls many a refusal an invalid operation."""
+
+    def no_cgroup(self) -> Any:
+        return mock.patch.object(
+            self.domain,
+            'schedulerParametersFlags',
+            side_effect=fake_libvirt.error(
+                libvirt.VIR_ERR_OPERATION_INVALID,
+                'cgroup CPU controller is not mounted',
+            ),
+        )
+
+    def test_a_vm_that_runs_is_not_gone(self) -> None:
+        target = self.look()
+        self.write(target)
+        with self.no_cgroup():
+            self.reconcile()
+            self.assertIn('not mounted', self.made.refused['u'])
+        self.assertIs(target, self.made.guests['u'])
+        self.assertEqual(('u',), self.records.uuids())
+        self.reconcile()
+        self.assertEqual({}, self.made.refused)
+        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assert_put_back()
+
+    def test_why_it_is_not_taken_in(self) -> None:
+        with self.no_cgroup():
+            self.reconcile()
+        self.assertEqual({}, self.made.guests)
+        self.assertIn('not mounted', self.made.refused['u'])
+        self.reconcile()
+        self.assertEqual({'u'}, self.made.guests.keys())
+        self.assertEqual({}, self.made.refused)
+
+    def test_a_run_that_has_ended(self) -> None:
+        target = self.look()
+        self.write(target)
+        with self.no_cgroup():
+            self.domain.id = -1
+            self.reconcile()
+        self.assertEqual({}, self.made.guests)
+        self.assertEqual((), self.records.uuids())

@@ -22,6 +22,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent import host_restore, mark, restore
+from nova_vhpc.tests.unit.agent import fake_libvirt
 
 
 class Domain:
@@ -38,6 +39,9 @@ class Domain:
 
     def XMLDesc(self, flags: int) -> str:
         return mark.URI
+
+    def isActive(self) -> bool:
+        return self.uuid != 'left'
 
 
 class Restorer:
@@ -127,11 +131,20 @@ class TestHostRestorer(base.BaseTestCase):
         self.assertIn('1 restored, 1 gone, 1 failed', summary.text())
 
     def test_gone_while_we_look(self) -> None:
-        error = libvirt.libvirtError('no domain')
-        error.err = (libvirt.VIR_ERR_NO_DOMAIN, 0, '', 0, '', '', '', 0, 0)
-        restorer = Restorer(left=error)
-        summary = self.clean(restorer, 'left')
-        self.assertEqual(({}, ['left']), (summary.failed, summary.gone))
+        for code in (
+            libvirt.VIR_ERR_NO_DOMAIN,
+            libvirt.VIR_ERR_OPERATION_INVALID,
+        ):
+            restorer = Restorer(left=fake_libvirt.error(code))
+            summary = self.clean(restorer, 'left')
+            self.assertEqual(({}, ['left']), (summary.failed, summary.gone))
+
+    def test_a_call_that_is_invalid_for_now_is_not_the_end(self) -> None:
+        code = libvirt.VIR_ERR_OPERATION_INVALID
+        restorer = Restorer(u=fake_libvirt.error(code, 'no controller'))
+        summary = self.clean(restorer, 'u')
+        self.assertEqual({'vm-u': 'no controller'}, summary.failed)
+        self.assertEqual([], restorer.forgotten)
 
 
 class TestWaitForLibvirt(base.BaseTestCase):
