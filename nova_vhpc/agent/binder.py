@@ -63,8 +63,11 @@ class UplinkBinder:
         )
         self._thread.start()
 
-    def stop(self, timeout_s: float = 3.0) -> None:
-        """Put all NICs back and end."""
+    def stop(self, timeout_s: float = 0.5) -> None:
+        """Put all NICs back and end.
+
+        :param timeout_s: how long to wait for a look in progress.
+        """
         self._stop.set()
         if self._thread is None:
             return

@@ -50,6 +50,9 @@ LOG = logging.getLogger(__name__)
 RESTORE_SECONDS = 4.0
 """Of the five seconds between SIGTERM and the end."""
 
+DOMAINS_SECONDS = 2.5
+"""What VMs have of them at least: a NIC that hangs must hold up no VM."""
+
 
 class Service:
     """One agent.
@@ -249,10 +252,14 @@ class Service:
         self.loop.stop(1.0)
         # The journal has the shares, too; windows need not end in order.
         self.player.stop(0.5)
-        if self.binder is not None:
-            # It needs the connection, which ends with the domains.
-            self.binder.stop(0.5)
+        # It needs the connection, which ends with the domains.
+        nics = ending.stop_all(
+            () if self.binder is None else (self.binder,),
+            end - DOMAINS_SECONDS,
+        )
         clean = self.domains.stop(max(0.5, end - time.monotonic()))
+        if ending.join_all(nics, end):
+            clean = False
         # They hold nothing that must be kept.
         ending.stop_all((self.groups, self.publishing, self.peers), end + 0.5)
         self.metrics.stop()
@@ -263,7 +270,7 @@ class Service:
             )
         else:
             LOG.error(
-                'Not all VMs could be put back in time; run '
+                'Not all could be put back in time; run '
                 'nova-vhpc-agent --restore'
             )
         self.lock.release()

@@ -25,11 +25,15 @@ class TestEnding(base.BaseTestCase):
     def test_all_at_the_same_time(self) -> None:
         both = threading.Barrier(2, timeout=60)
         part = types.SimpleNamespace(stop=both.wait)
-        ending.stop_all((part, part), time.monotonic() + 60)
+        left = ending.stop_all((part, part), time.monotonic() + 60)
+        self.assertEqual([], left)
         self.assertFalse(both.broken)
 
     def test_one_that_hangs(self) -> None:
         go = threading.Event()
         self.addCleanup(go.set)
-        ending.stop_all((types.SimpleNamespace(stop=go.wait),), 0.0)
+        left = ending.stop_all((types.SimpleNamespace(stop=go.wait),), 0.0)
         self.assertFalse(go.is_set())
+        self.assertEqual(left, ending.join_all(left, 0.0))
+        go.set()
+        self.assertEqual([], ending.join_all(left, time.monotonic() + 60))

@@ -14,6 +14,7 @@
 
 import pathlib
 import tempfile
+import threading
 import types
 from collections.abc import Mapping
 from unittest import mock
@@ -33,8 +34,8 @@ WINDOWS = model.WindowSchedule(
 )
 
 
-class TestPause(base.BaseTestCase):
-    """Whenever a tick comes, no window is played in a pause."""
+class ServiceCase(base.BaseTestCase):
+    """An agent that was not started."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -48,6 +49,10 @@ class TestPause(base.BaseTestCase):
         self.addCleanup(self.made.lock.release)
         self.addCleanup(self.made.domains.workers.close)
         self.addCleanup(self.made.player.stop)
+
+
+class TestPause(ServiceCase):
+    """Whenever a tick comes, no window is played in a pause."""
 
     def tick(self) -> None:
         """The end of a tick that plans windows."""
@@ -100,3 +105,26 @@ class TestPause(base.BaseTestCase):
         self.made.player.play = lambda windows: order.append('ended')
         self.made.pause(0)
         self.assertEqual(['held', 'ended'], order)
+
+
+class TestEnd(ServiceCase):
+    """VMs have their time, whatever else hangs."""
+
+    def test_a_nic_that_hangs_holds_up_no_vm(self) -> None:
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
+        given: list[float] = []
+        with mock.patch.object(
+            self.made.domains,
+            'stop',
+            lambda seconds: given.append(seconds) or True,
+        ):
+            self.assertEqual(1, self.made._end())
+        self.assertFalse(hung.is_set())
+        self.assertGreater(given[0], 1.0)
+
+    def test_all_is_as_it_was(self) -> None:
+        self.made.binder = mock.Mock()
+        self.assertEqual(0, self.made._end())
+        self.made.binder.stop.assert_called_once()
