@@ -12,6 +12,7 @@
 
 """One agent per host."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -60,8 +61,11 @@ class Lock:
                 f'{self.path}: another nova-vhpc-agent (process {owner}) '
                 'runs on this host; stop it first'
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f'{os.getpid()}\n'.encode(), 0)
+        # Only for the message above: a file system that is full must not keep
+        # VMs from being put back.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f'{os.getpid()}\n'.encode(), 0)
         self._descriptor = descriptor
 
     def release(self) -> None:

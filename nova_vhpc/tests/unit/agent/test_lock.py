@@ -12,8 +12,10 @@
 
 """One agent per host."""
 
+import errno
 import stat
 import tempfile
+from unittest import mock
 
 from oslotest import base
 
@@ -39,6 +41,15 @@ class TestLock(base.BaseTestCase):
             made.acquire()
             made.release()
             self.assertEqual(0o600, stat.S_IMODE(made.path.stat().st_mode))
+
+    def test_a_full_file_system(self) -> None:
+        path = tempfile.mkdtemp()
+        first, second = lock.Lock(path), lock.Lock(path)
+        full = OSError(errno.ENOSPC, 'No space left on device')
+        with mock.patch.object(lock.os, 'pwrite', side_effect=full):
+            first.acquire()
+        self.assertRaises(errors.AgentError, second.acquire)
+        first.release()
 
     def test_directory_that_cannot_be(self) -> None:
         with tempfile.NamedTemporaryFile() as file:
