@@ -110,8 +110,8 @@ class Adoption:
         if outcome is not restore.Outcome.NOTHING:
             LOG.info('VM %s: %s', info.name, outcome)
         known = copy or before
-        repin = _repin(domain) if known is None else known.repin
         now = cputune.read(domain)
+        repin = _repin(domain, now) if known is None else known.repin
         allowed = self._changes.allowed_cpus(now)
         reader, tids = self.open(info, identity.pid)
         target = guest.Guest(
@@ -179,8 +179,16 @@ class Adoption:
         return reader, tids
 
 
-def _repin(domain: Any) -> bool:
-    """Whether a VM that we have not written to may be pinned."""
-    return domain_xml.parse(
+def _repin(domain: Any, now: cputune.Cputune) -> bool:
+    """Whether a VM that we have not written to may be pinned.
+
+    Nova makes the live XML that it migrates the persistent one, too. So
+    pins of ours come there, and their elements stay there for good.
+    """
+    info = domain_xml.parse(
         domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-    ).repin
+    )
+    everywhere = info.cpuset or frozenset(range(now.host_cpus))
+    return info.repin or (
+        not info.placed and all(pin == everywhere for pin in now.vcpupins)
+    )

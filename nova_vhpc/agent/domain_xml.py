@@ -34,7 +34,8 @@ class DomainInfo:
 
     :ivar nova: whether Nova made it; others are never touched.
     :ivar specs: parsed ``vhpc:*`` extra specs of its flavor.
-    :ivar repin: False for dedicated-CPU and NUMA-pinned guests.
+    :ivar repin: False for guests that are placed, or that have pins.
+    :ivar placed: Nova chose their host CPUs: dedicated ones, or NUMA nodes.
     :ivar cpuset: of ``<vcpu cpuset=...>``; None without one.
     :ivar taps: host-side names of its network interfaces.
     :ivar project: its owner's, for clusters named in the flavor.
@@ -51,6 +52,7 @@ class DomainInfo:
     taps: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
     project: str | None = None
+    placed: bool = False
 
     @property
     def dedicated(self) -> bool:
@@ -82,6 +84,7 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
         raise ValueError('no domain with a uuid')
     vcpu = root.find('vcpu')
     flavor_specs, nova, project = _flavor(root)
+    placed = _placed(static, flavor_specs)
     return DomainInfo(
         uuid=uuid,
         name=root.findtext('name') or uuid,
@@ -89,11 +92,12 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
         nova=nova,
         flavor_specs=flavor_specs,
         specs=extra_specs.parse(flavor_specs) if nova else extra_specs.NOTHING,
-        repin=not _pinned(static, flavor_specs),
+        repin=not placed and static.find('./cputune/vcpupin') is None,
         cpuset=_cpuset(vcpu),
         taps=_targets(root, './devices/interface/target'),
         disks=_targets(root, './devices/disk/target'),
         project=project,
+        placed=placed,
     )
 
 
@@ -139,19 +143,12 @@ def _cpuset(vcpu: ElementTree.Element | None) -> frozenset[int] | None:
         return None
 
 
-def _pinned(
+def _placed(
     static: ElementTree.Element, flavor_specs: Mapping[str, str]
 ) -> bool:
-    """Whether somebody chose the host CPUs of this guest on purpose."""
-    if flavor_specs.get('hw:cpu_policy') in DEDICATED_POLICIES:
-        return True
-    return any(
-        static.find(path) is not None
-        for path in (
-            './cputune/vcpupin',
-            './numatune',
-            './cpu/numa',
-        )
+    """Whether Nova chose the host CPUs of this guest."""
+    return flavor_specs.get('hw:cpu_policy') in DEDICATED_POLICIES or any(
+        static.find(path) is not None for path in ('./numatune', './cpu/numa')
     )
 
 

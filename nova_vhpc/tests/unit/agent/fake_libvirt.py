@@ -22,7 +22,7 @@ from nova_vhpc.agent import cputune, mark
 XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
 <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1">
 <n:flavor name="f"><n:extraSpecs>{spec}</n:extraSpecs></n:flavor></n:instance>
-{mark}</metadata><vcpu>2</vcpu>
+{mark}</metadata><vcpu>2</vcpu>{extra}
 <devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
 <source bridge='{bridge}'/><target dev='tap0'/></interface></devices></domain>
 """
@@ -45,6 +45,7 @@ def error(code: int, text: str = 'no') -> libvirt.libvirtError:
 class Domain:
     """One that runs.
 
+    :ivar extra: further elements, of the persistent definition as well.
     :ivar refuse: called before each write; may raise.
     :ivar written: what was written, and how often.
     """
@@ -58,6 +59,7 @@ class Domain:
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
         self.bridge = 'br-int'
         self.mark: str | None = None
+        self.extra = ''
         self.written: list[str] = []
         self.refuse: Callable[[], None] = lambda: None
 
@@ -79,6 +81,7 @@ class Domain:
             uuid=self.uuid,
             spec=''.join(SPEC.format(*one) for one in self.specs.items()),
             bridge=self.bridge,
+            extra=self.extra,
             mark=MARK.format(mark.URI) if self.mark and not flags else '',
         )
 
