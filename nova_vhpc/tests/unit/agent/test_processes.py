@@ -87,9 +87,11 @@ class TestProcesses(base.BaseTestCase):
     def test_vcpu_threads_by_cgroup_v2(self) -> None:
         self.process(10, UUID, {20: 'x'})
         (self.proc / '10/cgroup').write_text(
-            '0::/machine.slice/machine-qemu-1.scope/libvirt/emulator\n'
+            '0::/machine.slice/machine-qemu\\x2d1\\x2dx.scope/libvirt/emulator\n'
         )
-        base_group = self.cgroup / 'machine.slice/machine-qemu-1.scope/libvirt'
+        base_group = self.cgroup.joinpath(
+            'machine.slice', 'machine-qemu\\x2d1\\x2dx.scope', 'libvirt'
+        )
         (base_group / 'vcpu0').mkdir(parents=True)
         (base_group / 'vcpu0/cgroup.threads').write_text('20\n')
         (base_group / 'io.stat').write_text('')
