@@ -76,6 +76,7 @@ class Guest:
     :ivar shares_theirs: what somebody else wrote by an event, and nobody
         has looked at yet: no window is to write over it.
     :ivar weight: where windows write ``cpu_shares``; None before the first.
+    :ivar unweighed: its weight was put back past libvirt.
     :ivar lock: held while written or restored; windows write beside the
         workers.
     """
@@ -106,6 +107,7 @@ class Guest:
     shares_ours: set[int] = dataclasses.field(default_factory=set)
     shares_theirs: int | None = None
     weight: weight_file.WeightFile | None = None
+    unweighed: bool = False
     writes: int = 0
     failures: int = 0
     failed_in_row: int = 0

@@ -179,6 +179,7 @@ class Inspector:
     def _note_migration(self, target: guest.Guest) -> bool:
         """Whether a VM migrates; it is held as long as it does."""
         if not _migrating(target.domain):
+            weights.settle(target)
             target.holds.discard(guest.Hold.MIGRATING)
             return False
         if guest.Hold.MIGRATING not in target.holds:
@@ -186,7 +187,7 @@ class Inspector:
             # tells the other host what the VM was set to.
             LOG.info('VM %s migrates: hands off', target.name)
             target.holds.add(guest.Hold.MIGRATING)
-            weights.give_back(target)
+        weights.give_back(target, self._host)
         return True
 
 

@@ -208,7 +208,9 @@ class Processes:
 
         :param tid: by one of its threads; by QEMU's main one if None.
         """
-        task = self.proc / (str(pid) if tid is None else f'{pid}/task/{tid}')
+        task = self.proc / str(pid)
+        if tid not in (None, pid):
+            task = task / 'task' / str(tid)
         try:
             text = (task / 'cgroup').read_text()
         except OSError:

@@ -20,6 +20,7 @@ same file, so ``virsh schedinfo`` shows what is in force; it also puts back.
 """
 
 import logging
+import pathlib
 from typing import Any
 
 from nova_vhpc.agent import cputune, guest, processes, weight_file
@@ -60,28 +61,61 @@ class Weights:
     def _write_file(self, target: guest.Guest, shares: int) -> str:
         """Why it was not written; empty if it was."""
         if target.weight is None:
-            pid = self._host.find(target.uuid)
-            tid = target.tids[0] if target.tids else pid
-            path = self._host.weight_file(pid, tid) if pid else None
-            target.weight = weight_file.WeightFile(path)
+            target.weight = weight_file.WeightFile(_find(target, self._host))
         return target.weight.write(target.domain, shares)
 
 
-def give_back(target: guest.Guest) -> None:
-    """Take a window's weight back without libvirt.
+def give_back(target: guest.Guest, host: processes.Processes) -> None:
+    """Put a window's weight back without libvirt.
 
-    For a VM that is being sent away: libvirt takes no writes then, and it
-    might have been left with next to nothing.
+    For a VM that is being sent away: libvirt takes no writes for as long as
+    that lasts, which may be hours, and a window that was open when it began
+    would stay open so long. Never raises: nothing is worse than before if it
+    cannot be done.
     """
+    original = target.original.parameters.get(cputune.SHARES)
+    if (
+        original is None
+        or not target.journalled
+        or cputune.SHARES in target.released
+        or target.shares_theirs is not None
+    ):
+        return
+    file = _find(target, host)
+    if file is None:
+        return
+    try:
+        # Whatever else is in it is not ours.
+        if int(file.read_text()) not in target.shares_ours - {original}:
+            return
+        file.write_text(str(original))
+    except (OSError, ValueError) as error:
+        LOG.debug('VM %s: its weight stays: %r', target.name, error)
+        return
+    # What went into the file alone has never been in libvirt's XML.
+    target.unweighed = target.weight is None or not target.weight.proven
+    target.shares_ours.add(original)
+    target.note_written({cputune.SHARES: original})
+
+
+def settle(target: guest.Guest) -> None:
+    """Tell libvirt of it, now that the VM stays here.
+
+    :raises libvirt.libvirtError: it is refused.
+    """
+    if not target.unweighed:
+        return
+    # A window's write that waited for the migration comes first.
     with target.lock:
-        shares = target.original.parameters.get(cputune.SHARES)
-        if (
-            shares is not None
-            and target.journalled
-            and target.weight is not None
-            and target.weight.proven
-            and cputune.SHARES not in target.released
-            and target.shares_theirs is None
-            and not target.weight.write(target.domain, shares)
-        ):
-            target.note_written({cputune.SHARES: shares})
+        original = target.original.parameters[cputune.SHARES]
+        cputune.write_shares(target.domain, original)
+        target.note_written({cputune.SHARES: original})
+        target.unweighed = False
+
+
+def _find(
+    target: guest.Guest, host: processes.Processes
+) -> pathlib.Path | None:
+    pid = host.find(target.uuid)
+    tid = target.tids[0] if target.tids else pid
+    return host.weight_file(pid, tid) if pid else None

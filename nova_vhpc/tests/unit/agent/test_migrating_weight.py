@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A window that is open when a migration begins does not stay open."""
+
+import pathlib
+import tempfile
+
+import libvirt
+
+from nova_vhpc.agent import cputune, guest, processes
+from nova_vhpc.tests.unit.agent import test_domains
+
+PID = 42
+GROUP = 'machine/qemu-1-vm.libvirt-qemu'
+V1 = f'5:cpu,cpuacct:/{GROUP}/emulator\n0::/\n'
+SCOPE = 'machine.slice/machine-qemu\\x2d1\\x2dvm.scope'
+V2 = f'0::/{SCOPE}/libvirt/emulator\n'
+
+
+class TestMigratingWeight(test_domains.DomainsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        process = self.root / 'proc' / str(PID)
+        process.mkdir(parents=True)
+        (process / 'cmdline').write_bytes(b'/usr/bin/qemu\0-uuid\0u\0')
+        (process / 'stat').write_text('42 (qemu) S ' + '1 ' * 40)
+        self.made._inspector._host = processes.Processes(
+            str(self.root / 'proc'), str(self.root / 'cgroup')
+        )
+        self.file = self.group(
+            V1, 'cpu,cpuacct/machine/qemu-1-vm.libvirt-qemu'
+        )
+
+    def group(
+        self, text: str, path: str, name: str = 'cpu.shares'
+    ) -> pathlib.Path:
+        (self.root / 'proc' / str(PID) / 'cgroup').write_text(text)
+        group = self.root / 'cgroup' / path
+        group.mkdir(parents=True)
+        return group / name
+
+    def migrate(self, shares: int = 40_960) -> guest.Guest:
+        """Have a window open, and then a migration begin."""
+        self.look()
+        self.made.set_shares('u', shares)
+        self.file.write_text(f'{shares}\n')
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        return self.look()
+
+    def weight(self) -> int:
+        return int(self.file.read_text())
+
+    def test_favoured_or_starved(self) -> None:
+        for shares in (40_960, 20):
+            self.domain.job = 0
+            target = self.migrate(shares)
+            self.assertEqual(1024, self.weight())
+            self.assertEqual(1024, target.in_force.shares)
+
+    def test_below_a_scope_of_systemd(self) -> None:
+        below = self.group(V2, f'{SCOPE}/libvirt', 'cpu.weight')
+        below.write_text('20')
+        self.file = self.root / 'cgroup' / SCOPE / 'cpu.weight'
+        self.migrate(20)
+        self.assertEqual(1024, self.weight())
+        self.assertEqual('20', below.read_text())
+
+    def test_what_is_not_ours(self) -> None:
+        self.look()
+        self.made.set_shares('u', 20)
+        self.file.write_text('77\n')
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.assertFalse(self.look().unweighed)
+        self.assertEqual(77, self.weight())
+
+    def test_without_a_control_group(self) -> None:
+        target = self.look()
+        self.made.set_shares('u', 20)
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.look()
+        self.assertFalse(target.unweighed)
+
+    def test_libvirt_is_told_when_it_stays(self) -> None:
+        target = self.migrate(20)
+        self.assertEqual(20, self.domain.values[cputune.SHARES])
+        self.domain.job = 0
+        self.look()
+        self.assertEqual(1024, self.domain.values[cputune.SHARES])
+        self.assertEqual(frozenset(), target.released)
+        self.assertFalse(target.unweighed)
+        self.assertTrue(self.made.set_shares('u', 40_960))
