@@ -37,6 +37,9 @@ from nova_vhpc.agent import (
 
 LOG = logging.getLogger(__name__)
 
+AGAIN_S = 0.5
+"""Until a VM that is still coming is looked at again."""
+
 
 class Inspector:
     """Is told that something may have changed; looks in a worker.
@@ -75,6 +78,7 @@ class Inspector:
         self._undo = back
         self._lock = threading.Lock()
         self._looking: set[str] = set()
+        self._coming: set[str] = set()
 
     def look(self, uuid: str) -> None:
         """Have a domain looked at soon. Returns at once."""
@@ -124,6 +128,13 @@ class Inspector:
             info = target.info
         else:
             info = domain_xml.parse(xml)
+        if (
+            (target is None or target.domain_id != domain_id)
+            and (info.ours or mark.URI in xml)
+            and _comes(domain)
+        ):
+            self._look_again(uuid)
+            return
         if not info.ours:
             if target is not None and target.domain_id == domain_id:
                 if guest.Hold.OPTED_OUT not in target.holds:
@@ -152,6 +163,21 @@ class Inspector:
         if guest.Hold.OPTED_OUT in target.holds:
             self._undo.release(target, guest.Hold.OPTED_OUT)
         self._follow(target, info, seen)
+
+    def _look_again(self, uuid: str) -> None:
+        """libvirt has no event for the end of a migration that comes here."""
+        with self._lock:
+            if uuid in self._coming:
+                return
+            self._coming.add(uuid)
+        timer = threading.Timer(AGAIN_S, self._has_it_come, (uuid,))
+        timer.daemon = True
+        timer.start()
+
+    def _has_it_come(self, uuid: str) -> None:
+        with self._lock:
+            self._coming.discard(uuid)
+        self.look(uuid)
 
     def _follow(
         self,
@@ -199,3 +225,18 @@ def _migrating(domain: Any) -> bool:
     """
     kind = domain.jobInfo()[0]
     return bool(kind == libvirt.VIR_DOMAIN_JOB_UNBOUNDED)
+
+
+def _comes(domain: Any) -> bool:
+    """Whether a VM is still on its way from another host.
+
+    libvirt holds writes to it up until then, or until they time out.
+    """
+    try:
+        domain.jobInfo()
+    except libvirt.libvirtError as error:
+        # The job's figures are the other host's to tell.
+        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
+            return True
+        raise
+    return False

@@ -46,6 +46,7 @@ class Domain:
     """One that runs.
 
     :ivar extra: further elements, of the persistent definition as well.
+    :ivar comes: it is still on its way from another host.
     :ivar refuse: called before each write; may raise.
     :ivar written: what was written, and how often.
     """
@@ -55,6 +56,7 @@ class Domain:
         self.specs = {'vhpc:workload': 'parallel', **specs}
         self.id = 1
         self.job = 0
+        self.comes = False
         self.values = dict(ORIGINAL)
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
         self.bridge = 'br-int'
@@ -86,6 +88,8 @@ class Domain:
         )
 
     def jobInfo(self) -> list[int]:
+        if self.comes:
+            raise error(libvirt.VIR_ERR_OPERATION_UNSUPPORTED)
         return [self.job]
 
     def schedulerParametersFlags(self, flags: int) -> dict[str, int]:

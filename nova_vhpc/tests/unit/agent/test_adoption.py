@@ -12,6 +12,12 @@
 
 """Taking VMs in that another host, or another run of the agent, has known."""
 
+import time
+from unittest import mock
+
+import fixtures
+
+from nova_vhpc.agent import inspector
 from nova_vhpc.tests.unit.agent import test_domains
 
 PINS = (
@@ -44,3 +50,41 @@ class TestRepin(test_domains.DomainsCase):
             + "<numatune><memory nodeset='0'/></numatune>"
         )
         self.assertFalse(self.look().repin)
+
+
+class TestComing(test_domains.DomainsCase):
+    """On its way from another host: libvirt holds all that is written."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(inspector, 'AGAIN_S', 0.01))
+        self.domain.comes = True
+
+    def find(self) -> None:
+        self.made.look('u')
+        self.drain()
+
+    def test_not_before_it_is_here(self) -> None:
+        self.find()
+        self.assertEqual({}, dict(self.made.guests))
+
+    def test_without_an_event_when_it_is(self) -> None:
+        self.find()
+        self.domain.comes = False
+        deadline = time.monotonic() + test_domains.PATIENCE_S
+        while not self.made.guests and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertIn('u', self.made.guests)
+
+    def test_nothing_of_another_agent_is_put_back_yet(self) -> None:
+        self.domain.mark = 'x'
+        for specs in (self.domain.specs, {}):
+            self.domain.specs = specs
+            self.find()
+        self.assertEqual([], self.domain.written)
+
+    def test_looked_at_by_one_timer(self) -> None:
+        with mock.patch('threading.Timer') as timer:
+            for _ in range(3):
+                self.find()
+        self.assertEqual(1, timer.call_count)
