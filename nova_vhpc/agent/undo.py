@@ -234,7 +234,9 @@ class Undo:
             if before and answer == DONE:
                 LOG.info('VM %s: put back at last', target.name)
         elif wanted and not before:
-            LOG.error(
+            # Who migrates is the other host's agent's to put back.
+            LOG.log(
+                logging.INFO if answer == MIGRATES else logging.ERROR,
                 'VM %s (%s): not put back, tried again at each reconcile: %s',
                 target.name,
                 target.hands_off,

@@ -133,6 +133,12 @@ class Writer:
                 self._weights.write(target, shares)
                 target.writes += 1
             return True
+        except libvirt.libvirtError as error:
+            if not _has_ended(target, error):
+                raise
+            # In its window; that is no failure to be told of.
+            self._look(uuid)
+            return False
         finally:
             target.lock.release()
 
@@ -208,3 +214,13 @@ class Writer:
         if not target.marked:
             mark.put(target.domain, record)
             target.marked = True
+
+
+def _has_ended(target: guest.Guest, error: libvirt.libvirtError) -> bool:
+    """Whether a call failed because the domain has stopped, or has left."""
+    if not connection.is_gone(error):
+        return False
+    try:
+        return not target.domain.isActive()
+    except libvirt.libvirtError as other:
+        return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)

@@ -86,6 +86,15 @@ class TestUndo(test_domains.DomainsCase):
         self.reconcile()
         self.assert_put_back()
 
+    def test_a_migration_is_no_error(self) -> None:
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.made.look('u')
+        self.drain()
+        with self.assertLogs('nova_vhpc.agent.undo', 'INFO') as logs:
+            self.made.let_leave(frozenset({'u'}))
+            self.drain()
+        self.assertEqual(['INFO'], [r.levelname for r in logs.records])
+
     def test_a_call_that_is_invalid_for_now_is_not_the_end(self) -> None:
         def refuse() -> None:
             raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_INVALID)

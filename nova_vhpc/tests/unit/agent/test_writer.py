@@ -35,6 +35,7 @@ from nova_vhpc.agent import (
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import (
+    fake_libvirt,
     test_foreign,
     test_guest,
     test_quarantine,
@@ -253,6 +254,26 @@ class TestWriter(WriterCase):
         self.assertTrue(self.target.uncertain)
         self.assertEqual(['u'], self.looked)
         self.assertEqual(1, len(self.link.failures))
+
+    def refuse_shares(self, code: int, active: bool) -> None:
+        def refuse(values: dict[str, int], flags: int) -> None:
+            raise fake_libvirt.error(code)
+
+        self.domain.setSchedulerParametersFlags = refuse
+        self.domain.isActive = lambda: active
+
+    def test_a_vm_that_ends_in_its_window_is_no_failure(self) -> None:
+        for code in (
+            libvirt.VIR_ERR_NO_DOMAIN,
+            libvirt.VIR_ERR_OPERATION_INVALID,
+        ):
+            self.refuse_shares(code, active=False)
+            self.assertFalse(self.writer.set_shares('u', 7))
+        self.assertEqual(['u', 'u'], self.looked)
+
+    def test_what_is_invalid_for_a_vm_that_runs_is_one(self) -> None:
+        self.refuse_shares(libvirt.VIR_ERR_OPERATION_INVALID, active=True)
+        self.assertRaises(libvirt.libvirtError, self.writer.set_shares, 'u', 7)
 
     def test_shares_of_the_tick_are_known_before_they_are_in_force(
         self,
