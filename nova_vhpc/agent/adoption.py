@@ -111,7 +111,8 @@ class Adoption:
             LOG.info('VM %s: %s', info.name, outcome)
         known = copy or before
         now = cputune.read(domain)
-        repin = _repin(domain, now) if known is None else known.repin
+        floats = _floats(info, now)
+        repin = _repin(domain, floats) if known is None else known.repin
         allowed = self._changes.allowed_cpus(now)
         reader, tids = self.open(info, identity.pid)
         target = guest.Guest(
@@ -126,6 +127,7 @@ class Adoption:
             xml_hash=seen[1],
             allowed_cpus=allowed,
             repin=repin and bool(allowed) and not info.dedicated,
+            floats=floats and not info.placed,
             sliced=self._sliced,
         )
         self._hold(target)
@@ -179,7 +181,13 @@ class Adoption:
         return reader, tids
 
 
-def _repin(domain: Any, now: cputune.Cputune) -> bool:
+def _floats(info: domain_xml.DomainInfo, now: cputune.Cputune) -> bool:
+    """Whether a VM has the pins that Nova gives to all, or none."""
+    everywhere = info.cpuset or frozenset(range(now.host_cpus))
+    return all(pin == everywhere for pin in now.vcpupins)
+
+
+def _repin(domain: Any, floats: bool) -> bool:
     """Whether a VM that we have not written to may be pinned.
 
     Nova makes the live XML that it migrates the persistent one, too. So
@@ -188,7 +196,4 @@ def _repin(domain: Any, now: cputune.Cputune) -> bool:
     info = domain_xml.parse(
         domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
-    everywhere = info.cpuset or frozenset(range(now.host_cpus))
-    return info.repin or (
-        not info.placed and all(pin == everywhere for pin in now.vcpupins)
-    )
+    return info.repin or (floats and not info.placed)

@@ -35,6 +35,7 @@ class DomainInfo:
     :ivar nova: whether Nova made it; others are never touched.
     :ivar specs: parsed ``vhpc:*`` extra specs of its flavor.
     :ivar repin: False for guests that are placed, or that have pins.
+    :ivar pins: there are pins in the live XML.
     :ivar placed: Nova chose their host CPUs: dedicated ones, or NUMA nodes.
     :ivar cpuset: of ``<vcpu cpuset=...>``; None without one.
     :ivar taps: host-side names of its network interfaces.
@@ -52,6 +53,7 @@ class DomainInfo:
     taps: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
     project: str | None = None
+    pins: bool = False
     placed: bool = False
 
     @property
@@ -97,6 +99,7 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
         taps=_targets(root, './devices/interface/target'),
         disks=_targets(root, './devices/disk/target'),
         project=project,
+        pins=root.find('./cputune/vcpupin') is not None,
         placed=placed,
     )
 

@@ -64,6 +64,8 @@ class Guest:
     :ivar released: managed values that somebody else has taken over.
     :ivar journalled: there is a record on the disk; we may write.
     :ivar marked: the copy of the record is in the domain's XML.
+    :ivar settled: it still is, for another host, though all is put back.
+    :ivar floats: it may use all CPUs that Nova gives to guests.
     :ivar holds: why nothing is written now; each reason ends by itself.
     :ivar uncertain: a write failed halfway; what is in force is ours, but
         not known.
@@ -97,6 +99,8 @@ class Guest:
     released: frozenset[str] = frozenset()
     journalled: bool = False
     marked: bool = False
+    settled: bool = False
+    floats: bool = False
     holds: set[Hold] = dataclasses.field(default_factory=set)
     pending: model.CpuTune | None = None
     slice_us: int | None = None
@@ -254,6 +258,27 @@ class Guest:
             self.released,
             self.sliced,
             self.written,
+            self.floats,
+        )
+
+    @property
+    def tells_another_host(self) -> bool:
+        """Whether its XML is to say that it was ours, though put back.
+
+        It may migrate next, and libvirt has no call to take out a pin.
+        """
+        return self.holds.isdisjoint(
+            (Hold.STOPPING, Hold.OPTED_OUT)
+        ) and not self.holds.isdisjoint((Hold.LEAVING, Hold.RESTORED))
+
+    @property
+    def has_our_pins(self) -> bool:
+        """Whether its XML has pins of our making for good.
+
+        Of this agent or, if they mean nothing any more, of another one.
+        """
+        return (self.info.pins and self.floats) or any(
+            name.startswith(cputune.PINS) for name in self.written
         )
 
     def ours_to_write(self, tune: model.CpuTune) -> model.CpuTune | None:

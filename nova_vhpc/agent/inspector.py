@@ -14,7 +14,6 @@
 
 import logging
 import threading
-from typing import Any
 
 import libvirt
 
@@ -27,6 +26,7 @@ from nova_vhpc.agent import (
     guest,
     journal,
     mark,
+    migration,
     processes,
     restore,
     roster,
@@ -131,7 +131,7 @@ class Inspector:
         if (
             (target is None or target.domain_id != domain_id)
             and (info.ours or mark.URI in xml)
-            and _comes(domain)
+            and migration.comes(domain)
         ):
             self._look_again(uuid)
             return
@@ -204,7 +204,7 @@ class Inspector:
 
     def _note_migration(self, target: guest.Guest) -> bool:
         """Whether a VM migrates; it is held as long as it does."""
-        if not _migrating(target.domain):
+        if not migration.leaves(target.domain):
             weights.settle(target)
             target.holds.discard(guest.Hold.MIGRATING)
             return False
@@ -215,28 +215,3 @@ class Inspector:
             target.holds.add(guest.Hold.MIGRATING)
         weights.give_back(target, self._host)
         return True
-
-
-def _migrating(domain: Any) -> bool:
-    """Whether a job is sending the VM away.
-
-    Any unbounded job counts: libvirt tells the kind of a job only in
-    statistics that it must ask QEMU for.
-    """
-    kind = domain.jobInfo()[0]
-    return bool(kind == libvirt.VIR_DOMAIN_JOB_UNBOUNDED)
-
-
-def _comes(domain: Any) -> bool:
-    """Whether a VM is still on its way from another host.
-
-    libvirt holds writes to it up until then, or until they time out.
-    """
-    try:
-        domain.jobInfo()
-    except libvirt.libvirtError as error:
-        # The job's figures are the other host's to tell.
-        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
-            return True
-        raise
-    return False

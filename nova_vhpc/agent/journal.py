@@ -51,6 +51,9 @@ class Record:
 
     :ivar identity: of the QEMU process they belong to.
     :ivar repin: whether we may pin the guest's vCPUs.
+    :ivar floats: it could use all CPUs that Nova gives to guests there.
+    :ivar settled: it was put back; the copy in the XML is there for another
+        host alone, to which the elements of our pins go along.
     :ivar released: managed values that somebody else has taken over.
     :ivar sliced: vCPU threads may have slices of their own.
     :ivar written: values that we may have written; None if that is not
@@ -65,6 +68,8 @@ class Record:
     released: frozenset[str] = frozenset()
     sliced: bool = False
     written: ours.Written | None = None
+    floats: bool = False
+    settled: bool = False
 
     def to_json(self) -> str:
         """Versioned JSON, one line."""
@@ -78,6 +83,8 @@ class Record:
                 'released': sorted(self.released),
                 'sliced': self.sliced,
                 'written': ours.to_dict(self.written),
+                'floats': self.floats,
+                'settled': self.settled,
                 'original': self.original.to_dict(),
             },
             sort_keys=True,
@@ -109,6 +116,8 @@ class Record:
                 frozenset(str(name) for name in data['released']),
                 bool(data['sliced']),
                 ours.from_dict(data.get('written')),
+                bool(data.get('floats')),
+                bool(data.get('settled')),
             )
         except (
             ValueError,

@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     domain_xml,
     journal,
     mark,
+    migration,
     ours,
     processes,
 )
@@ -38,6 +39,9 @@ LOG = logging.getLogger(__name__)
 DEFAULT_PERIOD_US = 100_000
 DEFAULT_SHARES_V1 = 1024
 DEFAULT_SHARES_V2 = 100
+
+
+_ALL_BUT_PINS = frozenset({cputune.PERIOD, cputune.QUOTA, cputune.SHARES})
 
 
 class Outcome(enum.StrEnum):
@@ -102,6 +106,16 @@ class Restorer:
         if not marked and isinstance(unreadable, journal.Unreadable):
             # Nothing says that we ever wrote to it: its settings are its own.
             raise unreadable
+        if (
+            copy is not None
+            and copy.settled
+            and copy.identity.same_run(identity)
+            and unreadable is None
+        ):
+            # It has not migrated yet, and is as it was.
+            if not migration.leaves(domain):
+                mark.remove(domain)
+            return Outcome.NOTHING
         original, released = self._original(domain, record, copy, identity)
         outcome = Outcome.RESTORED
         if original is None and (unreadable or torn_copy) is not None:
@@ -185,11 +199,11 @@ class Restorer:
         return (
             dataclasses.replace(
                 copy.original,
-                vcpupins=_pins_here(domain, copy.original),
+                vcpupins=_pins_here(domain, copy),
                 emulatorpin=frozenset(),
                 host_cpus=len(domain.emulatorPinInfo(cputune.LIVE)),
             ),
-            copy.released,
+            copy.released | (_ALL_BUT_PINS if copy.settled else frozenset()),
         )
 
 
@@ -209,9 +223,10 @@ def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
 
 
 def _pins_here(
-    domain: Any, original: cputune.Cputune
+    domain: Any, copy: journal.Record
 ) -> tuple[frozenset[int], ...]:
     """Pins of a VM that came here, in terms of this host's CPUs."""
+    original = copy.original
     host_cpus = len(domain.emulatorPinInfo(cputune.LIVE))
     here = frozenset(range(host_cpus))
     everywhere = frozenset(range(original.host_cpus))
@@ -219,7 +234,10 @@ def _pins_here(
     cpuset = domain_xml.parse(domain.XMLDesc(0)).cpuset
     return tuple(
         (cpuset or here)
-        if pin == everywhere or cpuset is not None or not pin & here
+        if copy.floats
+        or pin == everywhere
+        or cpuset is not None
+        or not pin & here
         else pin & here
         for pin in original.vcpupins
     )

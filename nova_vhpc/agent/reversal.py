@@ -12,6 +12,7 @@
 
 """All that we wrote to one VM, taken back while the agent runs."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -71,6 +72,9 @@ class Reversal:
                 raise error
         if target.journalled:
             self._forget_writes(target)
+        elif guest.Hold.MIGRATING not in target.holds:
+            # The call would hang otherwise, and come too late.
+            _settle(target, target.settled)
 
     def _restore(self, target: guest.Guest) -> None:
         self._connection.get()
@@ -87,13 +91,27 @@ class Reversal:
 
     def _forget_writes(self, target: guest.Guest) -> None:
         target.marked = False
-        mark.remove(target.domain)
+        _settle(target, True)
         self._journal.remove(target.uuid)
         target.journalled = False
         target.uncertain = False
         target.written = {}
         if not self._gate.ending.is_set():
             target.set_expected(cputune.read(target.domain))
+
+
+def _settle(target: guest.Guest, marked: bool) -> None:
+    """Have the XML of a VM that was put back say so, or say nothing.
+
+    :param marked: it says something now.
+    """
+    if target.tells_another_host and (target.settled or target.has_our_pins):
+        record = dataclasses.replace(target.record(), settled=True)
+        mark.put(target.domain, record)
+        target.settled = True
+    elif marked:
+        mark.remove(target.domain)
+        target.settled = False
 
 
 def _undo(actuator: Any, target: guest.Guest) -> Exception | None:

@@ -214,6 +214,7 @@ class Writer:
         if not target.marked:
             mark.put(target.domain, record)
             target.marked = True
+            target.settled = False
 
 
 def _has_ended(target: guest.Guest, error: libvirt.libvirtError) -> bool:

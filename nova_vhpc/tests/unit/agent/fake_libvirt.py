@@ -22,7 +22,7 @@ from nova_vhpc.agent import cputune, mark
 XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
 <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1">
 <n:flavor name="f"><n:extraSpecs>{spec}</n:extraSpecs></n:flavor></n:instance>
-{mark}</metadata><vcpu>2</vcpu>{extra}
+{mark}</metadata>{vcpu}{extra}
 <devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
 <source bridge='{bridge}'/><target dev='tap0'/></interface></devices></domain>
 """
@@ -61,6 +61,7 @@ class Domain:
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
         self.bridge = 'br-int'
         self.mark: str | None = None
+        self.vcpu = '<vcpu>2</vcpu>'
         self.extra = ''
         self.written: list[str] = []
         self.refuse: Callable[[], None] = lambda: None
@@ -83,6 +84,7 @@ class Domain:
             uuid=self.uuid,
             spec=''.join(SPEC.format(*one) for one in self.specs.items()),
             bridge=self.bridge,
+            vcpu=self.vcpu,
             extra=self.extra,
             mark=MARK.format(mark.URI) if self.mark and not flags else '',
         )

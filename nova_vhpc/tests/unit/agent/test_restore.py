@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What another host's agent, or this one, has said of a VM in its XML."""
+
+import tempfile
+from typing import Any
+
+import libvirt
+from oslotest import base
+
+from nova_vhpc.agent import cputune, journal, mark, processes, restore
+from nova_vhpc.tests.unit.agent import fake_libvirt
+
+BOTH = frozenset({0, 1})
+ORIGINAL = cputune.Cputune(
+    dict(fake_libvirt.ORIGINAL), (frozenset({0}),) * 2, frozenset({0}), 2
+)
+
+
+class TestCopy(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.domain = fake_libvirt.Domain()
+        self.records = journal.Journal(tempfile.mkdtemp())
+        self.host = processes.Processes('/nowhere', '/nowhere')
+        self.restorer = restore.Restorer(self.records, self.host)
+
+    def clean(self, domain_id: int = 9, **about: Any) -> restore.Outcome:
+        """
+        :param domain_id: of the run that the copy is about.
+        """
+        identity = processes.Identity('', 0, 0, domain_id)
+        record = journal.Record('u', 'vm', identity, ORIGINAL, **about)
+        mark.put(self.domain, record)
+        self.domain.written.clear()
+        return self.restorer.clean(self.domain)
+
+    def test_pins_of_a_vm_that_floated_are_this_hosts(self) -> None:
+        """There it could use one CPU; here Nova gives all to guests."""
+        self.domain.pins = [(True, False)] * 2
+        self.clean(floats=True)
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+
+    def test_and_those_that_nova_gives_here(self) -> None:
+        self.domain.vcpu = "<vcpu cpuset='1'>2</vcpu>"
+        self.domain.pins = [(True, False)] * 2
+        self.clean(floats=True)
+        self.assertEqual([(False, True)] * 2, self.domain.pins)
+
+    def test_pins_of_somebody_stay_where_they_can(self) -> None:
+        self.clean()
+        self.assertEqual([(True, False)] * 2, self.domain.pins)
+
+    def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
+        self.domain.pins = [(True, False)] * 2
+        self.domain.values[cputune.SHARES] = 100
+        self.clean(floats=True, settled=True)
+        self.assertEqual(100, self.domain.values[cputune.SHARES])
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+        self.assertIsNone(self.domain.mark)
+
+    def test_nothing_at_all_of_one_that_has_not_left(self) -> None:
+        self.domain.values[cputune.SHARES] = 7
+        outcome = self.clean(self.domain.id, settled=True)
+        self.assertIs(restore.Outcome.NOTHING, outcome)
+        self.assertEqual(['mark'], self.domain.written)
+        self.assertIsNone(self.domain.mark)
+
+    def test_nor_of_one_that_is_leaving(self) -> None:
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.clean(self.domain.id, settled=True)
+        self.assertEqual([], self.domain.written)

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A VM that may migrate next is put back, and says that it was ours."""
+
+import libvirt
+
+from nova_vhpc.agent import guest, journal
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import (
+    fake_libvirt,
+    test_adoption,
+    test_domains,
+)
+
+PINS = (frozenset({0}), frozenset({1}))
+LEAVING = frozenset({'u'})
+
+
+class TestSettled(test_domains.DomainsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = self.look()
+        self.pin()
+
+    def pin(self) -> None:
+        self.made.write(self.target, model.CpuTune(vcpu_pins=PINS))
+        self.drain()
+
+    def leave(self) -> None:
+        self.made.let_leave(LEAVING)
+        self.drain()
+
+    def copy(self) -> journal.Record:
+        text = self.domain.mark.partition('>')[2].rpartition('<')[0]
+        return journal.Record.from_json(text, 'mark')
+
+    def assert_settled(self) -> None:
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+        self.assertEqual((), self.records.uuids())
+        self.assertTrue(self.copy().settled)
+        self.assertTrue(self.copy().floats)
+
+    def test_before_it_leaves(self) -> None:
+        self.assertFalse(self.copy().settled)
+        self.leave()
+        self.assert_settled()
+
+    def test_on_an_operators_word_however_often(self) -> None:
+        for _ in range(2):
+            self.made.restore_one('u')
+            self.drain()
+            self.assert_settled()
+
+    def test_pins_of_another_host_that_mean_nothing_here(self) -> None:
+        self.made.pause()
+        self.drain()
+        self.domain.id += 1
+        self.domain.extra = test_adoption.PINS.format('0-1', '0-1')
+        self.target = self.look()
+        self.made.resume()
+        self.assertIsNone(self.domain.mark)
+        self.leave()
+        self.assert_settled()
+
+    def test_it_stays(self) -> None:
+        self.leave()
+        self.made.let_leave(frozenset())
+        self.pin()
+        self.assertFalse(self.copy().settled)
+        self.made.pause()
+        self.drain()
+        self.assert_put_back()
+
+    def test_not_longer_than_the_agent(self) -> None:
+        self.leave()
+        self.made.stop(test_domains.PATIENCE_S)
+        self.assert_put_back()
+
+    def test_not_when_it_opts_out(self) -> None:
+        self.leave()
+        self.domain.specs = {}
+        self.reconcile()
+        self.assert_put_back()
+
+    def test_no_call_that_hangs_in_a_migration(self) -> None:
+        self.leave()
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.look()
+        self.assertIn(guest.Hold.MIGRATING, self.target.holds)
+        self.domain.refuse = self.refuse
+        self.assertTrue(self.made.stop(test_domains.PATIENCE_S))
+
+    def test_nothing_is_to_be_said_without_pins(self) -> None:
+        self.made.pause()
+        self.drain()
+        self.made.resume()
+        self.made.write(self.target, test_domains.WISH)
+        self.drain()
+        self.leave()
+        self.assert_put_back()
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
