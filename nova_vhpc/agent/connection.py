@@ -232,3 +232,14 @@ def is_gone(error: libvirt.libvirtError) -> bool:
         libvirt.VIR_ERR_NO_DOMAIN,
         libvirt.VIR_ERR_OPERATION_INVALID,
     )
+
+
+def has_ended(domain: Any, error: libvirt.libvirtError) -> bool:
+    """Whether a call failed because its domain has stopped, or has left."""
+    if not is_gone(error):
+        return False
+    try:
+        # Calls are invalid for other reasons, too.
+        return not domain.isActive()
+    except libvirt.libvirtError as other:
+        return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)

@@ -126,9 +126,9 @@ class HostRestorer:
                 self._clean_one(domain, uuid)
             except Exception as error:
                 # Whatever is wrong with one, the others are put back.
-                if isinstance(error, libvirt.libvirtError) and _gone(
-                    domain, error
-                ):
+                if isinstance(
+                    error, libvirt.libvirtError
+                ) and connection.has_ended(domain, error):
                     self._summary.gone.append(uuid)
                 else:
                     self._summary.failed[name] = str(error) or repr(error)
@@ -154,17 +154,6 @@ class HostRestorer:
                 continue
             self._restorer.forget(uuid)
             summary.gone.append(uuid)
-
-
-def _gone(domain: Any, error: libvirt.libvirtError) -> bool:
-    """Whether a domain has ended, now that a call about it failed."""
-    if not connection.is_gone(error):
-        return False
-    try:
-        # Calls are invalid for other reasons, too.
-        return not domain.isActive()
-    except libvirt.libvirtError as other:
-        return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
 
 
 def restore_host(conf: Any) -> int:

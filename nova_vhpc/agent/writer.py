@@ -134,7 +134,7 @@ class Writer:
                 target.writes += 1
             return True
         except libvirt.libvirtError as error:
-            if not _has_ended(target, error):
+            if not connection.has_ended(target.domain, error):
                 raise
             # In its window; that is no failure to be told of.
             self._look(uuid)
@@ -215,13 +215,3 @@ class Writer:
             mark.put(target.domain, record)
             target.marked = True
             target.settled = False
-
-
-def _has_ended(target: guest.Guest, error: libvirt.libvirtError) -> bool:
-    """Whether a call failed because the domain has stopped, or has left."""
-    if not connection.is_gone(error):
-        return False
-    try:
-        return not target.domain.isActive()
-    except libvirt.libvirtError as other:
-        return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
