@@ -17,7 +17,7 @@ its values; nothing here raises for that.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nova.pci import utils as pci_utils
@@ -192,8 +192,8 @@ def devices_asked(requests: Iterable[Any]) -> int:
 def device_members(state: Any, requests: Iterable[Any]) -> int:
     """Members whose PCI devices the host has free at the same time."""
     members = NO_LIMIT
-    for request in requests:
-        members = min(members, _free(state, request) // (request.count or 1))
+    for share in _shares(state, list(requests)):
+        members = min(members, share.free // (share.needed or 1))
     return members
 
 
@@ -201,12 +201,11 @@ def devices_lack(state: Any, requests: Iterable[Any]) -> str | None:
     """Why a host's free PCI devices do not serve a server, or None."""
     if state.pci_stats is None:
         return 'its nova-compute has reported no PCI devices yet'
-    for request in requests:
-        free = _free(state, request)
-        if free < request.count:
+    for share in _shares(state, list(requests)):
+        if share.free < share.needed:
             return (
-                f'it has {free} free PCI device(s) for '
-                f'{_named(request)}, {request.count} are needed'
+                f'it has {share.free} free PCI device(s) for '
+                f'{share.name}, {share.needed} are needed'
             )
     return None
 
@@ -222,17 +221,50 @@ def supports_devices(
     )
 
 
-def _free(state: Any, request: Any) -> int:
+class _Share(NamedTuple):
+    """Devices that serve some of a server's requests, and no others."""
+
+    name: str
+    free: int
+    needed: int
+
+
+def _shares(state: Any, requests: Sequence[Any]) -> Iterator[_Share]:
+    """What the requests take of the devices that serve them.
+
+    Several may take from the same ones, as two ports on one physical
+    network do: then they count together.
+    """
+    if not requests:
+        return
+    pools = state.pci_stats.pools if state.pci_stats is not None else ()
+    served_by = [_pools(state, request) for request in requests]
+    sets = dict.fromkeys([*served_by, frozenset[int]().union(*served_by)])
+    for devices in sets:
+        within = [
+            request
+            for request, found in zip(requests, served_by, strict=True)
+            if found == devices or (found and found < devices)
+        ]
+        yield _Share(
+            ' and '.join(dict.fromkeys(map(_named, within))),
+            sum(int(pools[number]['count']) for number in devices),
+            sum(int(request.count) for request in within),
+        )
+
+
+def _pools(state: Any, request: Any) -> frozenset[int]:
+    """Which pools of devices serve a request, by their position."""
     if state.pci_stats is None:
-        return 0
+        return frozenset()
     ignored = getattr(state.pci_stats, 'ignored_spec_tags', ())
     specs = [
         {key: tag for key, tag in spec.items() if key not in ignored}
         for spec in request.spec
     ]
-    return sum(
-        int(pool['count'])
-        for pool in state.pci_stats.pools
+    return frozenset(
+        number
+        for number, pool in enumerate(state.pci_stats.pools)
         if pci_utils.pci_device_prop_match(pool, specs)
     )
 

@@ -209,6 +209,32 @@ class DevicesTest(base.BaseTestCase):
             hosts.devices_lack(self.state, [request]),
         )
 
+    def test_several_ports_take_from_the_same_devices(self):
+        ports = [
+            self.request(alias=None, physical_network='fabric')
+            for _ in range(2)
+        ]
+        self.assertIsNone(hosts.devices_lack(self.state, ports))
+        self.assertEqual(1, hosts.device_members(self.state, ports))
+        self.assertEqual(
+            'it has 3 free PCI device(s) for a port on physical network '
+            'fabric, 4 are needed',
+            hosts.devices_lack(self.state, ports * 2),
+        )
+        self.assertEqual(0, hosts.device_members(self.state, ports * 2))
+
+    def test_devices_of_two_kinds(self):
+        port = self.request(alias=None, physical_network='fabric')
+        other = self.request(alias='other', product_id='ffff')
+        self.assertEqual(2, hosts.device_members(self.state, [port, other]))
+        # Five devices serve the alias, of which the port wants one.
+        any_vf = self.request(4, vendor_id='8086')
+        self.assertIsNone(hosts.devices_lack(self.state, [any_vf, port]))
+        self.assertIn(
+            'it has 5 free PCI device(s)',
+            hosts.devices_lack(self.state, [any_vf, port, other]),
+        )
+
     def test_nothing_reported_yet(self):
         new = host_manager.HostState('new', 'new', 'cell')
         self.assertIn(
