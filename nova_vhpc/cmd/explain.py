@@ -54,6 +54,11 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     try:
         with cloud.asked():
             answer = _answer(args, connection)
+        if args.json:
+            # Unlike print(), it lets head and the like end it.
+            Console().out(json.dumps(answer.as_dict(), indent=2))
+        else:
+            _print(answer, args.limit)
     except (
         cloud.CloudError,
         RequestError,
@@ -62,10 +67,6 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     ) as error:
         print(f'nova-vhpc-explain: {error}', file=sys.stderr)
         return 1
-    if args.json:
-        print(json.dumps(answer.as_dict(), indent=2))
-    else:
-        _print(answer, args.limit)
     return 0
 
 
@@ -122,6 +123,8 @@ def _answer(args: argparse.Namespace, connection: Any) -> explain.Answer:
             raise RequestError(f'--members: {args.members} is less than 1')
         given['members'] = args.members
     if args.devices is not None:
+        if args.devices < 0:
+            raise RequestError(f'--devices: {args.devices} is less than 0')
         given['devices'] = args.devices
     request = dataclasses.replace(request, **given)
     keys = ('vhpc:switch', 'vhpc:rack')
@@ -168,7 +171,10 @@ def _configured(
         files = [config_file]
     elif os.access(NOVA_CONF, os.R_OK):
         files = [NOVA_CONF]
-    conf([], project='nova', default_config_files=files)
+    try:
+        conf([], project='nova', default_config_files=files)
+    except UnicodeDecodeError as error:
+        raise RequestError(f'{files[0]}: no UTF-8 text: {error}') from None
     group = conf.vhpc_scheduler
     options = Options(
         spare_cpus=group.spare_cpus,

@@ -14,6 +14,8 @@
 import contextlib
 import io
 import json
+import subprocess
+import sys
 import urllib.parse
 from pathlib import Path
 
@@ -65,6 +67,36 @@ class CommandTest(base.TestCase):
         path = self.write(request([host(1, uplinks=8)], members=2))
         _, out, _ = self.run_(path, '--members', '5', '--json')
         self.assertEqual(5, json.loads(out)['members'])
+
+    def test_fewer_devices_than_none(self):
+        path = self.write(request([host(1)]))
+        status, _, err = self.run_(path, '--devices', '-1')
+        self.assertEqual(1, status)
+        self.assertIn('--devices: -1 is less than 0', err)
+
+    def test_a_configuration_that_is_no_text(self):
+        path = self.write(request([host(1)]))
+        conf = Path(path + '.conf')
+        conf.write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')
+        status, _, err = self.run_(path, '--config-file', str(conf))
+        self.assertEqual(1, status)
+        self.assertIn(f'{conf}: no UTF-8 text', err)
+        self.assertEqual(1, err.count('\n'))
+
+    def test_a_reader_that_has_seen_enough(self):
+        path = self.write(request([host(n) for n in range(2000)]))
+        for more in (['--json'], ['--limit', '0']):
+            command = subprocess.Popen(
+                [sys.executable, '-m', 'nova_vhpc.cmd.explain', path, *more],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            command.stdout.readline()
+            command.stdout.close()
+            err = command.stderr.read()
+            command.stderr.close()
+            command.wait(60)
+            self.assertNotIn(b'BrokenPipe', err)
 
     def test_no_plan_is_an_explanation_too(self):
         path = self.write(request([host(1)], members=3))
