@@ -55,7 +55,7 @@ host_uuid_source = "machine-id"
 # stdio_handler: there is no virtlogd. user: as anyone but root, QEMU may
 # not open /dev/kvm, and libvirt then probes its capabilities on every
 # create (8 s).
-_QEMU_CONF = """\
+QEMU_CONF = """\
 user = "root"
 group = "root"
 dynamic_ownership = 0
@@ -198,7 +198,7 @@ class PrivateLibvirtd:
         (self.root / 'libvirtd.conf').write_text(
             _LIBVIRTD_CONF.format(root=self.root, sockets=self.root / 'sock')
         )
-        (self.root / 'etc' / 'qemu.conf').write_text(_QEMU_CONF)
+        (self.root / 'etc' / 'qemu.conf').write_text(QEMU_CONF)
 
     def _start_reaper(self) -> None:
         process = subprocess.Popen(

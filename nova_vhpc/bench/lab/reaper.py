@@ -80,7 +80,7 @@ def enter_namespace(root: Path) -> None:
         source.mkdir(parents=True, exist_ok=True)
         Path(target).mkdir(parents=True, exist_ok=True)
         _mount('--bind', str(source.resolve()), target)
-    _hide_useless_cgroup2()
+    hide_useless_cgroup2()
 
 
 def _mount(*args: str) -> None:
@@ -89,7 +89,7 @@ def _mount(*args: str) -> None:
         raise ReaperError(f'mount {" ".join(args)}: {done.stderr.strip()}')
 
 
-def _hide_useless_cgroup2() -> None:
+def hide_useless_cgroup2() -> None:
     # libvirt prefers a cgroup2 mount for cpuacct even where the CPU
     # controllers are all on v1; guests then fail to start.
     for line in Path('/proc/self/mounts').read_text().splitlines():

@@ -40,7 +40,7 @@ from nova_vhpc.tests.stack import client, config, guard
 
 # Nova's command line tools would patch eventlet in, and its services have
 # left it.
-_ENVIRONMENT = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'}
+ENVIRONMENT = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'}
 
 _PORTS = ('standins', 'placement', 'nova', 'db', 'rabbit', 'epmd', 'dist')
 
@@ -186,7 +186,7 @@ class Cloud:
         env: Mapping[str, str] | None = None,
     ) -> guard.Daemon:
         """Start one more process that ends with the stack."""
-        return self.keeper.start(name, argv, {**_ENVIRONMENT, **(env or {})})
+        return self.keeper.start(name, argv, {**ENVIRONMENT, **(env or {})})
 
     def program(self, name: str) -> Path:
         """A console script of this virtual environment."""
@@ -197,11 +197,30 @@ class Cloud:
         self.config.write_standins()
         self.config.write_placement()
         self.config.write_nova(SCHEDULER)
+        self.write_computes()
+
+    def write_computes(self) -> None:
+        """nova.conf of each compute node."""
         self.config.write_compute(
             'compute', config.libvirt_compute(self.libvirt.uri)
         )
         for host in self.fake_hosts:
             self.config.write_compute(host, config.fake_compute(host))
+
+    def start_computes(self) -> int:
+        """Start nova-compute on each.
+
+        :returns: how many there are.
+        """
+        names = ('compute', *self.fake_hosts)
+        for name in names:
+            self.spawn(
+                f'nova-compute-{name}',
+                self.program('nova-compute'),
+                '--config-file',
+                self.config.etc / f'{name}.conf',
+            )
+        return len(names)
 
     def add_image(self, name: str, path: Path, **properties: Any) -> str:
         """Put an image into the image stand-in.
@@ -235,18 +254,8 @@ class Cloud:
         # A compute node that asks before the conductor listens waits for
         # ten seconds.
         self.wait_log('nova-conductor', 'Starting conductor node')
-        for name in ('compute', *self.fake_hosts):
-            self.spawn(
-                f'nova-compute-{name}',
-                self.program('nova-compute'),
-                '--config-file',
-                self.config.etc / f'{name}.conf',
-            )
-        self.spawn(
-            'discover',
-            *self._manage('discover'),
-            str(1 + len(self.fake_hosts)),
-        )
+        count = self.start_computes()
+        self.spawn('discover', *self._manage('discover'), str(count))
 
     def _run_wsgi(self, name: str, variable: str) -> None:
         self.spawn(

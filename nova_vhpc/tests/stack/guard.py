@@ -91,14 +91,19 @@ class Daemon:
 
 
 class Guard:
-    """The owner's end: starts daemons, and ends them all together."""
+    """The owner's end: starts daemons, and ends them all together.
 
-    def __init__(self, logs: Path) -> None:
+    :param command: module and arguments of the process that does it.
+    """
+
+    def __init__(
+        self, logs: Path, command: Sequence[str] = (__name__,)
+    ) -> None:
         self.logs = logs
         self.daemons: dict[str, Daemon] = {}
         self._lock = threading.Lock()
         self._process: subprocess.Popen | None = subprocess.Popen(
-            (sys.executable, '-m', __name__),
+            (sys.executable, '-m', *command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -156,13 +161,13 @@ class Guard:
         process.stdout.close()
 
 
-def _reap(*_: object) -> None:
+def reap(*_: object) -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
-def _spawn(order: dict) -> dict:
+def spawn(order: dict) -> dict:
     log = os.open(order['log'], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.chdir(order['cwd'])
@@ -187,7 +192,7 @@ def _spawn(order: dict) -> dict:
 def main() -> None:
     """The guard's own process."""
     reaper.become_subreaper()
-    signal.signal(signal.SIGCHLD, _reap)
+    signal.signal(signal.SIGCHLD, reap)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Only the owner's end is the end: a signal to the whole terminal
         # must not take the daemons away below an orderly clean-up.
@@ -202,7 +207,7 @@ def main() -> None:
             _at_end.append(order['at_end'])
             answer = {}
         else:
-            answer = _spawn(order)
+            answer = spawn(order)
         print(json.dumps(answer), flush=True)
     _end()
 

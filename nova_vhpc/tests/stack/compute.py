@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""nova-compute whose instances directory two hosts of one machine share.
+
+libvirt migrates live only if the disks lie on a file system that it knows
+to be shared, NFS or the like. Nova is as released but for the flag that
+tells libvirt not to ask.
+"""
+
+import sys
+from typing import Any
+
+# First: it settles that there is no eventlet.
+from nova.cmd import compute
+
+# isort: split
+import libvirt
+from nova.virt.libvirt import guest
+
+_migrate = guest.Guest.migrate
+
+
+def _migrate_unsafely(
+    self: guest.Guest, *args: Any, flags: int = 0, **options: Any
+) -> None:
+    _migrate(self, *args, flags=flags | libvirt.VIR_MIGRATE_UNSAFE, **options)
+
+
+if __name__ == '__main__':
+    guest.Guest.migrate = _migrate_unsafely
+    sys.exit(compute.main())
