@@ -98,6 +98,15 @@ class Connection:
             raise libvirt.libvirtError(f'no connection to {self.uri}')
         return conn
 
+    def runs(self, uuid: str, run: int) -> bool:
+        """Whether a domain still runs as it did: libvirt's calls name the
+        domain only, and go to whatever run of it there is.
+
+        :param run: libvirt's number of the run.
+        :raises libvirt.libvirtError: it is not known.
+        """
+        return bool(self.get().lookupByUUIDString(uuid).ID() == run)
+
     def start(self) -> None:
         """Begin to connect, in a thread."""
         start_event_loop()

@@ -94,6 +94,7 @@ class Domains:
             options.reconnect_max_seconds,
         )
         self._foreign = foreign.ForeignChanges(options, records, usable)
+        self._foreign.still_runs = link.runs
         self._undo = undo.Undo(
             vms,
             allowed,

@@ -33,6 +33,7 @@ class ForeignChanges:
     :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden,
         or not what we wrote last: while windows are played, their player
         alone writes them.
+    :ivar still_runs: whether it is still this run of a domain that we look at.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ForeignChanges:
         self._usable = usable
         self.count = 0
         self.on_shares: Callable[[str], None] = lambda uuid: None
+        self.still_runs: Callable[[str, int], bool] = lambda uuid, run: True
 
     def allowed_cpus(self, now: cputune.Cputune) -> frozenset[int]:
         """CPUs that a VM may be pinned to, by the pins that it has."""
@@ -66,6 +68,9 @@ class ForeignChanges:
         """
         old = target.expected
         now = cputune.read(target.domain, old if target.journalled else None)
+        if not self.still_runs(target.uuid, target.domain_id):
+            # Restarted since it was looked up: that is what changed it.
+            return
         if not target.journalled:
             # We have not written: these are its settings, whoever made them.
             changed = _changed(target, old, now)

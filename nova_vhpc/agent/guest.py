@@ -194,6 +194,11 @@ class Guest:
             )
         )
 
+    @property
+    def weighs_by_file(self) -> bool:
+        """Whether its weight is known to stand in a file of this run."""
+        return self.weight is not None and self.weight.proven
+
     def may_be_ours(self, shares: int | None) -> bool:
         """Whether ``cpu_shares`` that were read need be nobody else's.
 
@@ -201,8 +206,7 @@ class Guest:
         a daemon-reload it writes what it knows, as the VM began.
         """
         return shares in self.shares_ours or (
-            self.weight is not None
-            and self.weight.proven
+            self.weighs_by_file
             and shares == self.original.parameters.get(cputune.SHARES)
         )
 

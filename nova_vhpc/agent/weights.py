@@ -93,7 +93,7 @@ def give_back(target: guest.Guest, host: processes.Processes) -> None:
         LOG.debug('VM %s: its weight stays: %r', target.name, error)
         return
     # What went into the file alone has never been in libvirt's XML.
-    target.unweighed = target.weight is None or not target.weight.proven
+    target.unweighed = not target.weighs_by_file
     target.shares_ours.add(original)
     target.note_written({cputune.SHARES: original})
 

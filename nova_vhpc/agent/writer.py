@@ -116,7 +116,7 @@ class Writer:
             return False
         if self._workers.is_late(uuid):
             raise TimeoutError(quarantine.HANGS)
-        if target.weight is None or not target.weight.proven:
+        if not target.weighs_by_file:
             self._connection.get()
         if not target.lock.acquire(timeout=LOCK_SECONDS):
             raise TimeoutError('another call about the VM takes its time')
@@ -126,7 +126,9 @@ class Writer:
             if not self._may_weigh(target):
                 return False
             with self._workers.watched(uuid):
-                if not self._as_known(target):
+                # A run's file goes with it: no other run can be meant.
+                sure = target.weighs_by_file and target.journalled
+                if not sure and not self._as_known(target):
                     return False
                 self._ensure_journalled(target, model.CpuTune(shares=shares))
                 target.shares_ours.add(shares)
@@ -187,13 +189,17 @@ class Writer:
             target.succeeded()
 
     def _as_known(self, target: guest.Guest) -> bool:
-        """Whether a VM that we are to write to first is as we last saw it.
+        """Whether a VM is as we last saw it.
 
         If not it is looked at: what was decided is for what it was, and
-        what it is now must stand in the journal.
+        what it is now must stand in the journal. One that was restarted
+        meanwhile has none of ours in it, and no record.
         """
-        if target.journalled or not cputune.differences(
-            target.original, cputune.read(target.domain), target.released
+        if self._connection.runs(target.uuid, target.domain_id) and (
+            target.journalled
+            or not cputune.differences(
+                target.original, cputune.read(target.domain), target.released
+            )
         ):
             return True
         self._look(target.uuid)

@@ -143,6 +143,9 @@ class Link:
     def failed(self, error: Exception) -> None:
         pass
 
+    def runs(self, uuid: str, run: int) -> bool:
+        return self.lookupByUUIDString(uuid).ID() == run
+
     def isAlive(self) -> bool:
         return True
 

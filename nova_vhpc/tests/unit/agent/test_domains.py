@@ -16,6 +16,7 @@ import tempfile
 from typing import Any
 from unittest import mock
 
+import fixtures
 import libvirt
 from oslo_config import cfg
 from oslotest import base
@@ -262,3 +263,38 @@ class TestInvalidForNow(DomainsCase):
             self.reconcile()
         self.assertEqual({}, self.made.guests)
         self.assertEqual((), self.records.uuids())
+
+
+class TestRestarted(DomainsCase):
+    """A VM that was restarted, and nobody has looked at it yet."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = self.look()
+        self.made.write(self.target, model.CpuTune(8_000, 8_000, 2048))
+        self.drain()
+        self.domain.id += 1
+        self.domain.values = dict(fake_libvirt.ORIGINAL)
+        self.domain.mark = None
+        self.domain.written.clear()
+
+    def test_no_window_writes_to_the_new_run(self) -> None:
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.drain()
+        found = self.made.guests['u']
+        self.assertIsNot(self.target, found)
+        self.assertEqual(1024, found.original.parameters[cputune.SHARES])
+        self.assertEqual([], self.domain.written)
+
+    def test_no_tick_writes_to_the_new_run(self) -> None:
+        self.made.write(self.target, model.CpuTune(9_000, 9_000))
+        self.drain()
+        self.assertEqual([], self.domain.written)
+        self.assertIsNot(self.target, self.made.guests['u'])
+
+    def test_nobody_has_changed_what_is_new(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.made._foreign.look(self.target)
+        self.assertNotIn('somebody', log.output)
+        self.assertEqual(frozenset(), self.target.released)
+        self.assertEqual([], self.domain.written)
