@@ -111,8 +111,7 @@ class Adoption:
             LOG.info('VM %s: %s', info.name, outcome)
         known = copy or before
         now = cputune.read(domain)
-        floats = _floats(info, now)
-        repin = _repin(domain, floats) if known is None else known.repin
+        repin = _repin(domain, now) if known is None else known.repin
         allowed = self._changes.allowed_cpus(now)
         reader, tids = self.open(info, identity.pid)
         target = guest.Guest(
@@ -127,7 +126,6 @@ class Adoption:
             xml_hash=seen[1],
             allowed_cpus=allowed,
             repin=repin and bool(allowed) and not info.dedicated,
-            floats=floats and not info.placed,
             sliced=self._sliced,
         )
         self._hold(target)
@@ -181,13 +179,7 @@ class Adoption:
         return reader, tids
 
 
-def _floats(info: domain_xml.DomainInfo, now: cputune.Cputune) -> bool:
-    """Whether a VM has the pins that Nova gives to all, or none."""
-    everywhere = info.cpuset or frozenset(range(now.host_cpus))
-    return all(pin == everywhere for pin in now.vcpupins)
-
-
-def _repin(domain: Any, floats: bool) -> bool:
+def _repin(domain: Any, now: cputune.Cputune) -> bool:
     """Whether a VM that we have not written to may be pinned.
 
     Nova makes the live XML that it migrates the persistent one, too. So
@@ -196,4 +188,4 @@ def _repin(domain: Any, floats: bool) -> bool:
     info = domain_xml.parse(
         domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
-    return info.repin or (floats and not info.placed)
+    return info.repin or (now.floats(info.cpuset) and not info.placed)

@@ -71,6 +71,14 @@ class Cputune:
             self.vcpupins[:vcpus],
         )
 
+    def floats(self, cpuset: frozenset[int] | None) -> bool:
+        """Whether it has the pins that Nova gives to all guests, or none.
+
+        :param cpuset: of the domain's ``<vcpu>``; None without one.
+        """
+        everywhere = cpuset or frozenset(range(self.host_cpus))
+        return all(pin == everywhere for pin in self.vcpupins)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {

@@ -80,6 +80,10 @@ class ForeignChanges:
             target.first_tune = target.in_force
             if changed:
                 target.allowed_cpus = self.allowed_cpus(now)
+            if target.settled and not target.floats:
+                # What the copy says of its pins is not so any more.
+                mark.remove(target.domain)
+                target.settled = False
             return
         if len(now.vcpupins) != len(target.original.vcpupins):
             self._count_vcpus(target, now)

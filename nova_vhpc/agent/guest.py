@@ -65,7 +65,6 @@ class Guest:
     :ivar journalled: there is a record on the disk; we may write.
     :ivar marked: the copy of the record is in the domain's XML.
     :ivar settled: it still is, for another host, though all is put back.
-    :ivar floats: it may use all CPUs that Nova gives to guests.
     :ivar holds: why nothing is written now; each reason ends by itself.
     :ivar uncertain: a write failed halfway; what is in force is ours, but
         not known.
@@ -100,7 +99,6 @@ class Guest:
     journalled: bool = False
     marked: bool = False
     settled: bool = False
-    floats: bool = False
     holds: set[Hold] = dataclasses.field(default_factory=set)
     pending: model.CpuTune | None = None
     slice_us: int | None = None
@@ -266,6 +264,11 @@ class Guest:
         )
 
     @property
+    def floats(self) -> bool:
+        """Whether it could use all CPUs that Nova gives to guests."""
+        return not self.info.placed and self.original.floats(self.info.cpuset)
+
+    @property
     def tells_another_host(self) -> bool:
         """Whether its XML is to say that it was ours, though put back.
 
@@ -279,10 +282,12 @@ class Guest:
     def has_our_pins(self) -> bool:
         """Whether its XML has pins of our making for good.
 
-        Of this agent or, if they mean nothing any more, of another one.
+        Of this agent or of another one, they mean nothing once put back. All
+        others are somebody's choice, and go along as they are.
         """
-        return (self.info.pins and self.floats) or any(
-            name.startswith(cputune.PINS) for name in self.written
+        return self.floats and (
+            self.info.pins
+            or any(name.startswith(cputune.PINS) for name in self.written)
         )
 
     def ours_to_write(self, tune: model.CpuTune) -> model.CpuTune | None:

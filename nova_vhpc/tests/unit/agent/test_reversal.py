@@ -26,11 +26,10 @@ PINS = (frozenset({0}), frozenset({1}))
 LEAVING = frozenset({'u'})
 
 
-class TestSettled(test_domains.DomainsCase):
+class SettledCase(test_domains.DomainsCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()
-        self.pin()
 
     def pin(self) -> None:
         self.made.write(self.target, model.CpuTune(vcpu_pins=PINS))
@@ -49,6 +48,12 @@ class TestSettled(test_domains.DomainsCase):
         self.assertEqual((), self.records.uuids())
         self.assertTrue(self.copy().settled)
         self.assertTrue(self.copy().floats)
+
+
+class TestSettled(SettledCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.pin()
 
     def test_before_it_leaves(self) -> None:
         self.assertFalse(self.copy().settled)
@@ -109,3 +114,36 @@ class TestSettled(test_domains.DomainsCase):
         self.leave()
         self.assert_put_back()
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+
+
+class TestPinsOfSomebody(SettledCase):
+    """They go along as they are, as without us."""
+
+    def by_hand(self) -> None:
+        self.domain.pins = [(False, True)] * 2
+        self.domain.extra = test_adoption.PINS.format(1, 1)
+        self.look()
+
+    def assert_theirs(self) -> None:
+        self.assertEqual([(False, True)] * 2, self.domain.pins)
+        self.assertIsNone(self.domain.mark)
+
+    def test_of_a_vm_that_we_have_not_pinned(self) -> None:
+        self.by_hand()
+        self.leave()
+        self.assert_theirs()
+
+    def test_of_one_that_we_have(self) -> None:
+        self.by_hand()
+        self.pin()
+        self.assertNotEqual([(False, True)] * 2, self.domain.pins)
+        self.leave()
+        self.assert_theirs()
+
+    def test_of_one_that_was_put_back_for_them(self) -> None:
+        self.pin()
+        self.made.restore_one('u')
+        self.drain()
+        self.assert_settled()
+        self.by_hand()
+        self.assert_theirs()
