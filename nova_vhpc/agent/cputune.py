@@ -21,6 +21,7 @@ persistent XML, from which a restart is made, is never written at all.
 
 import dataclasses
 import functools
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -203,6 +204,7 @@ def restore(
     domain: Any,
     original: Cputune,
     released: frozenset[str] = frozenset(),
+    weighed: bool = False,
 ) -> tuple[str, ...]:
     """Put back what we may have written; nothing else.
 
@@ -211,12 +213,15 @@ def restore(
 
     :param released: names in :data:`MANAGED`, or of one vCPU's pins
         (:func:`pin_name`), that are no longer ours.
+    :param weighed: we may have written ``cpu_shares``, and since then into
+        the control group alone. libvirt reads them there, but migrates what
+        it was told, and so does systemd write it anew.
     :returns: what differs afterwards all the same, empty when exact.
     :raises libvirt.libvirtError: when a call was refused; the first one's.
     """
     now = read(domain)
     refused: list[libvirt.libvirtError] = []
-    for put_back in _steps(domain, original, now, released):
+    for put_back in _steps(domain, original, now, released, weighed):
         try:
             put_back()
         except libvirt.libvirtError as error:
@@ -230,7 +235,11 @@ def restore(
 
 
 def _steps(
-    domain: Any, original: Cputune, now: Cputune, released: frozenset[str]
+    domain: Any,
+    original: Cputune,
+    now: Cputune,
+    released: frozenset[str],
+    weighed: bool,
 ) -> Iterator[Callable[[], None]]:
     """The calls that make a domain what it was, each on its own."""
     want = original.parameters
@@ -242,12 +251,11 @@ def _steps(
         yield functools.partial(
             _restore_bandwidth, domain, want, now.parameters, bandwidth
         )
-    if (
-        SHARES not in released
-        and SHARES in want
-        and want[SHARES] != now.parameters.get(SHARES)
-    ):
-        yield functools.partial(write_shares, domain, want[SHARES])
+    if SHARES not in released and SHARES in want:
+        if want[SHARES] != now.parameters.get(SHARES):
+            yield functools.partial(write_shares, domain, want[SHARES])
+        elif weighed:
+            yield functools.partial(_tell_shares, domain, want[SHARES])
     for vcpu, (pin, have) in enumerate(
         zip(original.vcpupins, now.vcpupins, strict=False)
     ):
@@ -255,6 +263,13 @@ def _steps(
             yield functools.partial(
                 write_pin, domain, vcpu, pin, original.host_cpus
             )
+
+
+def _tell_shares(domain: Any, shares: int) -> None:
+    """Write what is in force, if libvirt was told something else."""
+    root = ElementTree.fromstring(domain.XMLDesc(0))
+    if root.findtext('./cputune/shares', str(shares)) != str(shares):
+        write_shares(domain, shares)
 
 
 def _restore_bandwidth(

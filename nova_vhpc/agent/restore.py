@@ -140,7 +140,12 @@ class Restorer:
         if record is not None:
             # The copy is not kept up to date with what we write.
             released |= _theirs(domain, record)
-        left = cputune.restore(domain, original, released)
+        weighed = (
+            record is None
+            or record.written is None
+            or cputune.SHARES in record.written
+        )
+        left = cputune.restore(domain, original, released, weighed)
         if left:
             raise RestoreError('; '.join(left))
         if refused is not None:

@@ -85,7 +85,12 @@ class Reversal:
             for name, value in target.original.parameters.items()
             if name == cputune.SHARES
         }
-        left = cputune.restore(target.domain, target.original, target.released)
+        left = cputune.restore(
+            target.domain,
+            target.original,
+            target.released,
+            cputune.SHARES in target.written,
+        )
         if left:
             raise restore.RestoreError('; '.join(left))
 

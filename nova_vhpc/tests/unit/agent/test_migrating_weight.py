@@ -14,10 +14,11 @@
 
 import pathlib
 import tempfile
+from xml.etree import ElementTree
 
 import libvirt
 
-from nova_vhpc.agent import cputune, guest, processes
+from nova_vhpc.agent import cputune, guest, processes, restore
 from nova_vhpc.tests.unit.agent import test_domains
 
 PID = 42
@@ -25,6 +26,7 @@ GROUP = 'machine/qemu-1-vm.libvirt-qemu'
 V1 = f'5:cpu,cpuacct:/{GROUP}/emulator\n0::/\n'
 SCOPE = 'machine.slice/machine-qemu\\x2d1\\x2dvm.scope'
 V2 = f'0::/{SCOPE}/libvirt/emulator\n'
+SHARES = '<cputune><shares>{}</shares></cputune>'
 
 
 class TestMigratingWeight(test_domains.DomainsCase):
@@ -90,6 +92,43 @@ class TestMigratingWeight(test_domains.DomainsCase):
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.look()
         self.assertFalse(target.unweighed)
+
+    def told(self) -> int:
+        """The weight that libvirt knows of; it reads the file for others."""
+        found = ElementTree.fromstring(self.domain.XMLDesc(0))
+        return int(found.findtext('./cputune/shares', '0'))
+
+    def test_libvirt_is_told_though_the_agent_has_ended(self) -> None:
+        """Or systemd would begin the window anew, at a daemon-reload."""
+        domain = self.domain
+        write = domain.setSchedulerParametersFlags
+
+        def tell(values: dict[str, int], flags: int) -> None:
+            write(values, flags)
+            domain.extra = SHARES.format(domain.values[cputune.SHARES])
+
+        domain.setSchedulerParametersFlags = tell
+        self.migrate(20)
+        self.assertEqual(20, self.told())
+        domain.values[cputune.SHARES] = self.weight()
+        domain.refuse = self.refuse
+        self.assertFalse(self.made.stop(1.0))
+        domain.refuse = lambda: None
+        domain.job = 0
+        restorer = restore.Restorer(self.records, processes.Processes('/x'))
+        self.assertIs(restore.Outcome.RESTORED, restorer.clean(self.domain))
+        self.assertEqual(1024, self.told())
+        self.assert_put_back()
+
+    def test_libvirt_is_told_by_an_agent_that_ends(self) -> None:
+        target = self.migrate(20)
+        self.domain.extra = SHARES.format(20)
+        self.domain.values[cputune.SHARES] = self.weight()
+        self.domain.written.clear()
+        self.domain.job = 0
+        self.assertTrue(self.made.stop(test_domains.PATIENCE_S))
+        self.assertIn('values', self.domain.written)
+        self.assertFalse(target.journalled)
 
     def test_libvirt_is_told_when_it_stays(self) -> None:
         target = self.migrate(20)
