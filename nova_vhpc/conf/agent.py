@@ -107,8 +107,11 @@ OPTS: list[Any] = [
         'tenth of a millisecond, libvirt several, more on a busy host, and it '
         'has systemd write a file each time. Where the file cannot be '
         'written, or libvirt does not read the same, libvirt is used. Set '
-        'libvirt if nobody but libvirt and systemd may write below '
-        '/sys/fs/cgroup/machine.slice on your hosts.',
+        'libvirt if nobody but libvirt and systemd is to write below '
+        '/sys/fs/cgroup/machine.slice on your hosts. Even so the original '
+        'weight of a VM whose migration begins in its window is put there, as '
+        'libvirt takes none until it ends; ProtectControlGroups=yes in the '
+        "agent's unit forbids that as well.",
     ),
     cfg.BoolOpt(
         'dry_run',
