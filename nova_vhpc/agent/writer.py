@@ -178,7 +178,9 @@ class Writer:
         except libvirt.libvirtError as error:
             target.uncertain = True
             self._connection.failed(error)
-            if self._connection.up and not connection.is_gone(error):
+            if self._connection.up and not connection.has_ended(
+                target.domain, error
+            ):
                 self._quarantine.failed(target, str(error))
             self._look(target.uuid)
         except (journal.JournalError, OSError) as error:

@@ -258,7 +258,14 @@ class TestWriter(WriterCase):
         self.assertEqual(['u'], self.looked)
         self.assertEqual(1, len(self.link.failures))
 
-    def refuse_shares(self, code: int, active: bool) -> None:
+    def test_so_is_one_as_invalid_of_a_vm_that_runs(self) -> None:
+        """Or it is tried again at each tick, for ever, and nobody is told."""
+        for active, failures in ((False, 0), (True, 1)):
+            self.refuse(libvirt.VIR_ERR_OPERATION_INVALID, active)
+            self.write()
+            self.assertEqual(failures, self.target.failures)
+
+    def refuse(self, code: int, active: bool) -> None:
         def refuse(values: dict[str, int], flags: int) -> None:
             raise fake_libvirt.error(code)
 
@@ -270,12 +277,12 @@ class TestWriter(WriterCase):
             libvirt.VIR_ERR_NO_DOMAIN,
             libvirt.VIR_ERR_OPERATION_INVALID,
         ):
-            self.refuse_shares(code, active=False)
+            self.refuse(code, active=False)
             self.assertFalse(self.writer.set_shares('u', 7))
         self.assertEqual(['u', 'u'], self.looked)
 
     def test_what_is_invalid_for_a_vm_that_runs_is_one(self) -> None:
-        self.refuse_shares(libvirt.VIR_ERR_OPERATION_INVALID, active=True)
+        self.refuse(libvirt.VIR_ERR_OPERATION_INVALID, active=True)
         self.assertRaises(libvirt.libvirtError, self.writer.set_shares, 'u', 7)
 
     def test_shares_of_the_tick_are_known_before_they_are_in_force(
