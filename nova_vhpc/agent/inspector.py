@@ -158,6 +158,9 @@ class Inspector:
             )
         if target is None or target.domain_id != domain_id:
             self._adoption.adopt(domain, info, seen)
+            target = self._roster.guests.get(uuid)
+            if target is not None:
+                self._note_migration(target)
             return
         target.domain = domain
         if guest.Hold.OPTED_OUT in target.holds:

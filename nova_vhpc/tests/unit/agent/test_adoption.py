@@ -16,6 +16,7 @@ import time
 from unittest import mock
 
 import fixtures
+import libvirt
 
 from nova_vhpc.agent import inspector
 from nova_vhpc.tests.unit.agent import test_domains
@@ -88,3 +89,17 @@ class TestComing(test_domains.DomainsCase):
             for _ in range(3):
                 self.find()
         self.assertEqual(1, timer.call_count)
+
+
+class TestGoing(test_domains.DomainsCase):
+    """Found by an agent that starts while it is being sent away."""
+
+    def test_nothing_is_written_before_it_is_known_to_stay(self) -> None:
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        target = self.look()
+        self.write(target)
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertEqual([], self.domain.written)
+        self.domain.job = 0
+        self.write(self.look())
+        self.assertIn('values', self.domain.written)
