@@ -181,3 +181,22 @@ class TestWindows(base.AgentTestCase):
         ):
             self.assertEqual({**was[0], **theirs}, now[0])
             self.assertEqual(was[1:], now[1:])
+
+    def test_killed_with_the_weight_back_in_the_file_alone(self) -> None:
+        """As it is when a migration has begun; libvirt has another."""
+        process = self.start_windows(window_weights='libvirt')
+        for domain in self.domains:
+            self.wait_for(
+                lambda one=domain: '<shares>' in one.XMLDesc(), 'its shares'
+            )
+        process.kill()
+        process.join(10)
+        told = []
+        for was, domain in zip(self.before, self.domains, strict=True):
+            told.append(f'<shares>{was[0]["cpu_shares"]}</shares>')
+            self.weight_file(domain).write_text(str(was[0]['cpu_shares']))
+            self.assertNotIn(told[-1], domain.XMLDesc())
+        self.assertEqual(0, self.restore())
+        self.assertEqual(self.before, self.everything())
+        for shares, domain in zip(told, self.domains, strict=True):
+            self.assertIn(shares, domain.XMLDesc())
