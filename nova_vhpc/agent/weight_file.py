@@ -51,14 +51,17 @@ class WeightFile:
             path, self._path = self._path, None
             self.proven = False
             return f'{path}: {error.strerror or error}'
+        same = False
         try:
             told = domain.schedulerParametersFlags(cputune.LIVE)
-            self.proven = told.get(cputune.SHARES) == shares
+            same = told.get(cputune.SHARES) == shares
         finally:
-            if not self.proven:
+            if not same:
                 with contextlib.suppress(OSError):
                     self._path.write_text(before)
-        if self.proven:
+        if same:
+            # Of a value that was there before it says nothing.
+            self.proven = before.strip() != str(shares)
             return ''
         path, self._path = self._path, None
         return f'{path} is not what libvirt reads'

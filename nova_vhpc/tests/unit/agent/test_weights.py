@@ -134,6 +134,16 @@ class TestWeights(WeightsCase):
             self.assertEqual(3, write.call_count)
         self.assertEqual(2, self.domain.writes)
 
+    def test_a_value_that_was_there_proves_nothing(self) -> None:
+        other = self.path.with_name('other')
+        other.write_text('1024')
+        self.host.weight_file.return_value = other
+        writing = self.weights()
+        writing.write(self.target, 1024)
+        self.assertFalse(self.target.weighs_by_file)
+        self.assert_by_libvirt(writing)
+        self.assertEqual('1024', other.read_text())
+
     def test_put_back_if_libvirt_cannot_tell(self) -> None:
         gone = libvirt.libvirtError('gone')
         with mock.patch.object(
