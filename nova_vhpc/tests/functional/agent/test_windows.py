@@ -56,6 +56,17 @@ class TestWindows(base.AgentTestCase):
         value: int = domain.schedulerParametersFlags(base.LIVE)['cpu_shares']
         return value
 
+    def wait_for_windows(self, domain: libvirt.virDomain) -> None:
+        """Until two windows have weighed it."""
+        seen: set[int] = set()
+        self.wait_for(
+            lambda: (
+                seen.add(self.shares(domain))
+                or len(seen - {self.before[0][0]['cpu_shares']}) > 1
+            ),
+            'two weights',
+        )
+
     def weight_file(self, domain: libvirt.virDomain) -> pathlib.Path:
         """The file that its weight stands in."""
         host = processes.Processes()
@@ -77,13 +88,7 @@ class TestWindows(base.AgentTestCase):
         before = [domain.XMLDesc() for domain in self.domains]
         process = self.start_windows()
         for domain in self.domains:
-            seen: set[int] = set()
-            self.wait_for(
-                lambda one=domain, seen=seen: (
-                    seen.add(self.shares(one)) or len(seen) > 1
-                ),
-                'two weights',
-            )
+            self.wait_for_windows(domain)
             self.assertNotIn('<shares>', domain.XMLDesc())
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())
@@ -103,7 +108,10 @@ class TestWindows(base.AgentTestCase):
         self.assertEqual(self.before, self.everything())
 
     def test_windows_go_on_while_libvirtd_hangs(self) -> None:
-        process = self.start_windows()
+        # A look at a VM that hangs holds the VM's lock.
+        process = self.start_windows(reconcile_period=3600)
+        for domain in self.domains:
+            self.wait_for_windows(domain)
         pid = self.daemon.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -128,14 +136,8 @@ class TestWindows(base.AgentTestCase):
             path.write_text(str(self.before[0][0]['cpu_shares']))
         time.sleep(1)
         for domain in self.domains:
-            seen = {self.shares(domain) for _ in range(40)}
             self.assertEqual([], self.vm(domain)['released'])
-            self.wait_for(
-                lambda one=domain, seen=seen: (
-                    seen.add(self.shares(one)) or len(seen) > 1
-                ),
-                'windows to go on',
-            )
+            self.wait_for_windows(domain)
         self.assertEqual(0, self.status()['agent']['foreign_changes'])
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())

@@ -21,6 +21,7 @@ import socket
 import stat
 import tempfile
 import threading
+from typing import Any
 from unittest import mock
 
 import prometheus_client
@@ -158,11 +159,21 @@ class TestMetrics(base.BaseTestCase):
                 self.assertEqual(b'', self.connect(port, words).recv(64))
 
     def test_no_more_threads_than_a_few(self) -> None:
+        asked = threading.Semaphore(0)
+
+        class Places(threading.BoundedSemaphore):
+            def acquire(self, *args: Any, **kwargs: Any) -> bool:
+                got = super().acquire(*args, **kwargs)
+                asked.release()
+                return got
+
         port = self.serve()
-        with mock.patch.object(
-            metrics.Handler, '_free', threading.BoundedSemaphore(2)
-        ):
-            clients = [self.connect(port, b'GET ') for _ in range(2)]
+        with mock.patch.object(metrics.Handler, '_free', Places(2)):
+            clients = []
+            for _ in range(2):
+                clients.append(self.connect(port, b'GET '))
+                # The third one's thread may be faster else.
+                self.assertTrue(asked.acquire(timeout=60.0))
             self.assertEqual(b'', self.connect(port, b'').recv(64))
             for client in clients:
                 client.sendall(b'/metrics HTTP/1.0\r\n\r\n')
