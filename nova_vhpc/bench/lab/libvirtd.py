@@ -31,7 +31,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -67,6 +67,40 @@ stdio_handler = "file"
 
 class LibvirtdError(Exception):
     """The private libvirtd does not come up; says where its log is."""
+
+
+def wait_until_it_answers(
+    uri: str,
+    socket: Path,
+    where: str,
+    ended: Callable[[], bool] = lambda: False,
+) -> None:
+    """Wait for a libvirtd that was started.
+
+    :param where: its messages are.
+    :param ended: whether it runs no more.
+    :raises LibvirtdError: it does not answer in time, or has ended.
+    """
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    problem = 'no socket'
+    while time.monotonic() < deadline:
+        if ended():
+            problem = 'it ended'
+            break
+        if socket.exists():
+            # In a process of its own: libvirt-python prints errors to
+            # stderr and must not be opened before a fork of ours.
+            done = subprocess.run(
+                ('virsh', '-q', '-c', uri, 'list'),
+                capture_output=True,
+                text=True,
+                timeout=_START_TIMEOUT_S,
+            )
+            if done.returncode == 0:
+                return
+            problem = done.stderr.strip()
+        time.sleep(0.05)
+    raise LibvirtdError(f'libvirtd does not answer ({problem}); see {where}')
 
 
 class PrivateLibvirtd:
@@ -238,31 +272,12 @@ class PrivateLibvirtd:
             raise LibvirtdError(
                 f'libvirtd could not be started: {error}'
             ) from error
-        self._wait_until_it_answers(self.pid)
-
-    def _wait_until_it_answers(self, pid: int) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        problem = 'no socket'
-        while time.monotonic() < deadline:
-            if not _alive(pid):
-                problem = 'it ended'
-                break
-            if self.socket.exists():
-                # In a process of its own: libvirt-python prints errors to
-                # stderr and must not be opened before a fork of ours.
-                done = subprocess.run(
-                    ('virsh', '-q', '-c', self.uri, 'list'),
-                    capture_output=True,
-                    text=True,
-                    timeout=_START_TIMEOUT_S,
-                )
-                if done.returncode == 0:
-                    return
-                problem = done.stderr.strip()
-            time.sleep(0.05)
-        raise LibvirtdError(
-            f'libvirtd does not answer ({problem}); see {self.log} and '
-            f'{self.root / "libvirtd.out"}'
+        pid = self.pid
+        wait_until_it_answers(
+            self.uri,
+            self.socket,
+            f'{self.log} and {self.root / "libvirtd.out"}',
+            lambda: not _alive(pid),
         )
 
     def _end_daemon(self, signum: signal.Signals) -> None:

@@ -14,7 +14,6 @@
 """One compute host in a container: libvirtd, nova-compute, the agent."""
 
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -35,7 +34,6 @@ auth_unix_rw = "none"
 log_outputs = "3:file:{root}/libvirtd.log"
 host_uuid = "{uuid}"
 """
-_START_S = 60.0
 
 
 class Host:
@@ -90,26 +88,8 @@ class Host:
             '--pid-file',
             self.root / 'libvirtd.pid',
         )
-        self._wait_for_libvirtd()
-
-    def _wait_for_libvirtd(self) -> None:
-        deadline = time.monotonic() + _START_S
-        problem = 'no socket'
-        while time.monotonic() < deadline:
-            if self._socket.exists():
-                done = subprocess.run(
-                    ('virsh', '-q', '-c', self.uri, 'list'),
-                    capture_output=True,
-                    text=True,
-                    timeout=_START_S,
-                )
-                if done.returncode == 0:
-                    return
-                problem = done.stderr.strip()
-            time.sleep(0.05)
-        raise libvirtd.LibvirtdError(
-            f'libvirtd of {self.name} does not answer ({problem}); see '
-            f'{self.root / "libvirtd.log"}'
+        libvirtd.wait_until_it_answers(
+            self.uri, self._socket, str(self.root / 'libvirtd.log')
         )
 
     def stop(self) -> None:

@@ -40,6 +40,22 @@ def separate(bridge, nic, mbps=1000, up=True):
     return model.Uplink(nic, bridge, model.BridgeKind.SEPARATE, mbps, up)
 
 
+def configure(test, enabled_filters):
+    """Have Nova's services of a test load what is ours."""
+    # pip installs the file where the wheel says, not beside the code.
+    test.flags(
+        group='wsgi',
+        api_paste_config=sys.prefix + '/etc/nova/api-paste.ini',
+    )
+    test.flags(
+        group='filter_scheduler',
+        available_filters=['nova.scheduler.filters.all_filters', FILTER],
+        enabled_filters=enabled_filters,
+        weight_classes=['nova.scheduler.weights.all_weighers', WEIGHER],
+    )
+    test.addCleanup(uplinks.reset)
+
+
 class SchedulerTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     """Real API, conductor, scheduler and Placement; fake hypervisors.
 
@@ -57,18 +73,7 @@ class SchedulerTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     ]
 
     def setUp(self):
-        # pip installs the file where the wheel says, not beside the code.
-        self.flags(
-            group='wsgi',
-            api_paste_config=sys.prefix + '/etc/nova/api-paste.ini',
-        )
-        self.flags(
-            group='filter_scheduler',
-            available_filters=['nova.scheduler.filters.all_filters', FILTER],
-            enabled_filters=self.enabled_filters,
-            weight_classes=['nova.scheduler.weights.all_weighers', WEIGHER],
-        )
-        self.addCleanup(uplinks.reset)
+        configure(self, self.enabled_filters)
         super().setUp()
 
     def start_hosts(self, *names):

@@ -19,13 +19,11 @@ vCPUs of all guests as used, pinned ones included.
 import contextlib
 import io
 import json
-import sys
 
 from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base as libvirt_base
 
 from nova_vhpc.cmd import explain
-from nova_vhpc.scheduler import uplinks
 from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base
 
@@ -39,24 +37,8 @@ class PinnedTest(libvirt_base.ServersTestBase):
     microversion = 'latest'
 
     def setUp(self):
-        self.flags(
-            group='wsgi',
-            api_paste_config=sys.prefix + '/etc/nova/api-paste.ini',
-        )
-        self.flags(
-            group='filter_scheduler',
-            available_filters=[
-                'nova.scheduler.filters.all_filters',
-                base.FILTER,
-            ],
-            enabled_filters=['NUMATopologyFilter', 'VirtualClusterFilter'],
-            weight_classes=[
-                'nova.scheduler.weights.all_weighers',
-                base.WEIGHER,
-            ],
-        )
+        base.configure(self, ['NUMATopologyFilter', 'VirtualClusterFilter'])
         self.flags(initial_cpu_allocation_ratio=4.0)
-        self.addCleanup(uplinks.reset)
         super().setUp()
 
     def start(self, shared, dedicated):
