@@ -22,6 +22,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import (
+    arrival,
     cpus,
     cputune,
     domain_xml,
@@ -39,9 +40,6 @@ LOG = logging.getLogger(__name__)
 DEFAULT_PERIOD_US = 100_000
 DEFAULT_SHARES_V1 = 1024
 DEFAULT_SHARES_V2 = 100
-
-
-_ALL_BUT_PINS = frozenset({cputune.PERIOD, cputune.QUOTA, cputune.SHARES})
 
 
 class Outcome(enum.StrEnum):
@@ -201,14 +199,19 @@ class Restorer:
             return copy.original, copy.released
         # Came from another host, or back from disk: the other settings are
         # the VM's own, the CPUs are this host's.
+        host_cpus = len(domain.emulatorPinInfo(cputune.LIVE))
+        # Nova has written its own cpuset for this host into the XML.
+        cpuset = domain_xml.parse(domain.XMLDesc(0)).cpuset
+        here = frozenset(range(host_cpus))
+        pins = arrival.pins(copy, cpuset, here)
         return (
             dataclasses.replace(
                 copy.original,
-                vcpupins=_pins_here(domain, copy),
+                vcpupins=tuple(pin or cpuset or here for pin in pins),
                 emulatorpin=frozenset(),
-                host_cpus=len(domain.emulatorPinInfo(cputune.LIVE)),
+                host_cpus=host_cpus,
             ),
-            copy.released | (_ALL_BUT_PINS if copy.settled else frozenset()),
+            arrival.not_ours(copy),
         )
 
 
@@ -225,27 +228,6 @@ def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
             ', '.join(sorted(found)),
         )
     return found
-
-
-def _pins_here(
-    domain: Any, copy: journal.Record
-) -> tuple[frozenset[int], ...]:
-    """Pins of a VM that came here, in terms of this host's CPUs."""
-    original = copy.original
-    host_cpus = len(domain.emulatorPinInfo(cputune.LIVE))
-    here = frozenset(range(host_cpus))
-    everywhere = frozenset(range(original.host_cpus))
-    # Nova has written its own cpuset for this host into the XML.
-    cpuset = domain_xml.parse(domain.XMLDesc(0)).cpuset
-    return tuple(
-        (cpuset or here)
-        if copy.floats
-        or pin == everywhere
-        or cpuset is not None
-        or not pin & here
-        else pin & here
-        for pin in original.vcpupins
-    )
 
 
 def from_definition(domain: Any, cgroup: pathlib.Path) -> cputune.Cputune:

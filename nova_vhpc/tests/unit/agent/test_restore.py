@@ -61,6 +61,14 @@ class TestCopy(base.BaseTestCase):
         self.clean()
         self.assertEqual([(True, False)] * 2, self.domain.pins)
 
+    def test_pins_that_are_not_ours_stay_as_they_came(self) -> None:
+        """Nova gives a guest with dedicated CPUs others on this host."""
+        self.domain.pins = [(False, True)] * 2
+        self.domain.values[cputune.SHARES] = 7
+        self.clean(repin=False)
+        self.assertEqual([(False, True)] * 2, self.domain.pins)
+        self.assertNotEqual(7, self.domain.values[cputune.SHARES])
+
     def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
         self.domain.pins = [(True, False)] * 2
         self.domain.values[cputune.SHARES] = 100
