@@ -22,6 +22,7 @@ case "$1 $2" in
         configure_vhpc_scheduler
         configure_vhpc_placement
         configure_vhpc_agent
+        configure_vhpc_hook
         ;;
     "stack extra")
         echo_summary "nova-vhpc: starting"

@@ -16,8 +16,18 @@ By live migration, or back from disk after a managed save. What is in force
 is partly ours; the copy says what was there before.
 """
 
-from nova_vhpc.agent import cputune, journal
+import contextlib
+import io
+import xml.etree.ElementTree as ElementTree
 
+from nova_vhpc.agent import cpus, cputune, domain_xml, journal, mark
+from nova_vhpc.control import model
+
+_ELEMENTS = {
+    cputune.SHARES: 'shares',
+    cputune.PERIOD: 'period',
+    cputune.QUOTA: 'quota',
+}
 _ALL_BUT_PINS = frozenset({cputune.PERIOD, cputune.QUOTA, cputune.SHARES})
 
 
@@ -54,3 +64,99 @@ def pins(
         else pin & here
         for pin in copy.original.vcpupins
     )
+
+
+def without_us(xml: str, here: frozenset[int]) -> str | None:
+    """The XML of a VM that is about to come here, as Nova has made it.
+
+    Unlike a call of libvirt's it can take out elements. So a VM that was
+    pinned can come to a host that lacks some of those CPUs.
+
+    :param xml: as libvirt gives it to a hook.
+    :param here: CPUs that are online.
+    :returns: None where nothing is to be changed.
+    :raises ValueError: it is no domain's XML.
+    :raises journal.JournalError: a newer agent's copy, or a torn one.
+    """
+    info = domain_xml.parse(xml)
+    _keep_prefixes(xml)
+    root = ElementTree.fromstring(xml)
+    metadata, tune = root.find('./metadata'), root.find('./cputune')
+    found = root.find(f'./metadata/{{{mark.URI}}}journal')
+    if metadata is None or found is None:
+        if tune is None or not _left_over(info, tune, here):
+            return None
+        for element in tune.findall('./vcpupin'):
+            tune.remove(element)
+        return ElementTree.tostring(root, 'unicode')
+    copy = journal.Record.from_json(
+        found.text or '', f'metadata of {info.name}'
+    )
+    if tune is not None:
+        left = not_ours(copy)
+        _put_parameters_back(tune, copy, left)
+        _put_pins_back(tune, pins(copy, info.cpuset, here), left)
+    metadata.remove(found)
+    return ElementTree.tostring(root, 'unicode')
+
+
+def _keep_prefixes(xml: str) -> None:
+    """Have namespaces called as they are: people compare domains' XML."""
+    for _, (prefix, uri) in ElementTree.iterparse(
+        io.StringIO(xml), ['start-ns']
+    ):
+        # Those of the library's own making it does not take.
+        with contextlib.suppress(ValueError):
+            if prefix:
+                ElementTree.register_namespace(prefix, uri)
+
+
+def _left_over(
+    info: domain_xml.DomainInfo,
+    tune: ElementTree.Element,
+    here: frozenset[int],
+) -> bool:
+    """Whether these pins can but be what an agent that was stopped has left.
+
+    Its VMs float over all CPUs of the source. Here that would fail.
+    """
+    found = {
+        cpus.parse_cpu_set(element.get('cpuset', ''))
+        for element in tune.findall('./vcpupin')
+    }
+    return (
+        info.ours
+        and not info.placed
+        and len(found) == 1
+        and not found.pop() <= here
+    )
+
+
+def _put_parameters_back(
+    tune: ElementTree.Element, copy: journal.Record, left: frozenset[str]
+) -> None:
+    original = copy.original.parameters
+    for name, tag in _ELEMENTS.items():
+        element = tune.find(tag)
+        if element is None or name in left or name not in original:
+            continue
+        value = original[name]
+        if name == cputune.QUOTA and cputune.is_unlimited(value):
+            value = model.UNLIMITED
+        element.text = str(value)
+
+
+def _put_pins_back(
+    tune: ElementTree.Element,
+    wanted: tuple[frozenset[int] | None, ...],
+    left: frozenset[str],
+) -> None:
+    for element in tune.findall('./vcpupin'):
+        vcpu = int(element.get('vcpu', '-1'))
+        if not left.isdisjoint((cputune.PINS, cputune.pin_name(vcpu))):
+            continue
+        pin = wanted[vcpu] if 0 <= vcpu < len(wanted) else None
+        if pin is None:
+            tune.remove(element)
+        else:
+            element.set('cpuset', cpus.format_cpu_set(pin))

@@ -24,6 +24,7 @@ from nova_vhpc.agent import status
 from nova_vhpc.bench.lab import libvirtd
 from nova_vhpc.tests.stack import container, guard, guests
 
+_HOOK = Path(__file__).parents[3] / 'etc/nova-vhpc/libvirt-qemu-hook'
 _LIBVIRTD_CONF = """\
 listen_tls = 0
 listen_tcp = 0
@@ -78,6 +79,7 @@ class Host:
             _LIBVIRTD_CONF.format(root=self.root, uuid=uuid.uuid4())
         )
         (self.root / 'etc' / 'qemu.conf').write_text(libvirtd.QEMU_CONF)
+        self._install_hook()
         self.logs.mkdir(parents=True, exist_ok=True)
         self._box = container.Container(self.logs, self.root, self.name)
         self.spawn(
@@ -91,6 +93,31 @@ class Host:
         libvirtd.wait_until_it_answers(
             self.uri, self._socket, str(self.root / 'libvirtd.log')
         )
+
+    def _install_hook(self) -> None:
+        """As the documentation says, but without the program that it calls.
+
+        libvirtd looks for hooks but once.
+        """
+        hook = self.root / 'etc' / 'hooks' / 'qemu.d' / 'nova-vhpc'
+        hook.parent.mkdir(parents=True)
+        packaged = '/usr/bin/nova-vhpc-hook'
+        text = _HOOK.read_text()
+        if packaged not in text:
+            raise RuntimeError(f'{_HOOK} does not call {packaged}')
+        hook.write_text(text.replace(packaged, str(self._hook_program)))
+        hook.chmod(0o755)
+
+    @property
+    def _hook_program(self) -> Path:
+        return self.root / 'nova-vhpc-hook'
+
+    def use_hook(self, program: Path) -> None:
+        """Have libvirtd ask nova-vhpc-hook from now on."""
+        self._hook_program.symlink_to(program)
+
+    def use_no_hook(self) -> None:
+        self._hook_program.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """End all that runs there. Idempotent."""

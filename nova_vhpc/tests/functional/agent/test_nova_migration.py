@@ -17,10 +17,13 @@ machine. The stack is started once; each test begins with the member where
 the last one has left it.
 """
 
+import os
+import subprocess
 from typing import Any
 
 import testtools
 
+from nova_vhpc.agent import mark
 from nova_vhpc.tests.stack import client, host, twohosts
 
 QUOTA = {'quota:cpu_period': '100000', 'quota:cpu_quota': '10000'}
@@ -117,6 +120,54 @@ class TestNovaMigration(testtools.TestCase):
         # It has come with pins that were another agent's.
         self.cloud.start_agent(self.there, pinning_policy='balance')
         self.wait_pinned(self.there)
+
+    def use_hook(self) -> None:
+        self.there.use_hook(self.cloud.program('nova-vhpc-hook'))
+        self.addCleanup(self.there.use_no_hook)
+
+    def test_arrives_as_nova_has_it_where_no_agent_runs(self) -> None:
+        self.wait_pinned(self.here)
+        self.assertTrue(self.there.stop_agent())
+        self.use_hook()
+        for server in (self.member, self.plain):
+            if self.where(server) != self.there.name:
+                self.cloud.move(server, self.there)
+        ours, theirs = (
+            self.there.virsh.cputune(server)
+            for server in (self.member, self.plain)
+        )
+        self.assertEqual(theirs, ours)
+        xml = self.there.virsh('dumpxml', self.member)
+        self.assertNotIn('vcpupin', xml)
+        self.assertNotIn(mark.URI, xml)
+        self.assertIn('xmlns:nova=', xml)
+        self.bring_back_pinned_beyond()
+        self.cloud.start_agent(self.there, pinning_policy='balance')
+        self.wait_pinned(self.there)
+
+    def bring_back_pinned_beyond(self) -> None:
+        """From disk, with what a stopped agent of a larger host leaves."""
+        virsh, saved = self.there.virsh, self.there.root / 'saved'
+        edited = saved.with_suffix('.xml')
+        virsh('save', self.member, str(saved))
+        beyond = (os.cpu_count() or 1) + 3
+        pins = ''.join(
+            f"<vcpupin vcpu='{vcpu}' cpuset='0-{beyond}'/>" for vcpu in (0, 1)
+        )
+        edited.write_text(
+            virsh('save-image-dumpxml', str(saved)).replace(
+                '</cputune>', f'{pins}</cputune>'
+            )
+        )
+        words = ('restore', str(saved), '--xml', str(edited))
+        self.there.use_no_hook()
+        refused = self.assertRaises(
+            subprocess.CalledProcessError, virsh, *words
+        )
+        self.assertIn('out of range', refused.stderr)
+        self.use_hook()
+        virsh(*words)
+        self.assert_free(self.there)
 
     def test_put_back_first_and_pinned_again(self) -> None:
         self.wait_pinned(self.here)

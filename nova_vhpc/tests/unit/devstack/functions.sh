@@ -68,7 +68,7 @@ get_python_exec_prefix() {
 # the test wants: MISSING lists what "show" is to say does not exist.
 sudo() {
     case $1 in
-    install | rm) "$@" ;;
+    install | rm | sed) "$@" ;;
     *) record sudo "$@" ;;
     esac
 }
@@ -87,7 +87,7 @@ hostname() {
 }
 
 for name in install_package setup_develop run_process stop_process \
-    pip_uninstall iniset_rpc_backend; do
+    pip_uninstall restart_service iniset_rpc_backend; do
     eval "$name() { record $name \"\$@\"; }"
 done
 

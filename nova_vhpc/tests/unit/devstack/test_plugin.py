@@ -14,6 +14,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -47,6 +48,7 @@ class PluginTest(base.TestCase):
         self.placement_conf.write_text(PLACEMENT_CONF)
         self.conf_dir = self.sandbox / 'etc' / 'nova-vhpc'
         self.state = self.sandbox / 'data' / 'nova-vhpc'
+        self.hooks = self.sandbox / 'hooks'
 
     def run_phase(
         self, *phase, services='n-cpu n-sch n-api placement-api', **env
@@ -76,6 +78,7 @@ class PluginTest(base.TestCase):
                 'VHPC_DIR': str(TOP),
                 'VHPC_CONF_DIR': str(self.conf_dir),
                 'VHPC_RUN_PATH': str(self.sandbox / 'run'),
+                'VHPC_LIBVIRT_HOOKS': str(self.hooks),
                 'NOVA_CONF': str(self.nova_conf),
                 'PLACEMENT_CONF': str(self.placement_conf),
                 'DEFAULT_IMAGE_NAME': 'cirros-0.6.3-x86_64-disk',
@@ -203,6 +206,16 @@ class PluginTest(base.TestCase):
         options = self.agent_options()
         self.assertEqual(str(self.state), options.vhpc_agent.state_path)
 
+    def test_libvirt_is_told_of_the_hook(self):
+        calls = self.run_phase('stack', 'post-config')
+        self.assertIn('restart_service libvirtd', calls)
+        hook = self.hooks / 'qemu.d' / 'nova-vhpc'
+        self.assertEqual(0o755, hook.stat().st_mode & 0o777)
+        (prefix,) = re.findall(
+            '^hook=(.*)/nova-vhpc-hook$', hook.read_text(), re.MULTILINE
+        )
+        self.assertEqual(str(self.sandbox / 'bin'), prefix)
+
     def test_extra_starts_the_agent_and_makes_the_flavor(self):
         calls = self.run_phase('stack', 'extra', MISSING='vhpc.example')
         (start,) = [c for c in calls if c.startswith('run_process')]
@@ -300,6 +313,7 @@ class PluginTest(base.TestCase):
         self.assertFalse(self.conf_dir.exists())
         self.assertFalse(run.exists())
         self.assertFalse(self.state.exists())
+        self.assertFalse((self.hooks / 'qemu.d' / 'nova-vhpc').exists())
         self.assertIn('pip_uninstall nova-vhpc', calls)
         (withdraw,) = [c for c in calls if c.endswith(' --withdraw')]
         self.assertTrue(withdraw.startswith('nova-vhpc-agent --config-file'))

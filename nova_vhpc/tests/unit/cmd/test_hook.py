@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova-vhpc-hook, called by the script that libvirt runs."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from oslotest import base
+
+from nova_vhpc.agent import mark
+from nova_vhpc.tests.unit.agent import test_arrival
+
+_SCRIPT = Path(__file__).parents[4] / 'etc/nova-vhpc/libvirt-qemu-hook'
+_PROGRAM = f"""\
+#!{sys.executable}
+import sys
+from nova_vhpc.cmd import hook
+sys.exit(hook.main())
+"""
+
+ARRIVES = ('migrate', 'begin', '-')
+
+
+class TestHook(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        place = Path(tempfile.mkdtemp())
+        self.program = place / 'nova-vhpc-hook'
+        self.write(_PROGRAM)
+        self.script = place / 'nova-vhpc'
+        self.script.write_text(
+            _SCRIPT.read_text().replace(
+                '/usr/bin/nova-vhpc-hook', str(self.program)
+            )
+        )
+        self.script.chmod(_SCRIPT.stat().st_mode)
+
+    def write(self, program: str) -> None:
+        self.program.write_text(program)
+        self.program.chmod(0o755)
+
+    def call(self, xml: str, *words: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            (self.script, 'vm', *(words or ARRIVES)),
+            input=xml,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        # Anything else, and libvirt does not start the VM.
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done
+
+    def test_gives_the_xml_without_what_is_ours(self) -> None:
+        xml = test_arrival.domain(record=test_arrival.copy(floats=True))
+        for words in (ARRIVES, ('restore', 'begin', '-')):
+            done = self.call(xml, *words)
+            self.assertNotIn('vcpupin', done.stdout)
+            self.assertNotIn(mark.URI, done.stdout)
+            self.assertIn('VM vm: arrives without', done.stderr)
+
+    def test_says_nothing_otherwise(self) -> None:
+        xml = test_arrival.domain(record=test_arrival.copy(floats=True))
+        # Nobody reads all that there is.
+        large = xml + '\n' * 1_000_000
+        for words in (
+            ('start', 'begin', '-'),
+            ('prepare', 'begin', '-'),
+            ('reconnect', 'begin', '-'),
+            ('release', 'end', '-', 'destroyed'),
+        ):
+            self.assertEqual('', self.call(large, *words).stdout)
+        for quiet in (test_arrival.domain('<shares>1</shares>'), '', '<'):
+            self.assertEqual('', self.call(quiet).stdout)
+
+    def test_a_copy_that_cannot_be_read_is_left_and_told(self) -> None:
+        done = self.call(test_arrival.domain(record='torn'))
+        self.assertEqual('', done.stdout)
+        self.assertIn('VM vm: left as it came: metadata of vm', done.stderr)
+
+    def test_never_stops_a_vm(self) -> None:
+        for broken in ('#!/bin/false\n', '#!/nowhere/python\n'):
+            self.write(broken)
+            self.assertEqual('', self.call('<domain/>').stdout)
+        self.program.unlink()
+        self.assertEqual('', self.call('<domain/>').stdout)
+        self.assertEqual('', self.call('<domain/>', 'migrate').stdout)
