@@ -25,11 +25,17 @@ its borders allows (:mod:`nova_vhpc.control.gang_width`).
 VMs that do not take part are never written. Those that never sleep get
 pauses, windows of their own, as long as the kernel's fair division would
 have served them; only then does a gang outweigh them in its window. Where
-all of them sleep now and then, the favoured gang carries the summed weight
-of all gangs and no more, so that whoever wakes up is served as before.
+all of them sleep now and then, the favoured gang weighs on each CPU what all
+gangs there weigh together and no more, so that whoever wakes up is served as
+before.
+
+A VM's weight is divided over its CPUs, and every member of a gang has one of
+its own. So what a VM is to weigh depends on how many CPUs it has, and not on
+how many its gang has.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
@@ -66,13 +72,15 @@ class _Sides:
     :ivar members: VMs of all gangs.
     :ivar hungry: VMs that never sleep and have no windows.
     :ivar cpus: how many CPUs the gangs have together.
-    :ivar spread: how many the widest of them has.
+    :ivar places: the CPUs of each member.
     """
 
     members: frozenset[str] = frozenset()
     hungry: frozenset[str] = frozenset()
     cpus: int = 0
-    spread: int = 0
+    places: Mapping[str, frozenset[int]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 class GangPolicy:
@@ -109,8 +117,8 @@ class GangPolicy:
             ],
             context,
         )
-        sides = self._sides(view, gangs)
-        strong = self._strong(view, sides) if sides.hungry else 0
+        sides = self._sides(context, gangs)
+        strong = self._strong(view, sides) if sides.hungry else {}
         part = self._others_part(view, sides, strong)
         islands = gang_windows.islands(gangs)
         width_us = self._width.advance(view.window_late_us)
@@ -130,7 +138,7 @@ class GangPolicy:
         return self._decision(
             view,
             timeline,
-            strong if part > 0 else _gentle(view, sides.members, len(islands)),
+            strong if part > 0 else _gentle(view, sides),
         )
 
     def _gangs(
@@ -155,11 +163,12 @@ class GangPolicy:
         return [gang for gang in gangs if len(gang.cpus) > 1]
 
     def _sides(
-        self, view: model.HostView, gangs: list[gang_windows.Gang]
+        self, context: base.SliceContext, gangs: list[gang_windows.Gang]
     ) -> '_Sides':
         """Who is in a gang, and who competes with the gangs."""
         if not gangs:
             return _Sides()
+        view = context.view
         members = frozenset().union(*(gang.members for gang in gangs))
         shown = [
             vm.uuid
@@ -172,11 +181,14 @@ class GangPolicy:
             members,
             frozenset(filter(self._demands.hungry, shown)),
             len(frozenset().union(*(gang.cpus for gang in gangs))),
-            max(len(gang.cpus) for gang in gangs),
+            {uuid: _cpus(context.pins[uuid]) for uuid in sorted(members)},
         )
 
     def _others_part(
-        self, view: model.HostView, sides: '_Sides', strong: int
+        self,
+        view: model.HostView,
+        sides: '_Sides',
+        strong: Mapping[str, int],
     ) -> float:
         """Part of the time that is fair for VMs that never sleep.
 
@@ -217,31 +229,42 @@ class GangPolicy:
             self._part = round(part * STEPS) / STEPS
         return min(self._part, 1 - 1 / STEPS)
 
-    def _strong(self, view: model.HostView, sides: '_Sides') -> int:
+    def _strong(self, view: model.HostView, sides: '_Sides') -> dict[str, int]:
         """Others never sleep and have their pauses: outweigh them.
 
         But those who do sleep must get three times what they use within
         the windows, too, or they would answer late.
+
+        :returns: by member, what it weighs in its window.
         """
         limits = view.limits
         shares = {
             vm.uuid: _shares(vm.original.shares, limits) for vm in view.vms
         }
         shares |= {vm.uuid: _shares(vm.shares, limits) for vm in view.others}
-        high = float(max(shares.values()) * self._config.gang_favour)
+        high = on_a_cpu = float(
+            max(shares.values()) * self._config.gang_favour
+        )
         for uuid, weight in shares.items():
             used = self._demands.busiest(uuid)
             if uuid in sides.members or uuid in sides.hungry or used <= 0:
                 continue
-            high = min(high, sides.spread * weight * (1 / (3 * used) - 1))
-        least = max(shares[uuid] for uuid in sides.members)
-        return round(min(limits.max_shares, max(high, least)))
+            on_a_cpu = min(on_a_cpu, weight * (1 / (3 * used) - 1))
+        return {
+            uuid: round(
+                min(
+                    limits.max_shares,
+                    max(min(high, len(cpus) * on_a_cpu), shares[uuid]),
+                )
+            )
+            for uuid, cpus in sides.places.items()
+        }
 
     def _decision(
         self,
         view: model.HostView,
         timeline: gang_windows.Timeline,
-        high: int,
+        high: Mapping[str, int],
     ) -> base.SliceDecision:
         playing = frozenset().union(*(window.favoured for window in timeline))
         originals = {
@@ -254,7 +277,7 @@ class GangPolicy:
                 width_us=window.width_us,
                 favoured=window.favoured,
                 shares={
-                    uuid: high
+                    uuid: high[uuid]
                     if uuid in window.favoured
                     else max(view.limits.min_shares, shares // OUT_OF_TURN)
                     for uuid, shares in originals.items()
@@ -275,28 +298,45 @@ class GangPolicy:
         )
 
 
-def _leak(view: model.HostView, sides: _Sides, strong: int) -> float:
+def _leak(
+    view: model.HostView, sides: _Sides, strong: Mapping[str, int]
+) -> float:
     """Part of the gangs' windows that those who never sleep get."""
     shares = {vm.uuid: vm.original.shares for vm in view.vms}
     shares |= {vm.uuid: vm.shares for vm in view.others}
     theirs = sum(_shares(shares[uuid], view.limits) for uuid in sides.hungry)
     theirs_per_cpu = theirs / len(view.cpus)
-    return theirs_per_cpu / (theirs_per_cpu + strong / sides.spread)
+    leak = whole = 0.0
+    for uuid, cpus in sides.places.items():
+        # The more it weighs, the longer are its windows, on all its CPUs.
+        weight = _shares(shares[uuid], view.limits)
+        leak += weight * (
+            theirs_per_cpu / (theirs_per_cpu + strong[uuid] / len(cpus))
+        )
+        whole += weight
+    return leak / whole
 
 
-def _gentle(
-    view: model.HostView, members: frozenset[str], islands: int
-) -> int:
+def _gentle(view: model.HostView, sides: _Sides) -> dict[str, int]:
     """Nobody but the gangs is hungry: no more than what they weigh.
 
     Together, the gangs weigh as much against all others as ever.
+
+    :returns: by member, what it weighs in its window.
     """
-    together = sum(
-        _shares(vm.original.shares, view.limits)
-        for vm in view.vms
-        if vm.uuid in members
-    )
-    return min(view.limits.max_shares, together // islands)
+    together: dict[int, float] = {}
+    for vm in view.vms:
+        cpus = sides.places.get(vm.uuid)
+        if cpus:
+            each = _shares(vm.original.shares, view.limits) / len(cpus)
+            for cpu in cpus:
+                together[cpu] = together.get(cpu, 0.0) + each
+    return {
+        uuid: min(
+            view.limits.max_shares, round(sum(together[cpu] for cpu in cpus))
+        )
+        for uuid, cpus in sides.places.items()
+    }
 
 
 def _gang(

@@ -76,6 +76,79 @@ class TestBesideHogs(test_gang.GangTestCase):
             )
 
 
+class TestSideBySide(test_gang.GangTestCase):
+    """Two members of each of two clusters, on two of four CPUs each."""
+
+    PLACES = {
+        'p': test_gang.APART,
+        'q': FAR,
+        'r': test_gang.APART,
+        's': FAR,
+    }
+
+    def windows(self, *others):
+        return self.decide(
+            vm('p', cluster='x'),
+            vm('q', cluster='x'),
+            vm('r', cluster='y'),
+            vm('s', cluster='y'),
+            others=others,
+            cpus=FOUR_CPUS,
+            pins=self.PLACES,
+        ).windows
+
+    def weights(self, windows):
+        return {
+            turn.shares[uuid]
+            for turn in windows.turns
+            for uuid in turn.favoured
+        }
+
+    def test_hogs_get_their_fair_part(self):
+        windows = self.windows(*(hog(str(n), vcpus=1) for n in range(4)))
+        hogs = sum(
+            # A hog on each CPU, and there one vCPU of p's and one of r's.
+            turn.width_us
+            * 1_024
+            / (1_024 + (turn.shares['p'] + turn.shares['r']) / 2)
+            for turn in windows.turns
+        )
+        self.assertAlmostEqual(1 / 2, hogs / windows.cycle_us, delta=0.02)
+
+    def test_who_sleeps_gets_three_times_what_it_uses(self):
+        (weight,) = self.weights(
+            self.windows(hog('h', vcpus=4), hog('w', part=0.1))
+        )
+        # Its vCPUs run for 5% of the time.
+        self.assertAlmostEqual(3 * 0.05, 1_024 / (1_024 + weight / 2), 2)
+
+    def test_beside_sleepers_gangs_weigh_on_a_cpu_what_they_always_do(self):
+        self.assertEqual(
+            {2 * 1_024}, self.weights(self.windows(hog('w', part=0.5)))
+        )
+
+    def test_who_reaches_over_more_gangs_weighs_more(self):
+        windows = self.decide(
+            vm('a'),
+            vm('b'),
+            vm('c'),
+            cpus=FOUR_CPUS,
+            pins={
+                'a': test_gang.APART,
+                'b': (frozenset({1}), frozenset({2})),
+                'c': FAR,
+            },
+        ).windows
+        self.assertEqual(
+            {('a', 1_536), ('b', 2_048), ('c', 1_536)},
+            {
+                (uuid, turn.shares[uuid])
+                for turn in windows.turns
+                for uuid in turn.favoured
+            },
+        )
+
+
 class TestAmongThemselves(test_gang.GangTestCase):
     """Gangs divide time by the weight of a vCPU."""
 
