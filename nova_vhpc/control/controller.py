@@ -29,6 +29,9 @@ from nova_vhpc.control.slices import base as slices_base
 _Checked = tuple[pinning_base.Pins, int, frozenset[int]]
 """Pins that are all right for so many vCPUs, inside these CPUs."""
 
+_Windows = tuple[model.WindowSchedule, frozenset[str], model.ActuatorLimits]
+"""Windows that are all right for these VMs and this actuator."""
+
 
 class Controller:
     """Turns one :class:`model.HostView` per tick into a plan.
@@ -66,6 +69,7 @@ class Controller:
         self._limits = model.ActuatorLimits()
         self._usable = usable_cpus.UsableCpus()
         self._checked: dict[str, _Checked] = {}
+        self._harmless_windows: _Windows | None = None
 
     def decide(self, view: model.HostView) -> model.Plan:
         """Plan the next control period; never raises on bad input."""
@@ -179,15 +183,23 @@ class Controller:
         ignored: list[model.Ignored],
     ) -> slices_base.SliceDecision:
         """Drop windows that could do harm."""
-        if decision.windows is not None:
-            fault = windows.fault(
-                decision.windows,
-                frozenset(context.phases) - context.in_io_pool,
-                context.view.limits,
-            )
-            if fault is not None:
-                ignored.append(model.Ignored('', f'windows dropped: {fault}'))
-                decision = dataclasses.replace(decision, windows=None)
+        schedule = decision.windows
+        if schedule is None:
+            return decision
+        uuids = frozenset(context.phases) - context.in_io_pool
+        limits = context.view.limits
+        known = self._harmless_windows
+        if (
+            known is not None
+            and known[0] is schedule
+            and known[1:] == (uuids, limits)
+        ):
+            return decision
+        fault = windows.fault(schedule, uuids, limits)
+        if fault is not None:
+            ignored.append(model.Ignored('', f'windows dropped: {fault}'))
+            return dataclasses.replace(decision, windows=None)
+        self._harmless_windows = schedule, uuids, limits
         return decision
 
     def _plan_vms(

@@ -59,31 +59,49 @@ def islands(gangs: Sequence[Gang]) -> list[list[Gang]]:
     Inside an island gangs are in order of their keys, so that hosts with
     the same clusters rotate in the same order.
     """
+    # By CPU, a place in the list; an island that was joined to another is
+    # left empty there, so that time grows with CPUs and not with pairs.
     found: list[list[Gang]] = []
-    for gang in sorted(gangs, key=lambda one: one.key):
-        touching = [
-            island
-            for island in found
-            if any(gang.cpus & other.cpus for other in island)
-        ]
-        merged = [gang]
-        for island in touching:
-            merged.extend(island)
-            found.remove(island)
-        found.append(sorted(merged, key=lambda one: one.key))
-    return sorted(found, key=lambda island: island[0].key)
+    of_cpu: dict[int, int] = {}
+    cpus: list[set[int]] = []
+    for gang in gangs:
+        touching = {of_cpu[cpu] for cpu in gang.cpus if cpu in of_cpu}
+        if touching:
+            home = max(touching, key=lambda place: (len(cpus[place]), place))
+        else:
+            home = len(found)
+            found.append([])
+            cpus.append(set())
+        for place in sorted(touching - {home}):
+            found[home] += found[place]
+            found[place] = []
+            for cpu in cpus[place]:
+                of_cpu[cpu] = home
+            cpus[home] |= cpus[place]
+            cpus[place] = set()
+        found[home].append(gang)
+        cpus[home] |= gang.cpus
+        for cpu in gang.cpus:
+            of_cpu[cpu] = home
+    sorted_islands = [
+        sorted(island, key=lambda one: one.key) for island in found if island
+    ]
+    return sorted(sorted_islands, key=lambda island: island[0].key)
 
 
 def rows(island: Sequence[Gang]) -> list[list[Gang]]:
     """Pack an island's gangs so that those of one row share no CPU."""
     packed: list[list[Gang]] = []
+    taken: list[set[int]] = []
     for gang in island:
-        for row in packed:
-            if not any(gang.cpus & other.cpus for other in row):
+        for row, cpus in zip(packed, taken, strict=True):
+            if cpus.isdisjoint(gang.cpus):
                 row.append(gang)
+                cpus |= gang.cpus
                 break
         else:
             packed.append([gang])
+            taken.append(set(gang.cpus))
     return packed
 
 
@@ -149,14 +167,21 @@ def merge(rotations: Sequence[Timeline]) -> Timeline:
         plans.append(plan)
     merged: Timeline = []
     begin_us = 0
+    playing = [0] * len(plans)
     for border_us in sorted(borders):
         if border_us == begin_us:
             continue
+        for number, plan in enumerate(plans):
+            while plan[playing[number]][0] <= begin_us:
+                playing[number] += 1
         merged.append(
             Window(
                 border_us - begin_us,
                 frozenset().union(
-                    *(_at(plan, begin_us).favoured for plan in plans)
+                    *(
+                        plan[place][1].favoured
+                        for plan, place in zip(plans, playing, strict=True)
+                    )
                 ),
             )
         )
@@ -167,10 +192,3 @@ def merge(rotations: Sequence[Timeline]) -> Timeline:
 def length_us(timeline: Timeline) -> int:
     """Of one whole rotation."""
     return sum(window.width_us for window in timeline)
-
-
-def _at(plan: Sequence[tuple[int, Window]], time_us: int) -> Window:
-    for end_us, window in plan:
-        if time_us < end_us:
-            return window
-    raise AssertionError('unreachable: the time is within the cycle')

@@ -64,6 +64,14 @@ OUT_OF_TURN = 50
 """A VM that is not favoured weighs its own share divided by this: little
 enough, and still more than nothing if the player should come late."""
 
+_Rotated = tuple[list[gang_windows.Gang], int, float]
+_Decided = tuple[
+    gang_windows.Timeline,
+    Mapping[str, int],
+    Mapping[str, int],
+    model.ActuatorLimits,
+]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Sides:
@@ -96,6 +104,9 @@ class GangPolicy:
             config.gang_window_us, config.gang_max_window_us
         )
         self._part = 0.0
+        # What is as it was is not made anew: nearly always all of it.
+        self._rotated: tuple[_Rotated, gang_windows.Timeline] | None = None
+        self._decided: tuple[_Decided, base.SliceDecision] | None = None
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
         """Find who spins, who shares CPUs, and how long others need."""
@@ -120,18 +131,8 @@ class GangPolicy:
         sides = self._sides(context, gangs)
         strong = self._strong(view, sides) if sides.hungry else {}
         part = self._others_part(view, sides, strong)
-        islands = gang_windows.islands(gangs)
-        width_us = self._width.advance(view.window_late_us)
-        timeline = gang_windows.merge(
-            [
-                gang_windows.rotation(
-                    island,
-                    width_us,
-                    part,
-                    self._config.gang_min_window_us,
-                )
-                for island in islands
-            ]
+        timeline = self._timeline(
+            gangs, self._width.advance(view.window_late_us), part
         )
         if not any(window.favoured for window in timeline):
             return base.SliceDecision()
@@ -140,6 +141,24 @@ class GangPolicy:
             timeline,
             strong if part > 0 else _gentle(view, sides),
         )
+
+    def _timeline(
+        self, gangs: list[gang_windows.Gang], width_us: int, part: float
+    ) -> gang_windows.Timeline:
+        """One rotation of all gangs; the same object while they stay."""
+        asked = (gangs, width_us, part)
+        if self._rotated is not None and self._rotated[0] == asked:
+            return self._rotated[1]
+        timeline = gang_windows.merge(
+            [
+                gang_windows.rotation(
+                    island, width_us, part, self._config.gang_min_window_us
+                )
+                for island in gang_windows.islands(gangs)
+            ]
+        )
+        self._rotated = asked, timeline
+        return timeline
 
     def _gangs(
         self, vms: list[model.VmView], context: base.SliceContext
@@ -272,30 +291,35 @@ class GangPolicy:
             for vm in view.vms
             if vm.uuid in playing
         }
+        asked = (timeline, high, originals, view.limits)
+        if self._decided is not None and self._decided[0] == asked:
+            return self._decided[1]
+        waiting = {
+            uuid: max(view.limits.min_shares, shares // OUT_OF_TURN)
+            for uuid, shares in originals.items()
+        }
         turns = tuple(
             model.Turn(
                 width_us=window.width_us,
                 favoured=window.favoured,
-                shares={
-                    uuid: high[uuid]
-                    if uuid in window.favoured
-                    else max(view.limits.min_shares, shares // OUT_OF_TURN)
-                    for uuid, shares in originals.items()
-                },
+                shares=waiting
+                | {uuid: high[uuid] for uuid in window.favoured},
             )
             for window in timeline
         )
-        return base.SliceDecision(
+        decision = base.SliceDecision(
             vms={
                 uuid: base.VmSlice(
                     slice_us=self._width.width_us,
                     reason='gang window',
                     by_windows=True,
                 )
-                for uuid in playing
+                for uuid in originals
             },
             windows=model.WindowSchedule(turns, originals),
         )
+        self._decided = asked, decision
+        return decision
 
 
 def _leak(

@@ -394,7 +394,39 @@ class Gang:
         )
 
 
+class StubbornGang:
+    """Always the same windows, for a and b."""
+
+    def __init__(self, config):
+        shares = {'a': 100, 'b': 100}
+        self._decision = slices_base.SliceDecision(
+            windows=model.WindowSchedule(
+                (model.Turn(50_000, frozenset(shares), shares),), shares
+            )
+        )
+
+    def decide(self, context):
+        return self._decision
+
+
 class WindowsTest(base.TestCase):
+    def test_windows_that_were_right_are_checked_again_on_a_change(self):
+        subject = make(StubbornGang, no_pinning.NonePolicy)
+        both = (vm('a'), vm('b'))
+        few = model.ActuatorLimits(max_shares=99)
+        for shown, right in (
+            (view(*both), True),
+            (view(*both), True),
+            (view(vm('a')), False),
+            (view(*both), True),
+            (view(*both, limits=few), False),
+            (view(*both, limits=few), False),
+            (view(*both), True),
+        ):
+            plan = subject.decide(shown)
+            self.assertEqual(right, plan.windows is not None)
+            self.assertEqual(right, not plan.ignored)
+
     def test_windows_leave_period_and_quota_and_own_the_shares(self):
         odd = dataclasses.replace(ORIGINAL, shares=2)
         plan = make(Gang, no_pinning.NonePolicy).decide(view(vm(in_force=odd)))

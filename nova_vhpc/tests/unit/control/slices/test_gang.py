@@ -52,6 +52,10 @@ def vm(uuid, **changes):
     return model.VmView(uuid, **{**fields, **changes})
 
 
+def weighing(shares):
+    return model.CpuTune(100_000, -1, shares)
+
+
 def hog(uuid, vcpus=2, shares=1024, part=1.0):
     return model.OtherVm(uuid, vcpus, shares, busy(vcpus, part))
 
@@ -396,6 +400,46 @@ class TestOthers(GangTestCase):
                 seen.add(tuple(t.width_us for t in decision.windows.turns))
         self.assertEqual(1, len(seen))
 
+    def test_what_stays_is_not_made_anew(self):
+        """Turns times VMs can be many, and a tick comes every 100 ms."""
+        policy = gang.GangPolicy(CONFIG)
+        steady, again = (
+            self.decide(
+                vm('a'), vm('b'), others=(hog('h'),), ticks=t, policy=policy
+            )
+            for t in (40, 1)
+        )
+        self.assertIs(steady, again)
+        for changed in (
+            {'original': weighing(512)},
+            {'original': weighing(2_048)},
+            {'vcpus': 1},
+        ):
+            self.assertIsNot(
+                again,
+                self.decide(
+                    vm('a'),
+                    vm('b', **changed),
+                    others=(hog('h'),),
+                    ticks=1,
+                    policy=policy,
+                ),
+            )
+
+    def test_other_limits_make_other_weights(self):
+        policy = gang.GangPolicy(CONFIG)
+        for limits in (V1, V2, V1):
+            windows = self.decide(
+                vm('a', original=weighing(9_999)),
+                vm('b', original=weighing(9_999)),
+                limits=limits,
+                policy=policy,
+            ).windows
+            self.assertEqual(
+                min(2 * 9_999, limits.max_shares),
+                max(max(turn.shares.values()) for turn in windows.turns),
+            )
+
 
 class TestShares(GangTestCase):
     """What is written, and what is put back."""
@@ -452,6 +496,58 @@ class TestShares(GangTestCase):
                 self.assertGreaterEqual(limits.max_shares, value)
         for name in windows.shares_after:
             self.assertGreater(self.part_favoured(windows, name), 0)
+
+
+class CountedCpus(frozenset):
+    """CPUs of a gang, which count how often they were compared."""
+
+    compared = 0
+
+    def __and__(self, other):
+        CountedCpus.compared += 1
+        return frozenset.__and__(self, other)
+
+
+class TestIslands(tests_base.TestCase):
+    """Who shares CPUs with whom."""
+
+    def gang(self, key, cpus):
+        return gang_windows.Gang(key, frozenset({key}), CountedCpus(cpus), 1.0)
+
+    @hypothesis.given(
+        places=strategies.lists(
+            strategies.frozensets(strategies.integers(0, 19), min_size=1),
+            max_size=12,
+        )
+    )
+    def test_islands_share_no_cpu_and_cannot_be_divided(self, places):
+        gangs = [self.gang(f'g{n}', cpus) for n, cpus in enumerate(places)]
+        islands = gang_windows.islands(gangs)
+        self.assertEqual(
+            sorted(one.key for one in gangs),
+            sorted(one.key for island in islands for one in island),
+        )
+        for number, island in enumerate(islands):
+            self.assertEqual(sorted(island, key=lambda one: one.key), island)
+            cpus = frozenset().union(*(one.cpus for one in island))
+            for other in islands[:number]:
+                self.assertLess(other[0].key, island[0].key)
+                self.assertFalse(
+                    cpus & frozenset().union(*(one.cpus for one in other))
+                )
+            reached, rest = set(island[0].cpus), island[1:]
+            while near := [one for one in rest if one.cpus & reached]:
+                reached = reached.union(*(one.cpus for one in near))
+                rest = [one for one in rest if one not in near]
+            self.assertEqual([], rest)
+
+    def test_time_does_not_grow_with_pairs_of_gangs(self):
+        gangs = [
+            self.gang(str(n), {n % 256, 256 + n % 256}) for n in range(768)
+        ]
+        CountedCpus.compared = 0
+        self.assertEqual(256, len(gang_windows.islands(gangs)))
+        self.assertLess(CountedCpus.compared, 5 * len(gangs))
 
 
 class TestRotation(tests_base.TestCase):

@@ -14,14 +14,15 @@
 
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.control.slices import test_gang
-from nova_vhpc.tests.unit.control.slices.test_gang import CONFIG, hog, vm
+from nova_vhpc.tests.unit.control.slices.test_gang import (
+    CONFIG,
+    hog,
+    vm,
+    weighing,
+)
 
 FOUR_CPUS = tuple(model.Cpu(n) for n in range(4))
 FAR = (frozenset({2}), frozenset({3}))
-
-
-def weighing(shares):
-    return model.CpuTune(100_000, -1, shares)
 
 
 class TestBesideHogs(test_gang.GangTestCase):
