@@ -125,7 +125,8 @@ def rotation(
         return []
     weights = [sum(gang.weight for gang in row) / len(row) for row in packed]
     mean = sum(weights) / len(weights)
-    widths = [round(window_us * weight / mean) for weight in weights]
+    # However little one weighs, a turn of no length cannot be played.
+    widths = [max(1, round(window_us * weight / mean)) for weight in weights]
     others_us = round(sum(widths) * others_part / (1 - others_part))
     pauses = min(len(packed), max(1, others_us // min_window_us))
     timeline: Timeline = []

@@ -153,6 +153,18 @@ class TestSideBySide(test_gang.GangTestCase):
 class TestAmongThemselves(test_gang.GangTestCase):
     """Gangs divide time by the weight of a vCPU."""
 
+    def test_who_weighs_next_to_nothing_does_not_end_the_windows(self):
+        windows = self.decide(
+            *(vm(name, original=weighing(262_144)) for name in 'abc'),
+            vm('z', vcpus=8, original=weighing(2)),
+            pins={
+                **dict.fromkeys('abc', test_gang.APART),
+                'z': test_gang.APART * 4,
+            },
+        ).windows
+        for turn in windows.turns:
+            self.assertGreater(turn.width_us, 0)
+
     def test_twice_the_shares_twice_the_time(self):
         windows = self.decide(
             vm('a', original=weighing(2_048)), vm('b')
