@@ -214,6 +214,10 @@ class PhaseTracker:
                     self._config
                 )
             group.step(high, predicted_high)
+        # Of those that are left nothing is known, or they never move: what
+        # the others wanted must not last, here and on the other hosts.
+        for key in self._groups.keys() - votes.keys():
+            self._groups[key].step(False, False)
 
     def _fail(self, uuid: str, error: Exception) -> None:
         self.faults.append(model.Ignored(uuid, f'predictor failed: {error!r}'))

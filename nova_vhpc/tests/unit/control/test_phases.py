@@ -250,6 +250,22 @@ class GroupTest(base.TestCase):
             host.step(a=500.0, b=0.0, c=0.0),
         )
 
+    def test_who_never_moves_does_not_keep_a_phase_that_others_left(self):
+        """Else the cluster's other hosts would be told of it for ever."""
+        host = Host(leave_rule='paper')
+        host.io_pool = {'b': NEVER}
+        host.warm_up('a', 'b')
+        host.step(a=500.0, b=0.0)
+        self.assertEqual(IO, host.tracker.own_phase('c1'))
+        host.phases_of([500.0] * 30, 'b')
+        self.assertEqual(COMPUTING, host.tracker.own_phase('c1'))
+
+    def test_nor_does_one_of_whom_nothing_is_known(self):
+        host = Host(leave_rule='paper')
+        host.warm_up('a')
+        host.step(a=500.0)
+        self.assertEqual(COMPUTING, host.phases_of([None] * 30, 'new')[-1])
+
 
 class GapsTest(base.TestCase):
     def test_a_missing_sample_moves_nobody(self):
