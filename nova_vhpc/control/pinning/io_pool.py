@@ -143,8 +143,7 @@ class IoPoolPolicy:
             if not io:
                 continue
             cpus = len(self._domain(divided, True, allowed))
-            other = len(self._domain(divided, False, allowed))
-            if not cpus or width > room or cpus < min(width, other):
+            if not cpus or width > room or cpus < min(width, len(allowed)):
                 stay.setdefault(vm.cluster or vm.uuid, _too_wide(vm, cpus))
         return stay
 

@@ -292,6 +292,17 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual(3, len(used(decision, 'a')))
         self.assertEqual('a', decision.ignored[-1].uuid)
 
+    def test_siblings_share_no_cpu_where_neither_pool_is_wide_enough(self):
+        # As in the computing phase, it may use all of its CPUs.
+        for io in ({'a'}, set()):
+            decision = pin(
+                self.policy(io_pool_cpus=frozenset((4, 5, 6, 7))),
+                vm('a', 4, allowed_cpus=frozenset((0, 1, 6, 7))),
+                io=io,
+            )
+            self.assertEqual(4, len(used(decision, 'a')))
+            self.assertEqual(frozenset(), decision.in_io_pool)
+
     def test_two_cpus_nobody_with_two_vcpus_is_moved(self):
         decision = pin(
             self.policy(), vm('a', 2), vm('b', 2), io={'a'}, cpus=EIGHT[:2]
