@@ -63,7 +63,8 @@ class Spreader:
         news = [one for one in requests if known.get(one.uuid) != one]
         if news or len(known) != len(requests):
             self._settled = False
-            for gone in known.keys() - {one.uuid for one in requests}:
+            # On other CPUs nobody is known any more, but places are.
+            for gone in self._places.keys() - {one.uuid for one in requests}:
                 self._take_off(gone)
                 del self._places[gone]
             self._place(news, in_force)

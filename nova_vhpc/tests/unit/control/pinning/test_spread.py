@@ -250,6 +250,13 @@ class StabilityTest(base.TestCase):
             pins = subject.assign(requests, EIGHT, in_force)
         self.assertEqual(single(2, 1), pins['a'])
 
+    def test_who_vanishes_together_with_a_cpu_is_forgotten(self):
+        subject = spread.Spreader(50)
+        subject.assign([request('a'), request('b')], EIGHT, {})
+        seven = frozenset(range(7))
+        subject.assign([request('a', domain=seven)], EIGHT[:7], {})
+        self.assertEqual({'a'}, set(subject._places))
+
     def test_vanished_vms_are_forgotten(self):
         subject = spread.Spreader(50)
         for n in range(50):
