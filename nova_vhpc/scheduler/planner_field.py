@@ -22,6 +22,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from nova_vhpc.scheduler.cost_table import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner_model import PlanRequest
 from nova_vhpc.scheduler.planner_objective import Counts, Objective
 
@@ -103,7 +104,7 @@ def make_field(objective: Objective, room: list[int]) -> Field:
     hosts = objective.hosts
     keys = [
         (free << _LINK_BITS)
-        + min(host.link_mbps, _BIG) * _LOAD_STEPS
+        + min(host.link_mbps or PAPER_LINK_MBPS, _BIG) * _LOAD_STEPS
         - _LOAD_STEPS * host.used_vcpus // (host.total_cpus or 1)
         for free, host in zip(room, hosts, strict=True)
     ]

@@ -21,6 +21,7 @@ promise most.
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
+from nova_vhpc.scheduler.cost_table import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner_field import (
     Field,
     Group,
@@ -194,9 +195,11 @@ def _by_speed(field: Field) -> list[list[int]]:
     """All hosts with room, and those without the slowest links."""
     hosts = field.objective.hosts
     order = field.everything.order
-    speeds = sorted({hosts[index].link_mbps for index in order})
+    # An unknown one counts as the cost model takes it.
+    unknown = PAPER_LINK_MBPS
+    speeds = sorted({hosts[index].link_mbps or unknown for index in order})
     return [order] + [
-        [index for index in order if hosts[index].link_mbps >= speed]
+        [i for i in order if (hosts[i].link_mbps or unknown) >= speed]
         for speed in speeds[-MOST_SPEEDS:]
         if speed > speeds[0]
     ]

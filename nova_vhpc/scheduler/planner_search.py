@@ -119,7 +119,9 @@ def _moves(
         (index for index, new in counts.items() if new),
         key=lambda index: counts[index],
     )
-    targets = used[::-1] + [i for i in spare if not counts.get(i)]
+    # What was emptied on the way may be worth coming back to.
+    unused = dict.fromkeys((*spare, *counts))
+    targets = used[::-1] + [i for i in unused if not counts.get(i)]
     for source in used:
         have = counts[source]
         amounts = dict.fromkeys((have, 1, have // 2))

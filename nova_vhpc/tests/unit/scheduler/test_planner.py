@@ -153,6 +153,24 @@ class FabricTest(base.TestCase):
                 set(found.assignments), {f'host{n}' for n in range(4, 8)}
             )
 
+    def test_an_unknown_link_is_planned_with_as_the_papers(self):
+        """As the cost model takes it, and not as the slowest of all."""
+        for network in extra_specs.NETWORKS:
+            unknown, known = (
+                plan(
+                    4,
+                    [host(n, cpus=2, link_mbps=100) for n in range(40)]
+                    + [host(n, cpus=2, link_mbps=mbps) for n in range(40, 44)],
+                    network=network,
+                )
+                for mbps in (0, 1000)
+            )
+            self.assertEqual(known, unknown)
+            self.assertEqual(
+                {f'host{n}' for n in range(40, 44)} & set(known.assignments),
+                set(known.assignments),
+            )
+
 
 class RoomTest(base.TestCase):
     def test_spare_cpus_stay_free(self):
@@ -390,6 +408,27 @@ class OptimumTest(base.TestCase):
             statistics.mean(tally.ours), statistics.mean(tally.greedy)
         )
         self.assertGreater(tally.greedy_lost, 0)
+
+    def test_a_host_that_was_left_too_early_is_come_back_to(self):
+        facts = [
+            host(0, cpus=4, used=2, free_cpus=62),
+            host(1, cpus=4),
+            host(2, cpus=64, used=32),
+            host(3, cpus=64, used=32, link_mbps=25_000),
+        ]
+        placement = plan(
+            3,
+            facts,
+            vcpus=4,
+            network='separate',
+            policy='anti-affinity',
+            spare_cpus=1,
+            max_overcommit=2.0,
+        )
+        # host0 would be over-committed, for which every member waits.
+        self.assertEqual(
+            {'host1', 'host2', 'host3'}, set(placement.assignments)
+        )
 
     def test_the_same_question_has_the_same_answer(self):
         facts = oracle.cloud(500)
