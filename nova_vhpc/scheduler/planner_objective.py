@@ -63,7 +63,8 @@ class Objective:
             position = {
                 host.name: index for index, host in enumerate(self.hosts)
             }
-            for name, count in request.existing.items():
+            # Equal mappings need not be in the same order, but sums are to be.
+            for name, count in sorted(request.existing.items()):
                 if name not in position:
                     position[name] = len(self.hosts)
                     self.hosts.append(_unknown(name, request, count))

@@ -42,8 +42,10 @@ class Standing:
         self.pairs = 0
         self._objective = objective
         self._parts: dict[_Place, Counts] = {}
-        self._of_switch: dict[str, set[_Place]] = {}
-        self._of_rack: dict[str, set[_Place]] = {}
+        # No sets: sums depend, in the last digit, on the order of what is
+        # summed up, and that of strings in a set on the process.
+        self._of_switch: dict[str, dict[_Place, None]] = {}
+        self._of_rack: dict[str, dict[_Place, None]] = {}
         self._costs: dict[_Place, tuple[float, float]] | None = None
         self._total = 0.0
         self._slowest: list[tuple[float, _Place]] = []
@@ -54,10 +56,10 @@ class Standing:
             self._parts.setdefault(place, {})[index] = here
             if host.switch is not None:
                 self._add(self.switches, host.switch, here)
-                self._of_switch.setdefault(host.switch, set()).add(place)
+                self._of_switch.setdefault(host.switch, {})[place] = None
             if host.rack is not None:
                 self._add(self.racks, host.rack, here)
-                self._of_rack.setdefault(host.rack, set()).add(place)
+                self._of_rack.setdefault(host.rack, {})[place] = None
 
     def around(
         self,
@@ -78,11 +80,11 @@ class Standing:
         if self._costs is None:
             self._learn()
         assert self._costs is not None
-        changed: set[_Place] = set()
+        changed: dict[_Place, None] = {}
         for name in switches:
-            changed |= self._of_switch.get(name, set())
+            changed |= self._of_switch.get(name, {})
         for name in racks:
-            changed |= self._of_rack.get(name, set())
+            changed |= self._of_rack.get(name, {})
         hosts = self._objective.hosts
         walked: Counts = {}
         for index, new in counts.items():
@@ -90,7 +92,7 @@ class Standing:
                 host = hosts[index]
                 place = (host.switch, host.rack)
                 if place in self._parts:
-                    changed.add(place)
+                    changed[place] = None
                 walked[index] = new
         total = self._total
         for place in changed:

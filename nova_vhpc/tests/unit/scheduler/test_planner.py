@@ -14,7 +14,11 @@
 import dataclasses
 import itertools
 import math
+import os
+import random
 import statistics
+import subprocess
+import sys
 
 import fixtures
 from hypothesis import HealthCheck, given, settings
@@ -67,6 +71,28 @@ def fabric(switches, per_switch, per_rack=2, **facts):
 def plan(members, facts, **request):
     values = {'vcpus': 1, 'ram_mb': 1024, 'network': 'shared', **request}
     return planner.plan(PlanRequest(members=members, hosts=facts, **values))
+
+
+def growing_clusters(turned=dict):
+    """Plans for clusters with members in many parts of the fabric."""
+    source = random.Random(1)
+    plans = []
+    for _ in range(30):
+        facts = [
+            host(
+                n,
+                used=source.randrange(16),
+                switch=f's{n // 2}',
+                rack=f'r{n // 8}',
+                link_mbps=source.choice((1000, 10_000, 25_000)),
+            )
+            for n in range(24)
+        ]
+        existing = {
+            one.name: source.randint(1, 3) for one in source.sample(facts, 12)
+        }
+        plans.append(plan(6, facts, vcpus=2, existing=turned(existing)))
+    return plans
 
 
 class PackOrSpreadTest(base.TestCase):
@@ -436,6 +462,35 @@ class OptimumTest(base.TestCase):
         first, second = planner.plan(request), planner.plan(request)
         self.assertEqual(
             list(first.assignments.items()), list(second.assignments.items())
+        )
+
+    def test_the_same_answer_in_every_process(self):
+        """The order of strings in a set is another one in each."""
+        answers = [
+            subprocess.run(
+                [
+                    sys.executable,
+                    '-c',
+                    f'import {__name__} as t; print(t.growing_clusters())',
+                ],
+                env={
+                    **os.environ,
+                    'PYTHONHASHSEED': str(seed),
+                    'PYTHONPATH': os.pathsep.join(sys.path),
+                },
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            ).stdout
+            for seed in range(3)
+        ]
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[0], answers[2])
+
+    def test_the_same_answer_in_whatever_order_members_are_named(self):
+        self.assertEqual(
+            growing_clusters(),
+            growing_clusters(lambda named: dict(reversed(named.items()))),
         )
 
     def test_a_large_plan_is_valid(self):
