@@ -13,6 +13,8 @@
 
 """What a server group's policy leaves the search to choose from."""
 
+import dataclasses
+
 from nova_vhpc.scheduler.planner_field import (
     Field,
     fill,
@@ -35,7 +37,7 @@ def place(objective: Objective) -> Counts | None:
     field = make_field(objective, room)
     if request.policy == Policy.AFFINITY:
         return _together(field)
-    return search(field)
+    return search(field, _starts(field))
 
 
 def limit_of(request: PlanRequest) -> int | None:
@@ -43,6 +45,24 @@ def limit_of(request: PlanRequest) -> int | None:
     if request.policy == Policy.ANTI_AFFINITY:
         return request.max_server_per_host or 1
     return None
+
+
+def _starts(field: Field) -> list[Field]:
+    """The hosts as far as they are not over-committed, and as they are.
+
+    Where over-commit is allowed, patterns fill a host beyond its CPUs before
+    they take the next one, and moves do not find back: each undoes a part of
+    it, while the slowest member stays as slow.
+    """
+    objective = field.objective
+    request = objective.request
+    if request.max_overcommit <= 1.0:
+        return [field]
+    strict = dataclasses.replace(request, max_overcommit=1.0)
+    room = limited(objective, rooms(strict, objective), limit_of(request))
+    if room == field.room or sum(room) < request.members:
+        return [field]
+    return [make_field(objective, room), field]
 
 
 def _together(field: Field) -> Counts | None:

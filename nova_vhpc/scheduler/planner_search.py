@@ -18,43 +18,52 @@ whatever the number of hosts.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nova_vhpc.scheduler.planner_field import Field
 from nova_vhpc.scheduler.planner_objective import Counts, Value
 from nova_vhpc.scheduler.planner_patterns import balanced, patterns
 
 MOST_STARTS = 3
-"""Patterns that are improved by moves."""
+"""Patterns of each field that are improved by moves."""
 
 MOVE_WORK = 6000
-"""Hosts that all moves together may look at."""
+"""Hosts that the moves of a field's patterns together may look at."""
 
 PAIR_WORK = 0.1
 """What it costs to see that a host has no room for another one's members,
 against a look at a host: thousands of full hosts make millions of pairs."""
 
 
-def search(field: Field) -> Counts | None:
+def search(field: Field, starts_in: Sequence[Field] = ()) -> Counts | None:
     """Least-cost placement that was found, None if there is no room.
 
     Deterministic: the hosts' order breaks ties.
+
+    :param starts_in: fields of the same hosts, with no more room, to find
+        patterns in; the field itself if none is given.
     """
     objective = field.objective
     members = objective.request.members
     if field.everything.holds(members) < members:
         return None
-    ranked: list[tuple[Value, int, Counts]] = []
+    starts: list[tuple[Value, int, Counts]] = []
     seen: set[tuple[tuple[int, int], ...]] = set()
-    for pattern in patterns(field):
-        for counts in (pattern, balanced(pattern, field.room)):
-            key = tuple(sorted(counts.items()))
-            if key not in seen:
-                seen.add(key)
-                ranked.append((objective.value(counts), len(seen), counts))
-    starts = heapq.nsmallest(MOST_STARTS, ranked, key=lambda item: item[:2])
+    for part in starts_in or (field,):
+        ranked: list[tuple[Value, int, Counts]] = []
+        for pattern in patterns(part):
+            for counts in (pattern, balanced(pattern, part.room)):
+                key = tuple(sorted(counts.items()))
+                if key not in seen:
+                    seen.add(key)
+                    ranked.append((objective.value(counts), len(seen), counts))
+        # Some of each: what is cheapest to begin with need not be in the end.
+        starts += heapq.nsmallest(
+            MOST_STARTS, ranked, key=lambda item: item[:2]
+        )
+    each = min(len(starts), MOST_STARTS)
     improved = [
-        improve(field, counts, value, MOVE_WORK // len(starts))
+        improve(field, counts, value, MOVE_WORK // each)
         for value, _, counts in starts
     ]
     return min(improved, key=lambda item: item[0])[1]

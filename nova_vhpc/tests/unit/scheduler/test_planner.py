@@ -456,6 +456,36 @@ class OptimumTest(base.TestCase):
             {'host1', 'host2', 'host3'}, set(placement.assignments)
         )
 
+    def test_leave_to_over_commit_makes_no_plan_dearer(self):
+        """As it is by default for MPI: nothing but Nova's ratio limits it."""
+        source = random.Random(2)
+        over = []
+        for _ in range(10):
+            cpus = source.choice((16, 32, 64))
+            used = [
+                source.choice((0, cpus // 4, cpus // 2, cpus, 2 * cpus))
+                for _ in range(150)
+            ]
+            facts = [
+                host(
+                    n,
+                    cpus=cpus,
+                    used=busy,
+                    free_cpus=4 * cpus - busy,
+                    free_ram_mb=1 << 20,
+                    switch=f's{n // 16}',
+                    rack=f'r{n // 64}',
+                )
+                for n, busy in enumerate(used)
+            ]
+            free, bound = (
+                plan(40, facts, vcpus=8, max_overcommit=ratio).cost
+                for ratio in (1e9, 1.0)
+            )
+            over.append(free / bound)
+        self.assertLess(statistics.mean(over), 1.02)
+        self.assertLess(max(over), 1.1)
+
     def test_the_same_question_has_the_same_answer(self):
         facts = oracle.cloud(500)
         request = PlanRequest(48, 4, 4096, facts, 'shared-separate')
