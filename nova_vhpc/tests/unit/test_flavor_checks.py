@@ -212,3 +212,14 @@ class AdviceTest(base.TestCase):
         # HPCVirt'09 section 6.4.
         specs = recipe('shared', workload='parallel', spare_cpus='0')
         self.assertIn('30-35%', flavor_checks.advice(specs)[0])
+
+
+class AmountTest(base.TestCase):
+    def test_less_than_none_is_none(self):
+        for text, claims in (('2', 2), ('-1', 0), ('many', 0)):
+            self.assertEqual(
+                claims,
+                flavor_claims.uplink_claims(
+                    {UPLINK: text, 'resources2:CUSTOM_VHPC_UPLINK': '0'}
+                ),
+            )

@@ -281,6 +281,13 @@ class ChangeTest(base.TestCase):
         self.assertEqual('isolate', change.after['group_policy'])
         self.assertEqual(before, flavors.change(change.after, {}).after)
 
+    def test_others_that_are_isolated_already_are_no_matter(self):
+        change = flavors.change(
+            {'resources_gpu:VGPU': '1', 'group_policy': 'isolate'},
+            recipe('multiple-shared'),
+        )
+        self.assertEqual('isolate', change.after['group_policy'])
+
     def test_a_policy_that_cannot_be_isolate_is_refused(self):
         error = self.assertRaises(
             flavors.RecipeError,

@@ -333,6 +333,16 @@ class Wild:
         )
 
 
+class ImpossibleOriginalTest(base.TestCase):
+    def test_what_no_actuator_takes_is_never_written(self):
+        odd = dataclasses.replace(ORIGINAL, quota_us=500)
+        for slices in (fixed.FixedPolicy, no_slices.NonePolicy):
+            plan = make(slices, no_pinning.NonePolicy).decide(
+                view(vm(original=odd, in_force=ORIGINAL))
+            )
+            self.assertIsNone(plan.vms['a'].writes)
+
+
 class PluginTest(base.TestCase):
     def test_a_policy_that_fails_leaves_the_originals(self):
         plan = make(Faulty, Faulty).decide(view(vm()))

@@ -200,6 +200,39 @@ class GuardTest(tests_base.TestCase):
         self.assertEqual(20, result)
         self.assertFalse(subject.holding)
 
+    def test_two_and_a_half_standard_errors_are_noise(self):
+        # Of 16.3, with a deviation of 20 in three periods each.
+        for more, worse in ((2.3 * 16.3, False), (2.7 * 16.3, True)):
+            subject = self.guard()
+            for latency in (80.0, 100.0, 120.0):
+                self.feed(subject, 30, 30, latency)
+            for latency in (80.0, 100.0, 120.0):
+                self.feed(subject, 20, 20, latency + more)
+            self.assertEqual(worse, subject.holding)
+
+    def test_what_got_worse_without_a_shortening_is_the_new_measure(self):
+        subject = self.guard()
+        self.window(subject, 30, 100.0)
+        self.window(subject, 30, 200.0)
+        self.assertFalse(subject.holding)
+        self.assertEqual(29, self.feed(subject, 30, 29, 200.0))
+
+    def test_holds_double_up_to_sixteenfold(self):
+        subject = self.guard()
+        holds = []
+        self.feed(subject, 30, 30, 100.0)
+        for _ in range(7):
+            # The period in which a hold ends is the first that counts anew.
+            self.feed(subject, 30, 30, 100.0)
+            self.feed(subject, 30, 30, 100.0)
+            self.window(subject, 20, 200.0)
+            periods = 0
+            while subject.holding:
+                self.feed(subject, 30, 30, 100.0)
+                periods += 1
+            holds.append(periods)
+        self.assertEqual([10, 20, 40, 80, 160, 160, 160], holds)
+
     def test_taken_back_and_held(self):
         subject = self.guard()
         self.window(subject, 30, 100.0)

@@ -108,6 +108,15 @@ class CheckTest(base.TestCase):
         self.assertEqual(4_000, checked.view.limits.effective_min_slice_us)
         self.assertIn('actuator limits', checked.ignored[0].reason)
 
+    def test_every_limit_within_libvirts(self):
+        wide = model.ActuatorLimits(0, 2_000_000, 0, 10**18, 1, 0, 10**6)
+        self.assertEqual(
+            model.ActuatorLimits(
+                1_000, 1_000_000, 1_000, 17_592_186_044_415, 1, 1, 262_144
+            ),
+            intake.check(view(limits=wide)).view.limits,
+        )
+
 
 class KindTest(base.TestCase):
     """Things that are not even of their type."""

@@ -48,6 +48,9 @@ class OtsuTest(base.TestCase):
     def test_the_middle_of_all_best(self):
         self.assertEqual(50.0, otsu.otsu([0, 0, 100, 100]))
 
+    def test_the_first_of_two_that_are_as_good(self):
+        self.assertEqual(50.0, otsu.otsu([0, 100, 200]))
+
     def test_two_phases(self):
         self.assertTrue(100 < otsu.otsu([90, 95, 100, 480, 500, 510]) < 480)
 

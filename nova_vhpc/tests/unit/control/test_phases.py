@@ -144,6 +144,15 @@ class PaperLeaveTest(base.TestCase):
             self.host().phases_of([500.0, 0.0, 0.0, 500.0, 0.0, 0.0]),
         )
 
+    def test_io_at_the_threshold_does_not_exceed_it(self):
+        script = [0] * 75 + [10, 0, 0, 0]
+        host = self.host(make=lambda: Oracle(script))
+        self.assertEqual(
+            [IO, IO, IO, COMPUTING],
+            host.phases_of([500.0, 250.0, 250.0, 250.0]),
+        )
+        self.assertEqual(250.0, host.numbers['a'][1])
+
     def test_not_on_a_high_prediction(self):
         script = [0] * 75 + [10, 10, 10, 10, 10, 0]
         host = self.host(make=lambda: Oracle(script))
@@ -278,7 +287,12 @@ class GapsTest(base.TestCase):
         host = Host(leave_rule='paper')
         host.warm_up('a')
         host.step(a=500.0)
-        self.assertEqual(COMPUTING, host.phases_of([None] * 20)[-1])
+        known = []
+        for _ in range(20):
+            seen = host.step(a=None)
+            known.append(host.numbers['a'][0] is not None)
+        self.assertEqual(COMPUTING, seen['a'])
+        self.assertEqual([True] * 9 + [False] * 11, known)
 
     def test_ticks_shorter_than_a_sampling_period_are_summed_up(self):
         coarse = Host(leave_rule='paper')

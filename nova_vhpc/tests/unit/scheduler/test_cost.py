@@ -459,3 +459,26 @@ class ScalingTest(base.TestCase):
             self.assertEqual(4.0, cost.load_of(busy, total))
         for busy, total in ((3, 4), (0, 4), (63, 64)):
             self.assertEqual(1.0, cost.load_of(busy, total))
+
+
+class SharingTest(base.TestCase):
+    """What members of a host take from each other, and what stays there."""
+
+    def test_two_shared_uplinks_are_shared_by_half_as_many_each(self):
+        for guests in (4, 6, 8):
+            self.assertAlmostEqual(
+                cost.remote_mb_s('shared', guests / 2, 1.0),
+                cost.remote_mb_s('multiple-shared', guests, 1.0),
+            )
+
+    def test_traffic_to_other_hosts_falls_with_the_square_root(self):
+        self.assertEqual(1.0, cost.remote_share(1, 8))
+        self.assertAlmostEqual(4 / 7 / 2, cost.remote_share(4, 8))
+        self.assertAlmostEqual(4 / 7, cost.remote_share(4, 8, locality=0.0))
+
+    def test_so_many_share_an_uplink_as_talk_to_other_hosts(self):
+        share = cost.remote_share(16, 32)
+        _, remote_us = cost.split_us('shared', 16, 32, 1.0)
+        self.assertAlmostEqual(
+            share * cost.remote_us('shared', 16 * share, 1.0), remote_us
+        )

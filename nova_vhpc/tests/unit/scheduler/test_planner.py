@@ -217,6 +217,16 @@ class RoomTest(base.TestCase):
                 plan(fits + 1, facts, max_overcommit=limit).infeasible_reason
             )
 
+    def test_a_limit_that_no_float_hits_is_reached_all_the_same(self):
+        # 100 * 1.15 is 114.99999999999999.
+        found = plan(
+            1,
+            [host(0, cpus=100, free_cpus=400)],
+            vcpus=115,
+            max_overcommit=1.15,
+        )
+        self.assertEqual({'host0': 1}, dict(found.assignments))
+
     def test_novas_own_limits_hold_as_well(self):
         tight = [
             host(0, free_cpus=2),
@@ -310,6 +320,32 @@ class PolicyTest(base.TestCase):
                 4, hosts(4), policy='anti-affinity', existing={'host2': 1}
             ).infeasible_reason
         )
+
+    def test_max_server_per_host_makes_no_room_where_there_is_none(self):
+        # host0 has a CPU left, and the policy leaves it three members.
+        found = plan(
+            4,
+            [host(0, used=15), host(1), host(2)],
+            policy='anti-affinity',
+            max_server_per_host=4,
+            existing={'host0': 1},
+        )
+        self.assertLessEqual(found.assignments.get('host0', 0), 1)
+        self.assertIsNotNone(
+            plan(
+                4,
+                [host(0, used=15)],
+                policy='anti-affinity',
+                max_server_per_host=8,
+                existing={'host0': 1},
+            ).infeasible_reason
+        )
+
+    def test_soft_anti_affinity_goes_on_where_all_of_them_run(self):
+        found = plan(
+            1, [host(0)], policy='soft-anti-affinity', existing={'host0': 5}
+        )
+        self.assertEqual({'host0': 1}, dict(found.assignments))
 
     def test_max_server_per_host(self):
         found = plan(

@@ -183,6 +183,14 @@ class EvaluateTest(base.BaseTestCase):
         self.assertIn('10 vCPUs would share 6 CPUs (8 less 2 spare)', reason)
         self.assertIn('vhpc:max_overcommit is 1.5', reason)
 
+    def test_a_limit_that_no_float_hits_is_reached_all_the_same(self):
+        # 100 * 1.15 is 114.99999999999999.
+        self.wanted = requirements.requirements(
+            {'vhpc:max_overcommit': '1.15'}, 5
+        )
+        self.assertTrue(self.evaluate(host(cpus=100, used=110)).passes)
+        self.assertFalse(self.evaluate(host(cpus=100, used=111)).passes)
+
     def test_the_cpu_limit_is_named_by_who_sets_it(self):
         for specs, options, words in (
             ({'vhpc:max_overcommit': '1'}, {}, '; vhpc:max_overcommit is 1'),

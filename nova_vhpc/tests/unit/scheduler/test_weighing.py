@@ -50,6 +50,11 @@ class WeighingTest(base.TestCase):
         self.assertGreater(others['h1'], others['h2'])
         self.assertGreater(others['h2'], others['h3'])
 
+    def test_beside_running_members_is_cheaper_than_near_them(self):
+        hosts = [facts(0, switch='s0'), facts(1, switch='s0')]
+        _, others = weigh(hosts, members=1, existing={'h0': 2})
+        self.assertGreater(others['h0'], others['h1'])
+
     def test_fast_links_outweigh_slow_ones(self):
         _, others = weigh([facts(0), facts(1, link_mbps=10000)])
         self.assertGreater(others['h1'], others['h0'])

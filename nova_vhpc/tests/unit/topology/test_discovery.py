@@ -67,6 +67,19 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(1, len(findings.topology.bridges))
         self.assertEqual((), findings.problems)
 
+    def test_a_separate_bridge_is_one_guests(self) -> None:
+        self.nic('eth0')
+        (uplink,) = self.discover('br0:separate').topology.uplinks
+        self.assertEqual(1, uplink.slots)
+
+    def test_a_separate_bridge_with_two_uplinks_is_told(self) -> None:
+        self.nic('eth0')
+        self.nic('eth1')
+        findings = self.discover('br0:separate')
+        self.assertEqual((), findings.topology.bridges)
+        (problem,) = findings.problems
+        self.assertIn('2 uplinks (eth0, eth1)', problem)
+
     def test_virtual_functions_that_are_switched_on(self) -> None:
         for number, text in enumerate(('4', '0', '', None)):
             path = self.port(f'eth{number}')

@@ -53,6 +53,16 @@ class SizeTest(base.TestCase):
             divided = sizer().of(SIXTEEN, io, computing)
             self.assertEqual(frozenset(range(8, 16)), divided.io)
 
+    def test_an_eighth_of_the_host_is_near(self):
+        # By vCPUs it would be 10 CPUs, and 11.
+        for io, size in (([5, 5], 8), ([6, 5], 11)):
+            divided = sizer().of(SIXTEEN, io, [3, 3] if size == 8 else [3, 2])
+            self.assertEqual(size, len(divided.io))
+
+    def test_part_of_a_cpu_is_a_cpu(self):
+        # 1.8 by vCPUs.
+        self.assertEqual(2, len(sizer().of(SIXTEEN, [1] * 3, [8] * 3).io))
+
     def test_far_from_it_a_socket_is_not_taken_whole(self):
         divided = sizer().of(SIXTEEN, [2], [8, 8, 8])
         self.assertEqual(frozenset((14, 15)), divided.io)
@@ -145,6 +155,10 @@ class WidthTest(base.TestCase):
         self.assertEqual(8, len(divided.io))
         self.assertGreaterEqual(subject.room, 1)
 
+    def test_other_vms_give_way_to_siblings(self):
+        divided = sizer().divide(SIXTEEN, demand([12]), demand([8], [1]))
+        self.assertEqual(12, len(divided.io))
+
     def test_other_vms_are_left_cpus_as_far_as_half_the_host(self):
         # By vCPUs the computing pool would be 2 CPUs.
         divided = sizer().divide(
@@ -217,6 +231,13 @@ class HysteresisTest(base.TestCase):
             for wanted in [[2]] + [[8, 8]] + [[2]] * 11
         ]
         self.assertEqual([2] + [8] * 10 + [2, 2], sizes)
+
+    def test_it_shrinks_to_the_most_that_was_needed_meanwhile(self):
+        subject = sizer()
+        subject.of(SIXTEEN, [8, 8], [8, 8])
+        for wanted in [[2]] * 5 + [[2, 2]] + [[2]] * 4:
+            divided = subject.of(SIXTEEN, wanted, [8, 8])
+        self.assertEqual(4, len(divided.io))
 
     def test_demand_that_comes_and_goes_does_not_resize(self):
         subject = sizer()

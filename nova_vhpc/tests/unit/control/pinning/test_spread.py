@@ -151,6 +151,13 @@ class PlaceTest(base.TestCase):
             self.assign(request('a'), request('b'), in_force=in_force),
         )
 
+    def test_pins_as_far_apart_as_can_be_are_adopted(self):
+        two = {'domain': frozenset((0, 1))}
+        in_force = {'a': single(1, 0, 1, 0)}
+        self.assertEqual(
+            in_force, self.assign(request('a', 4, **two), in_force=in_force)
+        )
+
     def test_pins_that_put_siblings_together_are_not_adopted(self):
         pins = self.assign(request('a'), in_force={'a': single(3, 3)})
         self.assertEqual(2, len(set(cpus_of(pins['a']))))

@@ -360,6 +360,14 @@ class TestAlgorithm2(tests_base.TestCase):
         decision = self.run_with(policy, [0.0] * 3, [None] * 3)
         self.assertEqual(29_000, decision.vms['a'].slice_us)
 
+    def test_every_gap_is_waited_for(self):
+        policy = self.policy()
+        self.run_with(policy, [500, 600], [500, 500])
+        decision = self.run_with(
+            policy, [0.0] * 7, [None, None, None, 500, None, None, None]
+        )
+        self.assertEqual(29_000, decision.vms['a'].slice_us)
+
     def test_peers_minimum_only_if_shared(self):
         peers = {'c1': model.PeerView(min_slice_us=12_000)}
         for share, expected in ((False, None), (True, 12_000)):

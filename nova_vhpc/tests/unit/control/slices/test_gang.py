@@ -187,6 +187,27 @@ class TestWhoTakesPart(GangTestCase):
         )
         self.assertIsNotNone(decision.windows)
 
+    def test_a_hog_that_dozes_keeps_its_pauses(self):
+        policy = gang.GangPolicy(CONFIG)
+        self.decide(vm('a'), others=(hog('h'),), policy=policy)
+        decision = self.decide(
+            vm('a'), others=(hog('h', part=0.9),), policy=policy
+        )
+        self.assertTrue(
+            any(not turn.favoured for turn in decision.windows.turns)
+        )
+
+    def test_who_does_nothing_for_long_sleeps(self):
+        """Standing still for a while might be starving."""
+        policy = gang.GangPolicy(CONFIG)
+        idle = model.Sample(None, None, (0, 0), (0, 0), (0, 0), TICK_US)
+        self.decide(vm('a'), vm('b'), ticks=30, policy=policy)
+        for ticks, taking_part in ((15, True), (60, False)):
+            decision = self.decide(
+                vm('a'), vm('b', sample=idle), ticks=ticks, policy=policy
+            )
+            self.assertEqual(taking_part, decision.windows is not None)
+
     def test_a_long_sleep_does(self):
         policy = gang.GangPolicy(CONFIG)
         self.decide(vm('a'), vm('b'), ticks=30, policy=policy)
@@ -375,6 +396,13 @@ class TestOthers(GangTestCase):
             cpus=tuple(model.Cpu(n) for n in range(4)),
         ).windows
         self.assertEqual(0, self.part_of_pauses(windows))
+
+    def test_who_would_get_next_to_nothing_is_served_within_the_windows(self):
+        for shares, pauses in ((100, False), (400, True)):
+            windows = self.decide(
+                vm('a'), vm('b'), others=(hog('h', shares=shares),)
+            ).windows
+            self.assertEqual(pauses, self.part_of_pauses(windows) > 0)
 
     def test_heavier_others_get_more(self):
         light = self.decide(vm('a'), others=(hog('h'),)).windows
@@ -573,6 +601,59 @@ class TestRotation(tests_base.TestCase):
         pauses = sum(w.width_us for w in timeline if not w.favoured)
         whole = gang_windows.length_us(timeline)
         self.assertAlmostEqual(part, pauses / whole, 2)
+
+    def test_pauses_are_no_shorter_than_their_least_width(self):
+        for part, number in ((0.05, 1), (0.1, 1), (0.2, 2), (0.5, 4)):
+            pauses = [
+                window.width_us
+                for window in gang_windows.rotation(
+                    self.gangs(4), 50_000, part, 20_000
+                )
+                if not window.favoured
+            ]
+            self.assertEqual(number, len(pauses))
+            if number > 1:
+                self.assertGreaterEqual(min(pauses), 20_000)
+
+    def test_those_of_one_row_do_not_add_up(self):
+        a, b, c = (
+            gang_windows.Gang(key, frozenset(key), frozenset(cpus), 512.0)
+            for key, cpus in (('a', {0, 1}), ('b', {1, 2}), ('c', {2, 3}))
+        )
+        timeline = gang_windows.rotation([a, b, c], 50_000, 0.0, 20_000)
+        self.assertEqual(
+            [
+                gang_windows.Window(50_000, frozenset('ac')),
+                gang_windows.Window(50_000, frozenset('b')),
+            ],
+            timeline,
+        )
+
+    def test_a_shorter_rotation_is_repeated_and_not_stretched(self):
+        short, long = (
+            gang_windows.rotation(
+                [
+                    gang_windows.Gang(
+                        f'{size}.{n}',
+                        frozenset({f'{size}.{n}'}),
+                        frozenset({size}),
+                        1.0,
+                    )
+                    for n in range(size)
+                ],
+                50_000,
+                0.0,
+                1,
+            )
+            for size in (2, 4)
+        )
+        self.assertEqual(
+            [(50_000, {f'2.{n % 2}', f'4.{n}'}) for n in range(4)],
+            [
+                (window.width_us, window.favoured)
+                for window in gang_windows.merge([short, long])
+            ],
+        )
 
     @hypothesis.given(
         sizes=strategies.lists(strategies.integers(2, 5), max_size=4)
