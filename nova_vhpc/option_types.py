@@ -76,9 +76,12 @@ def _read(
     :raises ValueError: naming the value and what is allowed.
     """
     number = None
-    with contextlib.suppress(ValueError):
+    finite = False
+    # A whole number of hundreds of digits is too great to be looked at.
+    with contextlib.suppress(ValueError, OverflowError):
         number = convert(value)
-    if number is None or not math.isfinite(number):
+        finite = number is not None and math.isfinite(number)
+    if not finite:
         if kind.min is not None and kind.max is not None:
             words += f' from {_plain(kind.min)} to {_plain(kind.max)}'
         elif kind.min is not None:

@@ -88,7 +88,7 @@ a nested host or in a lab, for instance ``veth-up*``. Wildcards of fnmatch.
     ),
     cfg.Opt(
         'shared_slots',
-        type=option_types.Integer(min=1),
+        type=option_types.Integer(min=1, max=10_000_000),
         default=32,
         help="""
 Guests that may claim one uplink of a shared bridge without ``slots``.
@@ -100,7 +100,7 @@ value: the number of two-CPU guests that fill the host.
     ),
     cfg.Opt(
         'default_mbps',
-        type=option_types.Integer(min=1),
+        type=option_types.Integer(min=1, max=10_000_000),
         default=1000,
         help="""
 Link speed in Mbit/s of an uplink whose driver does not tell it.

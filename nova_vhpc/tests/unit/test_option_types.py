@@ -15,8 +15,9 @@ from pathlib import Path
 import fixtures
 from oslo_config import cfg
 
+from nova_vhpc import conf as conf_base
 from nova_vhpc import option_types
-from nova_vhpc.conf import scheduler
+from nova_vhpc.conf import scheduler, topology
 from nova_vhpc.tests import base
 
 
@@ -61,6 +62,7 @@ class NumbersTest(base.TestCase):
         for kind, value, words in (
             (option_types.Integer(1), '0', "'0' is not an integer >= 1"),
             (option_types.Integer(), '', "'' is not an integer"),
+            (option_types.Integer(1), '9' * 400, ' is not an integer >= 1'),
             (
                 option_types.Integer(0, 7),
                 '1.5',
@@ -76,6 +78,20 @@ class NumbersTest(base.TestCase):
         ):
             error = self.assertRaises(ValueError, kind, value)
             self.assertIn(words, str(error))
+
+    def test_inventories_that_placement_would_refuse(self):
+        # It keeps 31 bits; what a rule of a bridge takes is the limit here.
+        for name in ('shared_slots', 'default_mbps'):
+            conf = cfg.ConfigOpts()
+            topology.register_opts(conf)
+            path = Path(self.useFixture(fixtures.TempDir()).path, 'a.conf')
+            path.write_text(f'[vhpc_topology]\n{name} = 3000000000\n')
+            conf([], default_config_files=[str(path)])
+            error = self.assertRaises(
+                cfg.Error, conf_base.check, conf, topology.list_opts()
+            )
+            self.assertIn(f'[vhpc_topology]{name}', str(error))
+            self.assertIn('from 1 to 10000000', str(error))
 
     def test_values(self):
         self.assertEqual(7, option_types.Integer(0, 7)(' 7'))
