@@ -162,6 +162,8 @@ def _tick(
         stdout=subprocess.PIPE,
         text=True,
         timeout=seconds + 180,
+        # Ctrl-C is for us, who then end it.
+        process_group=0,
     )
     if done.returncode != 0:
         raise RuntimeError(

@@ -16,12 +16,14 @@ A measurement takes from seconds to hours. Where its figures cannot go is
 said before it, and what cannot be written in the end is printed first.
 """
 
+import contextlib
 import importlib
 import json
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO
 
 
 class OutputError(Exception):
@@ -29,6 +31,52 @@ class OutputError(Exception):
 
     def __init__(self, path: pathlib.Path, why: object) -> None:
         super().__init__(f'{path} cannot be written: {why}')
+
+
+class _Tables:
+    """Standard output whose reader may leave before the end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Print, or drop what nobody reads any more."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._drop()
+            return len(text)
+
+    def flush(self) -> None:
+        """Print what is held back, or drop it."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._drop()
+
+    def _drop(self) -> None:
+        # What is held back would be tried again at the program's end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
+@contextlib.contextmanager
+def tables() -> Iterator[None]:
+    """What is printed in the block may lose its reader, as to ``head``.
+
+    The figures then still go into their files.
+    """
+    # It may have been closed by who started us.
+    if sys.stdout is None:
+        yield
+        return
+    with contextlib.redirect_stdout(_Tables(sys.stdout)):
+        yield
+        sys.stdout.flush()
 
 
 def check(*paths: pathlib.Path | None) -> None:

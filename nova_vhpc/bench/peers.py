@@ -208,32 +208,33 @@ def measure(args: argparse.Namespace, url: str) -> dict[str, Any]:
         Ears(url, agents[first::_CONNECTIONS], words)
         for first in range(min(_CONNECTIONS, len(agents)))
     ]
-    for ear in ears:
-        ear.start()
-    connect_s = time.monotonic() - begin_s
-    sizes: dict[str, int] = {}
-    for agent in agents:
-        sizes[agent.cluster] = sizes.get(agent.cluster, 0) + 1
+    # Before the broker goes, also when this is broken off.
+    with contextlib.ExitStack() as stack:
+        stack.callback(transport.cleanup)
+        for ear in ears:
+            ear.start()
+            stack.callback(ear.end)
+        connect_s = time.monotonic() - begin_s
+        sizes: dict[str, int] = {}
+        for agent in agents:
+            sizes[agent.cluster] = sizes.get(agent.cluster, 0) + 1
 
-    dice = random.Random(args.seed)
-    talk(agents, dice, args.change_seconds, 2 * _STEP_S)
-    time.sleep(1)
-    before = [agent.sent for agent in agents]
-    begin_us = time.monotonic_ns() // 1000
-    begin_s = time.monotonic()
-    late = talk(agents, dice, args.change_seconds, args.seconds)
-    elapsed_s = time.monotonic() - begin_s
-    time.sleep(2)
-    # Stragglers of the warm-up were sent before.
-    heard = sorted(lag_us for seq, lag_us in words if seq >= begin_us)
-    sent = [a.sent - b for a, b in zip(agents, before, strict=True)]
-    expected = sum(
-        count * (sizes[agent.cluster] - 1)
-        for agent, count in zip(agents, sent, strict=True)
-    )
-    for ear in ears:
-        ear.end()
-    transport.cleanup()
+        dice = random.Random(args.seed)
+        talk(agents, dice, args.change_seconds, 2 * _STEP_S)
+        time.sleep(1)
+        before = [agent.sent for agent in agents]
+        begin_us = time.monotonic_ns() // 1000
+        begin_s = time.monotonic()
+        late = talk(agents, dice, args.change_seconds, args.seconds)
+        elapsed_s = time.monotonic() - begin_s
+        time.sleep(2)
+        # Stragglers of the warm-up were sent before.
+        heard = sorted(lag_us for seq, lag_us in words if seq >= begin_us)
+        sent = [a.sent - b for a, b in zip(agents, before, strict=True)]
+        expected = sum(
+            count * (sizes[agent.cluster] - 1)
+            for agent, count in zip(agents, sent, strict=True)
+        )
     return {
         'agents': args.agents,
         'clusters': len(sizes),

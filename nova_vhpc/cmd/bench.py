@@ -18,8 +18,11 @@ Every subcommand is a module of ``nova_vhpc.bench`` with ``HELP``,
 """
 
 import argparse
+import contextlib
 import importlib
+import signal
 import sys
+from collections.abc import Iterator
 
 from nova_vhpc import version
 from nova_vhpc.bench import outputs
@@ -34,12 +37,15 @@ SUBCOMMANDS = (
     'peers',
 )
 
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+"""From a job's time limit, and from a terminal that is closed."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one benchmark.
 
     :returns: 0, or 1 when it could not be measured or written, 2 on bad
-        arguments.
+        arguments, 130 when it was interrupted.
     """
     argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
@@ -59,11 +65,40 @@ def main(argv: list[str] | None = None) -> int:
         subparser.set_defaults(run=module.run)
     args = parser.parse_args(argv)
     try:
-        status: int = args.run(args)
+        with _cleaning_up(), outputs.tables():
+            status: int = args.run(args)
     except outputs.OutputError as error:
         print(f'nova-vhpc-bench {args.command}: {error}', file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return status
+
+
+@contextlib.contextmanager
+def _cleaning_up() -> Iterator[None]:
+    """A signal that ends the run lets it clean up first.
+
+    Brokers, guests, bridges and control groups must not stay behind.
+    """
+    before = {
+        number: signal.signal(number, _leave)
+        for number in ENDS
+        # nohup has SIGHUP ignored.
+        if signal.getsignal(number) is signal.SIG_DFL
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: object) -> None:
+    # A second one must not cut the cleaning up short.
+    for each in ENDS:
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 if __name__ == '__main__':

@@ -22,7 +22,6 @@ import argparse
 import json
 import operator
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -129,8 +128,6 @@ def run(args: argparse.Namespace) -> int:
     document = _kept(args.json) if args.merge else {'mixes': {}}
     document.update(report.circumstances(scheme, timing))
     began = time.monotonic()
-    # Guests, bridges and control groups must not stay behind.
-    before = signal.signal(signal.SIGTERM, _leave)
     try:
         cpus = _two_cpus()
         image = guest.build_image()
@@ -156,8 +153,6 @@ def run(args: argparse.Namespace) -> int:
     ) as error:
         print(f'nova-vhpc-bench lab: {error}', file=sys.stderr)
         return 1
-    finally:
-        signal.signal(signal.SIGTERM, before)
     report.print_tables(document)
     outputs.write_json(args.json, document)
     if args.plot:
@@ -197,10 +192,6 @@ def _keep(path: Path | None, document: dict[str, Any]) -> None:
     except outputs.OutputError as error:
         # The disk may have room again when all is measured.
         _say(f'nova-vhpc-bench lab: {error}; tried again at the end')
-
-
-def _leave(number: int, frame: object) -> None:
-    sys.exit(128 + number)
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,7 @@ import io
 import json
 import os
 import pathlib
+import sys
 import tempfile
 from unittest import mock
 
@@ -86,6 +87,20 @@ class OutputsTest(base.TestCase):
             outputs.OutputError, outputs.write_json, FULL, {}
         )
         self.assertIn('/dev/full cannot be written: No space', str(error))
+
+    def test_a_reader_that_leaves(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, 'w') as out, contextlib.redirect_stdout(out):
+            with outputs.tables():
+                print('what fills the pipe ' * 10_000)
+                print('and more', flush=True)
+                self.assertFalse(sys.stdout.isatty())
+            self.assertIs(out, sys.stdout)
+
+    def test_standard_output_that_is_closed(self):
+        with contextlib.redirect_stdout(None), outputs.tables():
+            print('nothing')
 
 
 class SubcommandsTest(base.TestCase):
