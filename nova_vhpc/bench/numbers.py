@@ -30,8 +30,15 @@ def add_whole(
     :param about: what it is, for the help.
     :param least: the smallest one that is taken.
     """
-    kind = _number(int, 'a whole number', least)
-    _add(parser, name, kind, default, 'N', about)
+    _add(parser, name, whole(least), default, 'N', about)
+
+
+def whole(least: int = 1) -> Callable[[str], float]:
+    """Argparse type of a whole number.
+
+    :param least: the smallest one that is taken.
+    """
+    return _number(int, 'a whole number', least)
 
 
 def add_seconds(

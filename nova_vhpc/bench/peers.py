@@ -29,6 +29,7 @@ import statistics
 import sys
 import threading
 import time
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     numbers.add_seconds(parser, '--seconds', 20.0, 'length of the measurement')
     numbers.add_whole(parser, '--seed', 1, 'of the changes of phase', least=0)
-    parser.add_argument('--url', help='use this broker, start none')
+    parser.add_argument(
+        '--url', type=_broker, help='use this broker, start none'
+    )
     parser.add_argument(
         '--json', type=Path, metavar='FILE', help='write all figures'
+    )
+
+
+def _broker(text: str) -> str:
+    """Argparse type of the broker's URL."""
+    with contextlib.suppress(ValueError):
+        url = urllib.parse.urlsplit(text)
+        # Asking for a wrong port complains of it.
+        if url.scheme == 'rabbit' and url.hostname and url.port != 0:
+            return text
+    raise argparse.ArgumentTypeError(
+        f"'{text}' is not rabbit://USER:PASSWORD@HOST:PORT/"
     )
 
 

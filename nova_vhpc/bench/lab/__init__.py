@@ -27,7 +27,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.bench import outputs
+from oslo_config import cfg
+
+from nova_vhpc.bench import numbers, outputs
 
 HELP = 'real libvirt guests under stock Linux and every policy'
 
@@ -78,13 +80,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also check the papers' claims of slices, I/O and scaling",
     )
     parser.add_argument(
-        '-k', type=int, help='how many best runs must agree (default 10)'
+        '-k',
+        type=numbers.whole(),
+        help='how many best runs must agree (default 10)',
     )
     parser.add_argument(
-        '-m', type=int, help='runs after which to stop anyway (default 100)'
+        '-m',
+        type=numbers.whole(),
+        help='runs after which to stop anyway (default 100)',
     )
     parser.add_argument(
         '--option',
+        type=_setting,
         action='append',
         default=[],
         metavar='POLICY:NAME=VALUE',
@@ -100,11 +107,15 @@ def run(args: argparse.Namespace) -> int:
     :raises OutputError: if a file cannot be written, the figures cannot be
         drawn, or those to be merged cannot be read.
     """
+    # Imported late: --help does without.
+    import libvirt
+
     from nova_vhpc.bench.lab import (
         errors,
         experiments,
         guest,
         kbest,
+        libvirtd,
         mixes,
         policies,
         report,
@@ -149,6 +160,8 @@ def run(args: argparse.Namespace) -> int:
     except (
         errors.ImageError,
         errors.LabError,
+        libvirtd.LibvirtdError,
+        libvirt.libvirtError,
         policies.AgentError,
     ) as error:
         print(f'nova-vhpc-bench lab: {error}', file=sys.stderr)
@@ -220,8 +233,26 @@ def _names(known: Any) -> Any:
     return parse
 
 
+def _setting(word: str) -> tuple[str, str, str]:
+    """Argparse type of a policy with an option and its value."""
+    from nova_vhpc.conf import control
+
+    policy, _, setting = word.partition(':')
+    key, equals, value = setting.partition('=')
+    if not equals:
+        raise argparse.ArgumentTypeError(f"'{word}': not POLICY:NAME=VALUE")
+    # The agent only logs of an option that nobody reads.
+    conf = cfg.ConfigOpts()
+    control.register_opts(conf)
+    try:
+        conf.set_override(key, value, group=control.GROUP.name)
+    except (cfg.NoSuchOptError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"'{word}': {error}") from None
+    return policy, key, value
+
+
 def _policy_options(
-    words: list[str],
+    settings: list[tuple[str, str, str]],
 ) -> tuple[dict[str, dict[str, str] | None], list[str]]:
     """Policies with what the command line adds, and the added names."""
     from nova_vhpc.bench.lab import policies
@@ -231,11 +262,7 @@ def _policy_options(
         for name, one in policies.POLICIES.items()
     }
     added: list[str] = []
-    for word in words:
-        policy, _, setting = word.partition(':')
-        key, equals, value = setting.partition('=')
-        if not equals:
-            raise SystemExit(f"--option '{word}': not POLICY:NAME=VALUE")
+    for policy, key, value in settings:
         values = options.get(policy)
         if values is None:
             values = options[policy] = {}

@@ -65,11 +65,18 @@ def build_image(cache: Path | None = None) -> GuestImage:
     Several processes may call this at the same time.
 
     :param cache: directory to keep them in; made when missing.
-    :raises ImageError: when a tool or package is missing, or a build
-        failed; the message holds the tool's own words.
+    :raises ImageError: when a tool or package is missing, the cache cannot
+        be written, or a build failed; the message holds the tool's own
+        words.
     """
     cache = cache or default_cache()
-    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        (cache / 'lock').touch()
+    except OSError as error:
+        raise errors.ImageError(
+            f"no place for the guests' image: {error}; set XDG_CACHE_HOME"
+        ) from None
     with open(cache / 'lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         tree = kernel.fetch(cache)

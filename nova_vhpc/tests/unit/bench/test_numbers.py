@@ -32,6 +32,9 @@ class NumbersTest(base.TestCase):
             ('peers --agents 0', '--agents'),
             ('peers --cluster-hosts 0', '--cluster-hosts'),
             ('peers --lease x', "'x' is not a number of seconds"),
+            ('peers --url x', "'x' is not rabbit://"),
+            ('peers --url amqp://h/', 'is not rabbit://'),
+            ('peers --url rabbit://u:p@h:port/', 'is not rabbit://'),
         ):
             err = io.StringIO()
             with contextlib.redirect_stderr(err):

@@ -23,8 +23,20 @@ from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree
 
+import libvirt
+
 from nova_vhpc.bench import lab, outputs
-from nova_vhpc.bench.lab import guest, kbest, mixes, plot, report, runner
+from nova_vhpc.bench.lab import (
+    errors,
+    guest,
+    image,
+    kbest,
+    libvirtd,
+    mixes,
+    plot,
+    report,
+    runner,
+)
 from nova_vhpc.tests import base
 
 IMAGE = guest.GuestImage(Path('/kernel'), Path('/initrd'))
@@ -231,16 +243,58 @@ class TestCommandLine(base.TestCase):
         self.assertRaises(SystemExit, self.parse, '--mixes', 'x')
         self.assertRaises(SystemExit, self.parse, '--policies', 'stock,x')
 
+    def test_counts_that_mean_nothing_are_refused(self):
+        for words in (('-k', '0'), ('-k', '-1'), ('-m', '0')):
+            self.assert_refused('is not a whole number from 1', *words)
+
+    def test_options_that_no_agent_would_read_are_refused(self):
+        self.assert_refused('POLICY:NAME=VALUE', '--option', 'nonsense')
+        self.assert_refused('gang_widow_us', '--option', 'a:gang_widow_us=1')
+        self.assert_refused("'x'", '--option', 'a:gang_window_us=x')
+
+    def assert_refused(self, complaint, *words):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            error = self.assertRaises(SystemExit, self.parse, *words)
+        self.assertEqual(2, error.code)
+        self.assertIn(complaint, err.getvalue())
+
+    def test_what_the_lab_needs_and_has_not_is_one_line(self):
+        for error in (
+            libvirtd.LibvirtdError('no libvirtd'),
+            libvirt.libvirtError('no emulator'),
+        ):
+            err = io.StringIO()
+            with (
+                mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
+                mock.patch.object(guest, 'build_image'),
+                mock.patch.object(runner, 'measure_mix', side_effect=error),
+                contextlib.redirect_stderr(err),
+            ):
+                self.assertEqual(1, lab.run(self.parse('--mixes', 'alone')))
+            self.assertEqual(f'nova-vhpc-bench lab: {error}\n', err.getvalue())
+
+    def test_no_place_for_the_image(self):
+        with tempfile.NamedTemporaryFile() as file:
+            error = self.assertRaises(
+                errors.ImageError,
+                image.build_image,
+                Path(file.name, 'cache'),
+            )
+        self.assertIn('XDG_CACHE_HOME', str(error))
+
     def test_added_policies(self):
         options, added = lab._policy_options(
-            ['wide:gang_window_us=100000', 'wide:gang_favour=5']
+            self.parse(
+                *('--option', 'wide:gang_window_us=100000'),
+                *('--option', 'wide:gang_favour=5'),
+            ).option
         )
         self.assertEqual(['wide'], added)
         self.assertEqual(
             {'gang_window_us': '100000', 'gang_favour': '5'},
             options['wide'],
         )
-        self.assertRaises(SystemExit, lab._policy_options, ['nonsense'])
 
     def test_a_full_disk_does_not_end_the_measuring(self):
         figures = {'stock': {}}
