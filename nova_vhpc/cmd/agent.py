@@ -160,12 +160,19 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
 def _start(argv: list[str]) -> cfg.ConfigOpts:
     """Read the configuration and set up the log.
 
-    :raises cfg.Error: on files that cannot be read, or used for the log.
+    :raises AgentError: on files that cannot be read, or used for the log.
     """
+    try:
+        return _set_up(argv)
+    except (cfg.Error, ValueError, OSError, log.LogConfigError) as error:
+        raise errors.AgentError(str(error)) from error
+
+
+def _set_up(argv: list[str]) -> cfg.ConfigOpts:
     try:
         conf = make_conf(argv)
         log.setup(conf, 'nova-vhpc-agent')
-    except (cfg.Error, ValueError, log.LogConfigError):
+    except (cfg.Error, ValueError, OSError, log.LogConfigError):
         if '--restore' not in argv:
             raise
         # How the log looks must not keep VMs throttled.
@@ -195,12 +202,7 @@ def main(argv: list[str] | None = None) -> int:
         check(conf)
         tell_unread(conf)
         return service.Service(conf).run()
-    except (
-        errors.AgentError,
-        cfg.Error,
-        log.LogConfigError,
-        ValueError,
-    ) as error:
+    except (errors.AgentError, cfg.Error, ValueError) as error:
         text = ' '.join(str(error).split())
         print(f'nova-vhpc-agent: {text}', file=sys.stderr)
         return 2

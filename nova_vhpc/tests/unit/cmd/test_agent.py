@@ -61,6 +61,16 @@ class TestCommandLine(base.BaseTestCase):
         self.assertEqual(1, len(err.getvalue().strip().splitlines()))
         self.assertIn('/nonexistent', err.getvalue())
 
+    def test_a_directory_is_no_file(self) -> None:
+        folder = self.useFixture(fixtures.TempDir()).path
+        for options in ((), ('--restore',)):
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                code = agent.main(['--config-file', folder, *options])
+            self.assertEqual(2, code)
+            self.assertEqual(1, len(err.getvalue().splitlines()))
+            self.assertIn(folder, err.getvalue())
+
     def start(self, text: str, *options: str) -> tuple[int, str]:
         """Exit code and complaint of an agent with such a file."""
         temp_dir = self.useFixture(fixtures.TempDir()).path
@@ -100,6 +110,7 @@ class TestCommandLine(base.BaseTestCase):
                 'foreign_changes = ask\n',
                 '[DEFAULT]\ndebug = maybe\n',
                 '[DEFAULT]\nlog_config_append = /nonexistent\n',
+                '[DEFAULT]\nlog_file = /nonexistent/agent.log\n',
             ),
             1,
         ):
@@ -111,9 +122,14 @@ class TestCommandLine(base.BaseTestCase):
             ('debug = maybe', '--debug'),
             ('restore = maybe', '--restore'),
             ('log_config_append = /nonexistent', '/nonexistent'),
+            # As with a log_dir that the systemd unit may not write to.
+            ('log_file = /nonexistent/a.log', 'No such file or directory'),
         ):
             code, complaint = self.start(f'[DEFAULT]\n{text}\n')
             self.assertEqual(2, code, text)
+            self.assertTrue(
+                complaint.splitlines()[-1].startswith('nova-vhpc-agent: ')
+            )
             self.assertIn(word, complaint)
 
 
