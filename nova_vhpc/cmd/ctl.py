@@ -15,7 +15,6 @@
 
 import argparse
 import concurrent.futures
-import json
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from oslo_config import cfg
 
 from nova_vhpc import version
 from nova_vhpc.agent import control_rpc, errors, messaging
+from nova_vhpc.cmd import printing
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
 
@@ -166,7 +166,7 @@ def main(argv: list[str] | None = None) -> int:
                 'transport_url is not set, so no agent hears of this; give '
                 "the agents' configuration by --config-file"
             )
-    except (cfg.Error, ValueError, errors.AgentError) as error:
+    except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
         text = ' '.join(str(error).split())
         print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
         return 2
@@ -218,7 +218,7 @@ def not_done(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
 def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
     """Print what hosts answered."""
     if args.json:
-        print(json.dumps(answers, indent=2, sort_keys=True))
+        printing.print_json(answers, sort_keys=True)
         return
     for host, answer in answers.items():
         if args.command == 'status':

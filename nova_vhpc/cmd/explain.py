@@ -32,7 +32,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from nova_vhpc import version
-from nova_vhpc.cmd import cloud, explain_devices, explain_live
+from nova_vhpc.cmd import cloud, explain_devices, explain_live, printing
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import explain
 from nova_vhpc.scheduler.explain_reader import RequestError
@@ -55,8 +55,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         with cloud.asked():
             answer = _answer(args, connection)
         if args.json:
-            # Unlike print(), it lets head and the like end it.
-            Console().out(json.dumps(answer.as_dict(), indent=2))
+            printing.print_json(answer.as_dict())
         else:
             _print(answer, args.limit)
     except (

@@ -18,7 +18,6 @@ nothing to do), 1 when it was refused or failed, 2 on bad arguments.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +33,7 @@ from nova_vhpc import (
     flavors,
     version,
 )
-from nova_vhpc.cmd import cloud
+from nova_vhpc.cmd import cloud, printing
 
 
 def main(argv: list[str] | None = None, connection: Any = None) -> int:
@@ -165,16 +164,13 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
     specs = dict(flavor.extra_specs)
     found = flavor_checks.problems(specs)
     if args.json:
-        print(
-            json.dumps(
-                {
-                    'flavor': flavor.name,
-                    'extra_specs': specs,
-                    'problems': found,
-                    'advice': flavor_checks.advice(specs),
-                },
-                indent=2,
-            )
+        printing.print_json(
+            {
+                'flavor': flavor.name,
+                'extra_specs': specs,
+                'problems': found,
+                'advice': flavor_checks.advice(specs),
+            }
         )
         return 1 if found else 0
     table = Table(title=f'Flavor {escape(flavor.name)}')
@@ -209,18 +205,15 @@ def _write(
     written = bool(change) and args.yes
     advice = flavor_checks.advice(change.after) + change.left_behind
     if args.json:
-        print(
-            json.dumps(
-                {
-                    'flavor': flavor.name,
-                    'set': dict(change.write),
-                    'remove': list(change.remove),
-                    'after': change.after,
-                    'written': written,
-                    'advice': advice,
-                },
-                indent=2,
-            )
+        printing.print_json(
+            {
+                'flavor': flavor.name,
+                'set': dict(change.write),
+                'remove': list(change.remove),
+                'after': change.after,
+                'written': written,
+                'advice': advice,
+            }
         )
         return 0
     console = Console()

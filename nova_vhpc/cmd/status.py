@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
             argv=sys.argv[1:] if argv is None else argv,
             default_config_files=files,
         )
-    except cfg.Error as error:
+    except (cfg.Error, OSError, ValueError) as error:
         # Python's own code for a traceback is that of a mere warning.
         text = ' '.join(str(error).split())
         print(f'nova-vhpc-status: {text}', file=sys.stderr)

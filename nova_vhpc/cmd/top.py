@@ -16,7 +16,6 @@ Talks to the agent over its local socket; never to libvirt.
 """
 
 import argparse
-import json
 import sys
 import time
 from typing import Any
@@ -25,6 +24,7 @@ from rich import box, console, live, panel, table, text
 
 from nova_vhpc import option_types, version
 from nova_vhpc.agent import status
+from nova_vhpc.cmd import printing
 
 PIPE_WIDTH = 160
 """Columns of text where there is no terminal to ask."""
@@ -59,24 +59,25 @@ def main(argv: list[str] | None = None) -> int:
         interval_s = option_types.Finite(0.1, 3600.0)(args.interval)
     except ValueError as error:
         parser.error(f'--interval: {error}')
+    if not args.once and not sys.stdout.isatty():
+        parser.error(
+            'standard output is no terminal to draw on; --once prints'
+        )
     path = args.socket or status.socket_path(args.run_path)
     try:
         if args.once:
-            document = status.fetch(path)
-            if args.json:
-                print(json.dumps(document, indent=2, sort_keys=True))
-            else:
-                # A pipe has no width; the names of columns are not cut there.
-                width = None if sys.stdout.isatty() else PIPE_WIDTH
-                console.Console(width=width).print(render(document))
+            _show(_fetch(path), args.json)
             return 0
         return _follow(path, interval_s)
-    except (OSError, ValueError) as error:
+    except _NoAgentError as error:
         print(
             f'nova-vhpc-top: {path}: {error}; is nova-vhpc-agent running, '
             'and may you open its socket?',
             file=sys.stderr,
         )
+        return 1
+    except OSError as error:
+        print(f'nova-vhpc-top: cannot print: {error}', file=sys.stderr)
         return 1
     except (AttributeError, KeyError, TypeError) as error:
         # An agent that was not restarted after an upgrade, for one.
@@ -120,13 +121,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+class _NoAgentError(Exception):
+    """No agent answers; unlike an output that takes nothing."""
+
+
+def _fetch(path: str) -> dict[str, Any]:
+    try:
+        return status.fetch(path)
+    except (OSError, ValueError) as error:
+        raise _NoAgentError(str(error)) from error
+
+
+def _show(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        printing.print_json(document, sort_keys=True)
+        return
+    # A pipe has no width; the names of columns are not cut there.
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    console.Console(width=width).print(render(document))
+
+
 def _follow(path: str, interval_s: float) -> int:
     with live.Live(
-        render(status.fetch(path)), screen=True, auto_refresh=False
+        render(_fetch(path)), screen=True, auto_refresh=False
     ) as screen:
         while True:
             time.sleep(interval_s)
-            screen.update(render(status.fetch(path)), refresh=True)
+            screen.update(render(_fetch(path)), refresh=True)
 
 
 def render(document: dict[str, Any]) -> panel.Panel:

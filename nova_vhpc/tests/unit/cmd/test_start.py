@@ -14,6 +14,7 @@
 
 import contextlib
 import io
+import json
 import pathlib
 import socket
 
@@ -114,6 +115,22 @@ class StartTest(base.TestCase):
             self.assert_refused(
                 2, path, status, '--config-file', path, 'upgrade', 'check'
             )
+        # With 1, which is a warning's code, others would think it ran.
+        self.assert_refused(
+            2, "can't decode", status, '--config-file', self.no_text()
+        )
+
+    def test_a_directory_is_no_file(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        for program, *words in ((status, 'upgrade', 'check'), (ctl, 'status')):
+            self.assert_refused(
+                2, folder, program, '--config-file', folder, *words
+            )
+
+    def no_text(self):
+        path = self.file('')
+        pathlib.Path(path).write_bytes(b'\xff\xfe')
+        return path
 
     def test_clouds_that_do_not_answer(self):
         class Away:
@@ -157,6 +174,22 @@ class StartTest(base.TestCase):
             code, _, err = self.run_(top, '--interval', value)
             self.assertEqual(2, code)
             self.assertIn(f"--interval: '{value}' is not a number", err)
+
+    def test_json_has_no_colours(self):
+        path = self.file(
+            '{"flavor": {"vcpus": 1, "ram_mb": 1}, "hosts": ['
+            '{"name": "c1", "cpus": 1, "free_ram_mb": 1, "used_vcpus": 0}]}'
+        )
+        # As job runners have it.
+        self.useFixture(fixtures.EnvironmentVariable('FORCE_COLOR', '1'))
+        code, out, _ = self.run_(explain, path, '--json')
+        self.assertEqual(0, code)
+        self.assertEqual(1, json.loads(out)['members'])
+
+    def test_without_a_terminal_there_is_nothing_to_draw_on(self):
+        code, out, err = self.run_(top)
+        self.assertEqual((2, ''), (code, out))
+        self.assertIn('--once', err)
 
     def test_json_is_for_one_look(self):
         code, _, err = self.run_(top, '--json')

@@ -14,6 +14,10 @@
 
 import contextlib
 import io
+import os
+import subprocess
+import sys
+from typing import IO
 from unittest import mock
 
 from oslotest import base
@@ -97,6 +101,37 @@ class TestTop(base.BaseTestCase):
             self.assertEqual(0, top.main(['--once']))
         for name, _ in top.COLUMNS:
             self.assertIn(name, out.getvalue())
+
+    def print_to(self, file: IO[str], *words: str) -> tuple[int, str]:
+        """Exit code and complaint of one look that is printed there."""
+        document = test_status.document()
+        document['agent'] |= AGENT
+        program = (
+            'import sys; from nova_vhpc.cmd import top; '
+            f'top.status.fetch = lambda path: {document!r}; '
+            f'sys.exit(top.main(["--once", *{words!r}]))'
+        )
+        done = subprocess.run(
+            [sys.executable, '-c', program],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return done.returncode, done.stderr
+
+    def test_an_output_that_is_full_is_no_fault_of_the_agent(self) -> None:
+        for words in ((), ('--json',)):
+            with open('/dev/full', 'w') as full:
+                _, complaint = self.print_to(full, *words)
+            self.assertIn('No space left', complaint)
+            self.assertNotIn('running', complaint)
+
+    def test_a_reader_that_leaves_ends_it(self) -> None:
+        for words in ((), ('--json',)):
+            reading, writing = os.pipe()
+            os.close(reading)
+            with open(writing, 'w') as pipe:
+                self.assertEqual((1, ''), self.print_to(pipe, *words))
 
     def test_an_answer_of_another_version_is_told_of(self) -> None:
         for answer in ({}, [], {'agent': None, 'vms': []}):

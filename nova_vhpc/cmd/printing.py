@@ -1,0 +1,28 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How the console scripts print what other programs read."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+
+
+def print_json(document: Any, *, sort_keys: bool = False) -> None:
+    """Print a document for scripts.
+
+    Without colours, also where ``FORCE_COLOR`` wants them. Unlike
+    ``print()``, it lets head and the like end the program.
+    """
+    text = json.dumps(document, indent=2, sort_keys=sort_keys)
+    Console(highlight=False).out(text)
