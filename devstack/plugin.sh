@@ -28,9 +28,10 @@ case "$1 $2" in
         echo_summary "nova-vhpc: starting"
         create_vhpc_bridges
         start_vhpc
-        create_vhpc_examples
+        create_vhpc_flavor
         ;;
     "stack test-config")
+        create_vhpc_aggregate
         configure_vhpc_scenario
         ;;
     "unstack "*)

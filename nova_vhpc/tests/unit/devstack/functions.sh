@@ -75,6 +75,9 @@ sudo() {
 
 openstack() {
     record openstack "$@"
+    if [[ "$*" == *" -c hosts "* ]]; then
+        echo "${AGGREGATE_HOSTS:-[]}"
+    fi
     [[ "$1 $2" != *" show" ]] || [[ " ${MISSING:-} " != *" $3 "* ]]
 }
 
@@ -90,6 +93,24 @@ for name in install_package setup_develop run_process stop_process \
     pip_uninstall restart_service iniset_rpc_backend; do
     eval "$name() { record $name \"\$@\"; }"
 done
+
+# What stack.sh has in the background when post-config runs. Until it is
+# waited for it may replace the file by what it read from it at first.
+finish_neutron_nova() {
+    if [ -n "${NEUTRON_WRITES:-}" ]; then
+        printf '%s\n[neutron]\nregion_name = RegionOne\n' "$NEUTRON_READ" >"$NOVA_CONF"
+        NEUTRON_WRITES=
+    fi
+}
+NEUTRON_READ=$(cat "$NOVA_CONF")
+trap finish_neutron_nova EXIT
+
+async_wait() {
+    record async_wait "$@"
+    if [ "$1" = configure_neutron_nova ]; then
+        finish_neutron_nova
+    fi
+}
 
 # Our own programs, where devstack would have installed them.
 mkdir -p "$SANDBOX/bin"

@@ -181,6 +181,13 @@ class PluginTest(base.TestCase):
             enabled,
         )
 
+    def test_nothing_is_lost_to_what_runs_beside_post_config(self):
+        self.run_phase('stack', 'post-config', NEUTRON_WRITES='yes')
+        self.assertIn('[neutron]', self.nova_conf.read_text())
+        self.assertIn(
+            'VirtualClusterFilter', self.scheduler_options().enabled_filters
+        )
+
     def test_a_compute_only_node_keeps_its_nova_conf(self):
         self.run_phase('stack', 'post-config', services='n-cpu')
         self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
@@ -248,7 +255,7 @@ class PluginTest(base.TestCase):
         self.assertIn(' --dry-run', start)
         self.assertFalse(any('flavor' in c for c in calls))
 
-    def test_extra_makes_bridges_and_aggregate_only_when_asked(self):
+    def test_extra_makes_bridges_only_when_asked(self):
         self.assertFalse(
             any('link add' in c for c in self.run_phase('stack', 'extra'))
         )
@@ -256,15 +263,37 @@ class PluginTest(base.TestCase):
             'stack',
             'extra',
             VHPC_CREATE_BRIDGES='True',
-            VHPC_CREATE_AGGREGATE='True',
-            MISSING='br-vhpc0 br-vhpc1 vhpc-up0 vhpc-up1 vhpc-switch-1',
+            MISSING='br-vhpc0 br-vhpc1 vhpc-up0 vhpc-up1',
         )
         self.assertIn('sudo ip link add br-vhpc0 type bridge', calls)
         self.assertIn('sudo ip link set vhpc-up1 master br-vhpc1', calls)
-        self.assertIn('openstack aggregate create vhpc-switch-1', calls)
-        self.assertIn(
-            'openstack aggregate add host vhpc-switch-1 devstack-host', calls
+
+    def test_the_aggregate_is_made_when_nova_knows_the_host(self):
+        """stack.sh waits for nova-compute between these two phases."""
+        asked = {'VHPC_CREATE_AGGREGATE': 'True'}
+        calls = self.run_phase('stack', 'extra', **asked)
+        self.assertFalse(any('aggregate' in c for c in calls))
+        calls = self.run_phase('stack', 'test-config')
+        self.assertFalse(any('aggregate' in c for c in calls))
+        calls = self.run_phase(
+            'stack', 'test-config', MISSING='vhpc-switch-1', **asked
         )
+        self.assertIn('openstack aggregate create vhpc-switch-1', calls)
+        add = 'openstack aggregate add host vhpc-switch-1 devstack-host'
+        self.assertIn(add, calls)
+        for hosts, times in (
+            ("['other', 'devstack-host']", 0),
+            ('devstack-host', 0),
+            ("['devstack-host-2']", 1),
+        ):
+            calls = self.run_phase(
+                'stack', 'test-config', AGGREGATE_HOSTS=hosts, **asked
+            )
+            self.assertEqual(times, calls.count(add), hosts)
+        calls = self.run_phase(
+            'stack', 'test-config', services='n-api', **asked
+        )
+        self.assertNotIn(add, calls)
 
     def test_placement_is_told_to_answer_conflicts_until_clean(self):
         for _ in range(2):
