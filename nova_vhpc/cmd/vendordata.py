@@ -33,9 +33,16 @@ from nova_vhpc.vendordata import nova_api, wsgi
 
 LOG = logging.getLogger(__name__)
 
+CLIENT_TIMEOUT_S = 30
+"""Who sends nothing for so long has gone: it must not keep a thread."""
+
 
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is not worth a traceback on stderr."""
+        LOG.debug('Client %s: %s', client_address, sys.exc_info()[1])
 
 
 class _Server6(_Server):
@@ -43,6 +50,8 @@ class _Server6(_Server):
 
 
 class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    timeout = CLIENT_TIMEOUT_S
+
     def log_message(self, format: str, *args: Any) -> None:
         """Requests go to the log at DEBUG, not to stderr."""
         LOG.debug(format, *args)

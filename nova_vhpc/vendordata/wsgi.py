@@ -99,7 +99,8 @@ class Application:
             request = json.loads(environ['wsgi.input'].read(size))
             server_uuid = request['instance-id']
             project_id = request['project-id']
-        except (ValueError, KeyError, TypeError, RecursionError):
+        # OSError: the client sent no more of it.
+        except (ValueError, KeyError, TypeError, RecursionError, OSError):
             return _error(
                 '400 Bad Request',
                 'the body must be JSON with instance-id and project-id',

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Clients of nova-vhpc-vendordata that send nothing, or half of it."""
+
+import contextlib
+import io
+import pathlib
+import socket
+import threading
+
+import fixtures
+from oslo_utils import uuidutils
+
+from nova_vhpc.cmd import vendordata
+from nova_vhpc.tests import base
+
+SILENCE_S = 0.2
+PATIENCE_S = 20
+
+
+class ClientsTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+        self.assertIsNotNone(vendordata._Handler.timeout)
+        self.useFixture(
+            fixtures.MockPatchObject(vendordata._Handler, 'timeout', SILENCE_S)
+        )
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        path.write_text(
+            '[vhpc_vendordata]\nauth_strategy = noauth\n'
+            'listen_host = 127.0.0.1\n'
+        )
+        conf = vendordata.load(['--config-file', str(path)])
+        conf.set_override('listen_port', 0, group='vhpc_vendordata')
+        server = vendordata._server(conf)
+        self.addCleanup(server.server_close)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.shutdown)
+        self.address = server.server_address
+
+    def ask(self, words):
+        """What comes back until the connection ends."""
+        err = io.StringIO()
+        with (
+            contextlib.redirect_stderr(err),
+            socket.create_connection(self.address) as client,
+        ):
+            client.settimeout(PATIENCE_S)
+            client.sendall(words)
+            answer = b''.join(iter(lambda: client.recv(4096), b''))
+        self.assertEqual('', err.getvalue())
+        return answer
+
+    def test_they_keep_no_thread(self):
+        self.assertEqual(b'', self.ask(b''))
+        self.assertEqual(b'', self.ask(b'POST / HT'))
+
+    def test_half_a_body(self):
+        body = '{"instance-id": "' + uuidutils.generate_uuid()
+        answer = self.ask(
+            b'POST / HTTP/1.1\r\nContent-Length: 200\r\n\r\n' + body.encode()
+        )
+        self.assertIn(b' 400 ', answer.splitlines()[0])
