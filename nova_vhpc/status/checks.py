@@ -58,11 +58,16 @@ def failure(details: str) -> Result:
     return Result(Code.FAILURE, details)
 
 
-def options(unread: Sequence[str]) -> Result:
-    """Whether everything in the files of the configuration is read.
+def options(unread: Sequence[str], wrong: str | None = None) -> Result:
+    """Whether everything in the files of the configuration is of use.
 
-    :param unread: a sentence for each thing that is not.
+    :param unread: a sentence for each thing that nobody reads.
+    :param wrong: the first value that our services refuse.
     """
+    if wrong is not None:
+        return failure(
+            '; '.join([f'{wrong}; what reads that does not start', *unread])
+        )
     return warning('; '.join(unread)) if unread else success()
 
 

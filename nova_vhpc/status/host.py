@@ -12,7 +12,9 @@
 
 """Reads this host and its services for :mod:`nova_vhpc.status.checks`."""
 
+import importlib
 import importlib.metadata
+import pkgutil
 import time
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,11 @@ from keystoneauth1 import exceptions as ks_exceptions
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc import kernel
+from nova_vhpc.conf import opts, unread
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
-from nova_vhpc.conf import unread
 from nova_vhpc.status import checks
 from nova_vhpc.topology import model
 
@@ -58,7 +61,9 @@ class Checks(upgradecheck.UpgradeCommands):
         return checks.nova_version(_version('nova'))
 
     def _check_options(self) -> checks.Result:
-        return checks.options(unread.find(self._conf))
+        return checks.options(
+            unread.find(self._conf), _wrong_value(self._conf)
+        )
 
     def _check_scheduler(self) -> checks.Result:
         if _version('nova') is None:
@@ -138,6 +143,35 @@ class Checks(upgradecheck.UpgradeCommands):
         names = ('SQLAlchemy', 'placement')
         found = {name: _version(name) for name in names}
         return checks.traps({n: v for n, v in found.items() if v is not None})
+
+
+def _wrong_value(conf: cfg.ConfigOpts) -> str | None:
+    """The first value of ours that is wrong, and why.
+
+    nova-scheduler's are looked at where filter and weigher are.
+
+    :param conf: its files are looked at.
+    """
+    modules = [
+        importlib.import_module(f'{conf_package.__name__}.{found.name}')
+        for found in pkgutil.iter_modules(conf_package.__path__)
+        if found.name not in (*opts.HELPERS, 'scheduler')
+    ]
+    ours = cfg.ConfigOpts()
+    for module in modules:
+        module.register_opts(ours)
+    try:
+        ours(
+            [],
+            project='nova-vhpc',
+            default_config_files=conf.config_file,
+            default_config_dirs=conf.config_dir,
+        )
+        for module in modules:
+            conf_package.check(ours, module.list_opts())
+    except (cfg.Error, ValueError) as error:
+        return ' '.join(str(error).split())
+    return None
 
 
 def controllers(root: Path) -> set[str]:

@@ -93,6 +93,35 @@ class SchedulerTest(base.TestCase):
             self.assertIn(line.split()[0], found.details)
 
 
+class OptionsTest(base.TestCase):
+    def check(self, text):
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(text)
+        conf = status.make_conf()
+        conf(['--config-file', str(file)], default_config_files=[])
+        return host.Checks(conf)._check_options()
+
+    def test_values_that_keep_a_service_from_starting(self):
+        """As after an upgrade that takes less than the release before."""
+        for text, name in (
+            ('[vhpc_agent]\nperiod_ms = x\nfoo = 1\n', 'period_ms'),
+            ('[vhpc_control]\ngang_favour = nan\nfoo = 1\n', 'gang_favour'),
+            ('[vhpc_vendordata]\nlisten_port = x\nfoo = 1\n', 'listen_port'),
+        ):
+            found = self.check(text)
+            self.assertEqual(upgradecheck.Code.FAILURE, found.code, text)
+            self.assertIn(name, found.details)
+            self.assertIn('foo is no option', found.details)
+
+    def test_right_values(self):
+        found = self.check('[vhpc_agent]\nperiod_ms = 100\n')
+        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+
+    def test_the_schedulers_are_told_of_by_another_check(self):
+        found = self.check('[vhpc_scheduler]\nweight_multiplier = nan\n')
+        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+
+
 class CommandTest(base.TestCase):
     """The whole command against a host where nothing answers."""
 
