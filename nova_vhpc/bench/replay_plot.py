@@ -57,6 +57,20 @@ def plot(
     :param path: one that :func:`check` has nothing against.
     :raises OutputError: if it cannot be written all the same.
     """
+    import matplotlib
+
+    # A dollar in a VM's name is no formula.
+    with matplotlib.rc_context({'text.parse_math': False}):
+        _draw(trace, replays, shown, predictor, path)
+
+
+def _draw(
+    trace: traces.GappedTrace,
+    replays: dict[str, replay_result.Replay],
+    shown: str,
+    predictor: str,
+    path: pathlib.Path,
+) -> None:
     from matplotlib import figure, layout_engine, lines, patches
 
     names = trace.vms[:MOST_VMS]

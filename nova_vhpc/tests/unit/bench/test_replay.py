@@ -124,6 +124,14 @@ class ReplayTest(base.TestCase):
             self.assertGreater(path.stat().st_size, 10_000)
         xml.etree.ElementTree.parse(path)
 
+    def test_a_name_is_no_formula(self):
+        trace = self.dir / 'dollars.csv'
+        trace.write_text('$\\frac{$,$b$\n' + '10,90\n90,10\n' * 10)
+        path = self.dir / 'dollars.svg'
+        status, _, _ = self.run_bench(trace, '--plot', path)
+        self.assertEqual(0, status)
+        xml.etree.ElementTree.parse(path)
+
     def test_the_picture_tells_the_phase_from_the_pool(self):
         drawn = {}
         for cpus in (2, 4):
