@@ -59,7 +59,9 @@ def main(argv: list[str] | None = None) -> int:
         interval_s = option_types.Finite(0.1, 3600.0)(args.interval)
     except ValueError as error:
         parser.error(f'--interval: {error}')
-    if not args.once and not sys.stdout.isatty():
+    if not args.once and not (
+        sys.stdout.isatty() and not console.Console().is_dumb_terminal
+    ):
         parser.error(
             'standard output is no terminal to draw on; --once prints'
         )

@@ -187,9 +187,18 @@ class StartTest(base.TestCase):
         self.assertEqual(1, json.loads(out)['members'])
 
     def test_without_a_terminal_there_is_nothing_to_draw_on(self):
-        code, out, err = self.run_(top)
-        self.assertEqual((2, ''), (code, out))
-        self.assertIn('--once', err)
+        for is_terminal, kind in ((False, 'xterm'), (True, 'dumb')):
+            self.useFixture(fixtures.EnvironmentVariable('TERM', kind))
+            out = io.StringIO()
+            out.isatty = lambda is_terminal=is_terminal: is_terminal
+            err = io.StringIO()
+            with (
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(err),
+            ):
+                error = self.assertRaises(SystemExit, top.main, [])
+            self.assertEqual((2, ''), (error.code, out.getvalue()))
+            self.assertIn('--once', err.getvalue())
 
     def test_json_is_for_one_look(self):
         code, _, err = self.run_(top, '--json')
