@@ -174,7 +174,13 @@ class Nova:
                 f'Nova answered GET {url.split("?")[0]} with '
                 f'{response.status_code}: {response.text[:200]}'
             )
-        body: dict[str, Any] = response.json()
+        try:
+            body: dict[str, Any] = response.json()
+        except ValueError as error:
+            # Of a proxy in between, for one.
+            raise RuntimeError(
+                f'Nova answered GET {url.split("?")[0]} with no JSON: {error}'
+            ) from None
         return body
 
 

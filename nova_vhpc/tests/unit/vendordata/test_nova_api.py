@@ -13,6 +13,9 @@
 """What one answer of Nova's serves; the functional tests ask a real Nova."""
 
 from types import SimpleNamespace
+from unittest import mock
+
+import requests
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
@@ -75,6 +78,17 @@ class NovaTest(base.TestCase):
         self.assertRaises(
             nova_api.NotMember, nova.cluster, plain['id'], fakes.PROJECT
         )
+
+    def test_what_is_no_json_is_nova_away(self):
+        client = mock.Mock()
+        client.get.return_value = requests.Response()
+        client.get.return_value.status_code = 200
+        client.get.return_value._content = b'<html>'
+        nova = nova_api.Nova(client, ttl_s=60)
+        error = self.assertRaises(
+            RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
+        )
+        self.assertIn('no JSON', str(error))
 
     def test_one_answer_serves_members_of_two_flavors(self):
         """The first that asks must not decide what the others are told."""
