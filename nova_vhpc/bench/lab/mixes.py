@@ -165,6 +165,15 @@ MIXES: Mapping[str, Mix] = {
             (*_talkers('pingpong', 't', net_offset=20), _barrier('c')),
         ),
         Mix(
+            'narrow',
+            'two clusters and a CPU hog of one vCPU that did not opt in',
+            (
+                _barrier('a'),
+                _barrier('b'),
+                dataclasses.replace(_hog('h'), vcpus=1),
+            ),
+        ),
+        Mix(
             'block',
             'three clusters that spin briefly and then sleep',
             tuple(
@@ -176,7 +185,7 @@ MIXES: Mapping[str, Mix] = {
         ),
     )
 }
-"""By name. The first five are those of the issue; the last three check that
+"""By name. The first five are those of the issue; the last four check that
 others are not harmed."""
 
 DEFAULT_MIXES = ('alone', 'clusters', 'hogs', 'web', 'phased')

@@ -25,13 +25,11 @@ its borders allows (:mod:`nova_vhpc.control.gang_width`).
 VMs that do not take part are never written. Those that never sleep get
 pauses, windows of their own, as long as the kernel's fair division would
 have served them; only then does a gang outweigh them in its window. Where
-all of them sleep now and then, the favoured gang weighs on each CPU what all
+they are so few that most gangs have none of them on their CPUs, there are no
+pauses: the favoured gang weighs so little that they get in its window what is
+fair. Where all of them sleep now and then, it weighs on each CPU what all
 gangs there weigh together and no more, so that whoever wakes up is served as
-before.
-
-A VM's weight is divided over its CPUs, and every member of a gang has one of
-its own. So what a VM is to weigh depends on how many CPUs it has, and not on
-how many its gang has.
+before (:mod:`nova_vhpc.control.gang_contest`).
 """
 
 import dataclasses
@@ -39,17 +37,13 @@ from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
+    gang_contest,
     gang_demand,
-    gang_fairness,
     gang_width,
     gang_windows,
     model,
 )
 from nova_vhpc.control.slices import base
-
-DEFAULT_SHARES_V1 = 1024
-DEFAULT_SHARES_V2 = 100
-"""What the kernel and libvirt give a domain that asks for nothing."""
 
 LEAST_PART = 0.08
 """VMs that want less are served within the windows: they sleep, and the
@@ -73,24 +67,6 @@ _Decided = tuple[
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Sides:
-    """The gangs, and whom they must leave time to.
-
-    :ivar members: VMs of all gangs.
-    :ivar hungry: VMs that never sleep and have no windows.
-    :ivar cpus: how many CPUs the gangs have together.
-    :ivar places: the CPUs of each member.
-    """
-
-    members: frozenset[str] = frozenset()
-    hungry: frozenset[str] = frozenset()
-    cpus: int = 0
-    places: Mapping[str, frozenset[int]] = dataclasses.field(
-        default_factory=dict
-    )
-
-
 class GangPolicy:
     """Favours one gang at a time."""
 
@@ -104,6 +80,7 @@ class GangPolicy:
             config.gang_window_us, config.gang_max_window_us
         )
         self._part = 0.0
+        self._yielded = 0.0
         # What is as it was is not made anew: nearly always all of it.
         self._rotated: tuple[_Rotated, gang_windows.Timeline] | None = None
         self._decided: tuple[_Decided, base.SliceDecision] | None = None
@@ -129,18 +106,13 @@ class GangPolicy:
             context,
         )
         sides = self._sides(context, gangs)
-        strong = self._strong(view, sides) if sides.hungry else {}
-        part = self._others_part(view, sides, strong)
+        part, weights = self._weigh(view, sides)
         timeline = self._timeline(
             gangs, self._width.advance(view.window_late_us), part
         )
         if not any(window.favoured for window in timeline):
             return base.SliceDecision()
-        return self._decision(
-            view,
-            timeline,
-            strong if part > 0 else _gentle(view, sides),
-        )
+        return self._decision(view, timeline, weights)
 
     def _timeline(
         self, gangs: list[gang_windows.Gang], width_us: int, part: float
@@ -183,10 +155,10 @@ class GangPolicy:
 
     def _sides(
         self, context: base.SliceContext, gangs: list[gang_windows.Gang]
-    ) -> '_Sides':
+    ) -> gang_contest.Sides:
         """Who is in a gang, and who competes with the gangs."""
         if not gangs:
-            return _Sides()
+            return gang_contest.Sides()
         view = context.view
         members = frozenset().union(*(gang.members for gang in gangs))
         shown = [
@@ -196,88 +168,42 @@ class GangPolicy:
             if vm.workload != model.Workload.LATENCY and vm.uuid not in members
         ]
         shown += [vm.uuid for vm in view.others]
-        return _Sides(
+        return gang_contest.Sides(
             members,
             frozenset(filter(self._demands.hungry, shown)),
             len(frozenset().union(*(gang.cpus for gang in gangs))),
             {uuid: _cpus(context.pins[uuid]) for uuid in sorted(members)},
+            sum(len(gang.cpus) for gang in gangs) / len(gangs),
         )
 
-    def _others_part(
-        self,
-        view: model.HostView,
-        sides: '_Sides',
-        strong: Mapping[str, int],
-    ) -> float:
-        """Part of the time that is fair for VMs that never sleep.
+    def _weigh(
+        self, view: model.HostView, sides: gang_contest.Sides
+    ) -> tuple[float, dict[str, int]]:
+        """What VMs that never sleep get, and what gangs weigh against them.
 
         The others are served within the windows.
+
+        :returns: the part of the time that is to be pauses; by member,
+            what it weighs in its window.
         """
-        members, hungry, cpus = sides.members, sides.hungry, sides.cpus
-        if not hungry:
-            return 0.0
-        claims = [
-            gang_fairness.Claim(
-                vm.uuid,
-                _shares(vm.original.shares, view.limits),
-                float(vm.vcpus)
-                if vm.uuid in members
-                else self._demands.cpus(vm.uuid),
+        claim = gang_contest.fair_claim(view, sides, self._demands)
+        if claim.part <= 0:
+            return 0.0, gang_contest.gentle(view, sides)
+        if claim.touches_few(sides):
+            self._yielded = _steady(self._yielded, claim.part)
+            held = dataclasses.replace(
+                claim, part=max(1 / STEPS, self._yielded)
             )
-            for vm in view.vms
-        ]
-        claims += [
-            gang_fairness.Claim(
-                vm.uuid,
-                _shares(vm.shares, view.limits),
-                self._demands.cpus(vm.uuid),
-            )
-            for vm in view.others
-        ]
-        fair = gang_fairness.fair_cpus(claims, len(view.cpus))
-        ours = sum(cpus for uuid, cpus in fair.items() if uuid in members)
-        theirs = sum(cpus for uuid, cpus in fair.items() if uuid in hungry)
-        # CPUs without gangs serve the others first.
-        theirs = max(0.0, theirs - (len(view.cpus) - cpus))
-        part = theirs / max(cpus, ours + theirs)
-        leak = _leak(view, sides, strong)
-        part = (part - leak) / (1 - leak)
-        if part < LEAST_PART:
-            part = 0.0
-        if abs(part - self._part) > 0.75 / STEPS:
-            self._part = round(part * STEPS) / STEPS
-        return min(self._part, 1 - 1 / STEPS)
-
-    def _strong(self, view: model.HostView, sides: '_Sides') -> dict[str, int]:
-        """Others never sleep and have their pauses: outweigh them.
-
-        But those who do sleep must get three times what they use within
-        the windows, too, or they would answer late.
-
-        :returns: by member, what it weighs in its window.
-        """
-        limits = view.limits
-        shares = {
-            vm.uuid: _shares(vm.original.shares, limits) for vm in view.vms
-        }
-        shares |= {vm.uuid: _shares(vm.shares, limits) for vm in view.others}
-        high = on_a_cpu = float(
-            max(shares.values()) * self._config.gang_favour
+            return 0.0, gang_contest.yielding(view, sides, self._demands, held)
+        strong = gang_contest.strong(
+            view, sides, self._demands, self._config.gang_favour
         )
-        for uuid, weight in shares.items():
-            used = self._demands.busiest(uuid)
-            if uuid in sides.members or uuid in sides.hungry or used <= 0:
-                continue
-            on_a_cpu = min(on_a_cpu, weight * (1 / (3 * used) - 1))
-        return {
-            uuid: round(
-                min(
-                    limits.max_shares,
-                    max(min(high, len(cpus) * on_a_cpu), shares[uuid]),
-                )
-            )
-            for uuid, cpus in sides.places.items()
-        }
+        leak = gang_contest.leak(view, sides, claim, strong)
+        part = (claim.part - leak) / (1 - leak)
+        self._part = _steady(self._part, part if part >= LEAST_PART else 0.0)
+        if self._part <= 0:
+            return 0.0, gang_contest.gentle(view, sides)
+        return min(self._part, 1 - 1 / STEPS), strong
 
     def _decision(
         self,
@@ -287,7 +213,7 @@ class GangPolicy:
     ) -> base.SliceDecision:
         playing = frozenset().union(*(window.favoured for window in timeline))
         originals = {
-            vm.uuid: _shares(vm.original.shares, view.limits)
+            vm.uuid: gang_contest.shares(vm.original.shares, view.limits)
             for vm in view.vms
             if vm.uuid in playing
         }
@@ -322,45 +248,12 @@ class GangPolicy:
         return decision
 
 
-def _leak(
-    view: model.HostView, sides: _Sides, strong: Mapping[str, int]
-) -> float:
-    """Part of the gangs' windows that those who never sleep get."""
-    shares = {vm.uuid: vm.original.shares for vm in view.vms}
-    shares |= {vm.uuid: vm.shares for vm in view.others}
-    theirs = sum(_shares(shares[uuid], view.limits) for uuid in sides.hungry)
-    theirs_per_cpu = theirs / len(view.cpus)
-    leak = whole = 0.0
-    for uuid, cpus in sides.places.items():
-        # The more it weighs, the longer are its windows, on all its CPUs.
-        weight = _shares(shares[uuid], view.limits)
-        leak += weight * (
-            theirs_per_cpu / (theirs_per_cpu + strong[uuid] / len(cpus))
-        )
-        whole += weight
-    return leak / whole
-
-
-def _gentle(view: model.HostView, sides: _Sides) -> dict[str, int]:
-    """Nobody but the gangs is hungry: no more than what they weigh.
-
-    Together, the gangs weigh as much against all others as ever.
-
-    :returns: by member, what it weighs in its window.
-    """
-    together: dict[int, float] = {}
-    for vm in view.vms:
-        cpus = sides.places.get(vm.uuid)
-        if cpus:
-            each = _shares(vm.original.shares, view.limits) / len(cpus)
-            for cpu in cpus:
-                together[cpu] = together.get(cpu, 0.0) + each
-    return {
-        uuid: min(
-            view.limits.max_shares, round(sum(together[cpu] for cpu in cpus))
-        )
-        for uuid, cpus in sides.places.items()
-    }
+def _steady(held: float, now: float) -> float:
+    """The same as before, but for changes of more than three quarters of a
+    step."""
+    if abs(now - held) > 0.75 / STEPS:
+        return round(now * STEPS) / STEPS
+    return held
 
 
 def _gang(
@@ -370,7 +263,7 @@ def _gang(
     context: base.SliceContext,
 ) -> gang_windows.Gang:
     weights = [
-        _shares(vm.original.shares, context.view.limits) / vm.vcpus
+        gang_contest.shares(vm.original.shares, context.view.limits) / vm.vcpus
         for vm in members
     ]
     return gang_windows.Gang(
@@ -383,12 +276,3 @@ def _gang(
 
 def _cpus(pins: tuple[frozenset[int], ...]) -> frozenset[int]:
     return frozenset().union(*pins)
-
-
-def _shares(shares: int | None, limits: model.ActuatorLimits) -> int:
-    """A VM's own weight; where unknown, what it has by default."""
-    if shares is not None and shares > 0:
-        return max(limits.min_shares, min(limits.max_shares, shares))
-    if limits.min_shares < 2:
-        return DEFAULT_SHARES_V2
-    return DEFAULT_SHARES_V1

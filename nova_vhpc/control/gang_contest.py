@@ -1,0 +1,241 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Gangs beside VMs that have no windows: what is fair, and what gangs weigh.
+
+A VM's weight is divided over its CPUs, and every member of a gang has one of
+its own. So what a VM is to weigh depends on how many CPUs it has, and not on
+how many its gang has.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from nova_vhpc.control import gang_demand, gang_fairness, model
+
+DEFAULT_SHARES_V1 = 1024
+DEFAULT_SHARES_V2 = 100
+"""What the kernel and libvirt give a domain that asks for nothing."""
+
+MOST_OF_A_CPU = 0.92
+"""Of the CPUs that they are on, few VMs that never sleep get no more: else a
+gang that needs one of these would stand still. Rounded to steps it costs them
+less than a tenth."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sides:
+    """The gangs, and whom they must leave time to.
+
+    :ivar members: VMs of all gangs.
+    :ivar hungry: VMs that never sleep and have no windows.
+    :ivar cpus: how many CPUs the gangs have together.
+    :ivar places: the CPUs of each member.
+    :ivar width: how many CPUs a gang has, on the mean.
+    """
+
+    members: frozenset[str] = frozenset()
+    hungry: frozenset[str] = frozenset()
+    cpus: int = 0
+    places: Mapping[str, frozenset[int]] = dataclasses.field(
+        default_factory=dict
+    )
+    width: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """What VMs that never sleep are to get.
+
+    :ivar part: of the time, on each CPU that they compete for.
+    :ivar contested: on how many of the gangs' CPUs they run at a time.
+    :ivar weight: what they weigh on each of these.
+    """
+
+    part: float = 0.0
+    contested: float = 0.0
+    weight: float = 0.0
+
+    def touches_few(self, sides: Sides) -> bool:
+        """Whether most gangs have none of them on their CPUs.
+
+        If so it is better to weigh little against them than to pause: what
+        they get on one CPU is lost to the one gang there, a pause to all.
+        """
+        return self.contested * sides.width < sides.cpus
+
+
+def fair_claim(
+    view: model.HostView, sides: Sides, demands: gang_demand.DemandTracker
+) -> Claim:
+    """What the kernel's fair division would give those that never sleep."""
+    members, hungry, cpus = sides.members, sides.hungry, sides.cpus
+    if not hungry:
+        return Claim()
+    weights = {
+        vm.uuid: shares(vm.original.shares, view.limits) for vm in view.vms
+    }
+    weights |= {vm.uuid: shares(vm.shares, view.limits) for vm in view.others}
+    wanted = {uuid: demands.cpus(uuid) for uuid in weights}
+    wanted |= {
+        vm.uuid: float(vm.vcpus) for vm in view.vms if vm.uuid in members
+    }
+    fair = gang_fairness.fair_cpus(
+        (
+            gang_fairness.Claim(uuid, weight, wanted[uuid])
+            for uuid, weight in weights.items()
+        ),
+        len(view.cpus),
+    )
+    ours = sum(got for uuid, got in fair.items() if uuid in members)
+    theirs = sum(got for uuid, got in fair.items() if uuid in hungry)
+    # CPUs without gangs serve the others first.
+    free = len(view.cpus) - cpus
+    theirs = max(0.0, theirs - free)
+    demand = sum(wanted[uuid] for uuid in hungry)
+    contested = min(float(cpus), demand - free)
+    if theirs <= 0 or contested <= 0:
+        return Claim()
+    part = theirs / max(cpus, ours + theirs)
+    if contested < cpus:
+        # One vCPU cannot use more than one of the CPUs of a pause.
+        part = min(MOST_OF_A_CPU, part * cpus / contested)
+    return Claim(
+        part,
+        contested,
+        sum(weights[uuid] for uuid in hungry) / min(demand, len(view.cpus)),
+    )
+
+
+def leak(
+    view: model.HostView,
+    sides: Sides,
+    claim: Claim,
+    strong: Mapping[str, int],
+) -> float:
+    """Part of the gangs' windows that those who never sleep get."""
+    own = {vm.uuid: vm.original.shares for vm in view.vms}
+    got = whole = 0.0
+    for uuid, cpus in sides.places.items():
+        # The more it weighs, the longer are its windows, on all its CPUs.
+        weight = shares(own[uuid], view.limits)
+        got += weight * (
+            claim.weight / (claim.weight + strong[uuid] / len(cpus))
+        )
+        whole += weight
+    return got / whole
+
+
+def strong(
+    view: model.HostView,
+    sides: Sides,
+    demands: gang_demand.DemandTracker,
+    favour: float,
+) -> dict[str, int]:
+    """Others never sleep and have their pauses: outweigh them.
+
+    :param favour: as many times as the heaviest.
+    :returns: by member, what it weighs in its window.
+    """
+    heaviest = max(
+        max(shares(vm.original.shares, view.limits) for vm in view.vms),
+        max((shares(vm.shares, view.limits) for vm in view.others), default=0),
+    )
+    high = float(heaviest * favour)
+    on_a_cpu = min(high, _leaves_sleepers(view, sides, demands))
+    own = {vm.uuid: vm.original.shares for vm in view.vms}
+    return {
+        uuid: round(
+            min(
+                view.limits.max_shares,
+                max(
+                    min(high, len(cpus) * on_a_cpu),
+                    shares(own[uuid], view.limits),
+                ),
+            )
+        )
+        for uuid, cpus in sides.places.items()
+    }
+
+
+def yielding(
+    view: model.HostView,
+    sides: Sides,
+    demands: gang_demand.DemandTracker,
+    claim: Claim,
+) -> dict[str, int]:
+    """Few others never sleep: leave them what is fair, in every window.
+
+    :returns: by member, what it weighs in its window.
+    """
+    on_a_cpu = min(
+        claim.weight * (1 - claim.part) / claim.part,
+        _leaves_sleepers(view, sides, demands),
+    )
+    return {
+        uuid: max(
+            view.limits.min_shares,
+            min(view.limits.max_shares, round(len(cpus) * on_a_cpu)),
+        )
+        for uuid, cpus in sides.places.items()
+    }
+
+
+def gentle(view: model.HostView, sides: Sides) -> dict[str, int]:
+    """Nobody but the gangs is hungry: no more than what they weigh.
+
+    Together, the gangs weigh as much against all others as ever.
+
+    :returns: by member, what it weighs in its window.
+    """
+    together: dict[int, float] = {}
+    for vm in view.vms:
+        cpus = sides.places.get(vm.uuid)
+        if cpus:
+            each = shares(vm.original.shares, view.limits) / len(cpus)
+            for cpu in cpus:
+                together[cpu] = together.get(cpu, 0.0) + each
+    return {
+        uuid: min(
+            view.limits.max_shares, round(sum(together[cpu] for cpu in cpus))
+        )
+        for uuid, cpus in sides.places.items()
+    }
+
+
+def shares(own: int | None, limits: model.ActuatorLimits) -> int:
+    """A VM's own weight; where unknown, what it has by default."""
+    if own is not None and own > 0:
+        return max(limits.min_shares, min(limits.max_shares, own))
+    if limits.min_shares < 2:
+        return DEFAULT_SHARES_V2
+    return DEFAULT_SHARES_V1
+
+
+def _leaves_sleepers(
+    view: model.HostView, sides: Sides, demands: gang_demand.DemandTracker
+) -> float:
+    """What a gang may weigh on a CPU so that nobody answers late.
+
+    Those who sleep now and then must get three times what they use within
+    the windows, too.
+    """
+    most = float(view.limits.max_shares)
+    weights = [(vm.uuid, vm.original.shares) for vm in view.vms]
+    weights += [(vm.uuid, vm.shares) for vm in view.others]
+    for uuid, own in weights:
+        used = demands.busiest(uuid)
+        if uuid in sides.members or uuid in sides.hungry or used <= 0:
+            continue
+        most = min(most, shares(own, view.limits) * (1 / (3 * used) - 1))
+    return most

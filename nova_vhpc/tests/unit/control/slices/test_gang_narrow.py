@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Gang windows beside VMs that never sleep and cannot use all CPUs."""
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control import gang_fairness, model
+from nova_vhpc.tests.unit.control.slices import test_gang
+from nova_vhpc.tests.unit.control.slices.test_gang import hog, vm
+
+SHARES = 1_024
+
+
+def cpus(number):
+    return tuple(model.Cpu(n) for n in range(number))
+
+
+class NarrowTestCase(test_gang.GangTestCase):
+    def windows(self, areas, gangs, wide, hogs):
+        """
+        :param areas: parts of the host that share no CPU.
+        :param gangs: VMs in each of them, all as wide as it.
+        :param hogs: other VMs, of one vCPU each.
+        """
+        pins = {
+            f'{area}.{one}': tuple(
+                frozenset({area * wide + cpu}) for cpu in range(wide)
+            )
+            for area in range(areas)
+            for one in range(gangs)
+        }
+        return self.decide(
+            *(vm(uuid, vcpus=wide) for uuid in pins),
+            others=tuple(hog(f'h{n}', vcpus=1) for n in range(hogs)),
+            cpus=cpus(areas * wide),
+            pins=pins,
+        ).windows
+
+    def of_a_cpu(self, windows, wide):
+        """What a hog gets of a CPU of the first area, with weights alone."""
+        got = 0.0
+        for turn in windows.turns:
+            others = sum(
+                shares / wide
+                for uuid, shares in turn.shares.items()
+                if uuid.startswith('0.')
+            )
+            got += turn.width_us * SHARES / (SHARES + others)
+        return got / windows.cycle_us
+
+
+class TestAllGangsTouched(NarrowTestCase):
+    def test_one_vcpu_beside_gangs_on_all_cpus(self):
+        # Two thirds of a CPU are a third of the host. A pause for so long
+        # would give it a third of a CPU.
+        windows = self.windows(1, gangs=2, wide=2, hogs=1)
+        self.assertAlmostEqual(2 / 3, self.of_a_cpu(windows, 2), delta=0.02)
+
+    @hypothesis.given(
+        strategies.integers(2, 16),
+        strategies.integers(1, 4),
+        strategies.integers(1, 20),
+    )
+    @hypothesis.settings(deadline=None)
+    def test_they_lose_a_tenth_at_most_and_gangs_have_windows(
+        self, wide, gangs, hogs
+    ):
+        windows = self.windows(1, gangs, wide, hogs)
+        fair = gang_fairness.fair_cpus(
+            [gang_fairness.Claim(f'h{n}', SHARES, 1.0) for n in range(hogs)]
+            + [
+                gang_fairness.Claim(f'0.{n}', SHARES, float(wide))
+                for n in range(gangs)
+            ],
+            wide,
+        )
+        on_cpus = min(hogs, wide)
+        theirs = sum(fair[f'h{n}'] for n in range(hogs)) / on_cpus
+        got = 0.0
+        for turn in windows.turns:
+            others = sum(turn.shares.values()) / wide
+            weight = SHARES * hogs / on_cpus
+            got += turn.width_us * weight / (weight + others)
+        got /= windows.cycle_us
+        self.assertGreater(got, 0.9 * theirs)
+        self.assertLess(got, theirs + 0.03)
+        for one in range(gangs):
+            self.assertGreater(self.part_favoured(windows, f'0.{one}'), 0)
+
+
+class TestFewGangsTouched(NarrowTestCase):
+    """Four areas of four CPUs, each with two gangs."""
+
+    def test_nobody_pauses_for_one_hog(self):
+        windows = self.windows(4, gangs=2, wide=4, hogs=1)
+        for turn in windows.turns:
+            self.assertEqual(4, len(turn.favoured))
+        got = self.of_a_cpu(windows, 4)
+        self.assertGreater(got, 0.9)
+
+    def test_where_there_is_none_the_favoured_one_has_the_cpus(self):
+        (turn, _) = self.windows(4, gangs=2, wide=4, hogs=1).turns
+        for area in range(4):
+            first, second = sorted(
+                turn.shares[f'{area}.{one}'] for one in range(2)
+            )
+            self.assertGreater(second, 10 * first)
+
+    def test_who_sleeps_gets_three_times_what_it_uses_as_ever(self):
+        pins = {
+            f'{area}{one}': tuple(
+                frozenset({area * 2 + cpu}) for cpu in range(2)
+            )
+            for area in range(4)
+            for one in 'ab'
+        }
+        windows = self.decide(
+            *(vm(uuid) for uuid in pins),
+            others=(hog('h', vcpus=1, shares=9_999), hog('w', part=0.6)),
+            cpus=cpus(8),
+            pins=pins,
+        ).windows
+        # Its vCPUs run for 30% of the time.
+        for turn in windows.turns:
+            for uuid in turn.favoured:
+                self.assertLess(
+                    turn.shares[uuid] / 2, SHARES * (1 / 0.9 - 1) + 1
+                )
+
+    def test_one_for_each_gang_and_all_pause(self):
+        windows = self.windows(4, gangs=2, wide=4, hogs=4)
+        self.assertTrue(any(not turn.favoured for turn in windows.turns))
+        self.assertGreater(self.of_a_cpu(windows, 4), 0.9)
+
+    def test_cpus_without_gangs_serve_them_first(self):
+        pins = dict.fromkeys('ab', test_gang.APART)
+        for hogs, pauses in ((2, False), (3, True)):
+            windows = self.decide(
+                vm('a'),
+                vm('b'),
+                others=tuple(hog(f'h{n}', vcpus=1) for n in range(hogs)),
+                cpus=cpus(4),
+                pins=pins,
+            ).windows
+            self.assertEqual(
+                pauses, any(not turn.favoured for turn in windows.turns)
+            )
+
+    def test_a_steady_claim_makes_a_steady_schedule(self):
+        pins = {
+            f'{area}{one}': tuple(
+                frozenset({area * 2 + cpu}) for cpu in range(2)
+            )
+            for area in range(4)
+            for one in 'ab'
+        }
+        policy = test_gang.gang.GangPolicy(test_gang.CONFIG)
+        seen = set()
+        for tick in range(40):
+            windows = self.decide(
+                *(vm(uuid) for uuid in pins),
+                others=(
+                    hog('h', vcpus=1, shares=100),
+                    # Wants a little more and a little less.
+                    hog('w', vcpus=1, part=0.2 + 0.01 * (tick % 2)),
+                ),
+                cpus=cpus(8),
+                pins=pins,
+                policy=policy,
+                ticks=40 if not tick else 1,
+            ).windows
+            seen.add(tuple(sorted(windows.turns[0].shares.items())))
+        self.assertEqual(1, len(seen))
