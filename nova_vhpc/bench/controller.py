@@ -185,6 +185,22 @@ ORIGINAL = model.CpuTune(
 )
 
 
+OTHERS = tuple(
+    model.OtherVm(
+        f'other{number}',
+        1,
+        1_024,
+        model.Sample(
+            vcpu_run_us=(20_000.0,),
+            vcpu_wait_us=(80_000.0 if number else 5_000.0,),
+            elapsed_us=float(PERIOD_US),
+        ),
+    )
+    for number in range(8)
+)
+"""VMs that did not opt in; all but the first never sleep."""
+
+
 def _view(
     vms: int,
     tick: int,
@@ -208,8 +224,9 @@ def _view(
                 sample=model.Sample(
                     sync_latency_us=1_000 * next(noise),
                     io_events=(300 if busy else 10) + 60 * next(noise),
-                    vcpu_run_us=(50_000.0,) * VCPUS,
-                    vcpu_wait_us=(1_000.0,) * VCPUS,
+                    # They spin, so they have windows.
+                    vcpu_run_us=(20_000.0,) * VCPUS,
+                    vcpu_wait_us=(80_000.0,) * VCPUS,
                     vcpu_runs=(20,) * VCPUS,
                     elapsed_us=float(PERIOD_US),
                 ),
@@ -222,7 +239,10 @@ def _view(
         period_us=PERIOD_US,
         cpus=HOST,
         vms=tuple(views),
-        limits=model.ActuatorLimits(effective_min_slice_us=4_000),
+        others=OTHERS,
+        limits=model.ActuatorLimits(
+            effective_min_slice_us=4_000, min_shares=2, max_shares=262_144
+        ),
     )
 
 
