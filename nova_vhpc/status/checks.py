@@ -191,6 +191,26 @@ def libvirt(version: int | None, reason: str = '') -> Result:
     return success(f'libvirt {text}')
 
 
+def libvirt_hook(program: str | None, runs: bool) -> Result:
+    """Whether libvirt can ask our hook, where it was given to it.
+
+    :param program: that the installed script calls; None without a script.
+    :param runs: whether libvirt may run both.
+    """
+    if program is None:
+        return success(
+            'not installed; members that migrate live need it '
+            '(installation guide, "libvirt hook").'
+        )
+    if not runs:
+        return warning(
+            f'installed, but it does nothing: it is not executable, or there '
+            f"is no '{program}'. Install it again as the installation guide "
+            'says ("libvirt hook").'
+        )
+    return success()
+
+
 def cgroup(controllers: Collection[str]) -> Result:
     """cpu (period, quota, shares) and cpuset (pins) can be used.
 

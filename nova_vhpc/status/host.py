@@ -14,7 +14,9 @@
 
 import importlib
 import importlib.metadata
+import os
 import pkgutil
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ from nova_vhpc.topology import model
 
 _MICROVERSION = '1.39'
 
+_HOOK = Path('/etc/libvirt/hooks/qemu.d/nova-vhpc')
+
 _SIGNS = ('/dev/kvm', '/etc/libvirt')
 """Signs of a compute host; one that emulates has no /dev/kvm."""
 
@@ -52,6 +56,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ('Filter and weigher', Checks._check_scheduler),
             ('Placement', Checks._check_placement),
             ('libvirt', Checks._check_libvirt),
+            ('libvirt hook', Checks._check_hook),
             ('cgroup controllers', Checks._check_cgroup),
             ('Tick and time slice', Checks._check_tick),
             ('Known traps', Checks._check_traps),
@@ -128,6 +133,9 @@ class Checks(upgradecheck.UpgradeCommands):
         finally:
             connection.close()
 
+    def _check_hook(self) -> checks.Result:
+        return checks.libvirt_hook(*hook(_HOOK))
+
     def _check_cgroup(self) -> checks.Result:
         return checks.cgroup(
             controllers(Path(self._conf.vhpc_agent.cgroup_root))
@@ -172,6 +180,23 @@ def _wrong_value(conf: cfg.ConfigOpts) -> str | None:
     except (cfg.Error, ValueError) as error:
         return ' '.join(str(error).split())
     return None
+
+
+def hook(script: Path) -> tuple[str | None, bool]:
+    """The program that an installed hook calls, and whether both can be run.
+
+    :param script: where libvirt looks for it.
+    """
+    try:
+        found = re.search(r'^hook=(\S+)$', script.read_text(), re.MULTILINE)
+    except (OSError, ValueError):
+        return None, False
+    if found is None:
+        # Somebody's own.
+        return str(script), os.access(script, os.X_OK)
+    return found[1], os.access(script, os.X_OK) and os.access(
+        found[1], os.X_OK
+    )
 
 
 def controllers(root: Path) -> set[str]:

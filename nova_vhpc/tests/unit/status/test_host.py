@@ -42,6 +42,45 @@ class HostTest(base.TestCase):
         self.assertEqual(set(), host.controllers(self.dir / 'absent'))
 
 
+class HookTest(base.TestCase):
+    """Whether libvirt's hook can do what it is for."""
+
+    def setUp(self):
+        super().setUp()
+        self.dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.program = self.dir / 'nova-vhpc-hook'
+        self.script = self.dir / 'nova-vhpc'
+        packaged = pathlib.Path(__file__).parents[4] / 'etc' / 'nova-vhpc'
+        text = (packaged / 'libvirt-qemu-hook').read_text()
+        self.script.write_text(
+            text.replace('/usr/bin/nova-vhpc-hook', str(self.program))
+        )
+        self.script.chmod(0o755)
+        self.program.touch(0o755)
+
+    def check(self):
+        return checks.libvirt_hook(*host.hook(self.script))
+
+    def test_installed(self):
+        self.assertIsNone(self.check().details)
+
+    def test_its_program_is_elsewhere(self):
+        self.program.unlink()
+        result = self.check()
+        self.assertEqual(upgradecheck.Code.WARNING, result.code)
+        self.assertIn(str(self.program), result.details)
+
+    def test_not_executable(self):
+        self.script.chmod(0o644)
+        self.assertEqual(upgradecheck.Code.WARNING, self.check().code)
+
+    def test_not_installed(self):
+        self.script.unlink()
+        result = self.check()
+        self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
+        self.assertIn('not installed', result.details)
+
+
 class LibvirtTest(base.TestCase):
     def check(self, *signs):
         self.useFixture(
