@@ -33,11 +33,6 @@ gang that needs one of these would stand still. Rounded to steps it costs them
 less than a tenth."""
 
 
-LEAST_OF_ITS_OWN = 5
-"""In its window a VM weighs no less than its own shares divided by this: ten
-times what it weighs out of turn, or the window would be none."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sides:
     """The gangs, and whom they must leave time to.
@@ -183,20 +178,17 @@ def yielding(
 
     :returns: by member, what it weighs in its window.
     """
-    fair = claim.weight * (1 - claim.part) / claim.part
-    for_sleepers = _leaves_sleepers(view, sides, demands)
-    originals = {vm.uuid: vm.original.shares for vm in view.vms}
-    weights: dict[str, int] = {}
-    for uuid, cpus in sides.places.items():
-        own = shares(originals[uuid], view.limits)
-        most = max(own, len(cpus) * for_sleepers)
-        least = max(view.limits.min_shares, own / LEAST_OF_ITS_OWN)
-        weights[uuid] = round(
-            min(
-                view.limits.max_shares, max(least, min(most, len(cpus) * fair))
-            )
+    on_a_cpu = min(
+        claim.weight * (1 - claim.part) / claim.part,
+        _leaves_sleepers(view, sides, demands),
+    )
+    return {
+        uuid: max(
+            view.limits.min_shares,
+            min(view.limits.max_shares, round(len(cpus) * on_a_cpu)),
         )
-    return weights
+        for uuid, cpus in sides.places.items()
+    }
 
 
 def gentle(view: model.HostView, sides: Sides) -> dict[str, int]:
