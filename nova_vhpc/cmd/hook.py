@@ -52,7 +52,10 @@ def main(argv: list[str] | None = None) -> int:
         _say(syslog.LOG_WARNING, f'VM {args.name}: left as it came: {error}')
         return 0
     if changed is not None:
+        # Whole, before anything else can hold us up: half of it would be an
+        # error to libvirt, nothing is none.
         sys.stdout.write(changed)
+        sys.stdout.flush()
         _say(
             syslog.LOG_INFO,
             f'VM {args.name}: arrives without what an agent has set elsewhere',

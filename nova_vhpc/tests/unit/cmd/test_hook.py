@@ -51,13 +51,15 @@ class TestHook(base.BaseTestCase):
         self.program.write_text(program)
         self.program.chmod(0o755)
 
-    def call(self, xml: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, xml: str, *words: str, name: str = 'vm'
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            (self.script, 'vm', *(words or ARRIVES)),
+            (self.script, name, *(words or ARRIVES)),
             input=xml,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=40,
         )
         # Anything else, and libvirt does not start the VM.
         self.assertEqual(0, done.returncode, done.stderr)
@@ -70,6 +72,13 @@ class TestHook(base.BaseTestCase):
             self.assertNotIn('vcpupin', done.stdout)
             self.assertNotIn(mark.URI, done.stdout)
             self.assertIn('VM vm: arrives without', done.stderr)
+
+    def test_whatever_the_vm_is_called(self) -> None:
+        # libvirt takes all that is printed for XML, the help, too.
+        for name in ('--help', '--version', '-x', '--', 'größer & kleiner'):
+            self.assertEqual('', self.call('<domain/>', name=name).stdout)
+            xml = test_arrival.domain(record=test_arrival.copy(floats=True))
+            self.assertIn('<domain', self.call(xml, name=name).stdout)
 
     def test_says_nothing_otherwise(self) -> None:
         xml = test_arrival.domain(record=test_arrival.copy(floats=True))
@@ -91,7 +100,11 @@ class TestHook(base.BaseTestCase):
         self.assertIn('VM vm: left as it came: metadata of vm', done.stderr)
 
     def test_never_stops_a_vm(self) -> None:
-        for broken in ('#!/bin/false\n', '#!/nowhere/python\n'):
+        text = self.script.read_text()
+        self.assertIn(' 30 ', text)
+        self.script.write_text(text.replace(' 30 ', ' 0.2 '))
+        hangs = '#!/bin/sh\nexec sleep 50\n'
+        for broken in ('#!/bin/false\n', '#!/nowhere/python\n', hangs):
             self.write(broken)
             self.assertEqual('', self.call('<domain/>').stdout)
         self.program.unlink()
