@@ -58,12 +58,12 @@ class Claim:
     """What VMs that never sleep are to get.
 
     :ivar part: of the time, on each CPU that they compete for.
-    :ivar contested: on how many of the gangs' CPUs they run at a time.
+    :ivar contested: on how many of the gangs' CPUs they run all the time.
     :ivar weight: what they weigh on each of these.
     """
 
     part: float = 0.0
-    contested: float = 0.0
+    contested: int = 0
     weight: float = 0.0
 
     def touches_few(self, sides: Sides) -> bool:
@@ -73,6 +73,32 @@ class Claim:
         they get on one CPU is lost to the one gang there, a pause to all.
         """
         return self.contested * sides.width < sides.cpus
+
+    def part_beside(self, on_a_cpu: float) -> float:
+        """What they get of a CPU on which a gang weighs so much."""
+        return self.weight / (self.weight + on_a_cpu)
+
+    def moves(self, held: 'Bounds', now: 'Bounds') -> float:
+        """By how much of a CPU their part, or that of sleepers, changes."""
+        return max(
+            abs(self.part_beside(was) - self.part_beside(would_be))
+            for was, would_be in (
+                (held.fair, now.fair),
+                (held.beside_sleepers, now.beside_sleepers),
+            )
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a gang may weigh on a CPU.
+
+    :ivar fair: so that those who never sleep get what is fair.
+    :ivar beside_sleepers: so that nobody answers late.
+    """
+
+    fair: float
+    beside_sleepers: float
 
 
 def fair_claim(
@@ -103,16 +129,17 @@ def fair_claim(
     free = len(view.cpus) - cpus
     theirs = max(0.0, theirs - free)
     demand = sum(wanted[uuid] for uuid in hungry)
-    contested = min(float(cpus), demand - free)
-    if theirs <= 0 or contested <= 0:
+    used = min(float(cpus), demand - free)
+    if theirs <= 0 or used <= 0:
         return Claim()
     part = theirs / max(cpus, ours + theirs)
-    if contested < cpus:
+    if used < cpus:
         # One vCPU cannot use more than one of the CPUs of a pause.
-        part = min(MOST_OF_A_CPU, part * cpus / contested)
+        part = min(MOST_OF_A_CPU, part * cpus / used)
     return Claim(
         part,
-        contested,
+        # Unlike what they would use, this changes seldom.
+        sum(demands.awake(uuid) for uuid in hungry) - free,
         sum(weights[uuid] for uuid in hungry) / min(demand, len(view.cpus)),
     )
 
@@ -129,9 +156,7 @@ def leak(
     for uuid, cpus in sides.places.items():
         # The more it weighs, the longer are its windows, on all its CPUs.
         weight = shares(own[uuid], view.limits)
-        got += weight * (
-            claim.weight / (claim.weight + strong[uuid] / len(cpus))
-        )
+        got += weight * claim.part_beside(strong[uuid] / len(cpus))
         whole += weight
     return got / whole
 
@@ -168,24 +193,39 @@ def strong(
     }
 
 
-def yielding(
+def bounds(
     view: model.HostView,
     sides: Sides,
     demands: gang_demand.DemandTracker,
     claim: Claim,
-) -> dict[str, int]:
-    """Few others never sleep: leave them what is fair, in every window.
-
-    :returns: by member, what it weighs in its window.
-    """
-    on_a_cpu = min(
+) -> Bounds:
+    """Few others never sleep: leave them what is fair, in every window."""
+    return Bounds(
         claim.weight * (1 - claim.part) / claim.part,
-        _leaves_sleepers(view, sides, demands),
+        max(0.0, _leaves_sleepers(view, sides, demands)),
     )
+
+
+def yielding(
+    view: model.HostView, sides: Sides, most: Bounds
+) -> dict[str, int]:
+    """By member, what it weighs in its window beside those few."""
+    own = {vm.uuid: vm.original.shares for vm in view.vms}
     return {
         uuid: max(
             view.limits.min_shares,
-            min(view.limits.max_shares, round(len(cpus) * on_a_cpu)),
+            min(
+                view.limits.max_shares,
+                round(
+                    min(
+                        len(cpus) * most.fair,
+                        max(
+                            len(cpus) * most.beside_sleepers,
+                            shares(own[uuid], view.limits),
+                        ),
+                    )
+                ),
+            ),
         )
         for uuid, cpus in sides.places.items()
     }

@@ -140,7 +140,11 @@ class DemandTracker:
 
     def hungry(self, uuid: str) -> bool:
         """Whether some vCPU of a VM has not slept for long."""
-        return any(vcpu.awake_us >= AWAKE_US for vcpu in self._vms[uuid].vcpus)
+        return self.awake(uuid) > 0
+
+    def awake(self, uuid: str) -> int:
+        """How many vCPUs of a VM have not slept for long."""
+        return sum(vcpu.awake_us >= AWAKE_US for vcpu in self._vms[uuid].vcpus)
 
     def busiest(self, uuid: str) -> float:
         """Part of the time that the busiest vCPU of a VM ran."""

@@ -32,7 +32,6 @@ gangs there weigh together and no more, so that whoever wakes up is served as
 before (:mod:`nova_vhpc.control.gang_contest`).
 """
 
-import dataclasses
 from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
@@ -53,10 +52,13 @@ STEPS = 32
 """The others' part is rounded to 1/32: hosts then agree, and small changes
 of demand do not make a new schedule every period."""
 
+LEAST_MOVE = 0.75 / STEPS
+"""Smaller changes of the others' part change nothing."""
 
 OUT_OF_TURN = 50
-"""A VM that is not favoured weighs its own share divided by this: little
-enough, and still more than nothing if the player should come late."""
+"""A VM that is not favoured weighs its own share divided by this, or what it
+weighs in its window if that is less: little enough, and still more than
+nothing if the player should come late."""
 
 _Rotated = tuple[list[gang_windows.Gang], int, float]
 _Decided = tuple[
@@ -80,7 +82,7 @@ class GangPolicy:
             config.gang_window_us, config.gang_max_window_us
         )
         self._part = 0.0
-        self._yielded = 0.0
+        self._most: gang_contest.Bounds | None = None
         # What is as it was is not made anew: nearly always all of it.
         self._rotated: tuple[_Rotated, gang_windows.Timeline] | None = None
         self._decided: tuple[_Decided, base.SliceDecision] | None = None
@@ -190,11 +192,13 @@ class GangPolicy:
         if claim.part <= 0:
             return 0.0, gang_contest.gentle(view, sides)
         if claim.touches_few(sides):
-            self._yielded = _steady(self._yielded, claim.part)
-            held = dataclasses.replace(
-                claim, part=max(1 / STEPS, self._yielded)
-            )
-            return 0.0, gang_contest.yielding(view, sides, self._demands, held)
+            most = gang_contest.bounds(view, sides, self._demands, claim)
+            if (
+                self._most is None
+                or claim.moves(self._most, most) > LEAST_MOVE
+            ):
+                self._most = most
+            return 0.0, gang_contest.yielding(view, sides, self._most)
         strong = gang_contest.strong(
             view, sides, self._demands, self._config.gang_favour
         )
@@ -221,7 +225,9 @@ class GangPolicy:
         if self._decided is not None and self._decided[0] == asked:
             return self._decided[1]
         waiting = {
-            uuid: max(view.limits.min_shares, shares // OUT_OF_TURN)
+            uuid: max(
+                view.limits.min_shares, min(shares, high[uuid]) // OUT_OF_TURN
+            )
             for uuid, shares in originals.items()
         }
         turns = tuple(
@@ -249,9 +255,8 @@ class GangPolicy:
 
 
 def _steady(held: float, now: float) -> float:
-    """The same as before, but for changes of more than three quarters of a
-    step."""
-    if abs(now - held) > 0.75 / STEPS:
+    """The same as before, but for changes that count, and those in steps."""
+    if abs(now - held) > LEAST_MOVE:
         return round(now * STEPS) / STEPS
     return held
 

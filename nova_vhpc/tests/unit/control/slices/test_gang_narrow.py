@@ -18,7 +18,7 @@ from hypothesis import strategies
 
 from nova_vhpc.control import gang_fairness, model
 from nova_vhpc.tests.unit.control.slices import test_gang
-from nova_vhpc.tests.unit.control.slices.test_gang import hog, vm
+from nova_vhpc.tests.unit.control.slices.test_gang import hog, vm, weighing
 
 SHARES = 1_024
 
@@ -128,16 +128,37 @@ class TestFewGangsTouched(NarrowTestCase):
         }
         windows = self.decide(
             *(vm(uuid) for uuid in pins),
-            others=(hog('h', vcpus=1, shares=9_999), hog('w', part=0.6)),
+            others=(hog('h', vcpus=1, shares=9_999), hog('w', part=0.4)),
             cpus=cpus(8),
             pins=pins,
         ).windows
-        # Its vCPUs run for 30% of the time.
+        # Its vCPUs run for 20% of the time.
         for turn in windows.turns:
             for uuid in turn.favoured:
-                self.assertLess(
-                    turn.shares[uuid] / 2, SHARES * (1 / 0.9 - 1) + 1
+                self.assertAlmostEqual(
+                    turn.shares[uuid] / 2, SHARES * (1 / 0.6 - 1), delta=1
                 )
+
+    def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
+        pins = {
+            f'{area}{one}': tuple(
+                frozenset({area * 2 + cpu}) for cpu in range(2)
+            )
+            for area in range(4)
+            for one in 'ab'
+        }
+        windows = self.decide(
+            *(vm(uuid) for uuid in pins),
+            # Its vCPUs run for 40% of the time: three times that is more
+            # than there is, and no reason to favour nobody.
+            others=(hog('h', vcpus=1, shares=9_999), hog('w', part=0.8)),
+            cpus=cpus(8),
+            pins=pins,
+        ).windows
+        for turn in windows.turns:
+            self.assertEqual(
+                {SHARES}, {turn.shares[uuid] for uuid in turn.favoured}
+            )
 
     def test_one_for_each_gang_and_all_pause(self):
         windows = self.windows(4, gangs=2, wide=4, hogs=4)
@@ -183,3 +204,90 @@ class TestFewGangsTouched(NarrowTestCase):
             ).windows
             seen.add(tuple(sorted(windows.turns[0].shares.items())))
         self.assertEqual(1, len(seen))
+
+
+class TestSteady(NarrowTestCase):
+    """Small changes of demand do not make a new schedule every period."""
+
+    def schedules(self, sample_of_tick):
+        """
+        :param sample_of_tick: run and wait, as parts, of the other VM's vCPUs.
+        :returns: those of 80 ticks, once the VM is known.
+        """
+        pins = {
+            f'{area}.{one}': tuple(
+                frozenset({area * 4 + cpu}) for cpu in range(4)
+            )
+            for area in range(4)
+            for one in range(2)
+        }
+        policy = test_gang.gang.GangPolicy(test_gang.CONFIG)
+        seen = []
+        for tick in range(160):
+            parts = sample_of_tick(tick)
+            other = model.OtherVm(
+                'o',
+                len(parts),
+                SHARES,
+                model.Sample(
+                    vcpu_run_us=tuple(run * 1e5 for run, _ in parts),
+                    vcpu_wait_us=tuple(wait * 1e5 for _, wait in parts),
+                    elapsed_us=1e5,
+                ),
+            )
+            decision = self.decide(
+                *(vm(uuid, vcpus=4) for uuid in pins),
+                others=(other,),
+                cpus=cpus(16),
+                pins=pins,
+                policy=policy,
+                ticks=1,
+            )
+            seen.append(decision.windows)
+        return seen[80:]
+
+    def test_a_vcpu_that_sleeps_beside_one_that_does_not(self):
+        seen = self.schedules(
+            lambda tick: ((0.2, 0.8), (0.1 + tick % 7 * 0.03, 0.02))
+        )
+        self.assertEqual([], [one for one in seen if one != seen[0]])
+
+    def test_one_at_the_edge_of_sleeping(self):
+        # The fourth would make it one for each area.
+        seen = self.schedules(
+            lambda tick: (
+                *((0.2, 0.8),) * 3,
+                (0.3, 0.58 if tick // 10 % 2 else 0.52),
+            )
+        )
+        self.assertEqual(
+            1,
+            len({any(not turn.favoured for turn in w.turns) for w in seen}),
+        )
+
+
+class TestNobodyIsFavouredOutOfTurn(NarrowTestCase):
+    def test_however_little_a_heavy_one_is_to_weigh(self):
+        # What is fair is the same for all gangs, by the host as a whole.
+        windows = self.decide(
+            vm('a', original=weighing(262_144)),
+            vm('b', original=weighing(2)),
+            vm('c', original=weighing(2)),
+            vm('d', original=weighing(2)),
+            others=(hog('h', vcpus=1, shares=100),),
+            cpus=cpus(4),
+            pins={
+                'a': (frozenset({0}), frozenset({1})),
+                'b': (frozenset({0}), frozenset({1})),
+                'c': (frozenset({2}), frozenset({3})),
+                'd': (frozenset({2}), frozenset({3})),
+            },
+        ).windows
+        (waits,) = {
+            turn.shares['a']
+            for turn in windows.turns
+            if 'a' not in turn.favoured
+        }
+        for turn in windows.turns:
+            if 'a' in turn.favoured:
+                self.assertGreater(turn.shares['a'], waits)
