@@ -160,6 +160,30 @@ class TestFewGangsTouched(NarrowTestCase):
                 {SHARES}, {turn.shares[uuid] for uuid in turn.favoured}
             )
 
+    def test_a_window_is_one_whoever_else_there_is(self):
+        # Who says that its answers are urgent is no hog, though it runs all
+        # the time; and a hog of next to no weight asks for little.
+        pins = {
+            f'{area}{one}': tuple(
+                frozenset({area * 2 + cpu}) for cpu in range(2)
+            )
+            for area in range(4)
+            for one in 'ab'
+        }
+        urgent = vm('u', vcpus=1, workload=model.Workload.LATENCY)
+        for hog_shares in (2, SHARES):
+            windows = self.decide(
+                *(vm(uuid) for uuid in pins),
+                urgent,
+                others=(hog('h', vcpus=1, shares=hog_shares),),
+                cpus=cpus(8),
+                pins=pins,
+            ).windows
+            for turn in windows.turns:
+                favoured = {turn.shares[uuid] for uuid in turn.favoured}
+                waiting = set(turn.shares.values()) - favoured
+                self.assertGreaterEqual(min(favoured), 10 * max(waiting))
+
     def test_one_for_each_gang_and_all_pause(self):
         windows = self.windows(4, gangs=2, wide=4, hogs=4)
         self.assertTrue(any(not turn.favoured for turn in windows.turns))
