@@ -33,13 +33,16 @@ LOG = logging.getLogger(__name__)
 
 
 class _Neighbour:
-    __slots__ = ('last_us', 'reader', 'shares', 'vcpus')
+    __slots__ = ('last_us', 'reader', 'tune', 'vcpus')
 
     def __init__(
-        self, vcpus: int, shares: int | None, reader: base.SyncReader | None
+        self,
+        vcpus: int,
+        tune: model.CpuTune,
+        reader: base.SyncReader | None,
     ) -> None:
         self.vcpus = vcpus
-        self.shares = shares
+        self.tune = tune
         self.reader = reader
         self.last_us = 0
 
@@ -65,14 +68,18 @@ class Neighbours:
         pid = self._host.find(uuid)
         tids = self._host.vcpu_threads(pid, vcpus) if pid else ()
         reader = self._probe.attach(base.Target(uuid, '', pid, tids))
-        shares: int | None = None
+        found: Mapping[str, int] = {}
         try:
-            shares = domain.schedulerParametersFlags(cputune.LIVE).get(
-                cputune.SHARES
-            )
+            found = domain.schedulerParametersFlags(cputune.LIVE)
         except libvirt.libvirtError as error:
             LOG.debug('Domain %s: %s', uuid, error)
-        self._replace(uuid, _Neighbour(vcpus, shares, reader))
+        quota = found.get(cputune.QUOTA, model.UNLIMITED)
+        tune = model.CpuTune(
+            found.get(cputune.PERIOD),
+            model.UNLIMITED if cputune.is_unlimited(quota) else quota,
+            found.get(cputune.SHARES),
+        )
+        self._replace(uuid, _Neighbour(vcpus, tune, reader))
 
     def forget(self, uuid: str) -> None:
         """The VM is gone, or opted in."""
@@ -91,7 +98,11 @@ class Neighbours:
                 reader.close()
         return tuple(
             model.OtherVm(
-                uuid, known.vcpus, known.shares, _sample(known, now_us)
+                uuid,
+                known.vcpus,
+                known.tune.shares,
+                _sample(known, now_us),
+                known.tune.share,
             )
             for uuid, known in self._known.items()
         )

@@ -19,6 +19,7 @@ how many its gang has.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from nova_vhpc.control import gang_demand, gang_fairness, model
@@ -116,9 +117,22 @@ def fair_claim(
     wanted |= {
         vm.uuid: float(vm.vcpus) for vm in view.vms if vm.uuid in members
     }
+    # What a quota holds back is runnable, too, and never runs.
+    most = {
+        vm.uuid: vm.vcpus * vm.share
+        for vm in view.others
+        if vm.share is not None
+    }
+    most |= {
+        vm.uuid: vm.vcpus * vm.original.share
+        for vm in view.vms
+        if vm.original.share is not None and vm.uuid not in members
+    }
     fair = gang_fairness.fair_cpus(
         (
-            gang_fairness.Claim(uuid, weight, wanted[uuid])
+            gang_fairness.Claim(
+                uuid, weight, min(wanted[uuid], most.get(uuid, math.inf))
+            )
             for uuid, weight in weights.items()
         ),
         len(view.cpus),

@@ -178,12 +178,14 @@ class OtherVm:
     much they want.
 
     :ivar shares: its ``cpu_shares``; None where that is not known.
+    :ivar share: fraction of a CPU that each vCPU may use; None if unlimited.
     """
 
     uuid: str
     vcpus: int
     shares: int | None = None
     sample: Sample = Sample()
+    share: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,13 +27,18 @@ UUID = '6f0c1c52-0000-4000-8000-000000000001'
 class Domain:
     """Knows its shares, or refuses to tell."""
 
-    def __init__(self, shares=1024):
+    def __init__(self, shares=1024, quota=-1):
         self.shares = shares
+        self.quota = quota
 
     def schedulerParametersFlags(self, flags):
         if self.shares is None:
             raise libvirt.libvirtError('gone')
-        return {'cpu_shares': self.shares}
+        return {
+            'cpu_shares': self.shares,
+            'vcpu_period': 100_000,
+            'vcpu_quota': self.quota,
+        }
 
 
 class TestNeighbours(base.TestCase):
@@ -76,6 +81,12 @@ class TestNeighbours(base.TestCase):
         self.assertEqual((40_000.0, 40_000.0), view.sample.vcpu_run_us)
         self.assertEqual((60_000.0, 60_000.0), view.sample.vcpu_wait_us)
         self.assertEqual(100_000, view.sample.elapsed_us)
+
+    def test_its_quota(self):
+        # cgroup v1, v2, and a flavor's.
+        for quota, share in ((-1, None), (2**64 // 1000, None), (5_000, 0.05)):
+            self.neighbours.follow(UUID, Domain(quota=quota), 2)
+            self.assertEqual(share, self.look(1).share)
 
     def test_the_first_tick_has_no_sample(self):
         self.neighbours.follow(UUID, Domain(), 2)

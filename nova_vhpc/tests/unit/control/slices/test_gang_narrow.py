@@ -13,6 +13,8 @@
 
 """Gang windows beside VMs that never sleep and cannot use all CPUs."""
 
+import dataclasses
+
 import hypothesis
 from hypothesis import strategies
 
@@ -98,6 +100,42 @@ class TestAllGangsTouched(NarrowTestCase):
         self.assertLess(got, theirs + 0.03)
         for one in range(gangs):
             self.assertGreater(self.part_favoured(windows, f'0.{one}'), 0)
+
+
+class TestQuota(NarrowTestCase):
+    """The kernel counts as waiting what a quota holds back."""
+
+    def pauses(self, vms=(), others=()):
+        pins = {
+            uuid: tuple(frozenset({cpu}) for cpu in range(8)) for uuid in 'ab'
+        }
+        windows = self.decide(
+            *(vm(uuid, vcpus=8) for uuid in pins),
+            *vms,
+            others=others,
+            cpus=cpus(8),
+            pins=pins,
+        ).windows
+        return sum(
+            turn.width_us for turn in windows.turns if not turn.favoured
+        ) / (windows.cycle_us)
+
+    def test_no_more_pauses_than_it_may_use(self):
+        for share, pauses in ((None, 0.9), (0.5, 0.45), (0.05, 0.0)):
+            one = dataclasses.replace(hog('h', vcpus=1), share=share)
+            self.assertAlmostEqual(
+                pauses, self.pauses(others=(one,)), delta=0.05
+            )
+
+    def test_whether_it_has_opted_in_or_not(self):
+        one = vm(
+            'h',
+            vcpus=1,
+            workload=model.Workload.GENERAL,
+            sample=hog('h', vcpus=1).sample,
+            original=model.CpuTune(100_000, 5_000, SHARES),
+        )
+        self.assertEqual(0.0, self.pauses(vms=(one,)))
 
 
 class TestFewGangsTouched(NarrowTestCase):
