@@ -109,10 +109,7 @@ def fair_claim(
     members, hungry, cpus = sides.members, sides.hungry, sides.cpus
     if not hungry:
         return Claim()
-    weights = {
-        vm.uuid: shares(vm.original.shares, view.limits) for vm in view.vms
-    }
-    weights |= {vm.uuid: shares(vm.shares, view.limits) for vm in view.others}
+    weights = _weights(view)
     wanted = {uuid: demands.cpus(uuid) for uuid in weights}
     wanted |= {
         vm.uuid: float(vm.vcpus) for vm in view.vms if vm.uuid in members
@@ -165,13 +162,12 @@ def leak(
     strong: Mapping[str, int],
 ) -> float:
     """Part of the gangs' windows that those who never sleep get."""
-    own = {vm.uuid: vm.original.shares for vm in view.vms}
+    weights = _weights(view)
     got = whole = 0.0
     for uuid, cpus in sides.places.items():
         # The more it weighs, the longer are its windows, on all its CPUs.
-        weight = shares(own[uuid], view.limits)
-        got += weight * claim.part_beside(strong[uuid] / len(cpus))
-        whole += weight
+        got += weights[uuid] * claim.part_beside(strong[uuid] / len(cpus))
+        whole += weights[uuid]
     return got / whole
 
 
@@ -186,21 +182,14 @@ def strong(
     :param favour: as many times as the heaviest.
     :returns: by member, what it weighs in its window.
     """
-    heaviest = max(
-        max(shares(vm.original.shares, view.limits) for vm in view.vms),
-        max((shares(vm.shares, view.limits) for vm in view.others), default=0),
-    )
-    high = float(heaviest * favour)
+    weights = _weights(view)
+    high = float(max(weights.values()) * favour)
     on_a_cpu = min(high, _leaves_sleepers(view, sides, demands))
-    own = {vm.uuid: vm.original.shares for vm in view.vms}
     return {
         uuid: round(
             min(
                 view.limits.max_shares,
-                max(
-                    min(high, len(cpus) * on_a_cpu),
-                    shares(own[uuid], view.limits),
-                ),
+                max(min(high, len(cpus) * on_a_cpu), weights[uuid]),
             )
         )
         for uuid, cpus in sides.places.items()
@@ -224,25 +213,15 @@ def yielding(
     view: model.HostView, sides: Sides, most: Bounds
 ) -> dict[str, int]:
     """By member, what it weighs in its window beside those few."""
-    own = {vm.uuid: vm.original.shares for vm in view.vms}
-    return {
-        uuid: max(
-            view.limits.min_shares,
-            min(
-                view.limits.max_shares,
-                round(
-                    min(
-                        len(cpus) * most.fair,
-                        max(
-                            len(cpus) * most.beside_sleepers,
-                            shares(own[uuid], view.limits),
-                        ),
-                    )
-                ),
-            ),
+    weights = _weights(view)
+    found: dict[str, int] = {}
+    for uuid, cpus in sides.places.items():
+        for_sleepers = max(len(cpus) * most.beside_sleepers, weights[uuid])
+        wanted = round(min(len(cpus) * most.fair, for_sleepers))
+        found[uuid] = max(
+            view.limits.min_shares, min(view.limits.max_shares, wanted)
         )
-        for uuid, cpus in sides.places.items()
-    }
+    return found
 
 
 def gentle(view: model.HostView, sides: Sides) -> dict[str, int]:
@@ -252,11 +231,12 @@ def gentle(view: model.HostView, sides: Sides) -> dict[str, int]:
 
     :returns: by member, what it weighs in its window.
     """
+    weights = _weights(view)
     together: dict[int, float] = {}
     for vm in view.vms:
         cpus = sides.places.get(vm.uuid)
         if cpus:
-            each = shares(vm.original.shares, view.limits) / len(cpus)
+            each = weights[vm.uuid] / len(cpus)
             for cpu in cpus:
                 together[cpu] = together.get(cpu, 0.0) + each
     return {
@@ -276,6 +256,15 @@ def shares(own: int | None, limits: model.ActuatorLimits) -> int:
     return DEFAULT_SHARES_V1
 
 
+def _weights(view: model.HostView) -> dict[str, int]:
+    """Every VM's own weight, as nobody has touched it."""
+    found = {
+        vm.uuid: shares(vm.original.shares, view.limits) for vm in view.vms
+    }
+    found |= {vm.uuid: shares(vm.shares, view.limits) for vm in view.others}
+    return found
+
+
 def _leaves_sleepers(
     view: model.HostView, sides: Sides, demands: gang_demand.DemandTracker
 ) -> float:
@@ -285,11 +274,9 @@ def _leaves_sleepers(
     the windows, too.
     """
     most = float(view.limits.max_shares)
-    weights = [(vm.uuid, vm.original.shares) for vm in view.vms]
-    weights += [(vm.uuid, vm.shares) for vm in view.others]
-    for uuid, own in weights:
+    for uuid, weight in _weights(view).items():
         used = demands.busiest(uuid)
         if uuid in sides.members or uuid in sides.hungry or used <= 0:
             continue
-        most = min(most, shares(own, view.limits) * (1 / (3 * used) - 1))
+        most = min(most, weight * (1 / (3 * used) - 1))
     return most

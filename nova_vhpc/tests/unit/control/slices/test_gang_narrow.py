@@ -29,20 +29,27 @@ def cpus(number):
     return tuple(model.Cpu(n) for n in range(number))
 
 
+def places(areas, gangs, wide):
+    """Pins of VMs as wide as the area of the host that they share.
+
+    :param areas: parts of the host that share no CPU.
+    :param gangs: VMs in each of them.
+    """
+    return {
+        f'{area}.{one}': tuple(
+            frozenset({area * wide + cpu}) for cpu in range(wide)
+        )
+        for area in range(areas)
+        for one in range(gangs)
+    }
+
+
 class NarrowTestCase(test_gang.GangTestCase):
     def windows(self, areas, gangs, wide, hogs):
         """
-        :param areas: parts of the host that share no CPU.
-        :param gangs: VMs in each of them, all as wide as it.
         :param hogs: other VMs, of one vCPU each.
         """
-        pins = {
-            f'{area}.{one}': tuple(
-                frozenset({area * wide + cpu}) for cpu in range(wide)
-            )
-            for area in range(areas)
-            for one in range(gangs)
-        }
+        pins = places(areas, gangs, wide)
         return self.decide(
             *(vm(uuid, vcpus=wide) for uuid in pins),
             others=tuple(hog(f'h{n}', vcpus=1) for n in range(hogs)),
@@ -106,9 +113,7 @@ class TestQuota(NarrowTestCase):
     """The kernel counts as waiting what a quota holds back."""
 
     def pauses(self, vms=(), others=()):
-        pins = {
-            uuid: tuple(frozenset({cpu}) for cpu in range(8)) for uuid in 'ab'
-        }
+        pins = places(areas=1, gangs=2, wide=8)
         windows = self.decide(
             *(vm(uuid, vcpus=8) for uuid in pins),
             *vms,
@@ -157,13 +162,7 @@ class TestFewGangsTouched(NarrowTestCase):
             self.assertGreater(second, 10 * first)
 
     def test_who_sleeps_gets_three_times_what_it_uses_as_ever(self):
-        pins = {
-            f'{area}{one}': tuple(
-                frozenset({area * 2 + cpu}) for cpu in range(2)
-            )
-            for area in range(4)
-            for one in 'ab'
-        }
+        pins = places(areas=4, gangs=2, wide=2)
         windows = self.decide(
             *(vm(uuid) for uuid in pins),
             others=(hog('h', vcpus=1, shares=9_999), hog('w', part=0.4)),
@@ -178,13 +177,7 @@ class TestFewGangsTouched(NarrowTestCase):
                 )
 
     def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
-        pins = {
-            f'{area}{one}': tuple(
-                frozenset({area * 2 + cpu}) for cpu in range(2)
-            )
-            for area in range(4)
-            for one in 'ab'
-        }
+        pins = places(areas=4, gangs=2, wide=2)
         windows = self.decide(
             *(vm(uuid) for uuid in pins),
             # Its vCPUs run for 40% of the time: three times that is more
@@ -201,13 +194,7 @@ class TestFewGangsTouched(NarrowTestCase):
     def test_a_window_is_one_whoever_else_there_is(self):
         # Who says that its answers are urgent is no hog, though it runs all
         # the time; and a hog of next to no weight asks for little.
-        pins = {
-            f'{area}{one}': tuple(
-                frozenset({area * 2 + cpu}) for cpu in range(2)
-            )
-            for area in range(4)
-            for one in 'ab'
-        }
+        pins = places(areas=4, gangs=2, wide=2)
         urgent = vm('u', vcpus=1, workload=model.Workload.LATENCY)
         for hog_shares in (2, SHARES):
             windows = self.decide(
@@ -242,13 +229,7 @@ class TestFewGangsTouched(NarrowTestCase):
             )
 
     def test_a_steady_claim_makes_a_steady_schedule(self):
-        pins = {
-            f'{area}{one}': tuple(
-                frozenset({area * 2 + cpu}) for cpu in range(2)
-            )
-            for area in range(4)
-            for one in 'ab'
-        }
+        pins = places(areas=4, gangs=2, wide=2)
         policy = test_gang.gang.GangPolicy(test_gang.CONFIG)
         seen = set()
         for tick in range(40):
@@ -276,13 +257,7 @@ class TestSteady(NarrowTestCase):
         :param sample_of_tick: run and wait, as parts, of the other VM's vCPUs.
         :returns: those of 80 ticks, once the VM is known.
         """
-        pins = {
-            f'{area}.{one}': tuple(
-                frozenset({area * 4 + cpu}) for cpu in range(4)
-            )
-            for area in range(4)
-            for one in range(2)
-        }
+        pins = places(areas=4, gangs=2, wide=4)
         policy = test_gang.gang.GangPolicy(test_gang.CONFIG)
         seen = []
         for tick in range(160):
