@@ -14,7 +14,8 @@
 """From gangs and their CPUs to windows (an Ousterhout matrix, in effect).
 
 Gangs that share a CPU take turns; gangs on disjoint CPUs do not mind each
-other and have windows at the same time.
+other and have windows at the same time. What a turn leaves free goes to
+whoever fits there: alternate selection, in Ousterhout's words.
 """
 
 import dataclasses
@@ -90,10 +91,14 @@ def islands(gangs: Sequence[Gang]) -> list[list[Gang]]:
 
 
 def rows(island: Sequence[Gang]) -> list[list[Gang]]:
-    """Pack an island's gangs so that those of one row share no CPU."""
+    """Pack an island's gangs so that those of one row share no CPU.
+
+    The widest are packed first, and the narrow ones fill what these leave:
+    that makes fewer rows. Rows are in order of their least keys.
+    """
     packed: list[list[Gang]] = []
     taken: list[set[int]] = []
-    for gang in island:
+    for gang in sorted(island, key=lambda one: (-len(one.cpus), one.key)):
         for row, cpus in zip(packed, taken, strict=True):
             if cpus.isdisjoint(gang.cpus):
                 row.append(gang)
@@ -102,7 +107,41 @@ def rows(island: Sequence[Gang]) -> list[list[Gang]]:
         else:
             packed.append([gang])
             taken.append(set(gang.cpus))
-    return packed
+    return sorted(packed, key=lambda row: min(gang.key for gang in row))
+
+
+def fill(
+    packed: Sequence[Sequence[Gang]], widths: Sequence[int]
+) -> list[frozenset[str]]:
+    """Give the CPUs that a row leaves to gangs of other rows that fit there.
+
+    Where many gangs cross each other's CPUs, rows have gaps. There gangs
+    would run against each other. Who has had least for its weight comes
+    first.
+
+    :param widths: of the rows' windows, in microseconds.
+    :returns: by row, the members of all gangs that are to run.
+    """
+    gangs = [gang for row in packed for gang in row]
+    cpus = frozenset().union(*(gang.cpus for gang in gangs))
+    had = {
+        gang.key: width_us / gang.weight
+        for row, width_us in zip(packed, widths, strict=True)
+        for gang in row
+    }
+    filled: list[frozenset[str]] = []
+    for row, width_us in zip(packed, widths, strict=True):
+        favoured = set().union(*(gang.members for gang in row))
+        free = cpus.difference(*(gang.cpus for gang in row))
+        if free:
+            gangs.sort(key=lambda gang: (had[gang.key], gang.key))
+            for gang in gangs:
+                if gang.cpus <= free:
+                    favoured |= gang.members
+                    free -= gang.cpus
+                    had[gang.key] += width_us / gang.weight
+        filled.append(frozenset(favoured))
+    return filled
 
 
 def rotation(
@@ -131,10 +170,9 @@ def rotation(
     pauses = min(len(packed), max(1, others_us // min_window_us))
     timeline: Timeline = []
     paused_us = 0
-    for number, (row, width_us) in enumerate(
-        zip(packed, widths, strict=True), start=1
+    for number, (members, width_us) in enumerate(
+        zip(fill(packed, widths), widths, strict=True), start=1
     ):
-        members = frozenset().union(*(gang.members for gang in row))
         timeline.append(Window(width_us, members))
         due_us = others_us * (number * pauses // len(packed)) // pauses
         if others_us and due_us > paused_us:

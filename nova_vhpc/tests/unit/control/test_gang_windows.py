@@ -1,0 +1,263 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""From gangs to windows: who takes turns, and who runs side by side."""
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control import gang_windows
+from nova_vhpc.tests import base as tests_base
+
+
+def one_gang(key, cpus, weight=512.0):
+    return gang_windows.Gang(key, frozenset({key}), frozenset(cpus), weight)
+
+
+class CountedCpus(frozenset):
+    """CPUs of a gang, which count how often they were compared."""
+
+    compared = 0
+
+    def __and__(self, other):
+        CountedCpus.compared += 1
+        return frozenset.__and__(self, other)
+
+
+class TestIslands(tests_base.TestCase):
+    """Who shares CPUs with whom."""
+
+    def gang(self, key, cpus):
+        return gang_windows.Gang(key, frozenset({key}), CountedCpus(cpus), 1.0)
+
+    @hypothesis.given(
+        places=strategies.lists(
+            strategies.frozensets(strategies.integers(0, 19), min_size=1),
+            max_size=12,
+        )
+    )
+    def test_islands_share_no_cpu_and_cannot_be_divided(self, places):
+        gangs = [self.gang(f'g{n}', cpus) for n, cpus in enumerate(places)]
+        islands = gang_windows.islands(gangs)
+        self.assertEqual(
+            sorted(one.key for one in gangs),
+            sorted(one.key for island in islands for one in island),
+        )
+        for number, island in enumerate(islands):
+            self.assertEqual(sorted(island, key=lambda one: one.key), island)
+            cpus = frozenset().union(*(one.cpus for one in island))
+            for other in islands[:number]:
+                self.assertLess(other[0].key, island[0].key)
+                self.assertFalse(
+                    cpus & frozenset().union(*(one.cpus for one in other))
+                )
+            reached, rest = set(island[0].cpus), island[1:]
+            while near := [one for one in rest if one.cpus & reached]:
+                reached = reached.union(*(one.cpus for one in near))
+                rest = [one for one in rest if one not in near]
+            self.assertEqual([], rest)
+
+    def test_time_does_not_grow_with_pairs_of_gangs(self):
+        gangs = [
+            self.gang(str(n), {n % 256, 256 + n % 256}) for n in range(768)
+        ]
+        CountedCpus.compared = 0
+        self.assertEqual(256, len(gang_windows.islands(gangs)))
+        self.assertLess(CountedCpus.compared, 5 * len(gangs))
+
+
+class TestRotation(tests_base.TestCase):
+    """The arithmetic of windows."""
+
+    def gangs(self, number):
+        return [one_gang(str(n), {0, 1}) for n in range(number)]
+
+    @hypothesis.given(
+        number=strategies.integers(1, 9),
+        part=strategies.floats(0.05, 0.9),
+        window_us=strategies.integers(5_000, 200_000),
+    )
+    def test_pauses_have_just_their_part(self, number, part, window_us):
+        timeline = gang_windows.rotation(
+            self.gangs(number), window_us, part, 20_000
+        )
+        pauses = sum(w.width_us for w in timeline if not w.favoured)
+        whole = gang_windows.length_us(timeline)
+        self.assertAlmostEqual(part, pauses / whole, 2)
+
+    def test_pauses_are_no_shorter_than_their_least_width(self):
+        for part, number in ((0.05, 1), (0.1, 1), (0.2, 2), (0.5, 4)):
+            pauses = [
+                window.width_us
+                for window in gang_windows.rotation(
+                    self.gangs(4), 50_000, part, 20_000
+                )
+                if not window.favoured
+            ]
+            self.assertEqual(number, len(pauses))
+            if number > 1:
+                self.assertGreaterEqual(min(pauses), 20_000)
+
+    def test_those_of_one_row_do_not_add_up(self):
+        a, b, c = (
+            one_gang(key, cpus)
+            for key, cpus in (('a', {0, 1}), ('b', {1, 2}), ('c', {2, 3}))
+        )
+        timeline = gang_windows.rotation([a, b, c], 50_000, 0.0, 20_000)
+        self.assertEqual(
+            [
+                gang_windows.Window(50_000, frozenset('ac')),
+                gang_windows.Window(50_000, frozenset('b')),
+            ],
+            timeline,
+        )
+
+    def test_a_shorter_rotation_is_repeated_and_not_stretched(self):
+        short, long = (
+            gang_windows.rotation(
+                [
+                    gang_windows.Gang(
+                        f'{size}.{n}',
+                        frozenset({f'{size}.{n}'}),
+                        frozenset({size}),
+                        1.0,
+                    )
+                    for n in range(size)
+                ],
+                50_000,
+                0.0,
+                1,
+            )
+            for size in (2, 4)
+        )
+        self.assertEqual(
+            [(50_000, {f'2.{n % 2}', f'4.{n}'}) for n in range(4)],
+            [
+                (window.width_us, window.favoured)
+                for window in gang_windows.merge([short, long])
+            ],
+        )
+
+    @hypothesis.given(
+        sizes=strategies.lists(strategies.integers(2, 5), max_size=4)
+    )
+    def test_merged_islands_keep_everyones_part(self, sizes):
+        rotations = []
+        for island, size in enumerate(sizes):
+            gangs = [
+                gang_windows.Gang(
+                    f'{island}.{n}',
+                    frozenset({f'{island}.{n}'}),
+                    frozenset({island}),
+                    1.0,
+                )
+                for n in range(size)
+            ]
+            rotations.append(gang_windows.rotation(gangs, 50_000, 0.0, 1))
+        merged = gang_windows.merge(rotations)
+        whole = gang_windows.length_us(merged)
+        for island, size in enumerate(sizes):
+            for n in range(size):
+                mine = sum(
+                    w.width_us for w in merged if f'{island}.{n}' in w.favoured
+                )
+                self.assertAlmostEqual(1 / size, mine / whole, 2)
+
+
+class TestGaps(tests_base.TestCase):
+    """What a row leaves free."""
+
+    def favoured(self, *gangs):
+        return [
+            ''.join(sorted(window.favoured))
+            for window in gang_windows.rotation(gangs, 50_000, 0.0, 20_000)
+        ]
+
+    def test_narrow_gangs_do_not_get_in_the_way_of_wide_ones(self):
+        # In order of their keys they would make three rows.
+        self.assertEqual(
+            ['ad', 'bc'],
+            self.favoured(
+                one_gang('a', {3, 4}),
+                one_gang('b', {0, 1}),
+                one_gang('c', {2, 3, 4, 5}),
+                one_gang('d', {1, 2}),
+            ),
+        )
+
+    def test_a_gap_is_for_whoever_fits(self):
+        self.assertEqual(
+            ['ac', 'bc', 'd'],
+            self.favoured(
+                one_gang('a', {0, 1}),
+                one_gang('b', {0, 1}),
+                one_gang('c', {2, 3}),
+                one_gang('d', {1, 2}),
+            ),
+        )
+
+    def test_gaps_go_round(self):
+        self.assertEqual(
+            ['ay', 'bz', 'cy', 'dz'],
+            self.favoured(
+                *(one_gang(key, {0, 1}) for key in 'abcd'),
+                *(one_gang(key, {2, 3}) for key in 'yz'),
+            ),
+        )
+
+    def test_who_weighs_more_gets_more_of_them(self):
+        timeline = gang_windows.rotation(
+            [
+                *(one_gang(f'{n:02}', {0, 1}) for n in range(40)),
+                one_gang('y', {2, 3}, 1536.0),
+                one_gang('z', {2, 3}),
+            ],
+            50_000,
+            0.0,
+            20_000,
+        )
+        y, z = (
+            sum(w.width_us for w in timeline if key in w.favoured)
+            for key in 'yz'
+        )
+        self.assertAlmostEqual(3.0, y / z, delta=0.3)
+
+    @hypothesis.given(
+        places=strategies.lists(
+            strategies.frozensets(
+                strategies.integers(0, 15), min_size=1, max_size=9
+            ),
+            min_size=2,
+            max_size=14,
+        ),
+        part=strategies.sampled_from((0.0, 0.3)),
+    )
+    def test_nobody_waits_who_would_fit(self, places, part):
+        gangs = [
+            one_gang(f'g{n}', cpus, 512.0 * (n + 1))
+            for n, cpus in enumerate(places)
+        ]
+        windows = gang_windows.rotation(gangs, 50_000, part, 20_000)
+        served = set()
+        for window in windows:
+            if not window.favoured:
+                continue
+            served |= window.favoured
+            running = [one for one in gangs if one.key in window.favoured]
+            cpus = frozenset().union(*(one.cpus for one in running))
+            self.assertEqual(sum(len(one.cpus) for one in running), len(cpus))
+            for waiting in gangs:
+                if waiting.key not in window.favoured:
+                    self.assertTrue(waiting.cpus & cpus)
+        if windows:
+            self.assertEqual({one.key for one in gangs}, served)
