@@ -138,12 +138,12 @@ def read(domain: Any, before: Cputune | None = None) -> Cputune:
     pins = domain.vcpuPinInfo(LIVE)
     if before is None:
         emulator = domain.emulatorPinInfo(LIVE)
-        emulatorpin, host_cpus = _cpus(emulator), len(emulator)
+        emulatorpin, host_cpus = pin_cpus(emulator), len(emulator)
     else:
         emulatorpin, host_cpus = before.emulatorpin, before.host_cpus
     return Cputune(
         {name: int(value) for name, value in parameters.items()},
-        tuple(_cpus(pin) for pin in pins),
+        tuple(pin_cpus(pin) for pin in pins),
         emulatorpin,
         host_cpus,
     )
@@ -320,5 +320,6 @@ def differences(
     return tuple(found)
 
 
-def _cpus(pin: tuple[bool, ...]) -> frozenset[int]:
+def pin_cpus(pin: tuple[bool, ...]) -> frozenset[int]:
+    """CPU numbers of one of libvirt's CPU maps."""
     return frozenset(cpu for cpu, usable in enumerate(pin) if usable)

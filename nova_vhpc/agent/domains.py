@@ -74,7 +74,7 @@ class Domains:
     ) -> None:
         options = conf.vhpc_agent
         actuators = tuple(actuators)
-        self.neighbours = neighbours.Neighbours(host)
+        self.neighbours = neighbours.Neighbours(host, usable)
         self._roster = vms = roster.Roster(self.neighbours)
         self._gate = allowed = gate.Gate(bool(options.dry_run))
         self._quarantine = quarantine.Quarantine(options, vms)

@@ -14,8 +14,9 @@
 """VMs that did not opt in: how much CPU they want. Read, never written.
 
 Gang windows must leave such VMs their fair share, so the controller has to
-know of them. One libvirt call per VM when it starts; per tick, one pread
-per vCPU.
+know of them. Two libvirt calls per VM when it starts or its XML changes; per
+tick, one pread per vCPU. vCPUs on other CPUs than ours, such as dedicated
+ones, compete with nobody of ours and are not shown.
 """
 
 import logging
@@ -51,10 +52,14 @@ class Neighbours:
     """Followed by libvirt's workers, read by the tick.
 
     :param host: reads the QEMU processes.
+    :param usable: CPUs that our VMs may be pinned to.
     """
 
-    def __init__(self, host: processes.Processes) -> None:
+    def __init__(
+        self, host: processes.Processes, usable: frozenset[int]
+    ) -> None:
         self._host = host
+        self._usable = usable
         self._probe = schedstat.SchedstatProbe(
             base.Host(proc_root=str(host.proc))
         )
@@ -65,8 +70,14 @@ class Neighbours:
 
     def follow(self, uuid: str, domain: Any, vcpus: int) -> None:
         """Begin, or begin again, to read a VM."""
+        near = self._near(uuid, domain, vcpus)
+        if not near:
+            self.forget(uuid)
+            return
         pid = self._host.find(uuid)
         tids = self._host.vcpu_threads(pid, vcpus) if pid else ()
+        if tids:
+            tids = tuple(tids[vcpu] for vcpu in near)
         reader = self._probe.attach(base.Target(uuid, '', pid, tids))
         found: Mapping[str, int] = {}
         try:
@@ -79,10 +90,10 @@ class Neighbours:
             model.UNLIMITED if cputune.is_unlimited(quota) else quota,
             found.get(cputune.SHARES),
         )
-        self._replace(uuid, _Neighbour(vcpus, tune, reader))
+        self._replace(uuid, _Neighbour(len(near), tune, reader))
 
     def forget(self, uuid: str) -> None:
-        """The VM is gone, or opted in."""
+        """The VM is gone, or opted in, or has none of our CPUs."""
         if uuid in self._known:
             self._replace(uuid, None)
 
@@ -106,6 +117,23 @@ class Neighbours:
             )
             for uuid, known in self._known.items()
         )
+
+    def _near(self, uuid: str, domain: Any, vcpus: int) -> tuple[int, ...]:
+        """vCPUs that may run on CPUs of ours; all where libvirt cannot tell.
+
+        With ``hw:cpu_policy=mixed`` some may and some may not.
+        """
+        pins: list[tuple[bool, ...]] = []
+        try:
+            pins = domain.vcpuPinInfo(cputune.LIVE)
+        except libvirt.libvirtError as error:
+            LOG.debug('Domain %s: %s', uuid, error)
+        away = {
+            vcpu
+            for vcpu, pin in enumerate(pins)
+            if self._usable.isdisjoint(cputune.pin_cpus(pin))
+        }
+        return tuple(vcpu for vcpu in range(vcpus) if vcpu not in away)
 
     def _replace(self, uuid: str, new: _Neighbour | None) -> None:
         with self._lock:

@@ -32,6 +32,7 @@ gangs there weigh together and no more, so that whoever wakes up is served as
 before (:mod:`nova_vhpc.control.gang_contest`).
 """
 
+import dataclasses
 from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
@@ -42,6 +43,7 @@ from nova_vhpc.control import (
     gang_windows,
     model,
 )
+from nova_vhpc.control.pinning import usable_cpus
 from nova_vhpc.control.slices import base
 
 LEAST_PART = 0.08
@@ -81,6 +83,7 @@ class GangPolicy:
         self._width = gang_width.WindowWidth(
             config.gang_window_us, config.gang_max_window_us
         )
+        self._usable = usable_cpus.UsableCpus()
         self._part = 0.0
         self._most: gang_contest.Bounds | None = None
         # What is as it was is not made anew: nearly always all of it.
@@ -89,7 +92,8 @@ class GangPolicy:
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
         """Find who spins, who shares CPUs, and how long others need."""
-        view = context.view
+        view = self._near(context.view)
+        context = dataclasses.replace(context, view=view)
         parallel = [
             vm for vm in view.vms if vm.workload == model.Workload.PARALLEL
         ]
@@ -115,6 +119,17 @@ class GangPolicy:
         if not any(window.favoured for window in timeline):
             return base.SliceDecision()
         return self._decision(view, timeline, weights)
+
+    def _near(self, view: model.HostView) -> model.HostView:
+        """Without VMs on other CPUs, which compete with nobody here.
+
+        A dedicated-CPU VM may have asked for us, too.
+        """
+        self._usable.show(view.cpus)
+        near = tuple(filter(self._usable.of, view.vms))
+        if len(near) == len(view.vms):
+            return view
+        return dataclasses.replace(view, vms=near)
 
     def _timeline(
         self, gangs: list[gang_windows.Gang], width_us: int, part: float

@@ -27,9 +27,15 @@ UUID = '6f0c1c52-0000-4000-8000-000000000001'
 class Domain:
     """Knows its shares, or refuses to tell."""
 
-    def __init__(self, shares=1024, quota=-1):
+    def __init__(self, shares=1024, quota=-1, pins=((0, 1, 2, 3),) * 2):
         self.shares = shares
         self.quota = quota
+        self.pins = pins
+
+    def vcpuPinInfo(self, flags):
+        if self.pins is None:
+            raise libvirt.libvirtError('gone')
+        return [tuple(cpu in pin for cpu in range(8)) for pin in self.pins]
 
     def schedulerParametersFlags(self, flags):
         if self.shares is None:
@@ -60,7 +66,8 @@ class TestNeighbours(base.TestCase):
             (task / 'comm').write_text(f'CPU {vcpu}/KVM\n')
         self.stand(0, 0)
         self.neighbours = neighbours.Neighbours(
-            processes.Processes(str(self.proc), str(self.proc / 'cgroup'))
+            processes.Processes(str(self.proc), str(self.proc / 'cgroup')),
+            frozenset({0, 1, 2, 3}),
         )
 
     def stand(self, run_ms, wait_ms):
@@ -95,6 +102,33 @@ class TestNeighbours(base.TestCase):
     def test_shares_that_libvirt_does_not_tell(self):
         self.neighbours.follow(UUID, Domain(None), 2)
         self.assertIsNone(self.look(1).shares)
+
+    def test_on_cpus_of_its_own_it_competes_with_nobody(self):
+        self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.assertEqual((), self.neighbours.views(1))
+        # Somebody pins it elsewhere.
+        self.neighbours.follow(UUID, Domain(pins=((3, 4), (5,))), 2)
+        self.assertEqual(1, self.look(1).vcpus)
+        self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.assertEqual((), self.neighbours.views(1))
+
+    def test_of_a_mixed_one_only_what_floats_is_read(self):
+        self.neighbours.follow(UUID, Domain(pins=((4,), (0, 1))), 2)
+        self.look(1_000_000)
+        path = self.proc / '77/task/101/schedstat'
+        path.write_text(f'{30 * 10**6} {20 * 10**6} 5\n')
+        view = self.look(1_100_000)
+        self.assertEqual(1, view.vcpus)
+        self.assertEqual((30_000.0,), view.sample.vcpu_run_us)
+        self.assertEqual((20_000.0,), view.sample.vcpu_wait_us)
+
+    def test_pins_that_libvirt_does_not_tell(self):
+        self.neighbours.follow(UUID, Domain(pins=None), 2)
+        self.assertEqual(2, self.look(1).vcpus)
+
+    def test_pins_of_vcpus_that_are_not_plugged_in(self):
+        self.neighbours.follow(UUID, Domain(pins=((0,),) * 9), 2)
+        self.assertEqual(2, self.look(1).vcpus)
 
     def test_a_process_that_is_not_found(self):
         other = UUID.replace('1', '2')

@@ -20,7 +20,9 @@ from nova_vhpc.tests.unit.agent import test_guest
 
 def make() -> roster.Roster:
     return roster.Roster(
-        neighbours.Neighbours(processes.Processes('/nowhere', '/nowhere'))
+        neighbours.Neighbours(
+            processes.Processes('/nowhere', '/nowhere'), frozenset()
+        )
     )
 
 

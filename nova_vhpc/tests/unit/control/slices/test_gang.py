@@ -397,6 +397,21 @@ class TestOthers(GangTestCase):
         ).windows
         self.assertEqual(0, self.part_of_pauses(windows))
 
+    def test_who_asked_for_us_on_dedicated_cpus_needs_no_pause(self):
+        away = vm(
+            'd',
+            workload=model.Workload.GENERAL,
+            repin=False,
+            allowed_cpus=frozenset({8, 9}),
+        )
+        self.assertEqual(
+            self.decide(vm('a'), vm('b')).windows,
+            self.decide(vm('a'), vm('b'), away).windows,
+        )
+        here = dataclasses.replace(away, allowed_cpus=frozenset({1, 9}))
+        windows = self.decide(vm('a'), vm('b'), here).windows
+        self.assertFalse(all(turn.favoured for turn in windows.turns))
+
     def test_who_would_get_next_to_nothing_is_served_within_the_windows(self):
         for shares, pauses in ((100, False), (400, True)):
             windows = self.decide(
