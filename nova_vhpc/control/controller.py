@@ -67,6 +67,7 @@ class Controller:
         )
         self._original = slices_base.VmSlice()
         self._limits = model.ActuatorLimits()
+        self._clear_cpus = 0
         self._usable = usable_cpus.UsableCpus()
         self._checked: dict[str, _Checked] = {}
         self._harmless_windows: _Windows | None = None
@@ -83,7 +84,8 @@ class Controller:
         }
 
         pinned = self._pin(
-            pinning_base.PinContext(view=view, phases=effective), ignored
+            pinning_base.PinContext(view, effective, self._clear_cpus),
+            ignored,
         )
         sliced = self._slice(
             slices_base.SliceContext(
@@ -94,6 +96,7 @@ class Controller:
             ),
             ignored,
         )
+        self._clear_cpus = sliced.clear_cpus
         return model.Plan(
             vms=self._plan_vms(view, vm_phases, pinned, sliced, ignored),
             windows=sliced.windows,

@@ -20,7 +20,7 @@ how many its gang has.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nova_vhpc.control import gang_demand, gang_fairness, model
 
@@ -110,6 +110,38 @@ def fair_claim(
     if not hungry:
         return Claim()
     weights = _weights(view)
+    fair = fair_cpus(view, members, demands)
+    ours = sum(got for uuid, got in fair.items() if uuid in members)
+    theirs = sum(got for uuid, got in fair.items() if uuid in hungry)
+    # CPUs without gangs serve the others first.
+    free = len(view.cpus) - cpus
+    theirs = max(0.0, theirs - free)
+    demand = sum(demands.cpus(uuid) for uuid in hungry)
+    used = min(float(cpus), demand - free)
+    if theirs <= 0 or used <= 0:
+        return Claim()
+    part = theirs / max(cpus, ours + theirs)
+    if used < cpus:
+        # One vCPU cannot use more than one of the CPUs of a pause.
+        part = min(MOST_OF_A_CPU, part * cpus / used)
+    return Claim(
+        part,
+        # Unlike what they would use, this changes seldom.
+        sum(demands.awake(uuid) for uuid in hungry) - free,
+        sum(weights[uuid] for uuid in hungry) / min(demand, len(view.cpus)),
+    )
+
+
+def fair_cpus(
+    view: model.HostView,
+    members: Collection[str],
+    demands: gang_demand.DemandTracker,
+) -> dict[str, float]:
+    """CPUs by VM, if the kernel divided the host among all as they weigh.
+
+    :param members: VMs of the gangs, which want a CPU for each vCPU.
+    """
+    weights = _weights(view)
     wanted = {uuid: demands.cpus(uuid) for uuid in weights}
     wanted |= {
         vm.uuid: float(vm.vcpus) for vm in view.vms if vm.uuid in members
@@ -125,7 +157,7 @@ def fair_claim(
         for vm in view.vms
         if vm.original.share is not None and vm.uuid not in members
     }
-    fair = gang_fairness.fair_cpus(
+    return gang_fairness.fair_cpus(
         (
             gang_fairness.Claim(
                 uuid, weight, min(wanted[uuid], most.get(uuid, math.inf))
@@ -133,25 +165,6 @@ def fair_claim(
             for uuid, weight in weights.items()
         ),
         len(view.cpus),
-    )
-    ours = sum(got for uuid, got in fair.items() if uuid in members)
-    theirs = sum(got for uuid, got in fair.items() if uuid in hungry)
-    # CPUs without gangs serve the others first.
-    free = len(view.cpus) - cpus
-    theirs = max(0.0, theirs - free)
-    demand = sum(wanted[uuid] for uuid in hungry)
-    used = min(float(cpus), demand - free)
-    if theirs <= 0 or used <= 0:
-        return Claim()
-    part = theirs / max(cpus, ours + theirs)
-    if used < cpus:
-        # One vCPU cannot use more than one of the CPUs of a pause.
-        part = min(MOST_OF_A_CPU, part * cpus / used)
-    return Claim(
-        part,
-        # Unlike what they would use, this changes seldom.
-        sum(demands.awake(uuid) for uuid in hungry) - free,
-        sum(weights[uuid] for uuid in hungry) / min(demand, len(view.cpus)),
     )
 
 

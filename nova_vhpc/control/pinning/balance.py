@@ -33,11 +33,19 @@ class BalancePolicy:
         """Start with nobody placed."""
         self._spreader = spread.Spreader(config.rebalance_periods)
         self._usable = usable_cpus.UsableCpus()
+        self._clear_cpus = 0
+        # Without the clear CPUs, by what may be used.
+        self._rest: dict[frozenset[int], frozenset[int]] = {}
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every parallel VM that may be pinned."""
         usable = self._usable
-        usable.show(context.view.cpus)
+        if (
+            usable.show(context.view.cpus)
+            or context.clear_cpus != self._clear_cpus
+        ):
+            self._clear_cpus = context.clear_cpus
+            self._rest = {}
         ignored: list[model.Ignored] = []
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
@@ -48,6 +56,8 @@ class BalancePolicy:
             if not domain:
                 ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
+            if self._clear_cpus > 0:
+                domain = self._leaving(vm, domain, context.view.cpus)
             requests.append(request_for(vm, domain))
             if vm.in_force.vcpu_pins is not None:
                 in_force[vm.uuid] = vm.in_force.vcpu_pins
@@ -55,6 +65,27 @@ class BalancePolicy:
             pins=self._spreader.assign(requests, context.view.cpus, in_force),
             ignored=tuple(ignored),
         )
+
+    def _leaving(
+        self,
+        vm: model.VmView,
+        domain: frozenset[int],
+        cpus: tuple[model.Cpu, ...],
+    ) -> frozenset[int]:
+        """The CPUs of a VM but for the clear ones, if it can do without."""
+        rest = self._rest.get(domain)
+        if rest is None:
+            rest = self._rest[domain] = domain - {
+                cpu.id for cpu in _in_order(cpus)[-self._clear_cpus :]
+            }
+        return rest if len(rest) >= min(vm.vcpus, len(domain)) else domain
+
+
+def _in_order(cpus: tuple[model.Cpu, ...]) -> list[model.Cpu]:
+    """Threads of a core, and cores of a cache, together."""
+    return sorted(
+        cpus, key=lambda cpu: (cpu.socket, cpu.llc, cpu.core, cpu.id)
+    )
 
 
 def request_for(vm: model.VmView, domain: frozenset[int]) -> loads.Request:

@@ -38,10 +38,13 @@ class PinContext:
 
     :ivar view: the host, without what the controller had to ignore.
     :ivar phases: effective phase of every VM of the view.
+    :ivar clear_cpus: CPUs that parallel VMs should be kept off, as the slice
+        policy asked for in the last period.
     """
 
     view: model.HostView
     phases: Mapping[str, model.Phase]
+    clear_cpus: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

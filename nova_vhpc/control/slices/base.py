@@ -74,10 +74,13 @@ class SliceDecision:
     :ivar windows: gang windows to be played until the next plan. The
         controller drops a schedule that names other VMs than the view's
         or shares outside of the actuator's limits, and says so.
+    :ivar clear_cpus: CPUs that parallel VMs should be kept off, for others;
+        pinning policies may know better.
     """
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
     windows: model.WindowSchedule | None = None
+    clear_cpus: int = 0
 
 
 class SlicePolicy(Protocol):

@@ -39,6 +39,7 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
     gang_contest,
     gang_demand,
+    gang_room,
     gang_width,
     gang_windows,
     model,
@@ -68,11 +69,15 @@ _Decided = tuple[
     Mapping[str, int],
     Mapping[str, int],
     model.ActuatorLimits,
+    int,
 ]
 
 
 class GangPolicy:
-    """Favours one gang at a time."""
+    """Favours one gang at a time.
+
+    :ivar room: how many CPUs gangs are to be kept off.
+    """
 
     uses_io = False
 
@@ -84,6 +89,7 @@ class GangPolicy:
             config.gang_window_us, config.gang_max_window_us
         )
         self._usable = usable_cpus.UsableCpus()
+        self.room = gang_room.Room(config.rebalance_periods)
         self._part = 0.0
         self._most: gang_contest.Bounds | None = None
         # What is as it was is not made anew: nearly always all of it.
@@ -101,23 +107,27 @@ class GangPolicy:
         if view.limits.max_shares < max(1, view.limits.min_shares):
             # Windows are played by shares, and this actuator takes none.
             return base.SliceDecision()
-        gangs = self._gangs(
-            [
-                vm
-                for vm in parallel
-                if self._demands.spins(vm.uuid)
-                and vm.uuid not in context.in_io_pool
-                and vm.uuid in context.pins
-            ],
-            context,
-        )
+        spinning = [
+            vm
+            for vm in parallel
+            if self._demands.spins(vm.uuid)
+            and vm.uuid not in context.in_io_pool
+            and vm.uuid in context.pins
+        ]
+        gangs = self._gangs(spinning, context)
         sides = self._sides(context, gangs)
+        if self.room.is_due():
+            self.room.look(
+                gang_room.need(
+                    view, sides, self._demands, spinning, context.pins
+                )
+            )
         part, weights = self._weigh(view, sides)
         timeline = self._timeline(
             gangs, self._width.advance(view.window_late_us), part
         )
         if not any(window.favoured for window in timeline):
-            return base.SliceDecision()
+            return base.SliceDecision(clear_cpus=self.room.clear_cpus)
         return self._decision(view, timeline, weights)
 
     def _near(self, view: model.HostView) -> model.HostView:
@@ -236,7 +246,8 @@ class GangPolicy:
             for vm in view.vms
             if vm.uuid in playing
         }
-        asked = (timeline, high, originals, view.limits)
+        clear_cpus = self.room.clear_cpus
+        asked = (timeline, high, originals, view.limits, clear_cpus)
         if self._decided is not None and self._decided[0] == asked:
             return self._decided[1]
         waiting = {
@@ -264,6 +275,7 @@ class GangPolicy:
                 for uuid in originals
             },
             windows=model.WindowSchedule(turns, originals),
+            clear_cpus=clear_cpus,
         )
         self._decided = asked, decision
         return decision

@@ -28,12 +28,13 @@ def vm(uuid, vcpus=2, **kwargs):
     return model.VmView(uuid, vcpus, **kwargs)
 
 
-def pin(policy, *vms, io=(), cpus=EIGHT):
+def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=0):
     view = model.HostView(1, 0, 100_000, cpus, vms)
     return policy.pin(
         base.PinContext(
             view,
             {one.uuid: IO if one.uuid in io else COMPUTING for one in vms},
+            clear_cpus,
         )
     )
 
@@ -75,6 +76,43 @@ class BalanceTest(tests_base.TestCase):
         )
         self.assertEqual({}, dict(decision.pins))
         self.assertEqual((model.Ignored('a', base.NO_CPU),), decision.ignored)
+
+    def test_cpus_are_left_clear_and_taken_again(self):
+        policy = self.policy()
+        vms = [vm(name, 3) for name in 'abcd']
+        for clear_cpus, free in ((0, set()), (2, {6, 7}), (0, {6, 7})):
+            decision = pin(policy, *vms, clear_cpus=clear_cpus)
+            on = set().union(*(used(decision, one.uuid) for one in vms))
+            self.assertEqual(set(range(8)) - free, on)
+        # Nobody moves back at once.
+        for _ in range(300):
+            decision = pin(policy, *vms)
+        on = set().union(*(used(decision, one.uuid) for one in vms))
+        self.assertEqual(set(range(8)), on)
+
+    def test_only_who_is_there_moves_away(self):
+        policy = self.policy()
+        vms = [vm(name) for name in 'abcd']
+        before = pin(policy, *vms).pins
+        after = pin(policy, *vms, clear_cpus=1).pins
+        moved = [name for name in 'abcd' if before[name] != after[name]]
+        self.assertEqual(1, len(moved))
+
+    def test_both_threads_of_a_core_are_left_clear(self):
+        cpus = tuple(model.Cpu(n, core=n % 4) for n in range(8))
+        decision = pin(self.policy(), vm('a', 6), cpus=cpus, clear_cpus=2)
+        self.assertEqual({0, 1, 2, 4, 5, 6}, used(decision, 'a'))
+
+    def test_who_cannot_do_without_them_has_them(self):
+        for one in (
+            vm('a', 7),
+            vm('a', 9),
+            vm('a', 2, allowed_cpus=frozenset({6, 7})),
+        ):
+            for clear_cpus in (2, 8, 99):
+                decision = pin(self.policy(), one, clear_cpus=clear_cpus)
+                self.assertEqual((), decision.ignored)
+                self.assertEqual(min(one.vcpus, 8), len(used(decision, 'a')))
 
     def beside_one_in_each_socket(self, paradigm):
         """Pins of a VM that comes to a host with a CPU of each taken."""

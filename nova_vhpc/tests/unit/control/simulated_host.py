@@ -1,0 +1,402 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host with a kernel's scheduler in steps of 1 ms, and a real controller.
+
+Wide hosts are not to be had in the lab. What is modelled: EEVDF by weight on
+each CPU, with the lag kept (and clamped) when weights change, a group's weight
+divided over its vCPUs, a balancer that moves whoever is not pinned, and
+programs that get on only while all vCPUs of their VM run. With two CPUs it
+says what the lab measures on real guests, but for what borders cost.
+
+``python -m nova_vhpc.tests.unit.control.simulated_host`` compares stock and
+gang windows, with and without CPUs that are left clear, on made-up hosts.
+"""
+
+import dataclasses
+import random
+import statistics
+from collections.abc import Iterable
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller, gang_room, model
+from nova_vhpc.control.pinning import balance
+from nova_vhpc.control.predictors import last_value
+from nova_vhpc.control.slices import gang
+
+TICK_MS = 100
+SLICE_MS = 4
+SHARES = 1_024
+LIMITS = model.ActuatorLimits(
+    effective_min_slice_us=4_000, min_shares=2, max_shares=262_144
+)
+
+
+class Vcpu:
+    """One thread; its virtual time and deadline are those of its CPU."""
+
+    def __init__(self, vm):
+        self.vm = vm
+        self.pin = None
+        self.cpu = -1
+        self.weight = vm.shares / vm.size
+        self.time = self.deadline = 0.0
+        self.run_ms = self.wait_ms = 0
+
+    def begin(self):
+        self.deadline = self.time + SLICE_MS * SHARES / self.weight
+
+    def lag(self, mean):
+        """Clamped to two slices of service, as the kernel does."""
+        most = 2 * SLICE_MS * SHARES / self.weight
+        return max(-most, min(most, self.time - mean))
+
+
+class Vm:
+    """A VM all of whose vCPUs always want to run.
+
+    :ivar parallel: it asked for us, and gets on while all its vCPUs run.
+    :ivar done_ms: for how long it got on; else CPU time.
+    """
+
+    def __init__(self, name, size, cluster=None):
+        self.name = name
+        self.size = size
+        self.cluster = cluster
+        self.parallel = cluster is not None
+        self.shares = SHARES
+        self.vcpus = [Vcpu(self) for _ in range(size)]
+        self.counted = [(0, 0)] * size
+        self.in_force = None
+        self.done_ms = 0
+
+    def sample(self):
+        before = self.counted
+        self.counted = [(one.run_ms, one.wait_ms) for one in self.vcpus]
+        run, wait = (
+            tuple(
+                1_000.0 * (now[which] - then[which])
+                for now, then in zip(self.counted, before, strict=True)
+            )
+            for which in (0, 1)
+        )
+        return model.Sample(
+            0.0, 0.0, run, wait, (10,) * self.size, 1_000.0 * TICK_MS
+        )
+
+
+class Host:
+    """CPUs, VMs, and whoever decides about them.
+
+    :param managed: whether there is an agent, or stock Linux.
+    """
+
+    def __init__(self, cpus, vms, managed=True, seed=1):
+        self.cpus = tuple(
+            model.Cpu(n, socket=2 * n // cpus, llc=2 * n // cpus, core=n)
+            for n in range(cpus)
+        )
+        self.vms = list(vms)
+        self._chance = random.Random(seed)
+        config = control_config.ControlConfig()
+        self.slices = gang.GangPolicy(config)
+        self._controller = managed and controller.Controller(
+            config,
+            self.slices,
+            balance.BalancePolicy(config),
+            last_value.LastValuePredictor,
+        )
+        self._queues = [[] for _ in self.cpus]
+        self._running = [None] * cpus
+        self._ran = [None] * cpus
+        self._windows = None
+        self._now_ms = 0
+        everywhere = (frozenset(range(cpus)),)
+        for vm in self.vms:
+            vm.in_force = self._original(vm, everywhere)
+            for vcpu in vm.vcpus:
+                vcpu.begin()
+                self._put(
+                    vcpu,
+                    min(
+                        range(cpus),
+                        key=lambda cpu: (
+                            len(self._queues[cpu]),
+                            self._chance.random(),
+                        ),
+                    ),
+                )
+
+    def run(self, warm_ms, ms):
+        """Run, and count from when it is warm.
+
+        :returns: what each VM got on, in parts of the time.
+        """
+        for vm in self.vms:
+            vm.done_ms = 0
+        for step in range(warm_ms + ms):
+            self._step()
+            if step < warm_ms:
+                continue
+            on = set(map(id, self._ran))
+            for vm in self.vms:
+                running = sum(id(vcpu) in on for vcpu in vm.vcpus)
+                if vm.parallel:
+                    running = int(running == vm.size)
+                vm.done_ms += running
+        return {vm.name: vm.done_ms / ms for vm in self.vms}
+
+    def end(self, vm):
+        """A VM is gone."""
+        self.vms.remove(vm)
+        for vcpu in vm.vcpus:
+            self._queues[vcpu.cpu].remove(vcpu)
+            if self._running[vcpu.cpu] is vcpu:
+                self._running[vcpu.cpu] = None
+
+    def efficiency(self, got):
+        """Part of the host's CPU time in which parallel VMs got on."""
+        return sum(
+            got[vm.name] * vm.size for vm in self.vms if vm.parallel
+        ) / len(self.cpus)
+
+    def cpus_of(self, vm):
+        return {vcpu.cpu for vcpu in vm.vcpus}
+
+    def _step(self):
+        if self._controller and self._now_ms % TICK_MS == 0:
+            self._decide()
+        if self._windows is not None:
+            turn, _ = self._windows.turn_at(1_000 * self._now_ms)
+            self._weigh(self._windows.turns[turn].shares)
+        if self._now_ms % SLICE_MS == 0:
+            self._balance()
+        for cpu, queue in enumerate(self._queues):
+            self._serve(cpu, queue)
+        self._now_ms += 1
+
+    def _original(self, vm, pins):
+        return model.CpuTune(100_000, -1, SHARES, pins * vm.size)
+
+    def _decide(self):
+        everywhere = (frozenset(cpu.id for cpu in self.cpus),)
+        asked = [vm for vm in self.vms if vm.parallel]
+        plan = self._controller.decide(
+            model.HostView(
+                self._now_ms // TICK_MS,
+                1_000 * self._now_ms,
+                1_000 * TICK_MS,
+                self.cpus,
+                tuple(
+                    model.VmView(
+                        vm.name,
+                        vm.size,
+                        workload=model.Workload.PARALLEL,
+                        cluster=vm.cluster,
+                        original=self._original(vm, everywhere),
+                        in_force=vm.in_force,
+                        sample=vm.sample(),
+                    )
+                    for vm in asked
+                ),
+                wall_us=1_000 * self._now_ms,
+                limits=LIMITS,
+                others=tuple(
+                    model.OtherVm(vm.name, vm.size, SHARES, vm.sample())
+                    for vm in self.vms
+                    if not vm.parallel
+                ),
+                window_late_us=500.0,
+            )
+        )
+        for vm in asked:
+            if plan.vms[vm.name].writes is not None:
+                vm.in_force = plan.vms[vm.name].tune
+                for vcpu, pin in zip(
+                    vm.vcpus, vm.in_force.vcpu_pins, strict=True
+                ):
+                    vcpu.pin = pin
+                    if vcpu.cpu not in pin:
+                        self._put(vcpu, min(pin))
+        if plan.windows is None and self._windows is not None:
+            self._weigh(self._windows.shares_after)
+        self._windows = plan.windows
+
+    def _weigh(self, shares):
+        for vm in self.vms:
+            new = shares.get(vm.name, vm.shares)
+            if new == vm.shares:
+                continue
+            vm.shares = new
+            for vcpu in vm.vcpus:
+                mean = self._mean(vcpu.cpu)
+                old, weight = vcpu.weight, new / vm.size
+                vcpu.time = mean + vcpu.lag(mean) * old / weight
+                vcpu.weight = weight
+                vcpu.begin()
+
+    def _mean(self, cpu, but=None):
+        """Virtual time of a CPU: all that have had less are eligible."""
+        queue = [vcpu for vcpu in self._queues[cpu] if vcpu is not but]
+        weights = sum(vcpu.weight for vcpu in queue)
+        if not weights:
+            return 0.0
+        return sum(vcpu.weight * vcpu.time for vcpu in queue) / weights
+
+    def _put(self, vcpu, cpu):
+        lag = 0.0
+        if vcpu.cpu >= 0:
+            lag = vcpu.lag(self._mean(vcpu.cpu, vcpu))
+            self._queues[vcpu.cpu].remove(vcpu)
+            if self._running[vcpu.cpu] is vcpu:
+                self._running[vcpu.cpu] = None
+        vcpu.cpu = cpu
+        vcpu.time = self._mean(cpu) + lag
+        vcpu.begin()
+        self._queues[cpu].append(vcpu)
+
+    def _balance(self):
+        """Move some of those who may go from loaded CPUs to others."""
+        loads = [sum(one.weight for one in queue) for queue in self._queues]
+        free = [
+            vcpu
+            for vm in self.vms
+            for vcpu in vm.vcpus
+            if vcpu.pin is None or len(vcpu.pin) > 1
+        ]
+        self._chance.shuffle(free)
+        for vcpu in free[: max(2, len(loads) // 2)]:
+            here, weight = vcpu.cpu, vcpu.weight
+            best = min(
+                range(len(loads)) if vcpu.pin is None else sorted(vcpu.pin),
+                key=lambda cpu, here=here, weight=weight: (
+                    loads[cpu] - (weight if cpu == here else 0),
+                    self._chance.random(),
+                ),
+            )
+            pulled = not self._queues[best] and len(self._queues[here]) > 1
+            if best != here and (
+                pulled or loads[best] + weight < 0.8 * loads[here]
+            ):
+                loads[here] -= weight
+                loads[best] += weight
+                self._put(vcpu, best)
+
+    def _serve(self, cpu, queue):
+        """Who is eligible and has the first deadline, until it is over."""
+        vcpu = self._running[cpu]
+        if vcpu is None and queue:
+            mean = self._mean(cpu) + 1e-9
+            vcpu = min(
+                (one for one in queue if one.time <= mean),
+                key=lambda one: one.deadline,
+            )
+        self._running[cpu] = self._ran[cpu] = vcpu
+        for one in queue:
+            if one is vcpu:
+                one.run_ms += 1
+            else:
+                one.wait_ms += 1
+        if vcpu is not None:
+            vcpu.time += SHARES / vcpu.weight
+            if vcpu.time >= vcpu.deadline - 1e-9:
+                vcpu.begin()
+                self._running[cpu] = None
+
+
+def clusters(chance, cpus, overcommit, sizes, members):
+    """Parallel VMs until so many vCPUs per CPU are there."""
+    found = []
+    number = 0
+    while sum(vm.size for vm in found) < overcommit * cpus:
+        number += 1
+        size = chance.choice(sizes)
+        found += [
+            Vm(f'c{number}.{member}', size, f'c{number}')
+            for member in range(chance.choice(members))
+        ]
+    return found
+
+
+def hogs(sizes):
+    """VMs that did not opt in and never sleep."""
+    return [Vm(f'h{number}', size) for number, size in enumerate(sizes)]
+
+
+def compare(seed):
+    """A made-up host under stock Linux, with gang windows, and with room.
+
+    :returns: for each, efficiency, the parallel VMs' geometric mean, and
+        what the others had; None if nothing is left clear.
+    """
+    chance = random.Random(seed)
+    cpus = chance.choice((8, 12, 16, 24, 32, 48))
+    overcommit = chance.choice((1, 1.5, 2, 3))
+    sizes = chance.choice(((2, 4), (4,), (4, 8), (2, 4, 8)))
+    members = chance.choice(((1,), (1, 2), (2, 4)))
+    busy = chance.choice((1, 2, cpus // 8, cpus // 4))
+    found = []
+    for managed, room in ((False, False), (True, False), (True, True)):
+        host = Host(
+            cpus,
+            clusters(random.Random(seed), cpus, overcommit, sizes, members)
+            + hogs([2 - number % 2 for number in range(busy)]),
+            managed,
+            seed,
+        )
+        if not room:
+            # A look that never comes.
+            host.slices.room = gang_room.Room(10**9)
+        got = host.run(14_000, 4_000)
+        found.append(
+            Figures(
+                host.efficiency(got),
+                statistics.geometric_mean(
+                    max(0.002, got[vm.name]) for vm in host.vms if vm.parallel
+                ),
+                sum(got[vm.name] for vm in host.vms if not vm.parallel),
+            )
+        )
+        left = host.slices.room.clear_cpus
+    return (cpus, left, found) if left else None
+
+
+@dataclasses.dataclass
+class Figures:
+    efficiency: float
+    mean: float
+    others: float
+
+
+def report(seeds: Iterable[int]) -> None:
+    """Print each host, and the means."""
+    all_found = []
+    for seed in seeds:
+        made = compare(seed)
+        if made is None:
+            continue
+        cpus, left, found = made
+        all_found.append(found)
+        print(f'{seed}: {cpus} CPUs, {left} left clear:', *found, flush=True)
+    for column, name in enumerate(('stock', 'windows', 'with room')):
+        figures = [found[column] for found in all_found]
+        mean = statistics.geometric_mean(one.mean for one in figures)
+        print(
+            f'{name}: efficiency '
+            f'{statistics.fmean(one.efficiency for one in figures):.2f}, '
+            f'mean {mean:.3f}, '
+            f'others {statistics.fmean(one.others for one in figures):.2f}'
+        )
+
+
+if __name__ == '__main__':
+    report(range(40))

@@ -1,0 +1,128 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How many CPUs are left to VMs that never sleep, and for how long."""
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control import gang_room, model
+from nova_vhpc.tests import base
+
+NEEDS = strategies.builds(
+    gang_room.Need,
+    cpus=strategies.just(24),
+    widths=strategies.lists(
+        strategies.integers(1, 24), min_size=1, max_size=12
+    ).map(tuple),
+    fair=strategies.floats(0, 24),
+    awake=strategies.integers(0, 60),
+)
+
+
+def need(fair=2.0, awake=2, widths=(4,) * 8, cpus=16):
+    return gang_room.Need(cpus, widths, fair, awake)
+
+
+class TestNeed(base.TestCase):
+    def test_two_busy_vcpus_beside_narrow_gangs(self):
+        self.assertEqual(2, need().best(0))
+
+    def test_nobody_is_busy(self):
+        self.assertEqual(0, need(0.0, 0).best(0))
+        self.assertEqual(0, gang_room.Need(16).best(0))
+
+    def test_gangs_as_wide_as_the_host(self):
+        self.assertEqual(0, need(widths=(16, 16)).best(0))
+
+    def test_no_more_than_the_widest_gang_leaves(self):
+        self.assertEqual(1, need(1.0, 1, widths=(15, 15)).best(0))
+        self.assertEqual(0, need(1.0, 1, widths=(15, 16)).best(0))
+
+    def test_who_finds_free_cpus_anyhow_is_left_none(self):
+        self.assertEqual(0, need(widths=(4, 4, 4)).best(0))
+
+    def test_no_more_than_what_is_fair(self):
+        # Of eight busy vCPUs, on what is fair for three.
+        self.assertLessEqual(need(3.0, 8).best(0), 3)
+
+    def test_not_for_a_small_gain(self):
+        # A CPU of four would be lost for less than half of one.
+        self.assertEqual(0, need(0.4, 2, widths=(2,) * 4, cpus=4).best(0))
+
+    def test_what_is_clear_stays_while_it_does_about_as_well(self):
+        self.assertEqual(2, need(1.6, 2).best(2))
+        self.assertEqual(1, need(1.1, 2).best(1))
+
+    def test_what_nobody_needs_any_more_is_taken_back(self):
+        self.assertEqual(0, need(0.0, 0).best(2))
+        self.assertEqual(0, need(widths=(16,)).best(2))
+
+    @hypothesis.given(NEEDS, strategies.integers(0, 30))
+    def test_gangs_keep_room_and_nobody_gets_much_more_than_fair(
+        self, one, now
+    ):
+        best = one.best(now)
+        self.assertGreaterEqual(best, 0)
+        self.assertLessEqual(best, one.cpus - max(one.widths))
+        self.assertLessEqual(best, one.fair + gang_room.FAR)
+
+    @hypothesis.given(NEEDS, strategies.integers(0, 30))
+    def test_efficiency_is_a_part(self, one, clear):
+        self.assertGreaterEqual(one.efficiency(clear), 0)
+        self.assertLessEqual(one.efficiency(clear), 1)
+
+    @hypothesis.given(NEEDS)
+    def test_what_is_best_stays_so(self, one):
+        best = one.best(0)
+        self.assertEqual(best, one.best(best))
+
+
+class TestRoom(base.TestCase):
+    def test_two_looks_must_agree(self):
+        room = gang_room.Room(1)
+        for one, clear in (
+            (need(), 0),
+            (need(0.0, 0), 0),
+            (need(), 0),
+            (need(), 2),
+            (need(0.0, 0), 2),
+            (need(0.0, 0), 0),
+        ):
+            room.look(one)
+            self.assertEqual(clear, room.clear_cpus)
+
+    def test_looks_are_rare(self):
+        room = gang_room.Room(50)
+        self.assertEqual(4, sum(room.is_due() for _ in range(200)))
+
+
+class TestWidths(base.TestCase):
+    def widths(self, *vms, cpus=8):
+        return gang_room.widths(
+            [
+                model.VmView(f'vm{number}', vcpus, cluster=cluster)
+                for number, (vcpus, cluster) in enumerate(vms)
+            ],
+            cpus,
+        )
+
+    def test_members_side_by_side(self):
+        self.assertEqual(
+            (6, 3, 3), self.widths((4, 'a'), (3, None), (2, 'a'), (3, None))
+        )
+
+    def test_members_that_do_not_fit_take_turns(self):
+        self.assertEqual((6, 6), self.widths((6, 'a'), (6, 'a')))
+
+    def test_no_wider_than_the_host(self):
+        self.assertEqual((8,), self.widths((20, None)))

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Gang windows from end to end, on hosts that the lab has not got."""
+
+from nova_vhpc.control import gang_room
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.control import simulated_host
+from nova_vhpc.tests.unit.control.simulated_host import Host, Vm, hogs
+
+
+def gangs(number, size):
+    return [Vm(f'c{n}', size, f'c{n}') for n in range(number)]
+
+
+def others(host, got):
+    return sum(got[vm.name] for vm in host.vms if not vm.parallel)
+
+
+class TestTwoCpus(base.TestCase):
+    """What the lab measures on real guests, but for what borders cost."""
+
+    def test_clusters(self):
+        host = Host(2, gangs(3, 2))
+        got = host.run(4_000, 3_000)
+        self.assertGreater(host.efficiency(got), 0.9)
+        self.assertGreater(min(got.values()), 0.8 * max(got.values()))
+
+    def test_hogs_keep_what_stock_gives_them(self):
+        for sizes in ([1], [2, 2]):
+            found = []
+            for managed in (False, True):
+                host = Host(2, [*gangs(2, 2), *hogs(sizes)], managed)
+                found.append(others(host, host.run(5_000, 4_000)))
+            self.assertGreater(found[1], 0.9 * found[0])
+
+
+class TestWideHost(base.TestCase):
+    """Two busy vCPUs beside gangs that are narrower than the host."""
+
+    def run_host(self, managed=True, room=True):
+        host = Host(8, [*gangs(4, 3), *hogs([1, 1])], managed)
+        if not room:
+            host.slices.room = gang_room.Room(10**9)
+        return host, host.run(13_000, 4_000)
+
+    def test_they_are_left_cpus_and_all_gain(self):
+        stock, got_stock = self.run_host(managed=False)
+        narrow, got_narrow = self.run_host(room=False)
+        wide, got_wide = self.run_host()
+        self.assertEqual(2, wide.slices.room.clear_cpus)
+        for vm in wide.vms:
+            if vm.parallel:
+                self.assertFalse({6, 7} & wide.cpus_of(vm))
+        for host, got in ((stock, got_stock), (narrow, got_narrow)):
+            self.assertGreater(
+                wide.efficiency(got_wide), 1.2 * host.efficiency(got)
+            )
+            self.assertGreater(
+                others(wide, got_wide), 0.95 * others(host, got)
+            )
+
+    def test_when_they_end_the_gangs_have_all_cpus(self):
+        host, _ = self.run_host()
+        for vm in [vm for vm in host.vms if not vm.parallel]:
+            host.end(vm)
+        got = host.run(25_000, 2_000)
+        self.assertEqual(0, host.slices.room.clear_cpus)
+        used = set().union(*(host.cpus_of(vm) for vm in host.vms))
+        self.assertEqual(set(range(8)), used)
+        self.assertGreater(host.efficiency(got), 0.7)
+
+
+class TestMadeUpHosts(base.TestCase):
+    def test_report(self):
+        """What the figures of the documentation come from can be run."""
+        self.assertIsNone(simulated_host.compare(5))
