@@ -203,6 +203,7 @@ def libvirt_us_per_vm(guests: int, vcpus: int) -> dict[str, Any]:
     took_us: list[float] = []
     try:
         with libvirtd.PrivateLibvirtd(root) as daemon:
+            daemon.undo_at_end('directory', str(root))
             conn = libvirt.open(daemon.uri)
             with contextlib.closing(conn):
                 for number in range(guests):

@@ -19,7 +19,7 @@ Weights are said as multiples of what a group has if nobody sets it: 1024
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -96,23 +96,30 @@ class CpuController:
 
     def weigh(self, group: Path, weight: float) -> None:
         """Set a group's weight, as near as the kernel takes it."""
-        if self.unified:
-            value = min(max(1, round(100 * weight)), 10_000)
-        else:
-            value = min(max(2, round(1024 * weight)), 262_144)
-        (group / self._file).write_text(str(value))
+        (group / self._file).write_text(self._value(weight))
 
     @contextlib.contextmanager
-    def weighed(self, group: Path, weight: float) -> Iterator[None]:
-        """Set a group's weight for a while."""
-        before = (group / self._file).read_text()
+    def weighed(
+        self,
+        group: Path,
+        weight: float,
+        tell: Callable[..., None] = lambda *_: None,
+    ) -> Iterator[None]:
+        """Set a group's weight for a while.
+
+        :param tell: called before, with the words that
+            :func:`nova_vhpc.bench.lab.reaper.undo` takes.
+        """
+        file = group / self._file
+        before = file.read_text()
+        tell('value', str(file), self._value(weight), before)
         self.weigh(group, weight)
         try:
             yield
         finally:
             # The group may have gone with its last domain.
             with contextlib.suppress(OSError):
-                (group / self._file).write_text(before)
+                file.write_text(before)
 
     def remove(self, group: Path) -> None:
         """Remove a group; who is in it goes to the root."""
@@ -129,6 +136,11 @@ class CpuController:
                 if time.monotonic() > deadline:
                     return
                 time.sleep(0.1)
+
+    def _value(self, weight: float) -> str:
+        if self.unified:
+            return str(min(max(1, round(100 * weight)), 10_000))
+        return str(min(max(2, round(1024 * weight)), 262_144))
 
     @property
     def _file(self) -> str:

@@ -164,13 +164,16 @@ class Lab:
             libvirtd.PrivateLibvirtd(self.root / 'lv')
         )
         self.uri = daemon.uri
-        bridge = self.bridge = self._bridge()
+        # Whoever is killed with SIGKILL undoes nothing.
+        daemon.undo_at_end('directory', str(self.root))
+        bridge = self.bridge = self._bridge(daemon)
         self._connection = libvirt.open(daemon.uri)
         self._stack.callback(self._connection.close)
         # The group is made for all libvirtds alike; the weight goes back.
         self.aside = aside = controller.make(
             f'vhpc-lab-{self._tag}', MACHINE_WEIGHT
         )
+        daemon.undo_at_end('group', str(aside))
         self._stack.callback(controller.remove, aside)
         for spec in self.mix.guests:
             self._boot(spec, bridge, daemon.run_dir)
@@ -179,7 +182,7 @@ class Lab:
             for running in self.guests.values()
         }:
             self._stack.enter_context(
-                controller.weighed(group, MACHINE_WEIGHT)
+                controller.weighed(group, MACHINE_WEIGHT, daemon.undo_at_end)
             )
         for running in self.guests.values():
             try:
@@ -233,11 +236,12 @@ class Lab:
         offset = int(spec.arguments.get('net_offset', 0))
         return f'{self._net}.{rank + offset + 2}'
 
-    def _bridge(self) -> str | None:
+    def _bridge(self, daemon: libvirtd.PrivateLibvirtd) -> str | None:
         if not any(spec.network for spec in self.mix.guests):
             return None
         name = f'{self._tag}b'[:15]
         _ip('link', 'add', name, 'type', 'bridge')
+        daemon.undo_at_end('bridge', name)
         self._stack.callback(_ip, 'link', 'del', name)
         _ip('addr', 'add', f'{self._net}.1/24', 'dev', name)
         _ip('link', 'set', name, 'up')

@@ -24,6 +24,7 @@ machines without systemd, and several at a time; see
 import argparse
 import atexit
 import contextlib
+import json
 import os
 import select
 import shutil
@@ -171,6 +172,18 @@ class PrivateLibvirtd:
             process.kill()
             process.wait()
         process.stdout.close()
+
+    def undo_at_end(self, kind: str, *words: str) -> None:
+        """Have something of ours undone even if this process is killed.
+
+        :param kind: see :func:`nova_vhpc.bench.lab.reaper.undo`.
+        """
+        assert self._reaper is not None
+        assert self._reaper.stdin is not None
+        line = json.dumps([kind, *words]) + '\n'
+        with contextlib.suppress(OSError):  # the reaper has been killed
+            self._reaper.stdin.write(line.encode())
+            self._reaper.stdin.flush()
 
     def restart(self) -> None:
         """End libvirtd in good order and start it again; guests stay."""

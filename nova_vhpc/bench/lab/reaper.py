@@ -22,16 +22,19 @@ Run as ``python -m nova_vhpc.bench.lab.reaper ROOT``, by
 * reaps guests at once (``PR_SET_CHILD_SUBREAPER``): where pid 1 is slow
   to reap, each destroy of a guest takes 1.6 s instead of 0.2 s;
 * ends everything that it started when its owner closes standard input,
-  however the owner ends.
+  however the owner ends, and undoes what the owner has told it of.
 
 Standard input takes the line ``start``; the answer is the pid of the new
-libvirtd. End of file, or SIGTERM, is the order to clean up and leave.
+libvirtd. A JSON list is something to undo at the end, see :func:`undo`.
+End of file, or SIGTERM, is the order to clean up and leave.
 """
 
 import contextlib
 import ctypes
+import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +44,7 @@ from pathlib import Path
 _CLONE_NEWNS = 0x00020000
 _PR_SET_CHILD_SUBREAPER = 36
 _CGROUP = Path('/sys/fs/cgroup')
+_AGENT_END_S = 30.0
 
 REDIRECTED = {
     'etc': '/etc/libvirt',
@@ -178,12 +182,39 @@ def remove_cgroup(top: Path) -> None:
                 time.sleep(0.02)
 
 
+def undo(kind: str, *words: str) -> None:
+    """Undo what an owner made that could not do it itself; else nothing.
+
+    :param kind: ``bridge`` and its name; ``group``, a control group that
+        others may be leaving yet; ``value``, a file, what the owner wrote
+        and what it had read; ``directory`` and its path.
+    """
+    if kind == 'bridge':
+        subprocess.run(
+            ('ip', 'link', 'del', *words), capture_output=True, check=False
+        )
+    elif kind == 'group':
+        group = Path(words[0])
+        deadline = time.monotonic() + _AGENT_END_S
+        while group.is_dir() and time.monotonic() < deadline:
+            remove_cgroup(group)
+    elif kind == 'value':
+        path, ours, before = Path(words[0]), *words[1:]
+        # The group may have gone with its last guest.
+        with contextlib.suppress(OSError):
+            if path.read_text().strip() == ours:
+                path.write_text(before)
+    elif kind == 'directory':
+        shutil.rmtree(words[0], ignore_errors=True)
+
+
 class Reaper:
     """The loop: orders on standard input, and no zombie left."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.leave = False
+        self._made: list[list[str]] = []
 
     def run(self) -> None:
         """Serve the owner until it goes away."""
@@ -207,6 +238,8 @@ class Reaper:
             for line in lines:
                 if line == b'start':
                     print(self._start(), flush=True)
+                else:
+                    self._made.append(json.loads(line))
         self._clean_up()
 
     def _start(self) -> int:
@@ -247,6 +280,9 @@ class Reaper:
     def _clean_up(self) -> None:
         for group in sorted(end_descendants()):
             remove_cgroup(group)
+        # An owner that ended in good order has undone them already.
+        for words in reversed(self._made):
+            undo(*words)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,6 +12,8 @@
 
 """What is left of the lab when its runner is killed: nothing."""
 
+import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -28,25 +30,49 @@ agent.start()
 print(agent.status()['agent']['pid'], flush=True)
 time.sleep(600)
 """
+LAB = """
+import json, time
+from nova_vhpc.bench.lab import guest, host, mixes
+web = next(one for one in mixes.MIXES['web'].guests if one.network)
+image = guest.build_image()
+with host.Lab(mixes.Mix('orphan', '', (web,)), image) as lab:
+    pid = lab.guests[web.name].pid
+    found = [str(lab.root), str(lab.aside), f'/sys/class/net/{lab.bridge}']
+    print(json.dumps([f'/proc/{pid}', *found]), flush=True)
+    time.sleep(600)
+"""
 PATIENCE_S = 60
 
 
 class TestOrphans(base.TestCase):
-    def test_the_agent_ends_with_its_runner(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
+    def killed(self, program, *arguments):
+        """The line that a program printed before it was killed."""
         runner = subprocess.Popen(
-            (sys.executable, '-c', RUNNER, scratch.name),
+            (sys.executable, '-c', program, *arguments),
             stdout=subprocess.PIPE,
             text=True,
         )
+        self.addCleanup(runner.stdout.close)
         self.addCleanup(runner.kill)
-        agent = int(runner.stdout.readline())
+        line = runner.stdout.readline()
         runner.kill()
         runner.wait()
+        return line
+
+    def test_the_agent_ends_with_its_runner(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        agent = int(self.killed(RUNNER, scratch.name))
         end = time.monotonic() + PATIENCE_S
         while runs(agent):
             self.assertLess(time.monotonic(), end, f'agent {agent} runs on')
+            time.sleep(0.1)
+
+    def test_a_lab_that_is_killed_leaves_nothing(self):
+        left = json.loads(self.killed(LAB))
+        end = time.monotonic() + PATIENCE_S
+        while left := [path for path in left if os.path.exists(path)]:
+            self.assertLess(time.monotonic(), end, f'there still: {left}')
             time.sleep(0.1)
 
 
