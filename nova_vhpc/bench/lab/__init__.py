@@ -33,8 +33,6 @@ from nova_vhpc.bench import numbers, outputs
 
 HELP = 'real libvirt guests under stock Linux and every policy'
 
-QUICK_POLICIES = ('stock', 'balance', 'atc', 'default')
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this benchmark's options."""

@@ -89,18 +89,24 @@ def _bars(
     reference: float,
     logarithmic: bool = False,
 ) -> Path:
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     names: list[str] = []
     for by_policy in values.values():
         names.extend(name for name in by_policy if name not in names)
-    figure, axes = pyplot.subplots(figsize=(9, 4))
+    figure, axes = pyplot.subplots(figsize=(9, 4), layout='constrained')
     width = 0.8 / max(1, len(names))
+    # A logarithmic axis has no zero to stand on.
+    base = reference if logarithmic else 0.0
     for number, name in enumerate(names):
         axes.bar(
             [place + number * width for place in range(len(values))],
-            [by_policy.get(name, 0.0) for by_policy in values.values()],
+            [
+                by_policy.get(name, base) - base
+                for by_policy in values.values()
+            ],
             width,
+            bottom=base,
             label=name,
         )
     axes.axhline(reference, color='grey', linewidth=0.8, linestyle='--')
@@ -110,9 +116,14 @@ def _bars(
     )
     if logarithmic:
         axes.set_yscale('log')
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, base / 2), max(high, base * 2))
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
+        axes.yaxis.set_major_formatter('{x:g}')
     axes.set_ylabel(label)
-    axes.legend(ncols=4, fontsize='small')
-    figure.tight_layout()
+    # Above the bars: within it hides some of them.
+    figure.legend(loc='outside upper left', ncols=8, fontsize='small')
     figure.savefig(path, metadata={'Date': None})
     pyplot.close(figure)
     return path

@@ -56,11 +56,14 @@ def print_tables(document: Mapping[str, Any]) -> None:
     console = rich.console.Console()
     for name, by_policy in document['mixes'].items():
         mix = mixes.MIXES.get(name)
+        with_latency = any('latency_ms' in e for e in by_policy.values())
         table = rich.table.Table(
-            title=f'{name}: {mix.about if mix else ""}', title_justify='left'
+            title=f'{name}: {mix.about if mix else ""}',
+            title_justify='left',
+            # With these columns, 80 characters have no room for more.
+            padding=(0, 0 if with_latency else 1),
         )
         columns = ['policy', 'efficiency', 'fairness', 'speedup', 'loss']
-        with_latency = any('latency_ms' in e for e in by_policy.values())
         if with_latency:
             columns += ['latency ms', 'p99 ms']
         columns += ['late ms', 'runs']

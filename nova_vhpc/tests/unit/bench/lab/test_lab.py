@@ -34,6 +34,7 @@ from nova_vhpc.bench.lab import (
     libvirtd,
     mixes,
     plot,
+    policies,
     report,
     runner,
 )
@@ -368,6 +369,76 @@ class TestCommandLine(base.TestCase):
                     '--merge',
                 )
                 self.assertEqual(text, path.read_text())
+
+    def test_tables_fit_eighty_columns(self):
+        figures = {
+            'efficiency': 0.9,
+            'fairness': 0.9,
+            'speedup': 1234.56,
+            'loss': -0.123,
+            'latency_ms': {'median': 123.4, 'p99': 567.8},
+            'window_late_us': 23_400,
+            'runs': 100,
+        }
+        names = ('default', 'vslicer')
+        with (
+            mock.patch.dict(os.environ, COLUMNS='80'),
+            contextlib.redirect_stdout(io.StringIO()) as out,
+        ):
+            report.print_tables(
+                {'mixes': {'web': dict.fromkeys(names, figures)}}
+            )
+        text = out.getvalue()
+        self.assertNotIn('…', text)
+        for word in (*names, 'efficiency', '1234.56', '-12.3%', '567.8'):
+            self.assertIn(word, text)
+
+    def draw(self, document):
+        """Draw; the legend and what the axes show, by file."""
+        from matplotlib import figure
+
+        seen = {}
+
+        def look(picture, path, **words):
+            picture.draw_without_rendering()
+            axes = picture.axes[0]
+            seen[path.name] = (
+                picture.legends[0].get_window_extent(),
+                axes.get_window_extent().frozen(),
+                [bar.get_y() + bar.get_height() for bar in axes.patches],
+                axes.get_ylim(),
+            )
+
+        with (
+            tempfile.TemporaryDirectory() as name,
+            mock.patch.object(figure.Figure, 'savefig', look),
+        ):
+            plot.draw(document, Path(name))
+        return seen
+
+    def test_the_legend_hides_no_bar(self):
+        figures = {'speedup': 2.0, 'efficiency': 0.9, 'fairness': 0.9}
+        by_policy = dict.fromkeys(policies.POLICIES, figures)
+        document = {'mixes': dict.fromkeys(mixes.MIXES, by_policy)}
+        seen = self.draw(document)
+        self.assertEqual(3, len(seen))
+        for name, (legend, axes, _, _) in seen.items():
+            with self.subTest(name):
+                self.assertFalse(legend.overlaps(axes))
+
+    def test_execution_times_stand_on_that_of_stock(self):
+        figures = {'efficiency': 0.9, 'fairness': 0.9}
+        document = {
+            'mixes': {
+                'clusters': {
+                    'stock': {**figures, 'speedup': 1.0},
+                    'default': {**figures, 'speedup': 1.25},
+                }
+            }
+        }
+        _, _, ends, shown = self.draw(document)['lab-time.svg']
+        self.assertEqual([1.0, 0.8], ends)
+        self.assertEqual((0.5, 2.0), shown)
 
     def test_plots_are_written(self):
         document = {
