@@ -51,6 +51,10 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     args = parser.parse_args(argv)
     if (args.request is None) == (args.flavor is None):
         parser.error('give either REQUEST.json or --flavor')
+    for name, least in (('members', 1), ('devices', 0)):
+        number = getattr(args, name)
+        if number is not None and number < least:
+            parser.error(f'--{name}: {number} is less than {least}')
     try:
         with cloud.asked():
             answer = _answer(args, connection)
@@ -118,12 +122,8 @@ def _answer(args: argparse.Namespace, connection: Any) -> explain.Answer:
     if args.group is not None:
         given['group_name'] = args.group
     if args.members is not None:
-        if args.members < 1:
-            raise RequestError(f'--members: {args.members} is less than 1')
         given['members'] = args.members
     if args.devices is not None:
-        if args.devices < 0:
-            raise RequestError(f'--devices: {args.devices} is less than 0')
         given['devices'] = args.devices
     request = dataclasses.replace(request, **given)
     keys = ('vhpc:switch', 'vhpc:rack')

@@ -37,6 +37,10 @@ CLIENT_TIMEOUT_S = 30
 """Who sends nothing for so long has gone: it must not keep a thread."""
 
 
+class ListenError(OSError):
+    """It cannot listen at its address; says which and why."""
+
+
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
 
@@ -98,8 +102,8 @@ def application() -> Any:
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted.
 
-    :returns: 0, or 1 when it cannot serve, with one line on stderr that
-        says why.
+    :returns: 0; 1 when its address cannot be had, which may change; 2 when
+        the configuration is wrong. One line on stderr says why.
     """
     try:
         server = _server(load(sys.argv[1:] if argv is None else argv))
@@ -111,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
     ) as error:
         text = ' '.join(str(error).split())
         print(f'nova-vhpc-vendordata: {text}', file=sys.stderr)
-        return 1
+        return 1 if isinstance(error, ListenError) else 2
     with server:
         host, port = server.server_address[:2]
         LOG.info(
@@ -128,7 +132,7 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
     """The server, bound to its address.
 
     :raises ValueError: for a configuration that would be unsafe.
-    :raises OSError: if it cannot listen there.
+    :raises ListenError: if it cannot listen there.
     """
     options = conf.vhpc_vendordata
     host, port = str(options.listen_host), options.listen_port
@@ -159,7 +163,7 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
             host, port, application, server_class, _Handler
         )
     except OSError as error:
-        raise OSError(
+        raise ListenError(
             f'[vhpc_vendordata]listen_host = {host}, listen_port = {port}: '
             f'cannot listen there: {error}'
         ) from None

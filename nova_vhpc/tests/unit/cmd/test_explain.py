@@ -68,11 +68,15 @@ class CommandTest(base.TestCase):
         _, out, _ = self.run_(path, '--members', '5', '--json')
         self.assertEqual(5, json.loads(out)['members'])
 
-    def test_fewer_devices_than_none(self):
+    def test_fewer_than_there_can_be(self):
         path = self.write(request([host(1)]))
-        status, _, err = self.run_(path, '--devices', '-1')
-        self.assertEqual(1, status)
-        self.assertIn('--devices: -1 is less than 0', err)
+        for option, value, least in (
+            ('--devices', '-1', 0),
+            ('--members', '0', 1),
+        ):
+            status, _, err = self.run_(path, option, value)
+            self.assertEqual(2, status)
+            self.assertIn(f'{option}: {value} is less than {least}', err)
 
     def test_a_configuration_that_is_no_text(self):
         path = self.write(request([host(1)]))

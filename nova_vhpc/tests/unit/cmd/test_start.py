@@ -72,9 +72,9 @@ class StartTest(base.TestCase):
             ),
         ):
             path = self.file(text)
-            self.assert_refused(1, words, vendordata, '--config-file', path)
+            self.assert_refused(2, words, vendordata, '--config-file', path)
         self.assert_refused(
-            1, '/nowhere', vendordata, '--config-file', '/nowhere'
+            2, '/nowhere', vendordata, '--config-file', '/nowhere'
         )
 
     def test_vendordata_on_ipv6(self):
