@@ -24,9 +24,11 @@ Nova's own handlers.
 
 import argparse
 import gc
+import importlib
 import json
 import pathlib
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -228,8 +230,15 @@ def run(args: argparse.Namespace) -> int:
     try:
         import nova.conf
         import nova.objects
+
+        if args.refresh:
+            importlib.import_module('placement.direct')
     except ImportError as error:
-        print(f'nova-vhpc-bench scheduler needs nova installed: {error}')
+        print(
+            'nova-vhpc-bench scheduler: nova must be installed, and '
+            f'openstack-placement for --refresh: {error}',
+            file=sys.stderr,
+        )
         return 1
     nova.objects.register_all()
     # Nova's defaults, whatever /etc/nova says on this machine.

@@ -10,12 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import contextlib
+import io
 import json
 import os
+import sys
 import tempfile
+from unittest import mock
 
 from oslotest import base
 
+from nova_vhpc.bench import scheduler
 from nova_vhpc.cmd import bench
 
 
@@ -46,3 +51,19 @@ class SchedulerBenchTest(base.BaseTestCase):
             {'anti-affinity', 'soft-affinity'}, set(figures['policies'])
         )
         self.assertEqual(96, figures['refresh']['uplinks'])
+
+    def test_what_it_needs_is_asked_for_before_anything(self):
+        for missing, more in (
+            ('nova.conf', ()),
+            ('placement.direct', ('--refresh',)),
+        ):
+            with (
+                self.subTest(missing),
+                mock.patch.dict(sys.modules, {missing: None}),
+                mock.patch.object(scheduler, 'measure') as measure,
+                contextlib.redirect_stderr(io.StringIO()) as err,
+            ):
+                status = bench.main(['scheduler', *more])
+                self.assertEqual(1, status)
+                measure.assert_not_called()
+                self.assertIn(missing, err.getvalue())
