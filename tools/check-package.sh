@@ -17,7 +17,7 @@ python -m zipfile -l "$work"/dist/*.whl >"$work/wheel"
 tar tzf "$work"/dist/*.tar.gz >"$work/sdist"
 for want in nova_vhpc/py.typed nova_vhpc/scheduler/filters.py \
     nova_vhpc/bench/lab/programs/init.sh etc/nova-vhpc/nova-vhpc-agent.service \
-    etc/nova-vhpc/nova-vhpc-vendordata.service \
+    etc/nova-vhpc/nova-vhpc-vendordata.service etc/nova-vhpc/libvirt-qemu-hook \
     etc/nova-vhpc/grafana-dashboard.json etc/nova-vhpc/nova-vhpc.conf.sample \
     share/nova-vhpc/devstack/plugin.sh; do
     grep -q "$want" "$work/wheel" || die "the wheel lacks $want"
@@ -35,7 +35,7 @@ PY
 "$work/venv/bin/pip" install -q --no-deps --force-reinstall "$work"/dist/*.whl
 (
     cd "$work"
-    for program in agent bench ctl explain flavor status top vendordata; do
+    for program in agent bench ctl explain flavor hook status top vendordata; do
         "$work/venv/bin/nova-vhpc-$program" --help >"$work/help" 2>&1 || {
             cat "$work/help" >&2
             die "nova-vhpc-$program --help of the installed wheel failed"
