@@ -17,6 +17,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 from nova_vhpc.tests import base
@@ -114,11 +115,13 @@ class CommandsTest(base.TestCase):
         self.assertGreater(len(found), 10)
         path = f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}'
         broken = []
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
         for command, file in found.items():
             result = subprocess.run(
                 ['bash', '-c', command],
                 cwd=TOP,
-                env={**os.environ, 'PATH': path},
+                env={**os.environ, 'PATH': path, 'TMPDIR': scratch.name},
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,
