@@ -15,6 +15,7 @@
 
 import configparser
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
@@ -214,7 +215,9 @@ class Config:
         helper = Path(sys.executable).with_name('privsep-helper')
         path = self.etc / f'{name}.conf'
         privsep = {
-            'helper_command': f'{helper} --config-file {path}',
+            'helper_command': shlex.join(
+                (str(helper), '--config-file', str(path))
+            ),
         }
         return write(
             path,

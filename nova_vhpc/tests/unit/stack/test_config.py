@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The files of the stack that the demo and the functional tests run on."""
+
+import collections
+import configparser
+import pathlib
+import shlex
+import sys
+import tempfile
+from unittest import mock
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.stack import config
+
+
+class ConfigTest(base.TestCase):
+    def test_a_clone_whose_path_has_spaces(self):
+        directory = tempfile.TemporaryDirectory(suffix=' of mine')
+        self.addCleanup(directory.cleanup)
+        root = pathlib.Path(directory.name)
+        ports = collections.defaultdict(lambda: 1)
+        with mock.patch.object(sys, 'executable', '/my clone/bin/python'):
+            path = config.Config(root, ports, 'x').write_compute('one', {})
+        written = configparser.RawConfigParser(strict=False)
+        written.read(path)
+        commands = [
+            shlex.split(written[section]['helper_command'])
+            for section in written.sections()
+            if 'helper_command' in written[section]
+        ]
+        self.assertNotEqual([], commands)
+        for command in commands:
+            self.assertEqual(
+                ['/my clone/bin/privsep-helper', '--config-file', str(path)],
+                command,
+            )
