@@ -22,7 +22,6 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import libvirt
@@ -159,14 +158,8 @@ def _set_slice(lab: host.Lab, slice_ms: int | None, share: float) -> None:
 
 def _schedstat(lab: host.Lab) -> tuple[int, int]:
     """Wait (ns) and switches of all vCPU threads together."""
-    waited = switches = 0
-    for running in lab.guests.values():
-        for thread in running.vcpu_threads:
-            path = Path(f'/proc/{running.pid}/task/{thread}/schedstat')
-            _, wait, runs = path.read_text().split()
-            waited += int(wait)
-            switches += int(runs)
-    return waited, switches
+    each = [running.schedstat() for running in lab.guests.values()]
+    return sum(one[1] for one in each), sum(one[2] for one in each)
 
 
 def _scaling(

@@ -51,6 +51,30 @@ class Running:
         self.page = progress.ProgressPage(pid, guest.nonce_of(domain.name()))
         self.vcpu_threads = _vcpu_threads(pid)
 
+    def schedstat(self) -> tuple[int, int, int]:
+        """CPU time and wait (ns), and switches, of its vCPUs together.
+
+        :raises LabError: when it runs no more.
+        """
+        ran = waited = switches = 0
+        for thread in self.vcpu_threads:
+            path = Path(f'/proc/{self.pid}/task/{thread}/schedstat')
+            try:
+                numbers = path.read_text().split()
+            except OSError:
+                raise self.ended() from None
+            ran += int(numbers[0])
+            waited += int(numbers[1])
+            switches += int(numbers[2])
+        return ran, waited, switches
+
+    def ended(self) -> errors.LabError:
+        """What to say of a guest that runs no more."""
+        return errors.LabError(
+            f'guest {self.spec.name} has ended while it was measured; '
+            'is there too little memory?'
+        )
+
 
 class Lab:
     """A mix's guests, started once and measured many times.
@@ -107,18 +131,12 @@ class Lab:
         }
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time of each guest's vCPUs since it started."""
+        """CPU time of each guest's vCPUs since it started.
+
+        :raises LabError: when one runs no more.
+        """
         return {
-            name: sum(
-                int(
-                    Path(f'/proc/{one.pid}/task/{thread}/schedstat')
-                    .read_text()
-                    .split()[0]
-                )
-                for thread in one.vcpu_threads
-            )
-            / 1e9
-            for name, one in self.guests.items()
+            name: one.schedstat()[0] / 1e9 for name, one in self.guests.items()
         }
 
     @contextlib.contextmanager
@@ -141,14 +159,20 @@ class Lab:
         an agent leaves VMs alone that somebody else has pinned.
         """
         turn = itertools.cycle(self.cpus)
-        threads = [t for n in names for t in self.guests[n].vcpu_threads]
-        for thread in threads:
-            os.sched_setaffinity(thread, {next(turn)})
+        guests = [self.guests[name] for name in names]
+        for one in guests:
+            for thread in one.vcpu_threads:
+                try:
+                    os.sched_setaffinity(thread, {next(turn)})
+                except ProcessLookupError:
+                    raise one.ended() from None
         try:
             yield
         finally:
-            for thread in threads:
-                os.sched_setaffinity(thread, set(self.cpus))
+            for one in guests:
+                for thread in one.vcpu_threads:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.sched_setaffinity(thread, set(self.cpus))
 
     # -- starting ------------------------------------------------------
 

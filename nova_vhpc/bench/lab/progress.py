@@ -26,6 +26,8 @@ import struct
 import time
 from pathlib import Path
 
+from nova_vhpc.bench.lab import errors
+
 MAGIC = b'vhpc-lab-page-01'
 PAGE_BYTES = 4096
 MAX_THREADS = 16
@@ -33,7 +35,7 @@ _LANES_AT = 64
 _LANE_BYTES = 64
 
 
-class ProgressError(Exception):
+class ProgressError(errors.LabError):
     """A guest's page cannot be found; says of which guest and why."""
 
 

@@ -13,14 +13,25 @@
 
 """Real guests: every workload boots, works and tells so."""
 
+import os
+import signal
 import tempfile
 import time
 from pathlib import Path
 
 import libvirt
+import testtools
 
 from nova_vhpc.agent import domain_xml
-from nova_vhpc.bench.lab import guest, host, libvirtd, mixes, progress
+from nova_vhpc.bench.lab import (
+    errors,
+    guest,
+    host,
+    libvirtd,
+    mixes,
+    progress,
+    runner,
+)
 from nova_vhpc.tests import base
 
 
@@ -148,3 +159,24 @@ class TestLab(base.TestCase):
             self.assertEqual(0, rates['b'])
             self.assertEqual(0, rates['c'])
             self.assertGreater(rates['a'], 0)
+
+
+class TestGuestThatEnds(base.TestCase):
+    """As by the OOM killer, while it is measured."""
+
+    def test_is_named(self):
+        mix = mixes.MIXES['alone']
+        (name,) = (one.name for one in mix.guests)
+        with host.Lab(mix, guest.build_image()) as lab:
+            self.assertGreater(lab.cpu_seconds()[name], 0)
+            os.kill(lab.guests[name].pid, signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while Path(f'/proc/{lab.guests[name].pid}').exists():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.1)
+            error = self.assertRaises(errors.LabError, lab.cpu_seconds)
+            self.assertIn(f'guest {name} has ended', str(error))
+            with testtools.ExpectedException(
+                errors.LabError, f'guest {name} has ended'
+            ):
+                runner.measure_alone(lab, runner.Timing())
