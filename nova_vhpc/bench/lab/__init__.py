@@ -80,12 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '-k',
         type=numbers.whole(),
-        help='how many best runs must agree (default 10)',
+        help='how many best runs must agree (default: 10; 2 with --quick)',
     )
     parser.add_argument(
         '-m',
         type=numbers.whole(),
-        help='runs after which to stop anyway (default 100)',
+        help='runs after which to stop anyway (default: 100; 2 with --quick)',
     )
     parser.add_argument(
         '--option',

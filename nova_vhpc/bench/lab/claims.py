@@ -24,6 +24,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nova_vhpc.bench.lab import report
+
 HOLDS, PARTLY, FAILS, UNKNOWN = (
     'holds',
     'holds in part',
@@ -46,7 +48,8 @@ class Answer:
 class Claim:
     """One claim of a paper.
 
-    :ivar judge: reads our figures; raises KeyError where there are none.
+    :ivar judge: reads our figures; raises KeyError or TypeError where there
+        are none.
     :ivar why: what makes the difference, or the agreement.
     """
 
@@ -103,11 +106,10 @@ def _numbers(by_slice: Mapping[str, float | None]) -> dict[str, float]:
 def _atc(document: Document) -> Answer:
     entry = document['mixes']['clusters']['atc']
     ours = document['mixes']['clusters']['default']
-    speedup = entry['speedup'] or 0.0
     return Answer(
-        HOLDS if speedup >= 1.5 else FAILS,
-        f'atc to the letter {speedup:.2f} times stock; gang windows '
-        f'{ours["speedup"] or 0.0:.2f} times (three clusters, no quota)',
+        HOLDS if entry['speedup'] >= 1.5 else FAILS,
+        f'atc to the letter {entry["speedup"]:.2f} times stock; gang windows '
+        f'{ours["speedup"]:.2f} times (three clusters, no quota)',
     )
 
 
@@ -343,8 +345,8 @@ def _table(document: Document) -> list[str]:
                     policy,
                     f'{entry["efficiency"]:.2f}',
                     f'{entry["fairness"]:.2f}',
-                    f'{entry["speedup"] or 0.0:.2f}',
-                    f'{entry["loss"]:.1%}',
+                    report.figure(entry['speedup'], '.2f'),
+                    report.figure(entry['loss'], '.1%'),
                     '' if latency is None else f'{latency:.1f}',
                     str(entry['runs']),
                 )

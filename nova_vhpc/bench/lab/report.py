@@ -51,6 +51,11 @@ def circumstances(
     }
 
 
+def figure(value: float | None, form: str) -> str:
+    """A figure that is against stock; none where stock was not measured."""
+    return '-' if value is None else format(value, form)
+
+
 def print_tables(document: Mapping[str, Any]) -> None:
     """One table per mix, and one over all."""
     console = rich.console.Console()
@@ -76,8 +81,8 @@ def print_tables(document: Mapping[str, Any]) -> None:
                 policy,
                 f'{entry["efficiency"]:.2f}',
                 f'{entry["fairness"]:.2f}',
-                '-' if entry['speedup'] is None else f'{entry["speedup"]:.2f}',
-                f'{entry["loss"]:.1%}',
+                figure(entry['speedup'], '.2f'),
+                figure(entry['loss'], '.1%'),
             ]
             if with_latency:
                 latency = entry.get('latency_ms', {})

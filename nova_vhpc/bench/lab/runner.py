@@ -257,7 +257,8 @@ def summarise(
     """The stable figures of DESIGN.md section 7, by policy.
 
     Medians over all runs; the K best efficiencies stand beside them.
-    ``loss`` is against stock, ``loss_fair`` against the fair share.
+    ``loss`` is against stock, ``loss_fair`` against the fair share. What is
+    against stock is None where that was not measured, or did nothing.
     """
     stock = runs.get('stock', [])
     base = _medians(mix, stock)
@@ -320,9 +321,9 @@ def _add_others(
     cpus: int,
 ) -> None:
     now = statistics.median(others_progress(mix, run) for run in done)
-    if stock:
-        before = statistics.median(others_progress(mix, r) for r in stock)
-        entry['loss'] = round(1 - now / before, 3) if before else 0.0
+    before = [others_progress(mix, run) for run in stock]
+    base = statistics.median(before) if before else 0.0
+    entry['loss'] = round(1 - now / base, 3) if base else None
     if any(one.workload == 'web' for one in mix.guests):
         answers = sorted(
             latency for run in done for latency in run.latencies_ms

@@ -110,3 +110,15 @@ class TestClaims(base.TestCase):
             writer_name='null',
             settings_overrides={'halt_level': 2, 'report_level': 5},
         )
+
+    def test_without_stock_nothing_is_claimed(self):
+        figures = document()
+        for by_policy in figures['mixes'].values():
+            by_policy.pop('stock', None)
+            for one in by_policy.values():
+                one.update(speedup=None, loss=None)
+        text = claims.page(figures)
+        for title in ('ATC beats the stock', 'Programs that are not parallel'):
+            _, _, after = text.partition(title)
+            self.assertIn('**Not measured.**', after[:400], title)
+        self.assertNotIn('0.0%', text)

@@ -127,6 +127,17 @@ class TestFigures(base.TestCase):
         self.assertAlmostEqual(0.25, figures['default']['loss'])
         self.assertAlmostEqual(0.4, figures['default']['loss_fair'])
 
+    def test_nothing_is_said_against_a_stock_that_was_not_measured(self):
+        figures = runner.summarise(
+            self.hogs, {'default': [run(a=0.2, b=0.2, h=0.15, i=0.15)]}, SCHEME
+        )
+        self.assertIsNone(figures['default']['speedup'])
+        self.assertIsNone(figures['default']['loss'])
+        self.assertAlmostEqual(0.4, figures['default']['loss_fair'])
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            report.print_tables({'mixes': {'hogs': figures}})
+        self.assertNotIn('%', out.getvalue())
+
     def test_medians_not_means(self):
         figures = runner.summarise(
             self.clusters,
