@@ -51,6 +51,16 @@ ensure_python() {
         die "python3 is older than 3.11; Debian 12 and Ubuntu 24.04 have it"
 }
 
+# make_venv: an empty virtual environment, if there is none.
+make_venv() {
+    # tox and virtualenv put a file there that tells editors of their own.
+    if [ -f "$VENV" ]; then
+        rm -f "$VENV"
+    fi
+    [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" ||
+        die "python3 -m venv $VENV failed"
+}
+
 # ensure_venv [EXTRA-REQUIREMENTS...]: the virtual environment with what runs
 # and tests nova-vhpc, and the files named; made anew when its inputs change.
 ensure_venv() {
@@ -66,8 +76,7 @@ ensure_venv() {
     if [[ -e $stamp && $(cat "$stamp") == "$want"* ]]; then
         return
     fi
-    [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" ||
-        die "python3 -m venv $VENV failed"
+    make_venv
     "$VENV/bin/pip" install -q -c "$CONSTRAINTS" bindep ||
         die "pip install failed; is a package index reachable?"
     ensure_os_packages

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What tools/*.sh share."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from nova_vhpc.tests import base
+
+LIB = pathlib.Path(__file__).parents[4] / 'tools' / 'lib.sh'
+PYTHON3 = """#!/bin/sh
+set -e
+mkdir -p "$3/bin"
+printf '#!/bin/sh\\n' >"$3/bin/python"
+chmod +x "$3/bin/python"
+echo "$*"
+"""
+
+
+class MakeVenvTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory(suffix=' of mine')
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        self.venv = self.root / '.venv'
+        python3 = self.root / 'bin' / 'python3'
+        python3.parent.mkdir()
+        python3.write_text(PYTHON3)
+        python3.chmod(0o755)
+
+    def make(self):
+        """What python3 was called with."""
+        return subprocess.run(
+            ('bash', '-euc', 'source "$0"; make_venv', LIB),
+            env={
+                'PATH': f'{self.root}/bin:{os.environ["PATH"]}',
+                'VHPC_VENV': str(self.venv),
+            },
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+
+    def test_is_made_once(self):
+        self.assertEqual(f'-m venv {self.venv}\n', self.make())
+        self.assertEqual('', self.make())
+
+    def test_the_file_that_tox_leaves_is_in_nobodys_way(self):
+        self.venv.write_text('.tox/docs\n')
+        self.make()
+        self.assertTrue((self.venv / 'bin' / 'python').exists())
