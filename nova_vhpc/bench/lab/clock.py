@@ -69,7 +69,12 @@ class Member:
         self._controller = controller
         self._group = group
         self._process = subprocess.Popen(
-            ('taskset', '-c', str(cpu), str(program), str(page), str(size))
+            (
+                # It spins for ever, and must not outlive us if we are killed.
+                *('setpriv', '--pdeathsig', 'KILL', '--'),
+                *('taskset', '-c', str(cpu)),
+                *(str(program), str(page), str(size)),
+            )
         )
         (group / 'cgroup.procs').write_text(str(self._process.pid))
 

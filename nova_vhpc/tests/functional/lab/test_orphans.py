@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 
+from nova_vhpc.bench.lab import reaper
 from nova_vhpc.tests import base
 
 RUNNER = """
@@ -40,6 +41,21 @@ with host.Lab(mixes.Mix('orphan', '', (web,)), image) as lab:
     found = [str(lab.root), str(lab.aside), f'/sys/class/net/{lab.bridge}']
     print(json.dumps([f'/proc/{pid}', *found]), flush=True)
     time.sleep(600)
+"""
+CLOCK = """
+import os, sys, tempfile, threading
+from nova_vhpc.bench.lab import clock, cpu_group, reaper
+tempfile.tempdir = sys.argv[1]
+threading.Thread(
+    target=clock.measure, args=(600, 1, print), daemon=True
+).start()
+while len(found := reaper.descendants(os.getpid())) < 2 or not all(
+    open(f'/proc/{pid}/comm').read() == 'member\\n' for pid in found
+):
+    pass
+print(cpu_group.CpuController.find().group_of(found[0]).parent, *found)
+sys.stdout.flush()
+threading.Event().wait(600)
 """
 PATIENCE_S = 60
 
@@ -66,6 +82,18 @@ class TestOrphans(base.TestCase):
         end = time.monotonic() + PATIENCE_S
         while runs(agent):
             self.assertLess(time.monotonic(), end, f'agent {agent} runs on')
+            time.sleep(0.1)
+
+    def test_members_of_the_clock_experiment_do_not_spin_on(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        group, *pids = self.killed(CLOCK, scratch.name).split()
+        self.addCleanup(reaper.remove_cgroup, pathlib.Path(group))
+        members = [int(pid) for pid in pids]
+        self.assertEqual(2, len(members))
+        end = time.monotonic() + PATIENCE_S
+        while any(map(runs, members)):
+            self.assertLess(time.monotonic(), end, f'{members} spin on')
             time.sleep(0.1)
 
     def test_a_lab_that_is_killed_leaves_nothing(self):
