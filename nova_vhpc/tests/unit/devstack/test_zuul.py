@@ -79,3 +79,13 @@ class ZuulTest(base.TestCase):
             r'^plugin_requires\s+\S+\s+(\S+)', settings, re.MULTILINE
         )
         self.assertLessEqual(set(required), plugins)
+
+
+class DocumentationTest(base.TestCase):
+    def test_the_page_has_every_setting_and_no_other(self):
+        page = (TOP / 'doc/source/contributor/devstack.rst').read_text()
+        settings = (TOP / 'devstack' / 'settings').read_text()
+        self.assertEqual(
+            set(re.findall(r'^(VHPC_\w+)=', settings, re.MULTILINE)),
+            set(re.findall(r'VHPC_\w+', page)),
+        )
