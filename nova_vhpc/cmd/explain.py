@@ -148,7 +148,8 @@ def _load(path: str) -> Any:
         return json.loads(Path(path).read_text('utf-8'))
     except UnicodeDecodeError as error:
         raise RequestError(f'{path}: no UTF-8 text: {error}') from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:
+        # Also a number of thousands of digits.
         raise RequestError(f'{path}: no JSON: {error}') from None
     except RecursionError:
         raise RequestError(f'{path}: nested too deeply') from None

@@ -13,10 +13,14 @@
 
 """Takes values out of decoded JSON and says exactly what is wrong."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 _MISSING: Any = object()
+
+_HALF = re.compile(r'[\ud800-\udfff]')
+"""Half of a pair, which JSON's escapes can say, but no text can hold."""
 
 MOST = 10**12
 """Largest number that is taken: more than any host has of anything."""
@@ -36,6 +40,13 @@ class Reader:
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, Mapping):
             raise RequestError(f'{where}: wanted an object')
+        for key, value in values.items():
+            for text in (key, value):
+                if isinstance(text, str) and _HALF.search(text):
+                    raise RequestError(
+                        f'{where}.{ascii(key)[1:-1]}: {text!a} is no text: '
+                        'half of a surrogate pair'
+                    )
         self.values: Mapping[str, Any] = values
         self.where = where
         self._taken: set[str] = set()
