@@ -50,6 +50,24 @@ def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
     )
 
 
+def dedicated(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """A pinned member's candidates, without those of Nova's fallback.
+
+    For hosts that report no dedicated CPUs Nova asks Placement for shared
+    ones, too. A host that has both offers either, those first that are
+    right; Nova alone would never come to the others.
+    """
+    own = [
+        candidate
+        for candidate in candidates
+        if any(
+            'PCPU' in allocation['resources']
+            for allocation in candidate['allocations'].values()
+        )
+    ]
+    return own or candidates
+
+
 class Candidates(list[Candidate]):
     """Allocation candidates whose first element moves on when taken.
 

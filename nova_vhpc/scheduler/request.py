@@ -244,6 +244,8 @@ class Request:
         found = state.allocation_candidates
         if not found:
             return
+        if self.pinned:
+            found = candidates_.dedicated(found)
         ordered: Iterable[Any] = found
         if self._judges_devices:
             ordered = [

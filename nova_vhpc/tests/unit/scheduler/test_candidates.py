@@ -56,6 +56,16 @@ class CandidatesTest(base.BaseTestCase):
         self.assertEqual('a', candidates.Candidates('a')[0])
         self.assertRaises(IndexError, candidates.Candidates().__getitem__, 0)
 
+    def test_pinned_members_get_no_shared_cpus_where_there_are_others(self):
+        shared = [candidate('A0'), candidate('B0')]
+        pinned = [candidate('A0'), candidate('B0')]
+        for found in pinned:
+            found['allocations']['root']['resources'] = {'PCPU': 1}
+        self.assertEqual(pinned, candidates.dedicated([*pinned, *shared]))
+        # A host that reports no dedicated CPUs.
+        self.assertEqual(shared, candidates.dedicated(shared))
+        self.assertEqual([], candidates.dedicated([]))
+
     def test_offered(self):
         self.assertEqual(
             {'a1', 'a2', 'b1'},
