@@ -20,7 +20,7 @@ likely not what was meant.
 
 from collections.abc import Mapping
 
-from nova_vhpc import extra_specs, flavor_aliases
+from nova_vhpc import extra_specs, flavor_aliases, flavor_cpus
 from nova_vhpc.flavor_claims import (
     ALIAS,
     BRIDGE_TRAITS,
@@ -69,11 +69,11 @@ def problems(
             "(Algorithm 2's SPECIFIED); the time slice of parallel ones is "
             'controlled: take it out or use --workload latency or general'
         )
-    dedicated = specs.get('hw:cpu_policy') == 'dedicated'
-    if dedicated and parsed.io_pool == 'always':
+    policy = specs.get('hw:cpu_policy')
+    if policy in flavor_cpus.POLICIES and parsed.io_pool == 'always':
         found.append(
             'vhpc:io_pool=always asks for re-pinning, but flavors with '
-            'hw:cpu_policy=dedicated are never re-pinned'
+            f'hw:cpu_policy={policy} are never re-pinned'
         )
     return found
 

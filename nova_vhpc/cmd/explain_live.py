@@ -13,17 +13,20 @@
 
 """Reads from a cloud what ``nova-vhpc-explain`` needs.
 
-Asks Placement for the flavor's allocation candidates as nova-scheduler
-does, and for the uplinks with the filter's own bulk read.
+Asks Placement for the uplinks with the filter's own bulk read.
 """
 
 import dataclasses
-import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.cmd import cloud, explain_devices, explain_groups
+from nova_vhpc.cmd import (
+    cloud,
+    explain_devices,
+    explain_groups,
+    explain_offers,
+)
 from nova_vhpc.scheduler import explain, snapshot
 from nova_vhpc.scheduler.explain_request import Flavor, Request
 from nova_vhpc.scheduler.planner_model import HostFacts
@@ -34,10 +37,6 @@ HYPERVISORS_VERSION = '2.87'
 """The last one that tells host CPUs and used vCPUs."""
 
 AGGREGATES_VERSION = '2.64'
-CANDIDATES_VERSION = '1.36'
-
-
-_GROUP_KEY = re.compile('(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.+)')
 
 
 def look_up(connection: Any, request: Request) -> Request:
@@ -69,14 +68,7 @@ def hosts(
     """
     assert request.flavor is not None
     topology = _snapshot(connection).hosts
-    offers = _Offers(
-        cloud.get(
-            connection.placement,
-            candidates_query(request.flavor),
-            CANDIDATES_VERSION,
-        ),
-        dedicated(request.flavor.extra_specs),
-    )
+    offers = explain_offers.read(connection.placement, request.flavor)
     devices: Mapping[str, int] = {}
     if not request.devices:
         devices = explain_devices.free(
@@ -120,95 +112,6 @@ def hosts(
     return tuple(found)
 
 
-def candidates_query(flavor: Flavor) -> str:
-    """The question that Nova asks Placement for one member."""
-    specs = flavor.extra_specs
-    resources: dict[str, dict[str, str]] = {
-        '': {
-            'PCPU' if dedicated(specs) else 'VCPU': str(flavor.vcpus),
-            'MEMORY_MB': str(flavor.ram_mb),
-        }
-    }
-    if flavor.disk_gb:
-        resources['']['DISK_GB'] = str(flavor.disk_gb)
-    required: dict[str, list[str]] = {}
-    for key, value in specs.items():
-        match = _GROUP_KEY.fullmatch(key)
-        if match is None:
-            continue
-        kind, suffix, name = match[1], match[2] or '', match[3]
-        if kind == 'resources':
-            resources.setdefault(suffix, {})[name] = value
-        elif value in ('required', 'forbidden'):
-            mark = '!' if value == 'forbidden' else ''
-            required.setdefault(suffix, []).append(mark + name)
-    query = [
-        (
-            'resources' + suffix,
-            ','.join(f'{n}:{v}' for n, v in wanted.items() if v != '0'),
-        )
-        for suffix, wanted in resources.items()
-    ]
-    query += [
-        ('required' + suffix, ','.join(traits))
-        for suffix, traits in required.items()
-    ]
-    if 'group_policy' in specs and len(resources) > 1:
-        query.append(('group_policy', specs['group_policy']))
-    return '/allocation_candidates?' + urllib.parse.urlencode(query)
-
-
-def dedicated(specs: Mapping[str, str]) -> bool:
-    """Whether a flavor's vCPUs are claimed as dedicated CPUs."""
-    return specs.get('hw:cpu_policy') == 'dedicated'
-
-
-class _Offers:
-    """What Placement would give one member, by root provider."""
-
-    def __init__(self, body: Mapping[str, Any], pcpu: bool) -> None:
-        self._summaries = body['provider_summaries']
-        self._cpus = 'PCPU' if pcpu else 'VCPU'
-        self.uplinks: dict[str, set[str]] = {}
-        for candidate in body['allocation_requests']:
-            uplinks = set()
-            root = ''
-            for uuid, allocation in candidate['allocations'].items():
-                root = self._summaries[uuid]['root_provider_uuid']
-                if model.UPLINK in allocation['resources']:
-                    uplinks.add(uuid)
-            self.uplinks.setdefault(root, set()).update(uplinks)
-
-    def cpus(self, root: str, total: int, used: int) -> tuple[int, int]:
-        """CPUs of a host that the flavor's guests run on, and vCPUs there.
-
-        As :func:`nova_vhpc.scheduler.hosts.cpus`, by what Placement has.
-
-        :param total: of the host's CPUs, as Nova counts them.
-        :param used: vCPUs of all guests.
-        """
-        resources = self._summaries.get(root, {}).get('resources', {})
-        dedicated = resources.get('PCPU')
-        if dedicated is None:
-            return total, used
-        if self._cpus == 'PCPU':
-            return dedicated['capacity'], dedicated['used']
-        return total, max(0, used - dedicated['used'])
-
-    def free(self, root: str) -> tuple[float, float]:
-        """CPUs and RAM in MB that may still be claimed on a host."""
-        summary = self._summaries.get(root)
-        if summary is None:
-            return 0.0, 0.0
-        resources = summary['resources']
-        cpus = resources.get(self._cpus, {'capacity': 0, 'used': 0})
-        ram = resources.get('MEMORY_MB', {'capacity': 0, 'used': 0})
-        return (
-            float(cpus['capacity'] - cpus['used']),
-            float(ram['capacity'] - ram['used']),
-        )
-
-
 def _nova_lack(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
     if hypervisor['state'] != 'up':
         return 'its nova-compute is down'
@@ -228,7 +131,10 @@ def _flavor(connection: Any, name: str) -> Flavor:
     return Flavor(
         vcpus=found.vcpus,
         ram_mb=found.ram,
-        disk_gb=(found.disk or 0) + (found.ephemeral or 0),
+        # Swap is in MB; Nova counts it in whole GB.
+        disk_gb=(found.disk or 0)
+        + (found.ephemeral or 0)
+        + -(-int(found.swap or 0) // 1024),
         name=found.name,
         extra_specs=dict(found.extra_specs),
     )

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc import flavor_aliases, flavor_checks
+from nova_vhpc import flavor_aliases, flavor_checks, flavor_cpus
 from nova_vhpc.option_types import overcommit_limits
 from nova_vhpc.scheduler import explain
 from nova_vhpc.scheduler.explain_reader import Reader, RequestError
@@ -59,6 +59,21 @@ class Flavor:
     disk_gb: int = 0
     name: str | None = None
 
+    @property
+    def pinned(self) -> bool:
+        """Whether all vCPUs get a dedicated CPU each."""
+        return self.judged_vcpus[1]
+
+    @property
+    def judged_vcpus(self) -> tuple[int, bool]:
+        """The vCPUs that filter and planner judge; whether dedicated.
+
+        As the filter has it: of a flavor with both kinds those that share.
+        """
+        own = flavor_cpus.dedicated(self.vcpus, self.extra_specs)
+        shared = self.vcpus - own
+        return (shared, False) if shared > 0 else (own, True)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
@@ -90,7 +105,7 @@ class Request:
             raise RequestError('flavor: it has not been looked up')
         wanted = requirements(
             flavor.extra_specs,
-            flavor.vcpus,
+            flavor.judged_vcpus[0],
             self.devices + flavor_aliases.devices(flavor.extra_specs),
             options.spare_cpus,
             options.max_overcommit,

@@ -317,13 +317,14 @@ class ChangeTest(base.TestCase):
         self.assertEqual(made, flavors.without_alias(made, 'nic'))
 
     def test_the_rest_of_the_flavor_must_go_with_it(self):
-        error = self.assertRaises(
-            flavors.RecipeError,
-            flavors.change,
-            {'hw:cpu_policy': 'dedicated'},
-            recipe(io_pool='always'),
-        )
-        self.assertIn('hw:cpu_policy=dedicated', str(error))
+        for policy in ('dedicated', 'mixed'):
+            error = self.assertRaises(
+                flavors.RecipeError,
+                flavors.change,
+                {'hw:cpu_policy': policy},
+                recipe(io_pool='always'),
+            )
+            self.assertIn(f'hw:cpu_policy={policy}', str(error))
 
     @given(
         st.dictionaries(

@@ -35,7 +35,7 @@ from nova_vhpc.agent.binder import UplinkBinder
 from nova_vhpc.agent.domain_xml import parse
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
-from nova_vhpc.cmd import explain_live
+from nova_vhpc.cmd import explain_offers
 from nova_vhpc.scheduler.explain_request import Flavor
 from nova_vhpc.tests.functional.agent import base, shell_guest
 from nova_vhpc.tests.functional.topology import (
@@ -202,8 +202,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         """Claim as nova-scheduler does: the first candidate on a host."""
         found = self.nova(
             'GET',
-            explain_live.candidates_query(flavor)
-            + f'&in_tree={self.roots[node]}',
+            explain_offers.query(flavor) + f'&in_tree={self.roots[node]}',
         )
         candidate = found['allocation_requests'][0]
         self.nova(

@@ -56,30 +56,8 @@ def configure(test, enabled_filters):
     test.addCleanup(uplinks.reset)
 
 
-class SchedulerTestCase(integrated_helpers.ProviderUsageBaseTestCase):
-    """Real API, conductor, scheduler and Placement; fake hypervisors.
-
-    Uplinks are published as the agent does it, by way of Placement's API.
-    """
-
-    compute_driver = 'fake.MediumFakeDriver'
-
-    enabled_filters = [
-        'ComputeFilter',
-        'ServerGroupAntiAffinityFilter',
-        'ServerGroupAffinityFilter',
-        'PciPassthroughFilter',
-        'VirtualClusterFilter',
-    ]
-
-    def setUp(self):
-        configure(self, self.enabled_filters)
-        super().setUp()
-
-    def start_hosts(self, *names):
-        """Start compute services, none of them with uplinks."""
-        for name in names:
-            self._start_compute(name)
+class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
+    """Publishes uplinks as the agent does it, by way of Placement's API."""
 
     def publish(self, node, *published, stamp_s=None):
         """Publish a host's uplinks to Placement as the agent does."""
@@ -152,6 +130,31 @@ class SchedulerTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     def _trait(self, uuid, trait):
         found = set(self._get_provider_traits(uuid))
         self._set_provider_traits(uuid, sorted(found | {trait}))
+
+
+class SchedulerTestCase(
+    integrated_helpers.ProviderUsageBaseTestCase, Publishing
+):
+    """Real API, conductor, scheduler and Placement; fake hypervisors."""
+
+    compute_driver = 'fake.MediumFakeDriver'
+
+    enabled_filters = [
+        'ComputeFilter',
+        'ServerGroupAntiAffinityFilter',
+        'ServerGroupAffinityFilter',
+        'PciPassthroughFilter',
+        'VirtualClusterFilter',
+    ]
+
+    def setUp(self):
+        configure(self, self.enabled_filters)
+        super().setUp()
+
+    def start_hosts(self, *names):
+        """Start compute services, none of them with uplinks."""
+        for name in names:
+            self._start_compute(name)
 
     def flavor(self, extra_specs, vcpu=1, memory_mb=256):
         """Make a flavor with extra specs and return its id."""

@@ -28,10 +28,11 @@ from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base
 
 PINNED = {'hw:cpu_policy': 'dedicated'}
+MIXED = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^0'}
 OPENMP = {'vhpc:workload': 'parallel', 'vhpc:paradigm': 'openmp'}
 
 
-class PinnedTest(libvirt_base.ServersTestBase):
+class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
     """One host with eight CPUs; OpenMP never shares one by default."""
 
     microversion = 'latest'
@@ -63,10 +64,10 @@ class PinnedTest(libvirt_base.ServersTestBase):
         flavor_id = self._create_flavor(
             vcpu=vcpu, memory_mb=512, disk=1, extra_spec=extra_spec
         )
-        if extra_spec in (OPENMP, {**OPENMP, **PINNED}):
+        if OPENMP.items() <= extra_spec.items():
             reason = self.explained(flavor_id)
             self.assertEqual(state == 'ERROR', reason is not None, reason)
-        self._create_server(
+        return self._create_server(
             flavor_id=flavor_id, networks='none', expected_state=state
         )
 
@@ -99,8 +100,35 @@ class PinnedTest(libvirt_base.ServersTestBase):
 
     def test_of_a_mixed_server_only_the_shared_part_is_judged(self):
         self.start('0-1,4-5', '2-3,6-7')
-        mixed = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^0'}
         self.boot(3, OPENMP)
         # Two of its CPUs are dedicated ones, the third is the fourth shared.
-        self.boot(3, {**OPENMP, **mixed})
+        self.boot(3, {**OPENMP, **MIXED})
         self.boot(1, OPENMP, 'ERROR')
+
+    def test_a_host_that_reports_no_dedicated_cpus(self):
+        # Nova asks for shared ones, then, and pins there.
+        self.start(None, None)
+        self.boot(4, {**OPENMP, **PINNED})
+        self.boot(4, {**OPENMP, **PINNED})
+
+    def test_mixed_servers_need_both_kinds(self):
+        self.start('0-1,4-5', '2-3,6-7')
+        self.boot(3, {**OPENMP, **MIXED})
+        self.boot(3, {**OPENMP, **MIXED})
+        # Two shared CPUs are left, but no dedicated one.
+        self.boot(2, {**OPENMP, **MIXED}, 'ERROR')
+
+    def test_pinned_members_with_uplinks_claim_dedicated_cpus(self):
+        # Of each uplink, Nova's fallback has a candidate with shared ones.
+        self.start('0-3', '4-7')
+        bridges = [base.shared(f'br{n}', f'eth{n}') for n in range(2)]
+        self.publish('compute1', *bridges)
+        for _ in range(4):
+            server = self.boot(1, {**base.SHARED, **OPENMP, **PINNED})
+            claimed = {}
+            for held in self._get_allocations_by_server_uuid(
+                server['id']
+            ).values():
+                claimed |= held['resources']
+            self.assertEqual(1, claimed['PCPU'], claimed)
+            self.assertNotIn('VCPU', claimed)

@@ -23,7 +23,7 @@ import fixtures
 
 import nova_vhpc
 from nova_vhpc import flavor_claims, flavors
-from nova_vhpc.cmd import explain, explain_live
+from nova_vhpc.cmd import explain, explain_offers
 from nova_vhpc.scheduler import explain as scheduler_explain
 from nova_vhpc.scheduler import explain_request
 from nova_vhpc.scheduler.explain_request import Flavor
@@ -142,6 +142,12 @@ class CommandTest(base.TestCase):
             self.assertEqual(1, status)
             self.assertIn('free_ram_mb', err)
 
+    def test_a_number_of_thousands_of_digits(self):
+        status, out, err = self.run_(self.write('{"members": ' + '9' * 5000))
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn('no JSON', err)
+        self.assertEqual(1, err.count('\n'))
+
     def test_bad_arguments(self):
         for argv in ((), ('request.json', '--flavor', 'hpc')):
             status, _, err = self.run_(*argv)
@@ -190,7 +196,7 @@ class QueryTest(base.TestCase):
 
     def check(self, **specs):
         flavor = Flavor(4, 2048, specs, disk_gb=10)
-        ours = explain_live.candidates_query(flavor)
+        ours = explain_offers.query(flavor)
         self.assertEqual(
             {k: set(v.split(',')) for k, v in self.nova_query(flavor).items()},
             {
@@ -211,5 +217,33 @@ class QueryTest(base.TestCase):
         self.check()
         self.check(**{'resources:CUSTOM_X': '2', 'trait:HW_Y': 'forbidden'})
         self.check(**{'resources:DISK_GB': '0'})
-        self.check(**{'hw:cpu_policy': 'dedicated'})
+        self.check(
+            **{'resources:MEMORY_MB': 'much', 'resources_b:CUSTOM_X': '0'}
+        )
+        self.check(**{'resources:CUSTOM_X': '-2', 'resources:CUSTOM_Y': ' 7 '})
+        self.check(**{'group_policy': 'isolate'})
+        self.check(**{'group_policy': 'odd'})
+        self.check(**{'resources_x1:MEMORY_MB': '512'})
+        self.check(**{'resources:VCPU': '3'})
+        self.check(**{'resources:PCPU': '4'})
+        self.check(**{'resources1:PCPU': '4'})
+
+    def test_cpu_policies(self):
+        dedicated = {'hw:cpu_policy': 'dedicated'}
+        mixed = {'hw:cpu_policy': 'mixed'}
+        isolate = {'hw:emulator_threads_policy': 'isolate'}
+        realtime = {'hw:cpu_realtime': 'Yes'}
+        for specs in (
+            {'hw:cpu_policy': 'shared'},
+            dedicated,
+            {**dedicated, **isolate},
+            {**dedicated, 'hw:cpu_thread_policy': 'isolate'},
+            {**dedicated, 'hw:cpu_thread_policy': 'require'},
+            {**dedicated, 'hw:cpu_thread_policy': 'prefer'},
+            {**mixed, 'hw:cpu_dedicated_mask': '^0'},
+            {**mixed, 'hw:cpu_dedicated_mask': '0-3,^1', **isolate},
+            {**mixed, 'hw:cpu_dedicated_mask': ' 2 , 1,,'},
+            {**mixed, **realtime, 'hw:cpu_realtime_mask': '^0-1'},
+        ):
+            self.check(**specs)
         self.check(**{'resources_a:VGPU': '1', 'group_policy': 'none'})

@@ -200,6 +200,20 @@ class PlanTest(base.TestCase):
         self.assertEqual(0, found['c2'].planned)
         self.assertEqual(1, found['c0'].planned)
 
+    def test_of_a_mixed_flavor_the_shared_cpus_are_judged(self):
+        document = request(
+            [host(1, cpus=4, used_vcpus=2)], network=None, members=2
+        )
+        document['flavor']['extra_specs'] = {
+            'vhpc:paradigm': 'openmp',
+            'hw:cpu_policy': 'mixed',
+            'hw:cpu_dedicated_mask': '^0',
+        }
+        found = answer(document)
+        self.assertEqual({'c1': 2}, found.placement.assignments)
+        document['flavor']['extra_specs']['hw:cpu_policy'] = 'dedicated'
+        self.assertIsNotNone(answer(document).placement.infeasible_reason)
+
     def test_unknown_topology_only_when_nothing_else_is_left(self):
         hosts = [host(0, uplinks=None), host(1), host(2)]
         document = request(
@@ -268,6 +282,22 @@ class ReadTest(base.TestCase):
             (
                 {'options': {'max_overcommit': {'openmp': '1,5'}}},
                 "request.options.max_overcommit: 'openmp:1,5' is not",
+            ),
+            (
+                {'hosts__0__name': 'c\ud8001'},
+                r"hosts[0].name: 'c\ud8001' is no text",
+            ),
+            (
+                {'hosts__0__uplinks__1__bridge': '\udcff'},
+                r"hosts[0].uplinks[1].bridge: '\udcff' is no text",
+            ),
+            (
+                {'flavor__extra_specs': {'vhpc:\udfff': '1'}},
+                r"flavor.extra_specs.vhpc:\udfff: 'vhpc:\udfff' is no text",
+            ),
+            (
+                {'group': {'existing': {'\ud812': 1}}},
+                r"group.existing.\ud812: '\ud812' is no text",
             ),
         ):
             self.assertIn(text, self.refusal(**changes))

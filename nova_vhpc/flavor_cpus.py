@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which of a flavor's vCPUs get a dedicated CPU each. Pure."""
+
+import re
+from collections.abc import Mapping
+
+POLICIES = ('dedicated', 'mixed')
+"""Values of ``hw:cpu_policy`` that dedicate CPUs; the agent never re-pins
+members of such a flavor."""
+
+_EXPLICIT = re.compile(r'resources[a-zA-Z0-9_-]{0,64}:([VP]CPU)')
+_TRUE = ('1', 't', 'true', 'on', 'y', 'yes')
+
+
+def dedicated(vcpus: int, specs: Mapping[str, str]) -> int:
+    """vCPUs with a dedicated CPU; the others share the host's CPUs.
+
+    Of ``mixed`` flavors those that the mask names, as Nova reads it. One
+    that cannot be read dedicates nothing: Nova boots no such flavor.
+
+    :param vcpus: of the flavor.
+    :param specs: all its extra specs.
+    """
+    policy = specs.get('hw:cpu_policy')
+    if policy == 'dedicated' or 'PCPU' in _explicit(specs):
+        return vcpus
+    if policy != 'mixed':
+        return 0
+    mask = specs.get('hw:cpu_dedicated_mask')
+    if not mask and specs.get('hw:cpu_realtime', '').lower().strip() in _TRUE:
+        mask = specs.get('hw:cpu_realtime_mask')
+    try:
+        return len(_masked(vcpus, mask or ''))
+    except ValueError:
+        return 0
+
+
+def claims(vcpus: int, specs: Mapping[str, str]) -> dict[str, int]:
+    """What Nova claims in Placement for a flavor's vCPUs.
+
+    Nothing, where the flavor's request groups say it themselves.
+    """
+    if _explicit(specs):
+        return {}
+    own = dedicated(vcpus, specs)
+    shared = vcpus - own
+    if own and specs.get('hw:emulator_threads_policy') == 'isolate':
+        own += 1
+    return {'VCPU': shared, 'PCPU': own}
+
+
+def falls_back(specs: Mapping[str, str]) -> bool:
+    """Whether Nova also takes hosts that report no dedicated CPUs.
+
+    As ``[workarounds] disable_fallback_pcpu_query`` has it by default.
+    """
+    return specs.get('hw:cpu_policy') == 'dedicated'
+
+
+def _explicit(specs: Mapping[str, str]) -> set[str]:
+    """Of the two resource classes of CPUs, those that request groups name."""
+    found = map(_EXPLICIT.fullmatch, specs)
+    return {match[1] for match in found if match}
+
+
+def _masked(vcpus: int, mask: str) -> set[int]:
+    """The vCPUs of a mask such as ``0-3,^1``, or ``^0`` for all others.
+
+    :raises ValueError: if it is none.
+    """
+    named: set[int] = set()
+    taken_out: set[int] = set()
+    if mask.strip().startswith('^'):
+        named.update(range(vcpus))
+    for part in filter(None, (part.strip() for part in mask.split(','))):
+        first, dash, last = part.removeprefix('^').partition('-')
+        start, end = int(first), int(last if dash else first)
+        found = range(max(0, start), min(end, vcpus) + 1)
+        (taken_out if part.startswith('^') else named).update(found)
+    return (named - taken_out) & set(range(vcpus))
