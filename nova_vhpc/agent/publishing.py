@@ -25,6 +25,7 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from nova_vhpc import credentials
 from nova_vhpc.agent import uplinks
 from nova_vhpc.topology import discovery, model, publisher
 from nova_vhpc.topology import placement as api
@@ -32,6 +33,13 @@ from nova_vhpc.topology import placement as api
 LOG = logging.getLogger(__name__)
 
 _MAX_BACK_OFF_S = 60.0
+
+_NO_CREDENTIALS = (
+    '[placement] has no auth_type: set there, as nova.conf of nova-compute '
+    'has them, auth_type = password, auth_url, username, password, '
+    'project_name, user_domain_name and project_domain_name, or turn off '
+    '[vhpc_topology] publish'
+)
 
 
 class PublishWorker:
@@ -163,23 +171,30 @@ class PublishWorker:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            try:
-                self._tick()
-            except publisher.NoRootError as error:
-                failures += 1
-                self._fail('no-compute-node', str(error))
-            except api.PlacementError as error:
-                failures += 1
-                self._fail('placement-away', str(error))
-            except Exception as error:
-                # A daemon's thread must outlive what nobody thought of.
-                failures += 1
-                if self._state != 'failed':
-                    LOG.exception('Publishing failed; it will be tried again')
-                self._fail('failed', repr(error))
-            else:
-                failures = 0
+            failure = self._attempt()
+            failures = failures + 1 if failure else 0
+            if failure:
+                # Here, since oslo.log adds the exception that is handled.
+                self._fail(*failure)
             self._stop.wait(self._pause_s(failures))
+
+    def _attempt(self) -> tuple[str, str] | None:
+        """One look at the bridges.
+
+        :returns: what went wrong, as state and detail.
+        """
+        try:
+            self._tick()
+        except publisher.NoRootError as error:
+            return 'no-compute-node', str(error)
+        except api.PlacementError as error:
+            return 'placement-away', str(error)
+        except Exception as error:
+            # A daemon's thread must outlive what nobody thought of.
+            if self._state != 'failed':
+                LOG.exception('Publishing failed; it will be tried again')
+            return 'failed', repr(error)
+        return None
 
     def _pause_s(self, failures: int) -> float:
         interval_s = float(self._options.poll_interval)
@@ -231,6 +246,8 @@ class PublishWorker:
         :raises PlacementError: when there are no usable credentials.
         """
         if self._publisher is None:
+            if not credentials.given(self._conf, 'placement'):
+                raise api.PlacementError(_NO_CREDENTIALS)
             try:
                 adapter = loading.load_adapter_from_conf_options(
                     self._conf,
@@ -238,9 +255,7 @@ class PublishWorker:
                     session=loading.load_session_from_conf_options(
                         self._conf,
                         'placement',
-                        auth=loading.load_auth_from_conf_options(
-                            self._conf, 'placement'
-                        ),
+                        auth=credentials.load(self._conf, 'placement'),
                     ),
                 )
             except Exception as error:

@@ -26,7 +26,7 @@ from oslo_log import log as logging
 from oslo_utils import netutils
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import version
+from nova_vhpc import credentials, version
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.vendordata import nova_api, wsgi
@@ -85,8 +85,9 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
 def make(conf: cfg.ConfigOpts) -> Any:
     """The application, reading clusters with ``[vhpc_nova]``."""
     group = nova_conf.GROUP
-    auth = loading.load_auth_from_conf_options(conf, group)
-    session = loading.load_session_from_conf_options(conf, group, auth=auth)
+    session = loading.load_session_from_conf_options(
+        conf, group, auth=credentials.load(conf, group)
+    )
     client = loading.load_adapter_from_conf_options(
         conf, group, session=session
     )
@@ -143,15 +144,15 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
             'as 127.0.0.1 is allowed'
         )
     application = make(conf)
-    if options.auth_strategy == 'keystone' and not _has_credentials(
-        conf.keystone_authtoken
+    if options.auth_strategy == 'keystone' and not credentials.given(
+        conf, 'keystone_authtoken'
     ):
         raise ValueError(
             '[vhpc_vendordata]auth_strategy = keystone: no token can be '
             "checked without auth_type, auth_url and the service's user in "
             '[keystone_authtoken]'
         )
-    if not _has_credentials(conf[nova_conf.GROUP]):
+    if not credentials.given(conf, nova_conf.GROUP):
         LOG.error(
             'Nobody will be answered: [%s] has no auth_type, so Nova cannot '
             'be asked',
@@ -167,11 +168,6 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
             f'[vhpc_vendordata]listen_host = {host}, listen_port = {port}: '
             f'cannot listen there: {error}'
         ) from None
-
-
-def _has_credentials(group: Any) -> bool:
-    """Whether a group of keystoneauth's options says who is asking."""
-    return bool(group.auth_type or group.auth_section)
 
 
 def _loopback(host: str) -> bool:

@@ -27,7 +27,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import kernel
+from nova_vhpc import credentials, kernel
 from nova_vhpc.conf import opts, unread
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
@@ -89,9 +89,8 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_placement(self) -> checks.Result:
         group = placement_conf.GROUP
         try:
-            auth = loading.load_auth_from_conf_options(self._conf, group)
             session = loading.load_session_from_conf_options(
-                self._conf, group, auth=auth
+                self._conf, group, auth=credentials.load(self._conf, group)
             )
             client = loading.load_adapter_from_conf_options(
                 self._conf, group, session=session
@@ -104,7 +103,9 @@ class Checks(upgradecheck.UpgradeCommands):
                 client, f'resources={model.STAMP}:1', model.STAMP
             )
             stamps = _stamps(client, markers) if markers else {}
-        except (ks_exceptions.ClientException, KeyError, ValueError) as error:
+        except Exception as error:
+            # keystoneauth's are of many kinds: a bare one for a password
+            # that is not there, an OSError for a file of certificates.
             return checks.placement_away(str(error) or type(error).__name__)
         return checks.placement(
             len(hosts),

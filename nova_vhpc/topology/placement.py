@@ -184,6 +184,13 @@ class PlacementClient:
         except ksa_exceptions.ClientException as error:
             text = ' '.join(str(error).split()) or type(error).__name__
             raise PlacementError(text) from error
+        except Exception as error:
+            # A password that is not there is a bare Exception, a file of
+            # certificates that is not there an OSError.
+            text = ' '.join(str(error).split()) or type(error).__name__
+            raise PlacementError(
+                f'[placement] of the configuration is unusable: {text}'
+            ) from error
         code = response.status_code
         if code < http.HTTPStatus.BAD_REQUEST or (
             missing_ok and code == http.HTTPStatus.NOT_FOUND

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keystoneauth1 import adapter
+from keystoneauth1 import exceptions as ks_exceptions
 
 from nova_vhpc import extra_specs
 from nova_vhpc.vendordata import cluster as model
@@ -164,9 +165,17 @@ class Nova:
     def _get(
         self, url: str, missing: type[Exception] | None = None
     ) -> dict[str, Any]:
-        response = self._client.get(
-            url, microversion=MICROVERSION, raise_exc=False
-        )
+        try:
+            response = self._client.get(
+                url, microversion=MICROVERSION, raise_exc=False
+            )
+        except ks_exceptions.ClientException:
+            raise
+        except Exception as error:
+            # A password that is not there is a bare one to keystoneauth.
+            raise RuntimeError(
+                f'[vhpc_nova] of the configuration is unusable: {error}'
+            ) from None
         if response.status_code == 404 and missing is not None:
             raise missing(f'Nova has no {url}')
         if response.status_code != 200:

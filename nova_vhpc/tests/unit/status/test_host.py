@@ -164,25 +164,44 @@ class OptionsTest(base.TestCase):
 class CommandTest(base.TestCase):
     """The whole command against a host where nothing answers."""
 
-    def test_json(self):
+    def run_(self, placement):
         conf = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
         )
         conf.write_text(
             '[vhpc_agent]\nslice_policy = atc\n'
             'libvirt_uri = qemu+unix:///system?socket=/nonexistent\n'
-            '[placement]\nauth_type = none\n'
-            'endpoint_override = http://127.0.0.1:9\n'
+            f'[placement]\n{placement}'
         )
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             code = status.main(
                 ['--config-file', str(conf), 'upgrade', 'check', '--json']
             )
-        found = {
+        return code, {
             check['check']: check
             for check in json.loads(out.getvalue())['checks']
         }
+
+    def test_credentials_that_cannot_be_used(self):
+        secret = 'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
+        user = 'username = nova\npassword = secret\n'
+        for placement, words in (
+            (secret + 'username = nova\n', 'password is a required'),
+            (secret + user + 'cafile = /nowhere\n', '/nowhere'),
+            (
+                'auth_section = service\n[service]\n' + secret + user,
+                'Unable to establish connection',
+            ),
+        ):
+            code, found = self.run_(placement)
+            self.assertEqual(2, code)
+            self.assertIn(words, found['Placement']['details'])
+
+    def test_json(self):
+        code, found = self.run_(
+            'auth_type = none\nendpoint_override = http://127.0.0.1:9\n'
+        )
         self.assertEqual(2, code)
         self.assertEqual(0, found['Nova version']['result'])
         self.assertEqual(1, found['Options']['result'])

@@ -90,6 +90,16 @@ class NovaTest(base.TestCase):
         )
         self.assertIn('no JSON', str(error))
 
+    def test_credentials_that_cannot_be_used_are_nova_away(self):
+        client = mock.Mock()
+        # As keystoneauth says it.
+        client.get.side_effect = Exception('password is a required attribute')
+        nova = nova_api.Nova(client, ttl_s=60)
+        error = self.assertRaises(
+            RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
+        )
+        self.assertIn('[vhpc_nova]', str(error))
+
     def test_one_answer_serves_members_of_two_flavors(self):
         """The first that asks must not decide what the others are told."""
         client = _Client(

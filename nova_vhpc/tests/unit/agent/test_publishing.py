@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the publishing thread says of credentials that cannot be used."""
+
+import logging
+import sys
+import time
+
+import fixtures
+from oslo_config import cfg
+
+from nova_vhpc.agent import publishing
+from nova_vhpc.conf import placement as placement_conf
+from nova_vhpc.conf import topology as topology_conf
+from nova_vhpc.tests import base
+
+PASSWORD = (
+    '[{section}]\n'
+    'auth_type = password\n'
+    'auth_url = https://127.0.0.1:9/v3\n'
+    'username = nova\n'
+)
+
+
+class _Told(logging.Handler):
+    """Keeps messages, and the exception that was handled meanwhile."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append((record.getMessage(), sys.exc_info()[0]))
+
+
+class CredentialsTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.told = _Told()
+        logger = logging.getLogger('nova_vhpc')
+        logger.addHandler(self.told)
+        self.addCleanup(logger.removeHandler, self.told)
+
+    def message(self, text):
+        """What is told under a configuration: one line."""
+        folder = self.useFixture(fixtures.TempDir())
+        file = folder.join('nova-vhpc.conf')
+        with open(file, 'w') as opened:
+            opened.write(text)
+        conf = cfg.ConfigOpts()
+        placement_conf.register_opts(conf)
+        topology_conf.register_opts(conf)
+        conf([], project='nova-vhpc', default_config_files=[file])
+        conf.set_override('sysfs', folder.path, 'vhpc_topology')
+        worker = publishing.PublishWorker(conf, 'cn1')
+        self.told.messages.clear()
+        worker.start()
+        self.addCleanup(worker.stop)
+        until = time.monotonic() + 30
+        while not self.told.messages and time.monotonic() < until:
+            time.sleep(0.01)
+        worker.stop()
+        ((message, handled),) = self.told.messages
+        # oslo.log would say that one as well.
+        self.assertIsNone(handled)
+        return message
+
+    def test_none_at_all(self):
+        message = self.message('')
+        self.assertIn('[placement] has no auth_type', message)
+        for option in ('auth_url', 'username', 'password', 'publish'):
+            self.assertIn(option, message)
+
+    def test_no_password(self):
+        message = self.message(PASSWORD.format(section='placement'))
+        self.assertIn('password is a required attribute', message)
+        self.assertIn('[placement]', message)
+
+    def test_no_certificates(self):
+        message = self.message(
+            PASSWORD.format(section='placement')
+            + 'password = secret\ncafile = /nowhere\n'
+        )
+        self.assertIn('/nowhere', message)
+
+    def test_those_of_another_section(self):
+        message = self.message(
+            '[placement]\nauth_section = service\n'
+            + PASSWORD.format(section='service')
+            + 'password = secret\n'
+        )
+        self.assertIn('Unable to establish connection', message)
