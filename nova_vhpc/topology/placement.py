@@ -139,8 +139,11 @@ class PlacementClient:
 
     def in_use(self, uuid: str) -> bool:
         """Whether anybody holds an allocation of a provider."""
-        body = self._get(f'/resource_providers/{uuid}/usages')
-        return any(body['usages'].values())
+        return any(self._usages(uuid).values())
+
+    def claims(self, uuid: str) -> int:
+        """Slots of an uplink that are claimed."""
+        return self._usages(uuid).get(model.UPLINK, 0)
 
     def claimed_uplinks(self, consumer: str) -> frozenset[str]:
         """Uuids of the providers of which a server has an uplink slot."""
@@ -154,6 +157,11 @@ class PlacementClient:
     def forget(self) -> None:
         """Check again that classes and traits exist before using them."""
         self._known.clear()
+
+    def _usages(self, uuid: str) -> dict[str, int]:
+        body = self._get(f'/resource_providers/{uuid}/usages')
+        usages: dict[str, int] = body['usages']
+        return usages
 
     def _ensure(self, collection: str, name: str) -> None:
         if name not in self._known:

@@ -18,6 +18,7 @@ children of the compute node's root provider. Of what Nova owns only the
 trait ``CUSTOM_VHPC_HOST`` on the root is touched.
 """
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,7 +44,7 @@ class Published:
     :ivar node: name of the compute node's root provider.
     :ivar providers: names of the uplinks' providers, sorted.
     :ivar reserved: providers of uplinks that are gone but still claimed;
-        so is what is now the uplink of a separate bridge among them.
+        so are as many slots of what is now their bridge's uplink.
     :ivar writes: requests that may have changed something in Placement.
     """
 
@@ -92,15 +93,17 @@ class Publisher:
         children = self._client.children(root)
         wanted = _wanted(node, topology, stamp)
         # Before others come: a claim that stays may be one on their bridge.
-        reserved = [
-            name
+        reserved = {
+            name: uuid
             for uuid, name in sorted(children.items(), key=lambda c: c[1])
             if uuid not in wanted
             and _is_ours(node, uuid, name)
             and not self._remove(uuid)
-        ]
+        }
         if reserved:
-            held = frozenset(name.rsplit(':', 2)[1] for name in reserved)
+            held = collections.Counter[str]()
+            for name, uuid in reserved.items():
+                held[name.rsplit(':', 2)[1]] += self._client.claims(uuid)
             wanted = _wanted(node, topology, stamp, held)
         for uuid, provider in wanted.items():
             if uuid not in children:
@@ -226,45 +229,44 @@ def _wanted(
     node: str,
     topology: model.HostTopology,
     stamp: int,
-    held: frozenset[str] = frozenset(),
+    held: Mapping[str, int] | None = None,
 ) -> dict[str, _Wanted]:
     """Providers by uuid; the stamp comes last, when all else is written.
 
-    :param held: bridges on which a guest has claimed an uplink that is gone.
-        A separate one is still that guest's, whatever its NIC is called now.
+    :param held: by bridge, claims of uplinks that are gone. Their guests are
+        still on the bridge, whatever its NIC is called now.
     """
-    wanted = {
-        model.provider_uuid(node, uplink.bridge, uplink.nic): _Wanted(
-            model.provider_name(node, uplink.bridge, uplink.nic),
+    left = dict(held or {})
+    wanted = {}
+    for uplink in topology.uplinks:
+        taken = min(uplink.slots, left.get(uplink.bridge, 0))
+        left[uplink.bridge] = left.get(uplink.bridge, 0) - taken
+        mbps = max(1, uplink.mbps)
+        name = (node, uplink.bridge, uplink.nic)
+        wanted[model.provider_uuid(*name)] = _Wanted(
+            model.provider_name(*name),
             {
                 model.UPLINK: _inventory(
-                    uplink.slots,
-                    uplink.up
-                    and not (
-                        uplink.kind is model.BridgeKind.SEPARATE
-                        and uplink.bridge in held
-                    ),
+                    uplink.slots, taken if uplink.up else uplink.slots
                 ),
-                model.MBPS: _inventory(max(1, uplink.mbps), uplink.up),
+                model.MBPS: _inventory(mbps, 0 if uplink.up else mbps),
             },
             _traits(uplink),
         )
-        for uplink in topology.uplinks
-    }
     wanted[model.marker_uuid(node)] = _Wanted(
         model.marker_name(node),
-        {model.STAMP: _inventory(stamp, True)},
+        {model.STAMP: _inventory(stamp)},
         frozenset(),
     )
     return wanted
 
 
-def _inventory(total: int, up: bool) -> dict[str, Any]:
+def _inventory(total: int, reserved: int = 0) -> dict[str, Any]:
     return {
         **_PLAIN,
         'total': total,
         'max_unit': total,
-        'reserved': 0 if up else total,
+        'reserved': reserved,
     }
 
 

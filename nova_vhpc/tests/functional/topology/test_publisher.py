@@ -238,12 +238,40 @@ class PublisherTest(PlacementCase):
         self.assertEqual(0, self.inventory(bond, model.UPLINK)['reserved'])
 
     def test_a_shared_bridge_goes_on_by_another_nic(self) -> None:
-        self.publisher.publish(topology(A), 77)
-        self.claim(self.uuid(A))
+        """With the slots that its guests have left, and no more."""
+        other = dataclasses.replace(A, nic='eth9', slots=3)
+        self.publisher.publish(topology(A, other), 77)
+        guests = [self.claim(self.uuid(A)), self.claim(self.uuid(A))]
+        guests.append(self.claim(self.uuid(other)))
         bond = dataclasses.replace(A, nic='bond0')
-        published = self.publisher.publish(topology(bond), 77)
-        self.assertEqual(('cn1:vhpc:br-a:eth1',), published.reserved)
-        self.assertEqual(0, self.inventory(bond, model.UPLINK)['reserved'])
+        for _ in range(2):
+            published = self.publisher.publish(topology(bond), 77)
+            self.assertEqual(
+                ('cn1:vhpc:br-a:eth1', 'cn1:vhpc:br-a:eth9'),
+                published.reserved,
+            )
+            self.assertEqual(3, self.inventory(bond, model.UPLINK)['reserved'])
+        self.assertEqual(0, published.writes)
+        self.nova('DELETE', f'/allocations/{guests[0]}')
+        self.publisher.publish(topology(bond), 77)
+        self.assertEqual(2, self.inventory(bond, model.UPLINK)['reserved'])
+        # One of the two that the bridge had is left, and takes them over.
+        self.publisher.publish(topology(other, bond), 77)
+        self.assertEqual(1, self.inventory(bond, model.UPLINK)['reserved'])
+        self.assertEqual(0, self.inventory(other, model.UPLINK)['reserved'])
+
+    def test_more_guests_than_another_nic_has_slots(self) -> None:
+        self.publisher.publish(topology(A), 77)
+        guests = [self.claim(self.uuid(A)) for _ in range(3)]
+        few = dataclasses.replace(A, nic='bond0', slots=2)
+        more = dataclasses.replace(A, nic='bond1', slots=2)
+        self.publisher.publish(topology(few, more), 77)
+        self.assertEqual(2, self.inventory(few, model.UPLINK)['reserved'])
+        self.assertEqual(1, self.inventory(more, model.UPLINK)['reserved'])
+        for guest in guests:
+            self.nova('DELETE', f'/allocations/{guest}')
+        self.publisher.publish(topology(few, more), 77)
+        self.assertEqual(0, self.inventory(few, model.UPLINK)['reserved'])
 
     def test_fewer_slots_than_claims(self) -> None:
         self.publisher.publish(topology(A), 77)
