@@ -31,6 +31,8 @@ LOG = logging.getLogger(__name__)
 MULTIPLIER_KEY = 'vhpc_weight_multiplier'
 """Aggregate metadata key that overrides the weight multiplier."""
 
+NOTHING: Mapping[str, int] = {}
+
 
 class Fabric:
     """Which switch and rack a host is on, by its aggregates' metadata.
@@ -159,22 +161,29 @@ def facts(
     fabric: Fabric,
     ratios: tuple[float, float],
     pinned: bool = False,
+    capacity: Mapping[str, int] = NOTHING,
 ) -> HostFacts:
     """What the planner must know of a host that passed the filter.
 
     :param ratios: initial allocation ratios of CPUs and RAM, for hosts
         that report none.
     :param pinned: whether the members get dedicated CPUs.
+    :param capacity: ``VCPU`` and ``PCPU`` that Placement gives out, as far
+        as known. Nova's own figures know of no reserved CPUs, and of no
+        ratio that was set in Placement.
     """
     own = cpus(state, pinned)
-    ratio = 1.0 if own.dedicated else state.cpu_allocation_ratio or ratios[0]
+    most: float | None = capacity.get('PCPU' if own.dedicated else 'VCPU')
+    if most is None:
+        ratio = state.cpu_allocation_ratio or ratios[0]
+        most = own.total * (1.0 if own.dedicated else ratio)
     total_ram = state.total_usable_ram_mb or 0
     switch, rack = fabric.place(state)
     return HostFacts(
         name,
         own.total,
         own.used,
-        own.total * ratio - own.used,
+        most - own.used,
         total_ram * (state.ram_allocation_ratio or ratios[1])
         - (total_ram - (state.free_ram_mb or 0)),
         slots,

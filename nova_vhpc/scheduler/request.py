@@ -19,7 +19,7 @@ and shares among its members.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oslo_log import log as logging
@@ -27,6 +27,7 @@ from oslo_log import log as logging
 from nova_vhpc.scheduler import candidates as candidates_
 from nova_vhpc.scheduler import hosts as hosts_
 from nova_vhpc.scheduler import requirements, steering, uplinks
+from nova_vhpc.scheduler import snapshot as snapshots
 
 LOG = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class Request:
         self.fabric = hosts_.Fabric(group.switch_key, group.rack_key)
         self._multiplier = group.weight_multiplier
         self._attempts = group.claim_attempts if self.wanted.claims else 0
+        self._read: snapshots.Snapshot | None = None
         self._topology, self.limits = self._read_topology()
         self.members = (
             int(spec_obj.num_instances) if 'num_instances' in spec_obj else 1
@@ -177,6 +179,11 @@ class Request:
                 slots, hosts_.device_members(record.state, self.pci_requests)
             )
         return slots
+
+    def capacity(self, record: Record) -> Mapping[str, int]:
+        """CPUs that Placement gives out on a host; empty if unknown."""
+        found = self._read and self._read.hosts.get(record.state.uuid)
+        return found.cpus if found else {}
 
     def _judge(self, state: Any) -> Record:
         record = Record(self, state, requirements.Verdict())
@@ -309,9 +316,13 @@ class Request:
     def _read_topology(
         self,
     ) -> tuple[Any, requirements.Limits]:
+        reader = uplinks.reader(self.conf)
         if not self.wanted.needs_topology:
+            # The planner does better with it, and well enough without.
+            self._read = reader.latest()
             return None, requirements.NO_LIMITS
-        snapshot, lack = uplinks.reader(self.conf).snapshot()
+        snapshot, lack = reader.snapshot()
+        self._read = snapshot
         group = self.conf.vhpc_scheduler
         return snapshot, requirements.Limits(
             now_minutes=time.time() / 60,

@@ -35,6 +35,8 @@ NAMES_READ_VERSION = '1.39'
 
 _KINDS = frozenset({model.TRAIT_SHARED, model.TRAIT_SEPARATE})
 
+_CPUS = ('VCPU', 'PCPU')
+
 Names = Mapping[str, tuple[str, str]]
 
 
@@ -78,10 +80,13 @@ class HostUplinks:
     """The uplinks of one host, and when its agent last said so.
 
     :ivar stamp_minutes: minutes since the epoch.
+    :ivar cpus: what Placement gives out at most, by ``VCPU`` and ``PCPU``:
+        less those reserved, times the ratio that counts there.
     """
 
     uplinks: tuple[UplinkState, ...] = ()
     stamp_minutes: int | None = None
+    cpus: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,9 +112,17 @@ def parse(
     """
     found: dict[str, list[UplinkState]] = {}
     stamps: dict[str, int] = {}
+    cpus: dict[str, dict[str, int]] = {}
     for uuid, summary in body['provider_summaries'].items():
         resources = summary['resources']
         root = summary['root_provider_uuid']
+        if uuid == root:
+            cpus[root] = {
+                name: int(resources[name]['capacity'])
+                for name in _CPUS
+                if name in resources
+            }
+            continue
         stamp = resources.get(model.STAMP)
         if stamp is not None:
             stamps[root] = int(stamp['capacity'])
@@ -141,7 +154,9 @@ def parse(
     return Snapshot(
         hosts={
             root: HostUplinks(
-                tuple(sorted(uplinks, key=_by_name)), stamps.get(root)
+                tuple(sorted(uplinks, key=_by_name)),
+                stamps.get(root),
+                cpus.get(root, {}),
             )
             for root, uplinks in found.items()
         },

@@ -227,6 +227,7 @@ class Steering:
                     request.fabric,
                     ratios,
                     request.pinned,
+                    request.capacity(record),
                 )
             )
         return facts

@@ -79,8 +79,7 @@ class Reader:
         requests together no longer than ``first_read_timeout``: a read
         that hangs is not to hold up every request after the first.
         """
-        self._asked_s = time.monotonic()
-        self._ensure_thread()
+        self.latest()
         group = self._conf.vhpc_scheduler
         if self._snapshot is None:
             if self._first_asked_s is None:
@@ -103,6 +102,12 @@ class Reader:
                 + (self._failure or 'it does not answer')
             )
         return last, None
+
+    def latest(self) -> snapshots.Snapshot | None:
+        """The last snapshot, whatever its age. Never waits."""
+        self._asked_s = time.monotonic()
+        self._ensure_thread()
+        return self._snapshot
 
     def refresh(self) -> None:
         """Read now, in the calling thread; for tests and tools."""

@@ -97,6 +97,29 @@ class PlanTest(base.SchedulerTestCase):
         self.assertEqual(['b1', 'b2'], self.hosts_of(servers))
 
 
+class ReservedTest(base.SchedulerTestCase):
+    """A host whose nova-compute has ``reserved_host_cpus``."""
+
+    def test_plan_has_no_more_cpus_than_placement(self):
+        self.flags(cpu_allocation_ratio=1.0)
+        self.start_hosts('roomy', 'tight')
+        # Of equally good hosts the fullest is planned: the wrong one here.
+        self._create_server(host='tight', networks='none')
+        # All hosts here have one configuration.
+        root = self._get_provider_uuid_by_host('tight')
+        inventories = self._get_provider_inventory(root)
+        inventories['VCPU']['reserved'] = 2
+        self._inventory(root, inventories)
+        for host in ('roomy', 'tight'):
+            self.publish(host)
+        servers = self.boot_cluster(
+            self.flavor({'vhpc:workload': 'parallel'}, vcpu=2),
+            4,
+            self.group('affinity'),
+        )
+        self.assertEqual(['roomy'] * 4, self.hosts_of(servers))
+
+
 class UnknownTopologyTest(base.SchedulerTestCase):
     """Hosts of which nothing, or nothing new, is known."""
 

@@ -148,6 +148,38 @@ class FactsTest(base.BaseTestCase):
         self.assertEqual(1100.0, facts.free_ram_mb)
         self.assertEqual(3, facts.slots)
 
+    def test_cpus_that_placement_gives_out(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.vcpus_total = 8
+        state.vcpus_used = 3
+        state.cpu_allocation_ratio = 2.0
+        fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
+
+        def free(pinned=False, **capacity):
+            return hosts.facts(
+                state, 'one', 1, 0, fabric, (16.0, 1.0), pinned, capacity
+            ).free_cpus
+
+        self.assertEqual(13.0, free())
+        # Two of them are reserved; or the ratio is another one there.
+        self.assertEqual(9, free(VCPU=12))
+        self.assertEqual(29, free(VCPU=32, PCPU=1))
+        # Pinned on a host that reports no dedicated CPUs.
+        self.assertEqual(9, free(True, VCPU=12))
+        state.numa_topology = objects.NUMATopology(
+            cells=[
+                objects.NUMACell(
+                    id=0,
+                    cpuset=set(range(8)),
+                    pcpuset=set(range(8, 16)),
+                    pinned_cpus={8, 9},
+                )
+            ]
+        )
+        self.assertEqual(6.0, free(True, VCPU=12))
+        self.assertEqual(5, free(True, VCPU=12, PCPU=7))
+        self.assertEqual(11, free(False, VCPU=12, PCPU=7))
+
     def test_new_compute_node(self):
         state = host_manager.HostState('new', 'new', 'cell')
         fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')

@@ -219,6 +219,21 @@ class SteeringTest(world.WorldTestCase):
         self.assertEqual(dict(planned.assignments), found)
         self.assertEqual(1, self.states[0]._vhpc.request.steering._plans)
 
+    def test_no_more_cpus_are_planned_than_placement_gives_out(self):
+        # The 2 vCPUs of one member on each, but on the last host.
+        for number, state in enumerate(self.states[:-1]):
+            root = self.body['provider_summaries'][
+                scheduler_world.root_uuid(state.host)
+            ]
+            root['resources']['VCPU']['capacity'] = 8 + number % 8 + 2
+        spec = self.request(members=4, policy='affinity')
+        self.passing(spec)
+        self.weigher.weigh_objects(
+            [world.weights_of(state) for state in self.states], spec
+        )
+        placement = self.states[0]._vhpc.request.steering.placement
+        self.assertEqual({self.states[-1].host: 4}, placement.assignments)
+
     def test_new_plan_when_a_planned_host_is_lost(self):
         spec = self.request(members=8)
         lost = []
