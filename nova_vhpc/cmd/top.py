@@ -16,9 +16,10 @@ Talks to the agent over its local socket; never to libvirt.
 """
 
 import argparse
+import signal
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from rich import box, console, live, panel, table, text
 
@@ -28,6 +29,8 @@ from nova_vhpc.cmd import printing
 
 PIPE_WIDTH = 160
 """Columns of text where there is no terminal to ask."""
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 COLUMNS = (
     ('VM', 'left'),
@@ -143,10 +146,19 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
     console.Console(width=width).print(render(document))
 
 
+def _end(number: int, frame: object) -> NoReturn:
+    """End by an exception: the terminal's other screen is left on the way."""
+    raise SystemExit(128 + number)
+
+
 def _follow(path: str, interval_s: float) -> int:
-    with live.Live(
-        render(_fetch(path)), screen=True, auto_refresh=False
-    ) as screen:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    shown = render(_fetch(path))
+    # What is not wholly entered would not be left.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    with live.Live(shown, screen=True, auto_refresh=False) as screen:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         while True:
             time.sleep(interval_s)
             screen.update(render(_fetch(path)), refresh=True)

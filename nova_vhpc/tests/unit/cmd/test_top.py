@@ -15,6 +15,8 @@
 import contextlib
 import io
 import os
+import pty
+import signal
 import subprocess
 import sys
 from typing import IO
@@ -132,6 +134,37 @@ class TestTop(base.BaseTestCase):
             os.close(reading)
             with open(writing, 'w') as pipe:
                 self.assertEqual((1, ''), self.print_to(pipe, *words))
+
+    def test_a_signal_gives_the_terminal_back(self) -> None:
+        document = test_status.document()
+        document['agent'] |= AGENT
+        program = (
+            'import sys; from nova_vhpc.cmd import top; '
+            f'top.status.fetch = lambda path: {document!r}; '
+            'sys.exit(top.main([]))'
+        )
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            reading, terminal = pty.openpty()
+            with subprocess.Popen(
+                [sys.executable, '-c', program],
+                stdin=terminal,
+                stdout=terminal,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, 'TERM': 'xterm'},
+            ) as running:
+                os.close(terminal)
+                shown = b''
+                while b'compute-1' not in shown:
+                    shown += os.read(reading, 65536)
+                running.send_signal(number)
+                # Linux says that a terminal has no writer left by an error.
+                with contextlib.suppress(OSError):
+                    while more := os.read(reading, 65536):
+                        shown += more
+            os.close(reading)
+            self.assertEqual(128 + number, running.returncode)
+            self.assertIn(b'\x1b[?1049l', shown)
+            self.assertNotIn(b'Traceback', shown)
 
     def test_an_answer_of_another_version_is_told_of(self) -> None:
         for answer in ({}, [], {'agent': None, 'vms': []}):
