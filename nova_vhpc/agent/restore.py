@@ -33,13 +33,11 @@ from nova_vhpc.agent import (
     processes,
 )
 from nova_vhpc.agent.actuators import kernel_slice
-from nova_vhpc.control import model
+from nova_vhpc.control import defaults, model
 
 LOG = logging.getLogger(__name__)
 
 DEFAULT_PERIOD_US = 100_000
-DEFAULT_SHARES_V1 = 1024
-DEFAULT_SHARES_V2 = 100
 
 
 class Outcome(enum.StrEnum):
@@ -244,14 +242,14 @@ def from_definition(domain: Any, cgroup: pathlib.Path) -> cputune.Cputune:
         domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
     v2 = (cgroup / 'cgroup.controllers').exists()
-    shares = DEFAULT_SHARES_V2 if v2 else DEFAULT_SHARES_V1
-    defaults = {
+    shares = defaults.SHARES_V2 if v2 else defaults.SHARES_V1
+    unset = {
         cputune.PERIOD: ('period', DEFAULT_PERIOD_US),
         cputune.QUOTA: ('quota', -1),
         cputune.SHARES: ('shares', shares),
     }
     parameters = dict(now.parameters)
-    for name, (element, default) in defaults.items():
+    for name, (element, default) in unset.items():
         value = int(root.findtext(f'./cputune/{element}') or default)
         if name == cputune.QUOTA and cputune.is_unlimited(value):
             # Keep the way this host reads "unlimited".

@@ -22,11 +22,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 
-from nova_vhpc.control import gang_demand, gang_fairness, model
-
-DEFAULT_SHARES_V1 = 1024
-DEFAULT_SHARES_V2 = 100
-"""What the kernel and libvirt give a domain that asks for nothing."""
+from nova_vhpc.control import defaults, gang_demand, gang_fairness, model
 
 MOST_OF_A_CPU = 0.92
 """Of the CPUs that they are on, few VMs that never sleep get no more: else a
@@ -265,8 +261,8 @@ def shares(own: int | None, limits: model.ActuatorLimits) -> int:
     if own is not None and own > 0:
         return max(limits.min_shares, min(limits.max_shares, own))
     if limits.min_shares < 2:
-        return DEFAULT_SHARES_V2
-    return DEFAULT_SHARES_V1
+        return defaults.SHARES_V2
+    return defaults.SHARES_V1
 
 
 def _weights(view: model.HostView) -> dict[str, int]:
