@@ -112,6 +112,8 @@ def work_out(wanted: Wanted) -> Outcome:
         if original is None:
             remark = UNKNOWN_QUOTA
             slice_us = None
+        elif not choice.specified and _has_own_cpus(wanted, original):
+            slice_us = None
         else:
             made = cputune.for_slice(
                 slice_us, original, limits, choice.specified
@@ -131,6 +133,21 @@ def work_out(wanted: Wanted) -> Outcome:
         vcpu_pins=pins,
     )
     return Outcome(tune, _writes(tune, wanted.in_force), slice_us, remark)
+
+
+def _has_own_cpus(wanted: Wanted, original: cputune.Bandwidth) -> bool:
+    """Whether a slice could bring a VM nothing but a timer per period.
+
+    Each vCPU has one CPU for good, as of a dedicated CPU policy, and no quota
+    that would hold it up: there is nobody to yield to.
+    """
+    pins = wanted.original.vcpu_pins
+    return (
+        not wanted.repin
+        and original[1] == model.UNLIMITED
+        and bool(pins)
+        and all(len(pin) == 1 for pin in pins or ())
+    )
 
 
 def _shares(

@@ -62,13 +62,15 @@ class TestRightVms(base.AgentTestCase):
         guarded = [dedicated, numa, by_hand]
         pins = [d.vcpuPinInfo(base.LIVE) for d in guarded]
         with self.running(vhpc_control__pinning_policy='balance'):
-            for domain in (*guarded, free):
+            for domain in (numa, by_hand, free):
                 self.wait_for_write(domain)
             self.wait_for(lambda: self.vm(free)['moves'], 'pins')
             for domain in guarded:
                 self.assertFalse(self.vm(domain)['repin'])
             time.sleep(0.5)
             self.assertEqual(pins, [d.vcpuPinInfo(base.LIVE) for d in guarded])
+            # Each vCPU has its own CPU, so no slice could bring it anything.
+            self.assertEqual(0, self.vm(dedicated)['writes'])
 
     def test_own_quota_keeps_its_share(self) -> None:
         domain = self.domain(

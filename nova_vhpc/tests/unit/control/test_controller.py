@@ -127,6 +127,27 @@ class WritesTest(base.TestCase):
         plan = subject.decide(view(general, tick=2))
         self.assertEqual(ORIGINAL.vcpu_pins, plan.vms['a'].writes.vcpu_pins)
 
+    def test_a_slice_that_can_bring_nothing_is_not_written(self):
+        own = dataclasses.replace(
+            ORIGINAL, vcpu_pins=(frozenset({0}), frozenset({1}))
+        )
+        half = dataclasses.replace(own, quota_us=50_000)
+        for changes, written in (
+            ({}, False),
+            # A shorter period holds a vCPU up for less long at a time.
+            ({'original': half, 'in_force': half}, True),
+            # As the administrator wants it.
+            ({'time_slice_us': 5_000}, True),
+            # Its pins are ours to change.
+            ({'repin': True}, True),
+            ({'original': ORIGINAL, 'in_force': ORIGINAL}, True),
+        ):
+            about = {'original': own, 'in_force': own, 'repin': False}
+            subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
+            plan = subject.decide(view(vm(**about | changes))).vms['a']
+            self.assertEqual(written, plan.writes is not None, changes)
+            self.assertEqual(written, plan.slice_us is not None, changes)
+
     def test_dedicated_guests_are_never_repinned(self):
         odd = dataclasses.replace(
             ORIGINAL, vcpu_pins=(frozenset((0,)), frozenset((1,)))
