@@ -77,9 +77,14 @@ class Guest:
     :ivar shares_theirs: what somebody else wrote by an event, and nobody
         has looked at yet: no window is to write over it.
     :ivar weight: where windows write ``cpu_shares``; None before the first.
+    :ivar free_weights: those in the journal that windows may write there
+        without ``lock``, however long libvirt holds it; only who holds it
+        grants them.
     :ivar unweighed: its weight was put back past libvirt.
     :ivar lock: held while written or restored; windows write beside the
         workers.
+    :ivar weighing: held while ``expected`` is changed, and while a window
+        writes without ``lock``; never during a call to libvirt.
     """
 
     info: domain_xml.DomainInfo
@@ -109,6 +114,7 @@ class Guest:
     shares_ours: set[int] = dataclasses.field(default_factory=set)
     shares_theirs: int | None = None
     weight: weight_file.WeightFile | None = None
+    free_weights: frozenset[int] = frozenset()
     unweighed: bool = False
     writes: int = 0
     failures: int = 0
@@ -118,6 +124,7 @@ class Guest:
     moves: int = 0
     problem: str = ''
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    weighing: Any = dataclasses.field(default_factory=threading.RLock)
 
     traits: Traits = (
         1,
@@ -171,8 +178,9 @@ class Guest:
 
     def set_expected(self, now: cputune.Cputune) -> None:
         """Take what was read for what is in force."""
-        self.expected = now
-        self.in_force = now.tune(self.info.vcpus)
+        with self.weighing:
+            self.expected = now
+            self.in_force = now.tune(self.info.vcpus)
 
     def note_written(
         self,
@@ -180,17 +188,29 @@ class Guest:
         pins: dict[int, frozenset[int]] | None = None,
     ) -> None:
         """Take what was written for what is in force."""
-        vcpupins = list(self.expected.vcpupins)
-        for vcpu, cpus in (pins or {}).items():
-            if vcpu < len(vcpupins):
-                vcpupins[vcpu] = cpus
-        self.set_expected(
-            dataclasses.replace(
-                self.expected,
-                parameters={**self.expected.parameters, **(parameters or {})},
-                vcpupins=tuple(vcpupins),
+        with self.weighing:
+            vcpupins = list(self.expected.vcpupins)
+            for vcpu, cpus in (pins or {}).items():
+                if vcpu < len(vcpupins):
+                    vcpupins[vcpu] = cpus
+            self.set_expected(
+                dataclasses.replace(
+                    self.expected,
+                    parameters={
+                        **self.expected.parameters,
+                        **(parameters or {}),
+                    },
+                    vcpupins=tuple(vcpupins),
+                )
             )
-        )
+
+    def stop_free_weights(self) -> None:
+        """No window writes from now on without the lock, which is held.
+
+        Until one has written with it.
+        """
+        with self.weighing:
+            self.free_weights = frozenset()
 
     @property
     def weighs_by_file(self) -> bool:

@@ -64,6 +64,8 @@ class Reversal:
             self._put_back_locked(target)
 
     def _put_back_locked(self, target: guest.Guest) -> None:
+        # Also if the reason to put it back ends before that is done.
+        target.stop_free_weights()
         tried = [_undo(actuator, target) for actuator in self._actuators]
         if target.journalled:
             self._restore(target)

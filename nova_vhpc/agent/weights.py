@@ -58,6 +58,16 @@ class Weights:
                 problem,
             )
 
+    def write_file(self, target: guest.Guest, shares: int) -> bool:
+        """Set the weight of a VM whose file is known, and never by libvirt.
+
+        :returns: whether it was written.
+        """
+        if self._write_file(target, shares):
+            return False
+        target.note_written({cputune.SHARES: shares})
+        return True
+
     def _write_file(self, target: guest.Guest, shares: int) -> str:
         """Why it was not written; empty if it was."""
         if target.weight is None:
@@ -84,18 +94,20 @@ def give_back(target: guest.Guest, host: processes.Processes) -> None:
     file = _find(target, host)
     if file is None:
         return
-    try:
-        # Whatever else is in it is not ours.
-        if int(file.read_text()) not in target.shares_ours - {original}:
+    # A window that began to write before the VM was held ends first.
+    with target.weighing:
+        try:
+            # Whatever else is in it is not ours.
+            if int(file.read_text()) not in target.shares_ours - {original}:
+                return
+            file.write_text(str(original))
+        except (OSError, ValueError) as error:
+            LOG.debug('VM %s: its weight stays: %r', target.name, error)
             return
-        file.write_text(str(original))
-    except (OSError, ValueError) as error:
-        LOG.debug('VM %s: its weight stays: %r', target.name, error)
-        return
-    # What went into the file alone has never been in libvirt's XML.
-    target.unweighed = not target.weighs_by_file
-    target.shares_ours.add(original)
-    target.note_written({cputune.SHARES: original})
+        # What went into the file alone has never been in libvirt's XML.
+        target.unweighed = not target.weighs_by_file
+        target.shares_ours.add(original)
+        target.note_written({cputune.SHARES: original})
 
 
 def settle(target: guest.Guest) -> None:
