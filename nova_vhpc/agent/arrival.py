@@ -118,7 +118,8 @@ def _left_over(
 ) -> bool:
     """Whether these pins can but be what an agent that was stopped has left.
 
-    Its VMs float over all CPUs of the source. Here that would fail.
+    Its VMs float over all CPUs that Nova gives to guests on the source. Here
+    that would fail, or take CPUs that Nova gives to others.
     """
     found = {
         cpus.parse_cpu_set(element.get('cpuset', ''))
@@ -128,7 +129,7 @@ def _left_over(
         info.ours
         and not info.placed
         and len(found) == 1
-        and not found.pop() <= here
+        and not found.pop() <= (info.cpuset or here)
     )
 
 

@@ -159,6 +159,17 @@ class TestLeftOver(base.BaseTestCase):
         self.assertNotIn('vcpupin', changed)
         self.assertIn('<shares>9</shares>', changed)
 
+    def test_pins_to_cpus_that_nova_gives_to_others_here(self) -> None:
+        here = "<vcpu cpuset='2-3'>2</vcpu>"
+        for cpus in ('0-1', '0-3', '1-2'):
+            pins = self.ALL.replace('0-7', cpus)
+            changed = self.changed(pins, vcpu=here) or ''
+            self.assertNotIn('vcpupin', changed)
+            self.assertIn(here.replace("'", '"'), changed)
+        for cpus in ('2-3', '2'):
+            pins = self.ALL.replace('0-7', cpus)
+            self.assertIsNone(self.changed(pins, vcpu=here))
+
     def test_all_others_are_somebodys(self) -> None:
         self.assertIsNone(self.changed(self.ALL.replace('7', '3')))
         self.assertIsNone(self.changed(self.ALL.replace('0-7', '6', 1)))
