@@ -19,6 +19,9 @@ from collections.abc import Iterable
 from nova_vhpc.agent import errors
 from nova_vhpc.control import model
 
+MOST_CPUS = 65_536
+"""More than any host has. A slip of the keyboard must not take its memory."""
+
 OPTION = '[vhpc_agent]cpu_shared_set'
 SYNTAX = "CPU numbers, ranges and exclusions such as '2-15,^8'"
 
@@ -47,6 +50,8 @@ def parse_cpu_set(text: str) -> frozenset[int]:
         high = int(last) if dash else low
         if low > high:
             raise ValueError(f"'{part.strip()}' runs backwards")
+        if high >= MOST_CPUS:
+            raise ValueError(f"'{part.strip()}': no host has so many CPUs")
         if target is excluded and dash:
             # Nova takes single CPUs only after the caret.
             raise ValueError(f"'{part.strip()}' excludes a range")

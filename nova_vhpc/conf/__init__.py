@@ -39,8 +39,13 @@ def check(
         for option in options:
             try:
                 conf[name][option.dest]
-            except cfg.NoSuchOptError:
-                # keystoneauth registers those of the chosen plugin only.
-                continue
+            except cfg.NoSuchOptError as error:
+                if error.opt_name == option.dest:
+                    # keystoneauth registers those of the chosen plugin only.
+                    continue
+                raise cfg.Error(
+                    f'[{name}]{option.name}: its value names an option by $, '
+                    f'and there is {error}; a dollar sign is written $$'
+                ) from None
             except (cfg.Error, ValueError) as error:
                 raise cfg.Error(f'[{name}]{option.name}: {error}') from None

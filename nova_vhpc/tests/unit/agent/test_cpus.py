@@ -37,6 +37,12 @@ class TestCpus(base.BaseTestCase):
         for text in ('', 'a', '3-1', '1-', '-1', '^1-2,0-3', '0,^0', '1--2'):
             self.assertRaises(ValueError, cpus.parse_cpu_set, text)
 
+    def test_more_cpus_than_there_are(self) -> None:
+        """They would not fit into the memory."""
+        for text in ('0-99999999999', f'^{cpus.MOST_CPUS}', '9' * 1000):
+            self.assertRaises(ValueError, cpus.parse_cpu_set, text)
+        self.assertEqual(8192, len(cpus.parse_cpu_set('0-8191')))
+
     @hypothesis.given(strategies.sets(strategies.integers(0, 300), min_size=1))
     def test_format_is_read_back(self, numbers: set[int]) -> None:
         self.assertEqual(

@@ -90,6 +90,8 @@ class TestCommandLine(base.BaseTestCase):
             ('[vhpc_peers]\nlease = 0', "[vhpc_peers]lease: .*'0' is not"),
             ('[vhpc_peers]\nversion_cap = 2.0', 'version_cap: .*2.0'),
             ('[vhpc_topology]\npoll_interval = 0', "'0' is not an integer"),
+            ('reconcile_period = $no', r'_period: .*no such option no .*\$\$'),
+            ('host = a$b-c', r'[vhpc_agent]host: .*no such option b '),
         ):
             code, complaint = self.start(text + '\n')
             self.assertEqual(2, code, text)
