@@ -20,7 +20,7 @@ how many its gang has.
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from nova_vhpc.control import defaults, gang_demand, gang_fairness, model
 
@@ -39,6 +39,7 @@ class Sides:
     :ivar cpus: how many CPUs the gangs have together.
     :ivar places: the CPUs of each member.
     :ivar width: how many CPUs a gang has, on the mean.
+    :ivar weights: of every VM of the host, as nobody has touched it.
     """
 
     members: frozenset[str] = frozenset()
@@ -48,6 +49,7 @@ class Sides:
         default_factory=dict
     )
     width: float = 0.0
+    weights: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,8 +107,8 @@ def fair_claim(
     members, hungry, cpus = sides.members, sides.hungry, sides.cpus
     if not hungry:
         return Claim()
-    weights = _weights(view)
-    fair = fair_cpus(view, members, demands)
+    weights = sides.weights
+    fair = fair_cpus(view, sides, demands)
     ours = sum(got for uuid, got in fair.items() if uuid in members)
     theirs = sum(got for uuid, got in fair.items() if uuid in hungry)
     # CPUs without gangs serve the others first.
@@ -129,16 +131,16 @@ def fair_claim(
 
 
 def fair_cpus(
-    view: model.HostView,
-    members: Collection[str],
-    demands: gang_demand.DemandTracker,
+    view: model.HostView, sides: Sides, demands: gang_demand.DemandTracker
 ) -> dict[str, float]:
     """CPUs by VM, if the kernel divided the host among all as they weigh.
 
-    :param members: VMs of the gangs, which want a CPU for each vCPU.
+    Members of gangs want a CPU for each vCPU.
     """
-    weights = _weights(view)
-    wanted = {uuid: demands.cpus(uuid) for uuid in weights}
+    members, weights = sides.members, sides.weights
+    wanted = {
+        uuid: demands.cpus(uuid) for uuid in weights if uuid not in members
+    }
     wanted |= {
         vm.uuid: float(vm.vcpus) for vm in view.vms if vm.uuid in members
     }
@@ -171,7 +173,7 @@ def leak(
     strong: Mapping[str, int],
 ) -> float:
     """Part of the gangs' windows that those who never sleep get."""
-    weights = _weights(view)
+    weights = sides.weights
     got = whole = 0.0
     for uuid, cpus in sides.places.items():
         # The more it weighs, the longer are its windows, on all its CPUs.
@@ -191,7 +193,7 @@ def strong(
     :param favour: as many times as the heaviest.
     :returns: by member, what it weighs in its window.
     """
-    weights = _weights(view)
+    weights = sides.weights
     high = float(max(weights.values()) * favour)
     on_a_cpu = min(high, _leaves_sleepers(view, sides, demands))
     return {
@@ -222,7 +224,7 @@ def yielding(
     view: model.HostView, sides: Sides, most: Bounds
 ) -> dict[str, int]:
     """By member, what it weighs in its window beside those few."""
-    weights = _weights(view)
+    weights = sides.weights
     found: dict[str, int] = {}
     for uuid, cpus in sides.places.items():
         for_sleepers = max(len(cpus) * most.beside_sleepers, weights[uuid])
@@ -240,7 +242,7 @@ def gentle(view: model.HostView, sides: Sides) -> dict[str, int]:
 
     :returns: by member, what it weighs in its window.
     """
-    weights = _weights(view)
+    weights = sides.weights
     together: dict[int, float] = {}
     for vm in view.vms:
         cpus = sides.places.get(vm.uuid)
@@ -265,7 +267,7 @@ def shares(own: int | None, limits: model.ActuatorLimits) -> int:
     return defaults.SHARES_V1
 
 
-def _weights(view: model.HostView) -> dict[str, int]:
+def weights_of(view: model.HostView) -> dict[str, int]:
     """Every VM's own weight, as nobody has touched it."""
     found = {
         vm.uuid: shares(vm.original.shares, view.limits) for vm in view.vms
@@ -283,9 +285,10 @@ def _leaves_sleepers(
     the windows, too.
     """
     most = float(view.limits.max_shares)
-    for uuid, weight in _weights(view).items():
-        used = demands.busiest(uuid)
-        if uuid in sides.members or uuid in sides.hungry or used <= 0:
+    for uuid, weight in sides.weights.items():
+        if uuid in sides.members or uuid in sides.hungry:
             continue
-        most = min(most, weight * (1 / (3 * used) - 1))
+        used = demands.busiest(uuid)
+        if used > 0:
+            most = min(most, weight * (1 / (3 * used) - 1))
     return most

@@ -62,12 +62,13 @@ class _Vcpu:
         self.unclear_us = 0.0
         # No max() here: this runs for every vCPU of the host, each tick.
         keep = 1 - span_us / MEMORY_US if span_us < MEMORY_US else 0.0
-        self.elapsed_us = self.elapsed_us * keep + span_us
+        self.elapsed_us = all_us = self.elapsed_us * keep + span_us
         self.run_us = self.run_us * keep + run_us
-        self.runnable_us = self.runnable_us * keep + run_us + wait_us
-        if self.runnable_us >= AWAKE * self.elapsed_us:
+        runnable_us = self.runnable_us * keep + run_us + wait_us
+        self.runnable_us = runnable_us
+        if runnable_us >= AWAKE * all_us:
             self.awake_us += span_us
-        elif self.runnable_us < HUNGRY * self.elapsed_us:
+        elif runnable_us < HUNGRY * all_us:
             self.awake_us = 0.0
 
     @property

@@ -132,7 +132,7 @@ def need(
     floating = sides.hungry.difference(pinned)
     if not floating:
         return Need(cpus)
-    fair = gang_contest.fair_cpus(view, sides.members, demands)
+    fair = gang_contest.fair_cpus(view, sides, demands)
     return Need(
         cpus,
         widths(members, cpus),

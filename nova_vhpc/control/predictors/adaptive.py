@@ -141,7 +141,8 @@ class AdaptivePredictor:
             table.add(self._after_run, state)
             self._mean += _DRIFT_ALPHA * (events - self._mean)
         if state == current:
-            self._run = min(self._run + 1, _MAX_RUN)
+            if self._run < _MAX_RUN:
+                self._run += 1
         else:
             self._previous = current
             self._run = 1
@@ -150,7 +151,7 @@ class AdaptivePredictor:
         self._after_run = table.use((self._previous, state, self._run))
         self._state = state
         self._drift = quantise.to_state(self._mean)
-        self._patterns.observe(state, events)
+        self._patterns.observe(state)
         shared.observe(self._member, state, events)
         self._asked = False
 
@@ -179,6 +180,7 @@ class AdaptivePredictor:
         """See what probability each expert gave to what came."""
         stayed = state == current
         frequencies = self._frequencies.by_state
+        shared = self._cluster
         by_frequency, by_1, by_run, by_neighbours = self._scale
         count: float = frequencies.get(state, 0)
         following: float = self._after_1.by_state.get(state, 0)
@@ -200,7 +202,6 @@ class AdaptivePredictor:
         if state == self._patterns.expected:
             pattern += trust
         doubt = _DOUBT / (len(frequencies) + 2)
-        shared = self._cluster
         shared.judge(
             doubt + neighbour,
             doubt + frequency,
@@ -214,7 +215,7 @@ class AdaptivePredictor:
             self._prediction != current,
             stayed,
             state == self._change,
-            1.0 / len(shared),
+            shared.share,
         )
 
     def _decide(self, state: int) -> None:
@@ -231,7 +232,8 @@ class AdaptivePredictor:
         by_neighbours = 1.0 / (sum(votes.values()) + _BACK_NEIGHBOURS)
         self._scale = (by_frequency, by_1, by_run, by_neighbours)
 
-        a, b, c, d, e = self._cluster.weights
+        shared = self._cluster
+        a, b, c, d, e = shared.weights
         w_neighbours = _PRIOR_NEIGHBOURS * a * by_neighbours
         w_run = d * by_run
         w_patterns = _PRIOR_PATTERNS * e
@@ -244,17 +246,19 @@ class AdaptivePredictor:
         # What did not follow anything in the window is out of the question,
         # unless the average is just there or the pattern says so.
         drift = self._drift
-        votes.setdefault(drift, 0.0)
-        votes.setdefault(expected, 0.0)
+        if drift not in votes:
+            votes[drift] = 0.0
+        if expected not in votes:
+            votes[expected] = 0.0
         counted = frequencies.by_state
-        often = counted.get
-        often_1 = after_1.by_state.get
-        often_run = after_run.by_state.get
+        counted_1 = after_1.by_state
+        counted_run = after_run.by_state
+        often = counted.get(state, 0)
         stay = (
             votes.get(state, 0.0) * w_neighbours
-            + (often(state, 0) + _STAY) * w_frequency
-            + (often_1(state, 0) + _SELF) * w_1
-            + often_run(state, 0) * w_run
+            + (often + _STAY) * w_frequency
+            + (counted_1.get(state, 0) + _SELF) * w_1
+            + counted_run.get(state, 0) * w_run
         )
         change = state
         likeliest = 0.0
@@ -265,11 +269,12 @@ class AdaptivePredictor:
             # Of what is too rare to be counted only the neighbours know. To
             # look it up would take most of the time where all are rare.
             if key in counted:
-                weight += (
-                    counted[key] * w_frequency
-                    + often_1(key, 0) * w_1
-                    + often_run(key, 0) * w_run
-                )
+                known = counted[key] * w_frequency
+                if key in counted_1:
+                    known += counted_1[key] * w_1
+                if key in counted_run:
+                    known += counted_run[key] * w_run
+                weight += known
             if key == drift:
                 weight += _DRIFT * w_frequency
             if key == expected:
@@ -282,8 +287,8 @@ class AdaptivePredictor:
         if state == expected:
             stay += trust * w_patterns
         self._change = change
-        self._ratio = stay / likeliest if likeliest else math.inf
+        self._ratio = ratio = stay / likeliest if likeliest else math.inf
         # Idle is no stray: every program pauses, and begins with setting up.
-        self._is_new = often(state, 0) <= 1 and state != quantise.IDLE_STATE
-        is_change = self._cluster.boldness.is_change(self._ratio, self._is_new)
+        self._is_new = is_new = often <= 1 and state != quantise.IDLE_STATE
+        is_change = shared.boldness.is_change(ratio, is_new)
         self._prediction = change if is_change else state

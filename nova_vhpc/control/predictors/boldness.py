@@ -94,7 +94,7 @@ class Boldness:
         :param is_new: the current state was never met before, and is not
             idle.
         """
-        return ratio < self._threshold or self._strays(ratio, is_new)
+        return ratio < self._threshold or (is_new and self._strays(ratio))
 
     def learn(
         self,
@@ -131,7 +131,7 @@ class Boldness:
         self._periods += share
         if self._transitions < _YOUNG_TRANSITIONS:
             hits = self._hits
-            best = max(range(len(hits)), key=hits.__getitem__)
+            best = hits.index(max(hits))
             self._threshold = min(_THRESHOLDS[best], _CAUTIOUS)
             return
         margin = _MARGIN + _MARGIN_SHARE * self._periods
@@ -142,9 +142,9 @@ class Boldness:
         else:
             self._threshold = BOLD
 
-    def _strays(self, ratio: float, is_new: bool) -> bool:
+    def _strays(self, ratio: float) -> bool:
         """Whether a new state is left, whatever the threshold."""
-        return is_new and ratio < NEW and self._new_gain >= _NOTHING
+        return ratio < NEW and self._new_gain >= _NOTHING
 
     def _try(
         self, ratio: float, is_new: bool, stayed: bool, share: float
@@ -152,7 +152,7 @@ class Boldness:
         """Give each threshold that was right its hit."""
         changing = (
             0
-            if self._strays(ratio, is_new)
+            if is_new and self._strays(ratio)
             else bisect.bisect_right(_THRESHOLDS, ratio)
         )
         right = (

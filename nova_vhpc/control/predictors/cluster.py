@@ -39,6 +39,7 @@ class Cluster:
     :ivar boldness: how readily a change is predicted.
     :ivar neighbours: what followed moments like this one.
     :ivar weights: of the experts, the greatest being 1.
+    :ivar share: of one member in the cluster; 1 for a VM alone.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Cluster:
         '_observed',
         'boldness',
         'neighbours',
+        'share',
         'weights',
     )
 
@@ -56,6 +58,7 @@ class Cluster:
         self.boldness = boldness.Boldness()
         self.neighbours = neighbours.Neighbours()
         self.weights = _EVEN
+        self.share = 1.0
         # Geometric means of the probabilities that came true.
         self._gains = _EVEN
         self._joined = 0
@@ -86,15 +89,15 @@ class Cluster:
         if member in self._members:
             return True
         self._members.add(member)
+        self.share = 1.0 / len(self)
         return False
 
-    def judge(self, *probabilities: float) -> None:
+    def judge(self, p: float, q: float, r: float, s: float, t: float) -> None:
         """What each of the five experts gave to what came true.
 
-        :param probabilities: for one member; above 0.
+        The probabilities are those of one member, and above 0.
         """
-        share = 1.0 / len(self)
-        p, q, r, s, t = probabilities
+        share = self.share
         a, b, c, d, e = self._gains
         self._gains = (
             a * p**share,
@@ -114,7 +117,7 @@ class Cluster:
         observed = self._observed
         if not observed:
             return
-        self.boldness.settle(len(observed) / len(self))
+        self.boldness.settle(len(observed) / len(self._members))
         self._weigh()
         self.neighbours.settle()
         if self._away or len(observed) < len(self._members):
@@ -156,4 +159,5 @@ class Cluster:
         self._away = away
         if gone:
             self._members -= gone
+            self.share = 1.0 / len(self)
             self.neighbours.leave(gone)

@@ -12,6 +12,7 @@
 
 """Bounded tables of how often which state followed which context."""
 
+import sys
 from collections.abc import Hashable
 
 MAX_CONTEXTS = 256
@@ -52,7 +53,7 @@ class CountTable:
         self._contexts: dict[Hashable, Counts] = {}
         self._max_contexts = max_contexts
         self._max_successors = max_successors
-        self._ceiling = ceiling
+        self._ceiling = sys.maxsize if ceiling is None else ceiling
 
     def use(self, context: Hashable) -> Counts:
         """Counts of what followed a context, empty if it was never met."""
@@ -76,7 +77,7 @@ class CountTable:
                 counts.total -= by_state.pop(rarest)
             by_state[state] = 1
             counts.total += 1
-        elif self._ceiling is None or count < self._ceiling:
+        elif count < self._ceiling:
             by_state[state] = count + 1
             counts.total += 1
         else:

@@ -53,7 +53,13 @@ class GphtPredictor:
 
     def observe(self, state: int, events: float) -> None:
         """Note what followed the pattern, then look up the next one."""
-        state = base.clean_state(state)
+        self.learn(base.clean_state(state))
+
+    def learn(self, state: int) -> int:
+        """The same for a state within bounds.
+
+        :returns: the prediction.
+        """
         table = self._table
         register = self._register
         if register:
@@ -64,7 +70,8 @@ class GphtPredictor:
             table[register] = state
         register = (register << _STATE_BITS | state) & self._mask
         self._register = register
-        self._prediction = table.get(register, state)
+        self._prediction = prediction = table.get(register, state)
+        return prediction
 
     def predict(self) -> int:
         """What followed this pattern last time, else the last state."""

@@ -78,6 +78,7 @@ class Neighbours:
         '_now',
         '_states',
         '_weights',
+        '_window',
     )
 
     def __init__(self) -> None:
@@ -94,6 +95,8 @@ class Neighbours:
         self._courses: list[float] = []
         # How much each moment of the window looks like now.
         self._weights: list[float] = []
+        # How many moments are kept for so many members.
+        self._window = WINDOW_ALONE
 
     def leave(self, members: Collection[int]) -> None:
         """Forget members, and what they did in all moments."""
@@ -109,11 +112,13 @@ class Neighbours:
             self._levels.pop(member, None)
             self._states.pop(member, None)
             self._followers.pop(member, None)
+        self._resize()
 
     def observe(self, member: int, state: int, events: float) -> None:
         """Take a period of a member, which may be a new one."""
         level = int(100.0 * math.log1p(events / 100.0))
-        last, _ = self._levels.get(member, (level, 0))
+        moment = self._levels.get(member)
+        last = level if moment is None else moment[0]
         self._levels[member] = (level, last * _LAST // 100)
         self._states[member] = state
 
@@ -128,13 +133,13 @@ class Neighbours:
         moments = self._moments
         if self._now is not None:
             moments.append(self._now)
-            peers = len(levels) - 1
-            window = min(WINDOW, WINDOW_ALONE + WINDOW_PER_PEER * peers)
-            excess = max(len(moments) - window, 0)
-            del moments[:excess]
             for member, followers in self._followers.items():
                 followers.append(self._states[member])
-                del followers[:excess]
+            excess = len(moments) - self._window
+            if excess > 0:
+                del moments[:excess]
+                for followers in self._followers.values():
+                    del followers[:excess]
         self._now = tuple(itertools.chain.from_iterable(levels.values()))
         self._compare(moments, self._now)
 
@@ -156,21 +161,21 @@ class Neighbours:
         width = _WIDTH * members
         course_width = _COURSE_WIDTH * members
         cut = _COURSE_CUT * course_width
-        courses_now: list[float] = []
-        weights: list[float] = []
+        fading, gain = _FADING, _COURSE_GAIN
+        weights = self._weights
+        # Renewed in place: so the memory of each number is used again.
+        if len(weights) != len(courses):
+            weights[:] = courses
         distances = map(math.dist, moments, itertools.repeat(now))
-        for distance, course in zip(distances, courses, strict=True):
+        for place, distance in enumerate(distances):
             square = distance * distance
+            courses[place] = course = square + fading * courses[place]
             weight = width / (width + square)
             weight *= weight
-            course = square + _FADING * course
             if course < cut:
                 likeness = course_width / (course_width + course)
-                weight *= 1.0 + _COURSE_GAIN * likeness * likeness
-            courses_now.append(course)
-            weights.append(weight)
-        self._courses = courses_now
-        self._weights = weights
+                weight *= 1.0 + gain * likeness * likeness
+            weights[place] = weight
 
     def votes(self, member: int) -> dict[int, float]:
         """Weight by state, for a member's coming period.
@@ -206,3 +211,9 @@ class Neighbours:
             self._followers[member] = [self._states[member]] * len(
                 self._moments
             )
+        self._resize()
+
+    def _resize(self) -> None:
+        """Fit the window to the number of members."""
+        peers = len(self._levels) - 1
+        self._window = min(WINDOW, WINDOW_ALONE + WINDOW_PER_PEER * peers)

@@ -37,13 +37,14 @@ class Patterns:
         self.expected = quantise.IDLE_STATE
         self.trust = 0.5
 
-    def observe(self, state: int, events: float) -> None:
+    def observe(self, state: int) -> None:
         """See what came of the prediction and make the next."""
         right = self._right
         asked = self._asked
-        asked[self._changes] += 1
-        right[self._changes] += state == self.expected
-        self._gpht.observe(state, events)
-        self.expected = expected = self._gpht.predict()
+        changes = self._changes
+        asked[changes] += 1
+        if state == self.expected:
+            right[changes] += 1
+        self.expected = expected = self._gpht.learn(state)
         self._changes = changes = expected != state
         self.trust = right[changes] / asked[changes]

@@ -40,11 +40,15 @@ algorithms run as they are.
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import cputune, guard, model
 from nova_vhpc.control.slices import base
+
+# To look up a member of an enum takes long, for each VM, each tick.
+_PARALLEL = model.Workload.PARALLEL
 
 HISTORY = 3
 """Periods looked back on: i-3, i-2 and i-1."""
@@ -227,6 +231,17 @@ class HostSlice:
         return self._guard is not None and self._guard.holding
 
 
+@functools.lru_cache(maxsize=1_024)
+def _vm_slice(
+    slice_us: int | None, reason: str, own_us: int | None
+) -> base.VmSlice:
+    """The same object for what is alike, also in the next tick.
+
+    It is quicker compared then.
+    """
+    return base.VmSlice(slice_us, reason=reason, own_us=own_us)
+
+
 class AtcPolicy:
     """Algorithm 2, with the guard if it is switched on."""
 
@@ -254,9 +269,7 @@ class AtcPolicy:
             literal=config.atc_literal,
         )
         list_p = [
-            vm
-            for vm in context.view.vms
-            if vm.workload == model.Workload.PARALLEL
+            vm for vm in context.view.vms if vm.workload == _PARALLEL
         ]  # lines 1-7
         # The I/O pool has a slice of its own.
         parallel = [vm for vm in list_p if vm.uuid not in context.in_io_pool]
@@ -277,15 +290,14 @@ class AtcPolicy:
             None if applied_us >= config.default_slice_us else applied_us
         )
         alike = {
-            own: base.VmSlice(slice_us, reason=reason, own_us=own)
+            own: _vm_slice(slice_us, reason, own)
             for own in set(own_us.values())
         }
         for vm in context.view.vms:  # line 14
             if vm.uuid in own_us:  # lines 15-16
                 choices[vm.uuid] = alike[own_us[vm.uuid]]
             elif (
-                vm.time_slice_us is not None
-                and vm.workload != model.Workload.PARALLEL
+                vm.time_slice_us is not None and vm.workload != _PARALLEL
             ):  # 17
                 choices[vm.uuid] = base.VmSlice(
                     vm.time_slice_us, reason='specified', specified=True

@@ -33,6 +33,7 @@ before (:mod:`nova_vhpc.control.gang_contest`).
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
@@ -46,6 +47,9 @@ from nova_vhpc.control import (
 )
 from nova_vhpc.control.pinning import usable_cpus
 from nova_vhpc.control.slices import base
+
+# To look up a member of an enum takes long, for each VM, each tick.
+_LATENCY, _PARALLEL = model.Workload.LATENCY, model.Workload.PARALLEL
 
 LEAST_PART = 0.08
 """VMs that want less are served within the windows: they sleep, and the
@@ -100,9 +104,7 @@ class GangPolicy:
         """Find who spins, who shares CPUs, and how long others need."""
         view = self._near(context.view)
         context = dataclasses.replace(context, view=view)
-        parallel = [
-            vm for vm in view.vms if vm.workload == model.Workload.PARALLEL
-        ]
+        parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]
         self._demands.advance([*view.vms, *view.others])
         if view.limits.max_shares < max(1, view.limits.min_shares):
             # Windows are played by shares, and this actuator takes none.
@@ -192,7 +194,7 @@ class GangPolicy:
             vm.uuid
             for vm in view.vms
             # Who says that its answers are urgent is no hog.
-            if vm.workload != model.Workload.LATENCY and vm.uuid not in members
+            if vm.workload != _LATENCY and vm.uuid not in members
         ]
         shown += [vm.uuid for vm in view.others]
         return gang_contest.Sides(
@@ -201,6 +203,7 @@ class GangPolicy:
             len(frozenset().union(*(gang.cpus for gang in gangs))),
             {uuid: _cpus(context.pins[uuid]) for uuid in sorted(members)},
             sum(len(gang.cpus) for gang in gangs) / len(gangs),
+            gang_contest.weights_of(view),
         )
 
     def _weigh(
@@ -306,5 +309,7 @@ def _gang(
     )
 
 
+@functools.lru_cache(maxsize=4_096)
 def _cpus(pins: tuple[frozenset[int], ...]) -> frozenset[int]:
+    """All of a VM's CPUs; pins change seldom, and are looked at each tick."""
     return frozenset().union(*pins)

@@ -18,7 +18,7 @@ from nova_vhpc.tests import base
 def fed(states):
     them = patterns.Patterns()
     for state in states:
-        them.observe(state, 0.0)
+        them.observe(state)
     return them
 
 
