@@ -59,7 +59,7 @@ def check(view: model.HostView) -> Intake:
             )
             vms[place] = vm = dataclasses.replace(vm, cluster=None)
         slice_us = vm.time_slice_us
-        if slice_us is not None and not (_believable(slice_us) and slice_us):
+        if slice_us is not None and not _is_slice(slice_us):
             ignored.append(
                 model.Ignored(vm.uuid, f'time slice {_text(slice_us)} us')
             )
@@ -162,22 +162,31 @@ def _check_limits(
 def _check_peers(
     peers: object, ignored: list[model.Ignored]
 ) -> Mapping[str, model.PeerView]:
-    """What other hosts say; the same object if nothing is wrong."""
+    """What other hosts say, as far as it makes sense."""
     if not isinstance(peers, Mapping):
         ignored.append(model.Ignored('', f'peers {_text(peers)}'))
         return {}
-    wrong = [
-        cluster
-        for cluster, word in peers.items()
-        if not isinstance(word, model.PeerView)
-    ]
-    if not wrong:
-        return peers
-    ignored.extend(
-        model.Ignored('', f'what peers say of cluster {_text(cluster)}')
-        for cluster in wrong
-    )
-    return {key: peers[key] for key in peers.keys() - set(wrong)}
+    kept: dict[str, model.PeerView] = {}
+    for cluster, word in peers.items():
+        if not isinstance(word, model.PeerView):
+            ignored.append(
+                model.Ignored(
+                    '', f'what peers say of cluster {_text(cluster)}'
+                )
+            )
+            continue
+        slice_us = word.min_slice_us
+        if slice_us is not None and not _is_slice(slice_us):
+            ignored.append(
+                model.Ignored(
+                    '',
+                    f'time slice {_text(slice_us)} us of cluster '
+                    f'{_text(cluster)} on its peers',
+                )
+            )
+            word = dataclasses.replace(word, min_slice_us=None)
+        kept[cluster] = word
+    return kept
 
 
 def _each(
@@ -264,16 +273,23 @@ def _fits(sample: model.Sample) -> bool:
         ):
             # In C where nothing is wrong; NaN and infinity show in the sum,
             # and are looked for one by one then.
-            if (
-                values
-                and not (sum(values) <= _HUGE and min(values) >= 0)
-                and not all(map(_believable, values))
+            if not values:
+                if values not in (None, (), []):
+                    return False
+            elif not (sum(values) <= _HUGE and min(values) >= 0) and not all(
+                map(_believable, values)
             ):
                 return False
     except (AttributeError, TypeError, OverflowError):
         # No sample, no number, or too great a whole one to be added up.
         return False
     return True
+
+
+def _is_slice(value: object) -> bool:
+    """Whether it is a time slice that can be asked for."""
+    # libvirt takes whole numbers only.
+    return type(value) is int and 0 < value <= _HUGE
 
 
 def _believable(value: object) -> bool:

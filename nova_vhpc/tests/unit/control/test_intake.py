@@ -58,6 +58,12 @@ class CheckTest(base.TestCase):
             self.assertIsNone(sample.vcpu_run_us)
             self.assertEqual(['vcpu_run_us has impossible values'], said)
 
+    def test_no_list_of_vcpus(self):
+        for values in (0, False, '', {}, 3.0):
+            sample, said = self.sample(vcpu_run_us=values)
+            self.assertIsNone(sample.vcpu_run_us)
+            self.assertEqual(['vcpu_run_us has impossible values'], said)
+
     def test_no_vcpus_measured_is_no_fault(self):
         sample, said = self.sample(vcpu_run_us=())
         self.assertEqual((), sample.vcpu_run_us)
@@ -80,9 +86,15 @@ class CheckTest(base.TestCase):
         )
 
     def test_a_specified_slice_that_is_none(self):
-        checked = intake.check(view(model.VmView('a', 2, time_slice_us=0)))
-        self.assertIsNone(checked.view.vms[0].time_slice_us)
-        self.assertEqual('time slice 0 us', checked.ignored[0].reason)
+        # libvirt takes whole numbers only.
+        for slice_us in (0, 2_500.5):
+            checked = intake.check(
+                view(model.VmView('a', 2, time_slice_us=slice_us))
+            )
+            self.assertIsNone(checked.view.vms[0].time_slice_us)
+            self.assertEqual(
+                f'time slice {slice_us} us', checked.ignored[0].reason
+            )
 
     def test_a_period_that_is_none(self):
         checked = intake.check(view(period_us=0))
@@ -186,3 +198,13 @@ class KindTest(base.TestCase):
         self.assertEqual([('', 'what peers say of cluster c')], said)
         kept, said = self.said(view(peers=3))
         self.assertEqual(({}, [('', 'peers 3')]), (kept.peers, said))
+
+    def test_a_slice_of_peers_that_is_none(self):
+        for slice_us in (2_500.5, 0, -1, 'x', True):
+            peers = {'c': model.PeerView(io=True, min_slice_us=slice_us)}
+            kept, said = self.said(view(peers=peers))
+            self.assertEqual({'c': model.PeerView(io=True)}, kept.peers)
+            self.assertEqual(
+                [('', f'time slice {slice_us} us of cluster c on its peers')],
+                said,
+            )
