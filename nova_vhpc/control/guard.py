@@ -30,8 +30,10 @@ left of those that it was learned from.
 
 import collections
 import dataclasses
+import itertools
 import math
 import statistics
+from collections.abc import Sequence
 
 LONGEST_HOLD = 16
 """The hold time doubles up to this many times the first one."""
@@ -57,6 +59,13 @@ class _Level:
         return self.mean_us - other.mean_us > max(
             noise, margin * other.mean_us
         )
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Noise, by how much neighbours differ: a trend is none."""
+    return statistics.fmean(
+        (one - other) ** 2 / 2 for one, other in itertools.pairwise(values)
+    )
 
 
 class Guard:
@@ -89,8 +98,9 @@ class Guard:
         self._reset()
 
     def _reset(self) -> None:
-        self._samples: collections.deque[float] = collections.deque(
-            maxlen=self._window
+        # Slices, and the latencies measured with them.
+        self._samples: collections.deque[tuple[int, float]] = (
+            collections.deque(maxlen=self._window)
         )
         self._best: _Level | None = None
         self._blamed: _Level | None = None
@@ -133,9 +143,9 @@ class Guard:
             if self._settle > 0:
                 self._settle -= 1
             else:
-                self._samples.append(latency_us)
+                self._samples.append((applied_us, latency_us))
         if len(self._samples) == self._window:
-            back_us = self._judge(applied_us)
+            back_us = self._judge()
             if back_us is not None:
                 return max(back_us, wanted_us)
         if wanted_us < applied_us and (self.holding or self._best is None):
@@ -156,12 +166,16 @@ class Guard:
             self._members = members
         return applied_us if best is None else best.slice_us
 
-    def _judge(self, applied_us: int) -> int | None:
+    def _judge(self) -> int | None:
         """A window is full; returns a slice to go back to, if any."""
+        latencies_us = [latency_us for _, latency_us in self._samples]
         now = _Level(
-            applied_us,
-            statistics.fmean(self._samples),
-            statistics.variance(self._samples),
+            # The slice may change in each period. What was measured stands
+            # for the middle one: were it the last, shortest one, what this
+            # brings afterwards would seem a change of the times.
+            self._samples[self._window // 2][0],
+            statistics.fmean(latencies_us),
+            _variance(latencies_us),
             self._window,
         )
         if self.holding:
@@ -175,7 +189,7 @@ class Guard:
             self._samples.clear()
             return None
         best = self._best
-        if best is None or applied_us >= best.slice_us:
+        if best is None or now.slice_us >= best.slice_us:
             self._best = now
         elif now.worse_than(best, self._margin):
             self._blamed = now

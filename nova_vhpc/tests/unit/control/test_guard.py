@@ -91,6 +91,19 @@ def shorter_is_better(slice_us, period):
     return 200 + slice_us
 
 
+def best_at(best_us, delay=0):
+    """Latency of a host on which one slice is the best.
+
+    :param delay: periods until it shows, which moves the guard's windows.
+    """
+
+    def latency(slice_us, period):
+        whole = 200 + abs(slice_us - best_us) / 10
+        return whole if period >= delay else whole / 2
+
+    return latency
+
+
 class ComingAndGoingTest(tests_base.TestCase):
     """Shorter is worse, and a second VM is there every other time."""
 
@@ -135,13 +148,22 @@ class ReplayTest(tests_base.TestCase):
 
     def test_the_reason_says_when_the_guard_is_at_work(self):
         reasons = []
-        replay(shorter_is_worse, reasons=reasons)
+        replay(best_at(10_000), reasons=reasons)
         self.assertEqual(
             {'ATC', 'ATC: DEFAULT', 'ATC: held by the guard'}, set(reasons)
         )
         reasons.clear()
         replay(shorter_is_worse, reasons=reasons, guard=False)
         self.assertEqual({'ATC', 'ATC: DEFAULT'}, set(reasons))
+
+    def test_it_comes_to_rest_where_latency_is_best(self):
+        # The slice changes in every period, so a comparison is of several;
+        # and what is worse than the best of these must be seen all the same.
+        for delay in range(5):
+            for best_us in range(5_000, 29_000, 4_000):
+                seen = replay(best_at(best_us, delay), periods=300)[100:]
+                away_us = [abs(slice_us - best_us) for slice_us in seen]
+                self.assertLess(sum(away_us) / len(away_us), 1_500, best_us)
 
     def test_where_shorter_is_better_the_guard_does_not_hinder(self):
         self.assertLessEqual(replay(shorter_is_better)[-1], 6_000)
@@ -204,11 +226,21 @@ class GuardTest(tests_base.TestCase):
         # Of 16.3, with a deviation of 20 in three periods each.
         for more, worse in ((2.3 * 16.3, False), (2.7 * 16.3, True)):
             subject = self.guard()
-            for latency in (80.0, 100.0, 120.0):
+            for latency in (90.0, 118.3, 90.0):
                 self.feed(subject, 30, 30, latency)
-            for latency in (80.0, 100.0, 120.0):
+            for latency in (90.0, 118.3, 90.0):
                 self.feed(subject, 20, 20, latency + more)
             self.assertEqual(worse, subject.holding)
+
+    def test_a_trend_is_no_noise(self):
+        subject = self.guard()
+        # Ever better down to 28, and as bad as at first from then on.
+        for slice_us, latency in ((30, 100.0), (29, 75.0), (28, 50.0)):
+            self.feed(subject, slice_us, slice_us, latency)
+        for slice_us in (27, 27, 27):
+            result = self.feed(subject, slice_us, slice_us, 120.0)
+        self.assertTrue(subject.holding)
+        self.assertEqual(29, result)
 
     def test_what_got_worse_without_a_shortening_is_the_new_measure(self):
         subject = self.guard()
