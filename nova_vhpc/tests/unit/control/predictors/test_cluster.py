@@ -102,8 +102,10 @@ class ClusterTest(base.TestCase):
         for _ in range(10):
             self.observe(first)
         self.assertEqual(2, len(self.cluster))
+        self.assertEqual(0.5, self.cluster.share)
         self.cluster.settle()
         self.assertEqual(1, len(self.cluster))
+        self.assertEqual(1.0, self.cluster.share)
         self.assertEqual({}, self.cluster.neighbours.votes(second))
 
     def test_and_may_come_back(self):

@@ -53,3 +53,8 @@ class CountTableTest(base.TestCase):
         self.assertEqual({1: 2}, self.counts(table, 'a'))
         self.add(table, 'a', 1)
         self.assertEqual({1: 3}, self.counts(table, 'a'))
+
+    def test_never_forgets_without_a_ceiling(self):
+        table = counts.CountTable()
+        self.add(table, 'a', 2, *[1] * 5_000)
+        self.assertEqual({2: 1, 1: 5_000}, self.counts(table, 'a'))
