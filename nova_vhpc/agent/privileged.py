@@ -21,6 +21,7 @@ import contextlib
 import importlib
 import os
 import pathlib
+import shlex
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -66,7 +67,8 @@ def _helper_command() -> str | None:
     if os.geteuid() != 0:
         return None
     beside = pathlib.Path(sys.executable).with_name(HELPER)
-    return str(beside) if beside.exists() else HELPER
+    # Split like a shell's, and the path may have spaces.
+    return shlex.quote(str(beside)) if beside.exists() else HELPER
 
 
 cfg.CONF.set_default('helper_command', _helper_command(), group=SECTION)

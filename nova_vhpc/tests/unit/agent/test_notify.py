@@ -13,9 +13,7 @@
 """What systemd hears."""
 
 import os
-import pathlib
 import socket
-import tempfile
 
 import fixtures
 from oslotest import base
@@ -25,7 +23,7 @@ from nova_vhpc.agent import notify
 
 class TestNotifier(base.BaseTestCase):
     def listen(self) -> socket.socket:
-        path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 'n'))
+        path = self.useFixture(fixtures.TempDir('/tmp')).join('n')
         server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(server.close)
         server.bind(path)

@@ -12,9 +12,12 @@
 
 """What it brings into the agent: nothing, unless it is needed."""
 
+import pathlib
+import shlex
 import subprocess
 import sys
 
+import fixtures
 from oslotest import base
 
 
@@ -38,3 +41,26 @@ class TestPrivileged(base.BaseTestCase):
 
     def test_agents_without_kernel_slice_do_not_load_it(self) -> None:
         self.assertFalse(self.loads('nova_vhpc.cmd.agent', 'oslo_privsep'))
+
+    def test_the_helper_may_stand_in_a_path_with_spaces(self) -> None:
+        scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        python = scratch / 'a b' / 'python'
+        python.parent.mkdir()
+        helper = python.with_name('privsep-helper')
+        helper.touch()
+        done = subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                f'import os, sys; sys.executable = {str(python)!r}; '
+                'os.geteuid = lambda: 0; '
+                'from nova_vhpc.agent import privileged; '
+                'from oslo_config import cfg; '
+                'print(cfg.CONF.vhpc_privileged.helper_command)',
+            ],
+            timeout=120,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual([str(helper)], shlex.split(done.stdout))

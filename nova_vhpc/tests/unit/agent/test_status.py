@@ -19,11 +19,11 @@ import os
 import pathlib
 import socket
 import stat
-import tempfile
 import threading
 from typing import Any
 from unittest import mock
 
+import fixtures
 import prometheus_client
 from oslotest import base
 
@@ -97,7 +97,7 @@ class TestStatus(base.BaseTestCase):
         json.dumps(vm)
 
     def test_socket(self) -> None:
-        path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 's'))
+        path = self.useFixture(fixtures.TempDir('/tmp')).join('s')
         server = status.StatusServer(path, 0o640, lambda: {'a': [1]})
         server.start()
         self.assertEqual(0o640, stat.S_IMODE(os.stat(path).st_mode))
@@ -108,7 +108,7 @@ class TestStatus(base.BaseTestCase):
         self.assertFalse(os.path.exists(path))
 
     def test_outlives_a_lack_of_descriptors(self) -> None:
-        path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 's'))
+        path = self.useFixture(fixtures.TempDir('/tmp')).join('s')
         server = status.StatusServer(path, 0o600, lambda: {'a': 1})
         accept, lacks = socket.socket.accept, [errno.EMFILE, errno.ENFILE]
 
@@ -131,7 +131,7 @@ class TestStatus(base.BaseTestCase):
         )
 
     def test_a_socket_left_by_a_crash_is_replaced(self) -> None:
-        path = str(pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 's'))
+        path = self.useFixture(fixtures.TempDir('/tmp')).join('s')
         pathlib.Path(path).write_text('')
         server = status.StatusServer(path, 0o600, dict)
         server.start()
