@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import copy
 import logging
 import threading
 import time
@@ -261,6 +262,34 @@ class ClaimTest(world.WorldTestCase):
         placed = self.place(self.request(members=8))
         self.assertNotIn(None, placed)
         self.assertEqual(8, len({uplink for _, uplink in placed}))
+
+    def test_pinned_members_claim_no_shared_cpus(self):
+        spec = self.request(members=3)
+        spec.numa_topology = objects.InstanceNUMATopology(
+            cells=[
+                objects.InstanceNUMACell(
+                    id=0, cpuset=set(), pcpuset={0, 1}, memory=1024
+                )
+            ]
+        )
+        for state in self.states[1:]:
+            pinned = copy.deepcopy(state.allocation_candidates)
+            for candidate in pinned:
+                own = candidate['allocations'][state.uuid]['resources']
+                own['PCPU'] = own.pop('VCPU')
+            # As Nova appends those of its second question.
+            state.allocation_candidates[:0] = pinned
+        self.assertEqual(2, len(self.passing(spec)))
+        kinds = [
+            {
+                kind
+                for candidate in state.allocation_candidates
+                for kind in candidate['allocations'][state.uuid]['resources']
+            }
+            - {'MEMORY_MB'}
+            for state in self.states
+        ]
+        self.assertEqual([{'VCPU'}, {'PCPU'}], kinds)
 
     def test_one_member_too_many(self):
         placed = self.place(self.request(members=9))
