@@ -29,6 +29,7 @@ from typing import Any
 import yaml
 from oslo_config import cfg
 
+from nova_vhpc import credentials
 from nova_vhpc.agent import group_hints, membership, nova_servers
 
 LOG = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Groups:
     @property
     def uses_nova(self) -> bool:
         """Whether credentials for the Nova API are configured."""
-        return bool(self._options.auth_type)
+        return credentials.given(self._conf, 'vhpc_nova')
 
     def start(self) -> None:
         """Start asking, if there is anybody to ask."""

@@ -21,6 +21,7 @@ from keystoneauth1 import exceptions as ksa_exceptions
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from nova_vhpc import credentials
 from nova_vhpc.agent import membership
 
 MICROVERSION = '2.100'
@@ -83,9 +84,7 @@ class NovaServers:
     def _nova(self) -> Any:
         if self._adapter is None:
             try:
-                auth = loading.load_auth_from_conf_options(
-                    self._conf, 'vhpc_nova'
-                )
+                auth = credentials.load(self._conf, 'vhpc_nova')
                 self._adapter = loading.load_adapter_from_conf_options(
                     self._conf,
                     'vhpc_nova',

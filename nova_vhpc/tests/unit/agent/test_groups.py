@@ -43,6 +43,12 @@ class GroupsFileTest(base.BaseTestCase):
         self.addCleanup(told.stop)
         return told
 
+    def test_credentials_of_another_section(self) -> None:
+        self.conf.set_override('groups_file', None, 'vhpc_nova')
+        self.assertFalse(self.make().uses_nova)
+        self.conf.set_override('auth_section', 'placement', 'vhpc_nova')
+        self.assertTrue(self.make().uses_nova)
+
     def test_yaml_and_json(self) -> None:
         for text in ('cfd: [s1, s2]\n', '{"cfd": ["s1", "s2"]}'):
             self.path.write_text(text)
