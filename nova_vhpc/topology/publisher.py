@@ -20,7 +20,7 @@ trait ``CUSTOM_VHPC_HOST`` on the root is touched.
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tenacity
@@ -31,6 +31,7 @@ from nova_vhpc.topology import placement as api
 _PLAIN = {'min_unit': 1, 'step_size': 1, 'allocation_ratio': 1.0}
 _OUR_TRAITS = ('CUSTOM_VHPC_', 'CUSTOM_PHYSNET_')
 _ATTEMPTS = 10
+_NONE: Mapping[str, int] = {}
 
 
 class NoRootError(api.PlacementError):
@@ -104,7 +105,8 @@ class Publisher:
             held = collections.Counter[str]()
             for name, uuid in reserved.items():
                 held[name.rsplit(':', 2)[1]] += self._client.claims(uuid)
-            wanted = _wanted(node, topology, stamp, held)
+            taken = self._taken(node, topology, children, held)
+            wanted = _wanted(node, topology, stamp, taken)
         for uuid, provider in wanted.items():
             if uuid not in children:
                 self._create(uuid, provider.name, root)
@@ -146,6 +148,40 @@ class Publisher:
             for uuid, name in sorted(self._client.children(root).items())
             if _is_ours(node, uuid, name) and not self._remove(uuid)
         )
+
+    def _taken(
+        self,
+        node: str,
+        topology: model.HostTopology,
+        children: Collection[str],
+        held: Mapping[str, int],
+    ) -> dict[str, int]:
+        """Slots, by uplink, that guests with claims of vanished ones take.
+
+        Where a bridge has several uplinks, those that have free slots first:
+        on a full one they would take nothing away.
+
+        :param held: by bridge, claims of uplinks that are gone. Their guests
+            are still on the bridge, whatever its NIC is called now.
+        """
+        left = dict(held)
+        bridges: dict[str, str] = {}
+        slots: dict[str, int] = {}
+        free: dict[str, int] = {}
+        for uplink in topology.uplinks:
+            if left.get(uplink.bridge):
+                uuid = model.provider_uuid(node, uplink.bridge, uplink.nic)
+                own = self._client.claims(uuid) if uuid in children else 0
+                bridges[uuid] = uplink.bridge
+                slots[uuid] = uplink.slots
+                free[uuid] = max(0, uplink.slots - own)
+        taken = dict.fromkeys(bridges, 0)
+        for room in (free, slots):
+            for uuid, bridge in bridges.items():
+                more = min(room[uuid] - taken[uuid], left[bridge])
+                taken[uuid] += more
+                left[bridge] -= more
+        return taken
 
     def _root(self) -> tuple[str, str]:
         if self._root_uuid is not None:
@@ -229,25 +265,23 @@ def _wanted(
     node: str,
     topology: model.HostTopology,
     stamp: int,
-    held: Mapping[str, int] | None = None,
+    taken: Mapping[str, int] = _NONE,
 ) -> dict[str, _Wanted]:
     """Providers by uuid; the stamp comes last, when all else is written.
 
-    :param held: by bridge, claims of uplinks that are gone. Their guests are
-        still on the bridge, whatever its NIC is called now.
+    :param taken: slots, by uplink, that are not to be given out.
     """
-    left = dict(held or {})
     wanted = {}
     for uplink in topology.uplinks:
-        taken = min(uplink.slots, left.get(uplink.bridge, 0))
-        left[uplink.bridge] = left.get(uplink.bridge, 0) - taken
         mbps = max(1, uplink.mbps)
         name = (node, uplink.bridge, uplink.nic)
-        wanted[model.provider_uuid(*name)] = _Wanted(
+        uuid = model.provider_uuid(*name)
+        wanted[uuid] = _Wanted(
             model.provider_name(*name),
             {
                 model.UPLINK: _inventory(
-                    uplink.slots, taken if uplink.up else uplink.slots
+                    uplink.slots,
+                    taken.get(uuid, 0) if uplink.up else uplink.slots,
                 ),
                 model.MBPS: _inventory(mbps, 0 if uplink.up else mbps),
             },
