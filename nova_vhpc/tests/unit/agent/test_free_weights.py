@@ -201,6 +201,79 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assertFalse(self.made.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
 
+    def test_a_write_that_was_begun_before_it_migrates(self) -> None:
+        began, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+        write = GroupFile.write_text
+
+        def write_slowly(path: GroupFile, text: str) -> None:
+            if text == '20':
+                began.set()
+                go_on.wait(test_domains.PATIENCE_S)
+            write(path, text)
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{__name__}.GroupFile.write_text', write_slowly
+            )
+        )
+        player = threading.Thread(target=self.made.set_shares, args=('u', 20))
+        player.start()
+        self.assertTrue(began.wait(test_domains.PATIENCE_S))
+        self.target.holds.add(guest.Hold.MIGRATING)
+        keeper = threading.Thread(
+            target=weights.give_back,
+            args=(self.target, self.made._inspector._host),
+        )
+        keeper.start()
+        keeper.join(0.1)
+        go_on.set()
+        keeper.join()
+        player.join()
+        self.assertEqual(1024, self.weight())
+
+    def test_no_window_writes_over_what_is_being_found_out(self) -> None:
+        """No event tells of what was written into the file itself."""
+        refused: list[bool] = []
+
+        def play() -> None:
+            try:
+                refused.append(not self.made.set_shares('u', 20))
+            except TimeoutError:
+                refused.append(True)
+
+        read = self.domain.vcpuPinInfo
+        calls: list[int] = []
+
+        def read_and_play(flags: int) -> list[tuple[bool, ...]]:
+            calls.append(flags)
+            if len(calls) == 2:
+                # Its weight has just been read, for the second time.
+                play()
+            return read(flags)
+
+        self.path.write_text('333')
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{__name__}.SlowDomain.vcpuPinInfo',
+                lambda domain, flags: read_and_play(flags),
+            )
+        )
+        self.look()
+        self.assertEqual([True], refused)
+        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual(333, self.weight())
+
+    def test_what_is_left_of_a_failed_write_is_looked_at(self) -> None:
+        self.target.uncertain = True
+        self.look()
+        self.assertFalse(self.target.uncertain)
+
+    def test_a_vcpu_that_is_plugged_in_is_noticed(self) -> None:
+        self.domain.pins += [(False, True)]
+        self.look()
+        self.assertEqual(3, len(self.target.original.vcpupins))
+
     def test_what_somebody_else_has_written_is_seen(self) -> None:
         self.path.write_text('333')
         self.look()
