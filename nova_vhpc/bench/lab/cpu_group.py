@@ -108,11 +108,13 @@ class CpuController:
         """Set a group's weight for a while.
 
         :param tell: called before, with the words that
-            :func:`nova_vhpc.bench.lab.reaper.undo` takes.
+            :func:`nova_vhpc.bench.lab.reaper.undo` takes, and with ``done``
+            and these afterwards.
         """
         file = group / self._file
         before = file.read_text()
-        tell('value', str(file), self._value(weight), before)
+        words = ('value', str(file), self._value(weight), before)
+        tell(*words)
         self.weigh(group, weight)
         try:
             yield
@@ -120,6 +122,7 @@ class CpuController:
             # The group may have gone with its last domain.
             with contextlib.suppress(OSError):
                 file.write_text(before)
+            tell('done', *words)
 
     def remove(self, group: Path) -> None:
         """Remove a group; who is in it goes to the root."""

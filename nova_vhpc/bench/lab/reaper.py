@@ -25,7 +25,8 @@ Run as ``python -m nova_vhpc.bench.lab.reaper ROOT``, by
   however the owner ends, and undoes what the owner has told it of.
 
 Standard input takes the line ``start``; the answer is the pid of the new
-libvirtd. A JSON list is something to undo at the end, see :func:`undo`.
+libvirtd. A JSON list is something to undo at the end, see :func:`undo`; with
+``done`` before it, the owner has done so: it may be somebody else's by now.
 End of file, or SIGTERM, is the order to clean up and leave.
 """
 
@@ -239,8 +240,16 @@ class Reaper:
                 if line == b'start':
                     print(self._start(), flush=True)
                 else:
-                    self._made.append(json.loads(line))
+                    self.note(line)
         self._clean_up()
+
+    def note(self, line: bytes) -> None:
+        """Something to undo at the end; or no more, once it is done."""
+        kind, *words = json.loads(line)
+        if kind == 'done':
+            self._made.remove(words)
+        else:
+            self._made.append([kind, *words])
 
     def _start(self) -> int:
         log = os.open(

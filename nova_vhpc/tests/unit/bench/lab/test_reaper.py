@@ -12,6 +12,7 @@
 
 """What is undone for an owner that was killed."""
 
+import json
 import pathlib
 import tempfile
 from unittest import mock
@@ -31,10 +32,11 @@ class UndoTest(base.TestCase):
         """A group of weight 100, and the words that undo its weight."""
         file = self.root / 'cpu.weight'
         file.write_text('100\n')
-        words = []
+        told = []
         controller = cpu_group.CpuController(self.root, unified=True)
-        with controller.weighed(self.root, 4.0, lambda *w: words.extend(w)):
+        with controller.weighed(self.root, 4.0, lambda *w: told.append(w)):
             ours = file.read_text()
+            (words,) = told
         return file, ours, words
 
     def test_a_weight_goes_back(self):
@@ -48,6 +50,24 @@ class UndoTest(base.TestCase):
         file.write_text('7\n')
         reaper.undo(*words)
         self.assertEqual('7\n', file.read_text())
+
+    def test_another_lab_keeps_the_weight_that_it_has_set(self):
+        """It begins while the first one's guests are being ended."""
+        first = reaper.Reaper(self.root)
+        file = self.root / 'cpu.weight'
+        file.write_text('100\n')
+        controller = cpu_group.CpuController(self.root, unified=True)
+        with controller.weighed(
+            self.root, 4.0, lambda *w: first.note(json.dumps(w).encode())
+        ):
+            pass
+        with (
+            controller.weighed(self.root, 4.0),
+            mock.patch.object(reaper, 'end_descendants', return_value=set()),
+        ):
+            ours = file.read_text()
+            first._clean_up()
+            self.assertEqual(ours, file.read_text())
 
     def test_a_directory_goes_with_what_is_in_it(self):
         (self.root / 'lab/agent').mkdir(parents=True)
