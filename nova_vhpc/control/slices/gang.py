@@ -133,15 +133,24 @@ class GangPolicy:
         return self._decision(view, timeline, weights)
 
     def _near(self, view: model.HostView) -> model.HostView:
-        """Without VMs on other CPUs, which compete with nobody here.
+        """Without vCPUs on other CPUs, which compete with nobody here.
 
-        A dedicated-CPU VM may have asked for us, too.
+        A VM with dedicated CPUs may have asked for us, too. With
+        ``hw:cpu_policy=mixed`` it has both kinds.
         """
         self._usable.show(view.cpus)
-        near = tuple(filter(self._usable.of, view.vms))
-        if len(near) == len(view.vms):
+        near = []
+        same = True
+        for vm in view.vms:
+            cpus = self._usable.of(vm)
+            # Whom we pin anew is pinned within these CPUs.
+            here = _vcpus_on(vm, cpus) if cpus and not vm.repin else vm
+            if cpus:
+                near.append(here)
+            same = same and bool(cpus) and here is vm
+        if same:
             return view
-        return dataclasses.replace(view, vms=near)
+        return dataclasses.replace(view, vms=tuple(near))
 
     def _timeline(
         self, gangs: list[gang_windows.Gang], width_us: int, part: float
@@ -307,6 +316,33 @@ def _gang(
         cpus=cpus,
         weight=sum(weights) / len(weights),
     )
+
+
+def _vcpus_on(vm: model.VmView, cpus: frozenset[int]) -> model.VmView:
+    """A VM as if it had only the vCPUs that may run on these CPUs."""
+    pins = vm.in_force.vcpu_pins or vm.original.vcpu_pins or ()
+    here = [n for n, pin in enumerate(pins) if not pin.isdisjoint(cpus)]
+    if len(pins) != vm.vcpus or len(here) in (0, vm.vcpus):
+        return vm
+    sample = vm.sample
+    return dataclasses.replace(
+        vm,
+        vcpus=len(here),
+        sample=dataclasses.replace(
+            sample,
+            vcpu_run_us=_of(sample.vcpu_run_us, here),
+            vcpu_wait_us=_of(sample.vcpu_wait_us, here),
+            vcpu_runs=None,
+        ),
+    )
+
+
+def _of(
+    values: tuple[float, ...] | None, places: list[int]
+) -> tuple[float, ...] | None:
+    if values is None:
+        return None
+    return tuple(values[place] for place in places if place < len(values))
 
 
 @functools.lru_cache(maxsize=4_096)

@@ -412,6 +412,34 @@ class TestOthers(GangTestCase):
         windows = self.decide(vm('a'), vm('b'), here).windows
         self.assertFalse(all(turn.favoured for turn in windows.turns))
 
+    def test_who_asked_for_us_needs_none_for_its_dedicated_vcpus(self):
+        """As with ``hw:cpu_policy=mixed``."""
+        shared, own = (frozenset({0, 1}),), (frozenset({8}), frozenset({9}))
+        mixed = vm(
+            'm',
+            vcpus=3,
+            workload=model.Workload.GENERAL,
+            repin=False,
+            allowed_cpus=frozenset({0, 1}),
+        )
+        for pins, run_us, pauses in (
+            (own + shared, (TICK_US, TICK_US, 0.0), False),
+            (own + shared, (0.0, 0.0, TICK_US), True),
+            (shared + own, (TICK_US, 0.0, 0.0), True),
+            # Where they run is not known.
+            (None, (TICK_US, TICK_US, 0.0), True),
+        ):
+            sample = model.Sample(
+                vcpu_run_us=run_us, vcpu_wait_us=(0.0,) * 3, elapsed_us=TICK_US
+            )
+            busy_one = dataclasses.replace(
+                mixed,
+                sample=sample,
+                in_force=model.CpuTune(vcpu_pins=pins),
+            )
+            windows = self.decide(vm('a'), vm('b'), busy_one).windows
+            self.assertEqual(pauses, self.part_of_pauses(windows) > 0, pins)
+
     def test_who_would_get_next_to_nothing_is_served_within_the_windows(self):
         for shares, pauses in ((100, False), (400, True)):
             windows = self.decide(
