@@ -185,7 +185,14 @@ class Controller:
         context: slices_base.SliceContext,
         ignored: list[model.Ignored],
     ) -> slices_base.SliceDecision:
-        """Drop windows that could do harm."""
+        """Drop windows that could do harm, and what is no number of CPUs."""
+        clear_cpus = decision.clear_cpus
+        if type(clear_cpus) is not int or clear_cpus < 0:
+            # Else the pinning policy would fail, and be blamed for it.
+            ignored.append(
+                model.Ignored('', 'clear CPUs: no such number of CPUs')
+            )
+            decision = dataclasses.replace(decision, clear_cpus=0)
         schedule = decision.windows
         if schedule is None:
             return decision

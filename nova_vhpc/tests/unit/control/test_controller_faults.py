@@ -17,8 +17,9 @@ import math
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
-from nova_vhpc.control.pinning import io_pool
+from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.slices import atc, gang
+from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control import test_controller
 from nova_vhpc.tests.unit.control.test_controller import make, view, vm
@@ -72,6 +73,25 @@ class SilentTest(base.TestCase):
             ['pinning policy failed', 'slice policy failed'],
             [one.reason.partition(':')[0] for one in plan.ignored],
         )
+
+    def test_pinning_is_not_blamed_for_clear_cpus_that_cannot_be(self):
+        config = control_config.ControlConfig()
+        for clear_cpus in (None, '2', 2.0, math.nan, -1, -GIANT):
+            asking = Silent()
+            asking.decide = lambda context, asked=clear_cpus: (
+                slices_base.SliceDecision(clear_cpus=asked)
+            )
+            subject = controller.Controller(
+                config,
+                asking,
+                balance.BalancePolicy(config),
+                test_controller.LastValue,
+            )
+            for _ in range(2):
+                plan = subject.decide(view(vm()))
+                self.assertIsNotNone(plan.vms['a'].tune.vcpu_pins)
+                (named,) = plan.ignored
+                self.assertIn('clear CPUs', named.reason)
 
     def test_predictors_are_named_and_the_rest_goes_on(self):
         config = control_config.ControlConfig()
