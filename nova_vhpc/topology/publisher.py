@@ -45,7 +45,7 @@ class Published:
     :ivar node: name of the compute node's root provider.
     :ivar providers: names of the uplinks' providers, sorted.
     :ivar reserved: providers of uplinks that are gone but still claimed;
-        so are as many slots of what is now their bridge's uplink.
+        so are as many slots of their bridges' uplinks of now.
     :ivar writes: requests that may have changed something in Placement.
     """
 
