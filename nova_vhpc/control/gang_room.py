@@ -33,6 +33,9 @@ FAR = 0.5
 """Of a CPU. So much less than what is fair may be missing for one more to be
 left clear; so much more may one have than is fair before it is taken back."""
 
+STEPS = 8
+"""Between none and the most; on wide hosts to try all takes too long."""
+
 LITTLE = 0.08
 """Others that have what is fair are not held off: whoever finds no clear CPU
 then takes what he can get of another."""
@@ -84,7 +87,11 @@ class Need:
         most = min(spare, math.floor(self.fair + NEARLY))
         if now > min(spare, self.fair + FAR):
             now = 0
-        best = max(range(most + 1), key=self.efficiency)
+        steps = min(most, STEPS) or 1
+        best = max(
+            (most * step // steps for step in range(steps + 1)),
+            key=self.efficiency,
+        )
         if self.efficiency(best) < self.efficiency(now) + GAIN:
             return now
         return best
