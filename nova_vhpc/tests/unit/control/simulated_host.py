@@ -399,4 +399,4 @@ def report(seeds: Iterable[int]) -> None:
 
 
 if __name__ == '__main__':
-    report(range(40))
+    report(range(44))
