@@ -16,7 +16,7 @@ import dataclasses
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 
-from nova_vhpc import extra_specs
+from nova_vhpc import extra_specs, flavor_cpus
 from nova_vhpc.agent import cpus
 
 NOVA_NAMESPACES = (
@@ -24,8 +24,6 @@ NOVA_NAMESPACES = (
     'http://openstack.org/xmlns/libvirt/nova/1.0',
 )
 """Nova's metadata; extra specs are in it since Nova 2025.2 (1.1)."""
-
-DEDICATED_POLICIES = ('dedicated', 'mixed')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class DomainInfo:
     @property
     def dedicated(self) -> bool:
         """Whether its flavor gives it host CPUs of its own."""
-        return self.flavor_specs.get('hw:cpu_policy') in DEDICATED_POLICIES
+        return self.flavor_specs.get('hw:cpu_policy') in flavor_cpus.POLICIES
 
     @property
     def ours(self) -> bool:
@@ -150,7 +148,7 @@ def _placed(
     static: ElementTree.Element, flavor_specs: Mapping[str, str]
 ) -> bool:
     """Whether Nova chose the host CPUs of this guest."""
-    return flavor_specs.get('hw:cpu_policy') in DEDICATED_POLICIES or any(
+    return flavor_specs.get('hw:cpu_policy') in flavor_cpus.POLICIES or any(
         static.find(path) is not None for path in ('./numatune', './cpu/numa')
     )
 

@@ -76,16 +76,10 @@ class BalancePolicy:
         rest = self._rest.get(domain)
         if rest is None:
             rest = self._rest[domain] = domain - {
-                cpu.id for cpu in _in_order(cpus)[-self._clear_cpus :]
+                cpu.id
+                for cpu in usable_cpus.from_the_last(cpus)[: self._clear_cpus]
             }
         return rest if len(rest) >= min(vm.vcpus, len(domain)) else domain
-
-
-def _in_order(cpus: tuple[model.Cpu, ...]) -> list[model.Cpu]:
-    """Threads of a core, and cores of a cache, together."""
-    return sorted(
-        cpus, key=lambda cpu: (cpu.socket, cpu.llc, cpu.core, cpu.id)
-    )
 
 
 def request_for(vm: model.VmView, domain: frozenset[int]) -> loads.Request:

@@ -25,6 +25,7 @@ than any pool can win.
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
+from nova_vhpc.control.pinning import usable_cpus
 
 WHOLE_CACHE_WITHIN = 8
 """The pool ends at a cache's edge if that costs at most 1/8 of the host."""
@@ -156,16 +157,12 @@ class PoolSizer:
     def _ranked(self, cpus: tuple[model.Cpu, ...]) -> list[model.Cpu]:
         """CPUs in the order in which the I/O pool takes them.
 
-        From the last socket, cache by cache: the host's own work tends to
-        be on the first CPUs, and a pool that grows keeps what it has.
+        From the last socket, cache by cache: a pool that grows keeps what
+        it has.
         """
         if cpus != self._cpus:
             self._cpus = cpus
-            self._order = sorted(
-                cpus,
-                key=lambda cpu: (cpu.socket, cpu.llc, cpu.core, cpu.id),
-                reverse=True,
-            )
+            self._order = usable_cpus.from_the_last(cpus)
         return self._order
 
     def _settle(self, target: int) -> int:

@@ -59,3 +59,16 @@ class UsableCpus:
             within = self._all if allowed is None else self._all & allowed
             self._within[allowed] = within
         return within
+
+
+def from_the_last(cpus: tuple[model.Cpu, ...]) -> list[model.Cpu]:
+    """The host's CPUs backwards: threads of a core, cores of a cache together.
+
+    Who takes some for a purpose begins there, as the host's own work tends
+    to be on the first.
+    """
+    return sorted(
+        cpus,
+        key=lambda cpu: (cpu.socket, cpu.llc, cpu.core, cpu.id),
+        reverse=True,
+    )

@@ -34,6 +34,7 @@ before (:mod:`nova_vhpc.control.gang_contest`).
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
@@ -140,15 +141,14 @@ class GangPolicy:
         """
         self._usable.show(view.cpus)
         near = []
-        same = True
         for vm in view.vms:
             cpus = self._usable.of(vm)
-            # Whom we pin anew is pinned within these CPUs.
-            here = _vcpus_on(vm, cpus) if cpus and not vm.repin else vm
             if cpus:
-                near.append(here)
-            same = same and bool(cpus) and here is vm
-        if same:
+                # Whom we pin anew is pinned within these CPUs.
+                near.append(vm if vm.repin else _vcpus_on(vm, cpus))
+        if len(near) == len(view.vms) and all(
+            map(operator.is_, near, view.vms)
+        ):
             return view
         return dataclasses.replace(view, vms=tuple(near))
 

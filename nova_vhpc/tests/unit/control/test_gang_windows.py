@@ -24,6 +24,11 @@ def one_gang(key, cpus, weight=512.0):
     return gang_windows.Gang(key, frozenset({key}), frozenset(cpus), weight)
 
 
+def one_above_another(number, cpu):
+    """Gangs that have to take turns on one CPU."""
+    return [one_gang(f'{cpu}.{n}', {cpu}) for n in range(number)]
+
+
 class CountedCpus(frozenset):
     """CPUs of a gang, which count how often they were compared."""
 
@@ -125,15 +130,7 @@ class TestRotation(tests_base.TestCase):
     def test_a_shorter_rotation_is_repeated_and_not_stretched(self):
         short, long = (
             gang_windows.rotation(
-                [
-                    gang_windows.Gang(
-                        f'{size}.{n}',
-                        frozenset({f'{size}.{n}'}),
-                        frozenset({size}),
-                        1.0,
-                    )
-                    for n in range(size)
-                ],
+                one_above_another(size, cpu=size),
                 50_000,
                 0.0,
                 1,
@@ -154,15 +151,7 @@ class TestRotation(tests_base.TestCase):
     def test_merged_islands_keep_everyones_part(self, sizes):
         rotations = []
         for island, size in enumerate(sizes):
-            gangs = [
-                gang_windows.Gang(
-                    f'{island}.{n}',
-                    frozenset({f'{island}.{n}'}),
-                    frozenset({island}),
-                    1.0,
-                )
-                for n in range(size)
-            ]
+            gangs = one_above_another(size, cpu=island)
             rotations.append(gang_windows.rotation(gangs, 50_000, 0.0, 1))
         merged = gang_windows.merge(rotations)
         whole = gang_windows.length_us(merged)

@@ -161,14 +161,20 @@ class TestFewGangsTouched(NarrowTestCase):
             )
             self.assertGreater(second, 10 * first)
 
-    def test_who_sleeps_gets_three_times_what_it_uses_as_ever(self):
+    def beside(self, *others):
+        """Windows of four areas of two CPUs, each with two gangs."""
         pins = places(areas=4, gangs=2, wide=2)
-        windows = self.decide(
+        return self.decide(
             *(vm(uuid) for uuid in pins),
-            others=(hog('h', vcpus=1, shares=9_999), hog('w', part=0.4)),
+            others=others,
             cpus=cpus(8),
             pins=pins,
         ).windows
+
+    def test_who_sleeps_gets_three_times_what_it_uses_as_ever(self):
+        windows = self.beside(
+            hog('h', vcpus=1, shares=9_999), hog('w', part=0.4)
+        )
         # Its vCPUs run for 20% of the time.
         for turn in windows.turns:
             for uuid in turn.favoured:
@@ -177,15 +183,11 @@ class TestFewGangsTouched(NarrowTestCase):
                 )
 
     def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
-        pins = places(areas=4, gangs=2, wide=2)
-        windows = self.decide(
-            *(vm(uuid) for uuid in pins),
-            # Its vCPUs run for 40% of the time: three times that is more
-            # than there is, and no reason to favour nobody.
-            others=(hog('h', vcpus=1, shares=9_999), hog('w', part=0.8)),
-            cpus=cpus(8),
-            pins=pins,
-        ).windows
+        # Its vCPUs run for 40% of the time: three times that is more than
+        # there is, and no reason to favour nobody.
+        windows = self.beside(
+            hog('h', vcpus=1, shares=9_999), hog('w', part=0.8)
+        )
         for turn in windows.turns:
             self.assertEqual(
                 {SHARES}, {turn.shares[uuid] for uuid in turn.favoured}
