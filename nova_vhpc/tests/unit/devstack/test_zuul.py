@@ -14,7 +14,10 @@
 
 import pathlib
 import re
+import subprocess
 
+import fixtures
+import jinja2
 import yaml
 
 from nova_vhpc.tests import base
@@ -66,6 +69,38 @@ class ZuulTest(base.TestCase):
         library = (TOP / 'devstack' / 'lib' / 'vhpc').read_text()
         for name in re.findall(r'VHPC_SCENARIO_\w+', playbook + library):
             self.assertIn(name, scenario.read_text())
+
+    def test_what_is_saved_stands_where_zuul_collects_it(self):
+        """Without secrets, below the directory that the base job makes."""
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        conf = home / 'nova-vhpc.conf'
+        conf.write_text(
+            '[placement]\npassword = SECRET\nusername = nova\n'
+            '[DEFAULT]\ntransport_url=rabbit://u:SECRET@host\n'
+        )
+        logs = home / 'zuul-output' / 'logs'
+        logs.mkdir(parents=True)
+        (play,) = yaml.safe_load(
+            (TOP / 'playbooks' / 'devstack' / 'post.yaml').read_text()
+        )
+        facts = {'ansible_user_dir': str(home)}
+        for name, value in play.get('vars', {}).items():
+            facts[name] = jinja2.Template(value).render(facts)
+        for task in play['tasks']:
+            command = jinja2.Template(task['shell']).render(facts)
+            subprocess.run(
+                command.replace('/etc/nova-vhpc/nova-vhpc.conf', str(conf)),
+                shell=True,
+                check=False,
+                capture_output=True,
+            )
+        self.assertEqual(
+            ['nova-vhpc-top.json', 'nova-vhpc.conf'],
+            sorted(path.name for path in logs.iterdir()),
+        )
+        saved = (logs / 'nova-vhpc.conf').read_text()
+        self.assertIn('username = nova\n', saved)
+        self.assertNotIn('SECRET', saved)
 
     def test_only_plugins_are_required_of_devstack(self):
         """The role that writes local.conf fails on other names."""
