@@ -194,10 +194,9 @@ def main(argv: list[str] | None = None) -> int:
                 '--dry-run writes nothing, so it goes with neither '
                 '--restore nor --withdraw'
             )
-        if conf.restore:
-            return host_restore.restore_host(conf)
-        if conf.withdraw:
-            return withdraw(conf)
+        if conf.restore or conf.withdraw:
+            status = host_restore.restore_host(conf) if conf.restore else 0
+            return max(status, withdraw(conf)) if conf.withdraw else status
         # Only here: what is wrong elsewhere must not keep VMs throttled.
         check(conf)
         tell_unread(conf)

@@ -16,6 +16,7 @@ import contextlib
 import io
 import os
 import pathlib
+from unittest import mock
 
 import fixtures
 from oslo_config import cfg
@@ -118,6 +119,21 @@ class TestCommandLine(base.BaseTestCase):
         ):
             code, _ = self.start(text, '--restore')
             self.assertEqual((0, number), (code, len(restored)), text)
+
+    def test_undo_and_withdraw_in_one_call(self) -> None:
+        for restored, withdrawn, expected in ((0, 0, 0), (1, 0, 1), (0, 1, 1)):
+            with (
+                mock.patch.object(
+                    agent.host_restore, 'restore_host', return_value=restored
+                ) as restore,
+                mock.patch.object(
+                    agent, 'withdraw', return_value=withdrawn
+                ) as withdraw,
+            ):
+                code, _ = self.start('', '--withdraw', '--restore')
+            self.assertEqual(expected, code)
+            restore.assert_called_once()
+            withdraw.assert_called_once()
 
     def test_a_wrong_value_for_an_argument(self) -> None:
         for text, word in (
