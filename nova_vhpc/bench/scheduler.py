@@ -222,8 +222,9 @@ def _in_turns(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; 1 if it cannot be measured here.
+    """Measure and print.
 
+    :returns: 0; 1 if it cannot be measured here, 2 if nowhere.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -240,6 +241,17 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
+    from nova_vhpc.bench import scheduler_world
+
+    needed = -(-args.members // scheduler_world.UPLINKS)
+    if args.hosts < needed:
+        print(
+            f'nova-vhpc-bench scheduler: {args.members} members need {needed} '
+            f'hosts at least, as one has {scheduler_world.UPLINKS} uplinks; '
+            f'--hosts is {args.hosts}',
+            file=sys.stderr,
+        )
+        return 2
     nova.objects.register_all()
     # Nova's defaults, whatever /etc/nova says on this machine.
     nova.conf.CONF([], default_config_files=[], project='nova')

@@ -52,6 +52,24 @@ class SchedulerBenchTest(base.BaseTestCase):
         )
         self.assertEqual(96, figures['refresh']['uplinks'])
 
+    def test_members_that_the_hosts_cannot_hold(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(
+                0,
+                bench.main(
+                    [
+                        *('scheduler', '--hosts', '2', '--members', '8'),
+                        *('--rounds', '1'),
+                    ]
+                ),
+            )
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            status = bench.main(
+                ['scheduler', '--hosts', '2', '--members', '9']
+            )
+        self.assertEqual(2, status)
+        self.assertIn('9 members need 3 hosts', err.getvalue())
+
     def test_what_it_needs_is_asked_for_before_anything(self):
         for missing, more in (
             ('nova.conf', ()),
