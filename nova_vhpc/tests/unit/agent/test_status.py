@@ -17,6 +17,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import socket
 import stat
 import threading
@@ -25,6 +26,7 @@ from unittest import mock
 
 import fixtures
 import prometheus_client
+import yaml
 from oslotest import base
 
 from nova_vhpc.agent import loop, metrics, sampler, status
@@ -192,15 +194,26 @@ class TestMetrics(base.BaseTestCase):
         ):
             self.assertIn(line, text)
 
-    def test_the_dashboard_asks_for_metrics_that_exist(self) -> None:
-        import re
-
+    def test_dashboard_and_alerts_ask_for_metrics_that_exist(self) -> None:
         made = metrics.Metrics(document)
         text = prometheus_client.generate_latest(made.registry).decode()
-        path = (
-            pathlib.Path(__file__)
-            .parents[4]
-            .joinpath('etc/nova-vhpc/grafana-dashboard.json')
+        top = pathlib.Path(__file__).parents[4]
+        for name in ('grafana-dashboard.json', 'prometheus-alerts.yaml'):
+            path = top / 'etc' / 'nova-vhpc' / name
+            asked = set(re.findall(r'nova_vhpc_\w+', path.read_text()))
+            self.assertGreater(len(asked), 5)
+            for metric in asked:
+                self.assertRegex(text, rf'(?m)^(# TYPE )?{metric}[ {{]')
+
+    def test_the_page_says_what_to_do_at_each_alert(self) -> None:
+        top = pathlib.Path(__file__).parents[4]
+        rules = yaml.safe_load(
+            (top / 'etc/nova-vhpc/prometheus-alerts.yaml').read_text()
         )
-        for name in set(re.findall(r'nova_vhpc_\w+', path.read_text())):
-            self.assertIn(name, text)
+        names = {
+            rule['alert']
+            for group in rules['groups']
+            for rule in group['rules']
+        }
+        page = (top / 'doc/source/admin/monitoring.rst').read_text()
+        self.assertEqual(names, set(re.findall(r'``(Vhpc\w+)``', page)))
