@@ -102,6 +102,15 @@ class ZuulTest(base.TestCase):
         self.assertIn('username = nova\n', saved)
         self.assertNotIn('SECRET', saved)
 
+    def test_no_node_runs_parts_of_a_service_that_the_job_leaves_out(self):
+        """The parent job, ``devstack``, has these two on the subnode."""
+        left_out = self.jobs['nova-vhpc-devstack']['vars']['devstack_services']
+        subnode = self.jobs['nova-vhpc-devstack-multinode']['group-vars'][
+            'subnode'
+        ]['devstack_services']
+        for name in ('c-bak', 'c-vol'):
+            self.assertIs(left_out[name], subnode.get(name), name)
+
     def test_only_plugins_are_required_of_devstack(self):
         """The role that writes local.conf fails on other names."""
         plugins = {
