@@ -7,6 +7,8 @@ set -euo pipefail
 # shellcheck source=tools/lib.sh
 source "$(dirname "$0")/lib.sh"
 
+[ $# = 0 ] || die "it takes no arguments; with VHPC_DEMO_PAUSE=1 in the environment it waits \
+after the timeline, to look around in"
 [ "$(id -u)" = 0 ] || die "run it as root: it makes bridges and guests"
 # shellcheck disable=SC2119 # it is to take no arguments of ours
 ensure_venv

@@ -17,9 +17,12 @@ import pathlib
 import subprocess
 import tempfile
 
+import fixtures
+
 from nova_vhpc.tests import base
 
-LIB = pathlib.Path(__file__).parents[4] / 'tools' / 'lib.sh'
+TOOLS = pathlib.Path(__file__).parents[4] / 'tools'
+LIB = TOOLS / 'lib.sh'
 PYTHON3 = """#!/bin/sh
 set -e
 mkdir -p "$3/bin"
@@ -62,3 +65,37 @@ class MakeVenvTest(base.TestCase):
         self.venv.write_text('.tox/docs\n')
         self.make()
         self.assertTrue((self.venv / 'bin' / 'python').exists())
+
+
+class ArgumentsTest(base.TestCase):
+    """A slip of the pen is told of before minutes of work."""
+
+    def run_tool(self, *words):
+        directory = self.useFixture(fixtures.TempDir()).path
+        for name in ('apt-get', 'python3'):
+            stub = pathlib.Path(directory, name)
+            stub.write_text('#!/bin/sh\nexit 1\n')
+            stub.chmod(0o755)
+        return subprocess.run(
+            ('bash', TOOLS / words[0], *words[1:]),
+            env={
+                'PATH': f'{directory}:{os.environ["PATH"]}',
+                'VHPC_VENV': f'{directory}/none',
+            },
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+
+    def test_all_steps_are_known_before_the_first_one_runs(self):
+        for words in (('lnit',), ('unit', 'lnit'), ('--help',)):
+            result = self.run_tool('test.sh', *words)
+            self.assertEqual((1, ''), (result.returncode, result.stdout))
+            self.assertIn(
+                f"no step '{words[-1]}'; there are: lint docs", result.stderr
+            )
+
+    def test_the_demo_takes_no_arguments(self):
+        result = self.run_tool('demo.sh', '--help')
+        self.assertEqual((1, ''), (result.returncode, result.stdout))
+        self.assertIn('VHPC_DEMO_PAUSE=1', result.stderr)
