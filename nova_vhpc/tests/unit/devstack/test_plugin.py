@@ -213,6 +213,21 @@ class PluginTest(base.TestCase):
         options = self.agent_options()
         self.assertEqual(str(self.state), options.vhpc_agent.state_path)
 
+    def test_uplinks_of_example_bridges_count_whatever_is_published(self):
+        for bridges, published in (
+            ('', 'br-vhpc0:separate,br-vhpc1:separate'),
+            ('br-vhpc*:shared:slots=4', 'br-vhpc*:shared:slots=4'),
+        ):
+            self.run_phase(
+                *('stack', 'post-config'),
+                VHPC_CREATE_BRIDGES='True',
+                VHPC_BRIDGES=bridges,
+            )
+            topology = self.agent_options().vhpc_topology
+            self.assertEqual(published.split(','), topology.bridges)
+            # They are veth ends, which are no uplinks by themselves.
+            self.assertEqual(['vhpc-up*'], topology.nic_patterns)
+
     def test_libvirt_is_told_of_the_hook(self):
         calls = self.run_phase('stack', 'post-config')
         self.assertIn('restart_service libvirtd', calls)
