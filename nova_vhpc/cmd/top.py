@@ -196,11 +196,18 @@ def render(document: dict[str, Any]) -> panel.Panel:
             *marks,
         ]
     )
-    subtitle = text.Text(f'{_windows(document)}; {_bus(document)}')
+    uplinks = document.get('publishing') or {}
+    state = uplinks.get('state', 'off')
+    subtitle = text.Text(
+        f'uplinks {state}; {_windows(document)}; {_bus(document)}'
+    )
     # Whole sentences: cells of the table would cut them.
     left_alone = agent.get('refused', {}).items()
     below = [f'{uuid}: left alone: {reason}' for uuid, reason in left_alone]
     below += agent.get('remarks', ())
+    if uplinks.get('detail'):
+        below.append(f'uplinks: {state}: {uplinks["detail"]}')
+    below += [f'uplinks: {problem}' for problem in uplinks.get('problems', ())]
     return panel.Panel(
         console.Group(rows, *map(text.Text, below)),
         title=text.Text(title),

@@ -47,9 +47,11 @@ class TestTop(base.BaseTestCase):
         self,
         peers: dict[str, object] | None = None,
         problem: str = '',
+        publishing: dict[str, object] | None = None,
         **agent: object,
     ) -> str:
         document = test_status.document()
+        document['publishing'] = publishing
         document['peers'] = peers
         document['vms'][0]['problem'] = problem
         document['agent'] |= {**AGENT, **agent}
@@ -87,6 +89,29 @@ class TestTop(base.BaseTestCase):
             ),
         ):
             self.assertIn(f'no gang windows; {shown} ', self.show(peers))
+
+    def test_uplinks(self) -> None:
+        for publishing, state, below in (
+            (None, 'off', ()),
+            ({'state': 'published', 'detail': ''}, 'published', ()),
+            (
+                {
+                    'state': 'placement-away',
+                    'detail': 'HTTP 503 [proxy]',
+                    'problems': ['bridge br-a has two uplinks'],
+                },
+                'placement-away',
+                (
+                    'uplinks: placement-away: HTTP 503 [proxy] ',
+                    'uplinks: bridge br-a has two uplinks ',
+                ),
+            ),
+        ):
+            shown = self.show(publishing=publishing)
+            self.assertIn(f' uplinks {state}; no gang windows', shown)
+            for line in below:
+                self.assertIn(line, shown)
+            self.assertEqual(len(below), shown.count('uplinks: '))
 
     def test_what_looks_like_markup_is_shown_as_it_is(self) -> None:
         for problem in ('[vhpc_agent]workers', 'no [/dev/kvm]'):
