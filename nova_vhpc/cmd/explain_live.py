@@ -29,7 +29,7 @@ from nova_vhpc.cmd import (
 )
 from nova_vhpc.scheduler import explain, snapshot
 from nova_vhpc.scheduler.explain_request import Flavor, Request
-from nova_vhpc.scheduler.planner_model import HostFacts
+from nova_vhpc.scheduler.planner_model import HostFacts, one_of
 from nova_vhpc.scheduler.requirements import HostView
 from nova_vhpc.topology import model
 
@@ -171,8 +171,8 @@ def _places(
         for host in aggregate['hosts']:
             switch, rack = places.get(host, (None, None))
             places[host] = (
-                metadata.get(switch_key) or switch,
-                metadata.get(rack_key) or rack,
+                one_of(switch, metadata.get(switch_key)),
+                one_of(rack, metadata.get(rack_key)),
             )
     return places
 

@@ -24,7 +24,7 @@ from nova.pci import utils as pci_utils
 from nova.scheduler import utils
 from oslo_log import log as logging
 
-from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts
+from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts, one_of
 
 LOG = logging.getLogger(__name__)
 
@@ -32,6 +32,9 @@ MULTIPLIER_KEY = 'vhpc_weight_multiplier'
 """Aggregate metadata key that overrides the weight multiplier."""
 
 NOTHING: Mapping[str, int] = {}
+
+# Pairs of names of which this process has told already.
+_told: set[tuple[str, frozenset[str]]] = set()
 
 
 class Fabric:
@@ -57,8 +60,8 @@ class Fabric:
             found = self._places.get(id(aggregate))
             if found is None:
                 found = self._learn(aggregate)
-            switch = found[0] or switch
-            rack = found[1] or rack
+            switch = one_of(switch, found[0])
+            rack = one_of(rack, found[1])
         return switch, rack
 
     def place_of(self, host: str) -> tuple[str | None, str | None]:
@@ -91,8 +94,30 @@ class Fabric:
         if place != (None, None):
             for host in aggregate.hosts:
                 switch, rack = self.place_of(host)
-                self._by_host[host] = (place[0] or switch, place[1] or rack)
+                self._tell(host, self._keys[0], switch, place[0])
+                self._tell(host, self._keys[1], rack, place[1])
+                self._by_host[host] = (
+                    one_of(switch, place[0]),
+                    one_of(rack, place[1]),
+                )
         return place
+
+    def _tell(
+        self, host: str, key: str, one: str | None, other: str | None
+    ) -> None:
+        """Tell once of two names that aggregates give one host."""
+        if not one or not other or one == other:
+            return
+        told = (key, frozenset((one, other)))
+        if told not in _told:
+            _told.add(told)
+            LOG.warning(
+                'Aggregates of host %s, for one, have two values of %s: %s; '
+                'the first counts',
+                host,
+                key,
+                ', '.join(sorted((one, other))),
+            )
 
 
 def multiplier(state: Any, default: float) -> float:

@@ -72,6 +72,15 @@ class HostFacts(NamedTuple):
     rack: str | None = None
 
 
+def one_of(name: str | None, other: str | None) -> str | None:
+    """Which of two switches or racks counts that aggregates name for a host.
+
+    Always the same, in whatever order Nova has the aggregates: hosts that
+    are in both are to be seen together.
+    """
+    return min(name, other) if name and other else name or other or None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanRequest:
     """A virtual cluster to be placed, and where it may go.

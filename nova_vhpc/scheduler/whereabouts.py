@@ -17,12 +17,14 @@ host states tell that, and which aggregates a host is in, of the hosts only
 that Placement offers.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import Any, NamedTuple
 
 from nova import context as nova_context
 from nova import objects
 from oslo_log import log as logging
+
+from nova_vhpc.scheduler.planner_model import one_of
 
 LOG = logging.getLogger(__name__)
 
@@ -77,7 +79,7 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
     return Whereabouts(frozenset(booting), hosts)
 
 
-def racks(hosts: Collection[str], key: str) -> dict[str, str]:
+def racks(hosts: Set[str], key: str) -> dict[str, str]:
     """Racks of hosts: one query of the API database.
 
     :param hosts: names.
@@ -87,14 +89,15 @@ def racks(hosts: Collection[str], key: str) -> dict[str, str]:
     """
     try:
         aggregates = objects.AggregateList.get_by_metadata_key(
-            nova_context.get_admin_context(), key, hosts=set(hosts)
+            nova_context.get_admin_context(), key, hosts=hosts
         )
-        return {
-            host: aggregate.metadata[key]
-            for aggregate in aggregates
-            for host in aggregate.hosts
-            if host in hosts
-        }
+        found: dict[str, str] = {}
+        for aggregate in aggregates:
+            rack = aggregate.metadata[key]
+            for host in hosts & set(aggregate.hosts):
+                if name := one_of(found.get(host), rack):
+                    found[host] = name
+        return found
     except Exception:
         LOG.exception('Cannot look up the racks of a server group')
         return {}

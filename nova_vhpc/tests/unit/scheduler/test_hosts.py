@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import fixtures
 from nova import objects
 from nova.objects import pci_device_pool
 from nova.pci import stats
@@ -46,6 +47,21 @@ class FabricTest(base.BaseTestCase):
             aggregate(3, rack='r'),
         ]
         self.assertEqual(('a', 'r'), self.fabric.place(self.state))
+
+    def test_aggregates_of_two_switches(self):
+        # Nova has the aggregates of a host in any order.
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
+        a = aggregate(1, ['one', 'two'], switch='a')
+        b = aggregate(2, ['one', 'two'], switch='b', rack='r')
+        two = host_manager.HostState('two', 'two', 'cell')
+        two.aggregates = [b, a]
+        for aggregates in ([a, b], [b, a]):
+            fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
+            self.state.aggregates = aggregates
+            self.assertEqual(('a', 'r'), fabric.place(self.state))
+            self.assertEqual(('a', 'r'), fabric.place(two))
+            self.assertEqual(('a', 'r'), fabric.place_of('two'))
+        self.assertEqual(1, log.output.count('two values of vhpc:switch'))
 
     def test_hosts_that_did_not_pass_are_known_by_their_neighbours(self):
         self.state.aggregates = [

@@ -89,6 +89,7 @@ class LocateTest(base.BaseTestCase):
         aggregates = [
             objects.Aggregate(hosts=['a', 'b', 'c'], metadata={'k': 'r1'}),
             objects.Aggregate(hosts=['d'], metadata={'k': 'r2'}),
+            objects.Aggregate(hosts=['b'], metadata={'k': 'r3'}),
         ]
         with mock.patch.object(
             objects.AggregateList,
