@@ -58,7 +58,14 @@ class Members:
         members = set(group.members or ())
         others = members - {spec_obj.instance_uuid}
         away = set(group.hosts)
-        offered = [r for r in set(records) if r.state.host in away]
+        # A host state knows of a member only when nova-compute has started
+        # it; the group's hosts have it as soon as it is claimed there.
+        offered = [
+            record
+            for record in set(records)
+            if record.state.host in away
+            and not members.isdisjoint(record.state.instances)
+        ]
         away.difference_update(record.state.host for record in offered)
         placed = 0
         for record in offered:

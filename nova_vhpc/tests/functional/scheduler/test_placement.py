@@ -12,9 +12,11 @@
 
 """Where members of a virtual cluster land: plan, neighbours, multipliers."""
 
+import threading
 import time
 
 import fixtures
+from nova.virt import fake
 
 from nova_vhpc.scheduler import uplinks
 from nova_vhpc.tests.functional.scheduler import base
@@ -74,6 +76,47 @@ class PlanTest(base.SchedulerTestCase):
         late = self.boot_cluster(flavor_id, 1, group)
         (second,) = (s for s in late if s['id'] != first['id'])
         self.assertEqual(host[0], second['OS-EXT-SRV-ATTR:host'][0])
+
+    def test_later_member_comes_while_the_first_one_starts(self):
+        self.publish_separate(a1=2, b1=2, a2=2, b2=2)
+        for _ in range(2):
+            # From the second one on, nova-scheduler takes nova-compute's word.
+            self._create_server(host='b1', networks='none')
+        group = self.group('anti-affinity')
+        flavor_id = self.flavor(base.SEPARATE)
+        started = threading.Event()
+        self.addCleanup(started.set)
+        spawn = fake.FakeDriver.spawn
+
+        def slow(driver, *args, **kwargs):
+            started.wait(60)
+            return spawn(driver, *args, **kwargs)
+
+        self.useFixture(
+            fixtures.MonkeyPatch('nova.virt.fake.FakeDriver.spawn', slow)
+        )
+        hosts = []
+        for where in ({'host': 'b1'}, {}):
+            server = self._build_server(
+                name='slow', flavor_id=flavor_id, networks='none', **where
+            )
+            made = self.api.post_server(
+                {'server': server, 'os:scheduler_hints': {'group': group}}
+            )
+            hosts.append(self._wait_for_host(made['id']))
+        started.set()
+        self.assertEqual(['b1', 'b2'], hosts)
+
+    def _wait_for_host(self, server_id):
+        found = []
+
+        def look():
+            server = self.api.get_server(server_id)
+            found.append(server['OS-EXT-SRV-ATTR:host'])
+            self.assertIsNotNone(found[-1])
+
+        self._wait_for_assert(look)
+        return found[-1]
 
     def test_affinity_keeps_the_cluster_on_one_host(self):
         self.publish_separate(a1=2, b1=3, a2=2, b2=2)

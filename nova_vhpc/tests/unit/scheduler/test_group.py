@@ -103,6 +103,22 @@ class MembersTest(world.WorldTestCase):
         )
         self.assertEqual((1, {'peer': 2, 'host00002': 1}), (planned, running))
 
+    def test_peers_that_just_start_on_offered_hosts(self):
+        # nova-compute tells of them when they have started.
+        spec, uuids = self.group(hosts=['peer', 'host00002'])
+        _, planned, running = self.ask(
+            spec, peer=uuids[3:], host00002=uuids[1:3]
+        )
+        self.assertEqual((1, {'peer': 1, 'host00002': 2}), (planned, running))
+
+    def test_the_only_peer_just_starts(self):
+        spec, uuids = self.group(members=2, hosts=['host00002'])
+        spec.num_instances = 1
+        best, planned, running = self.ask(spec, uuids[:1], host00002=uuids[1:])
+        self.assertEqual(
+            ('host00002', 1, {'host00002': 1}), (best, planned, running)
+        )
+
     def test_member_that_is_alone_on_its_host_leaves_nobody_there(self):
         spec, uuids = self.group(hosts=['peer', 'source'])
         _, _, running = self.ask(spec, source=uuids[:1], peer=uuids[1:])
