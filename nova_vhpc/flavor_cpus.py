@@ -55,9 +55,16 @@ def claims(vcpus: int, specs: Mapping[str, str]) -> dict[str, int]:
         return {}
     own = dedicated(vcpus, specs)
     shared = vcpus - own
-    if own and specs.get('hw:emulator_threads_policy') == 'isolate':
-        own += 1
-    return {'VCPU': shared, 'PCPU': own}
+    return {'VCPU': shared, 'PCPU': own + emulator_cpus(own, specs)}
+
+
+def emulator_cpus(own: int, specs: Mapping[str, str]) -> int:
+    """Dedicated CPUs that a flavor's emulator threads get.
+
+    :param own: vCPUs with a dedicated CPU.
+    """
+    isolated = specs.get('hw:emulator_threads_policy') == 'isolate'
+    return int(own > 0 and isolated)
 
 
 def falls_back(specs: Mapping[str, str]) -> bool:

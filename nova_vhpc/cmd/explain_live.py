@@ -94,6 +94,7 @@ def hosts(
                     used,
                     free_cpus,
                     free_ram_mb,
+                    offers.members(uuid),
                     switch=switch,
                     rack=rack,
                 ),

@@ -24,6 +24,7 @@ from typing import Any
 from nova_vhpc import flavor_cpus
 from nova_vhpc.cmd import cloud
 from nova_vhpc.scheduler.explain_request import Flavor
+from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.topology import model
 
 VERSION = '1.36'
@@ -100,11 +101,13 @@ class Offers:
     """What Placement would give one member, by root provider.
 
     :ivar uplinks: uplinks in the candidates of each host that has any.
+    :ivar asked: what one member takes of each of these hosts itself.
     :param pinned: whether all its vCPUs get a dedicated CPU each.
     """
 
     def __init__(self, pinned: bool) -> None:
         self.uplinks: dict[str, set[str]] = {}
+        self.asked: dict[str, Mapping[str, int]] = {}
         self._pinned = pinned
         self._summaries: dict[str, Any] = {}
 
@@ -124,6 +127,8 @@ class Offers:
                     uplinks.add(uuid)
             if not (fallback and 'PCPU' in self._resources(root)):
                 self.uplinks.setdefault(root, set()).update(uplinks)
+                own = candidate['allocations'].get(root, {})
+                self.asked[root] = own.get('resources', {})
 
     def cpus(self, root: str, total: int, used: int) -> tuple[int, int]:
         """CPUs of a host that the flavor's guests run on, and vCPUs there.
@@ -150,6 +155,16 @@ class Offers:
             float(cpus['capacity'] - cpus['used']),
             float(ram['capacity'] - ram['used']),
         )
+
+    def members(self, root: str) -> int:
+        """Members for which a host itself has all that Placement is asked."""
+        members = NO_LIMIT
+        for name, amount in self.asked.get(root, {}).items():
+            found = self._resources(root).get(name)
+            if found is not None and amount > 0:
+                left = found['capacity'] - found['used']
+                members = min(members, max(0, left // amount))
+        return members
 
     def _resources(self, root: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._summaries.get(root, {}).get(

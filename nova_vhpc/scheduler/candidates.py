@@ -50,6 +50,19 @@ def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
     )
 
 
+def asked(candidates: Iterable[Candidate], root: str) -> Mapping[str, int]:
+    """What one member takes of a host itself, by resource class.
+
+    :param root: uuid of the host's root provider.
+    """
+    for candidate in candidates:
+        allocation = candidate['allocations'].get(root)
+        if allocation is not None:
+            found: Mapping[str, int] = allocation['resources']
+            return found
+    return {}
+
+
 def dedicated(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
     """A pinned member's candidates, without those of Nova's fallback.
 

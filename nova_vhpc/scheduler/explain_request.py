@@ -68,11 +68,14 @@ class Flavor:
     def judged_vcpus(self) -> tuple[int, bool]:
         """The vCPUs that filter and planner judge; whether dedicated.
 
-        As the filter has it: of a flavor with both kinds those that share.
+        As the filter has it: of a flavor with both kinds those that share,
+        and with dedicated ones alone that of its emulator threads, too.
         """
         own = flavor_cpus.dedicated(self.vcpus, self.extra_specs)
         shared = self.vcpus - own
-        return (shared, False) if shared > 0 else (own, True)
+        if shared > 0:
+            return shared, False
+        return own + flavor_cpus.emulator_cpus(own, self.extra_specs), True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from nova.pci import utils as pci_utils
 from nova.scheduler import utils
 from oslo_log import log as logging
 
+from nova_vhpc.scheduler import room
 from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts, one_of
 
 LOG = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ LOG = logging.getLogger(__name__)
 MULTIPLIER_KEY = 'vhpc_weight_multiplier'
 """Aggregate metadata key that overrides the weight multiplier."""
 
-NOTHING: Mapping[str, int] = {}
+NOTHING: room.Resources = {}
+
 
 # Pairs of names of which this process has told already.
 _told: set[tuple[str, frozenset[str]]] = set()
@@ -178,44 +180,113 @@ def pinned_vcpus(spec_obj: Any) -> int:
     return sum(len(cell.pcpuset) for cell in found.cells) if found else 0
 
 
+def emulator_cpus(spec_obj: Any) -> int:
+    """Dedicated CPUs of one member that its emulator threads get."""
+    found = spec_obj.numa_topology if 'numa_topology' in spec_obj else None
+    return int(found is not None and found.emulator_threads_isolated)
+
+
+class Member(NamedTuple):
+    """What one member takes of a host.
+
+    :ivar pinned: whether it gets dedicated CPUs, and no shared ones.
+    :ivar cpus: of that kind.
+    """
+
+    pinned: bool = False
+    cpus: int = 1
+    ram_mb: int = 0
+
+
 def facts(
     state: Any,
     name: str,
     slots: int,
     link_mbps: int,
     fabric: Fabric,
-    ratios: tuple[float, float],
-    pinned: bool = False,
-    capacity: Mapping[str, int] = NOTHING,
+    defaults: room.Defaults,
+    member: Member,
+    resources: room.Resources = NOTHING,
+    landed: int = 0,
 ) -> HostFacts:
     """What the planner must know of a host that passed the filter.
 
-    :param ratios: initial allocation ratios of CPUs and RAM, for hosts
-        that report none.
-    :param pinned: whether the members get dedicated CPUs.
-    :param capacity: ``VCPU`` and ``PCPU`` that Placement gives out, as far
-        as known. Nova's own figures know of no reserved CPUs, and of no
-        ratio that was set in Placement.
+    :param resources: what Placement has of the host's own, as far as known.
+    :param landed: members of this very request that are on the host.
     """
-    own = cpus(state, pinned)
-    most: float | None = capacity.get('PCPU' if own.dedicated else 'VCPU')
-    if most is None:
-        ratio = state.cpu_allocation_ratio or ratios[0]
-        most = own.total * (1.0 if own.dedicated else ratio)
-    total_ram = state.total_usable_ram_mb or 0
+    own = cpus(state, member.pinned)
+    total_ram_mb = state.total_usable_ram_mb or 0
     switch, rack = fabric.place(state)
     return HostFacts(
         name,
         own.total,
         own.used,
-        most - own.used,
-        total_ram * (state.ram_allocation_ratio or ratios[1])
-        - (total_ram - (state.free_ram_mb or 0)),
+        room.free(
+            _stock(state, own, defaults, landed * member.cpus),
+            resources.get('PCPU' if own.dedicated else 'VCPU'),
+        ),
+        room.free(
+            room.Stock(
+                total_ram_mb,
+                state.ram_allocation_ratio or defaults.ram_ratio,
+                total_ram_mb - (state.free_ram_mb or 0),
+                landed * member.ram_mb,
+                defaults.ram_mb,
+            ),
+            resources.get('MEMORY_MB'),
+        ),
         slots,
         link_mbps,
         switch,
         rack,
     )
+
+
+def members_beside(
+    state: Any,
+    asked: Mapping[str, int],
+    defaults: room.Defaults,
+    pinned: bool,
+    resources: room.Resources,
+    landed: int = 0,
+) -> int:
+    """Members that a host has disk for, and dedicated CPUs beside shared ones.
+
+    :param asked: what Placement is asked for one member, of the host itself.
+    :param pinned: whether the dedicated CPUs are those of :func:`facts`.
+    :param resources: as for :func:`facts`; what is not known is no limit.
+    :param landed: members of this very request that are on the host.
+    """
+    members = NO_LIMIT
+    disk_gb, pcpus = asked.get('DISK_GB'), asked.get('PCPU')
+    if disk_gb and 'DISK_GB' in resources:
+        new_gb = landed * disk_gb
+        own = room.Stock(
+            state.total_usable_disk_gb or 0,
+            state.disk_allocation_ratio or defaults.disk_ratio,
+            # The state takes new members off its free disk only.
+            (state.disk_mb_used or 0) / 1024 + new_gb,
+            new_gb,
+            defaults.disk_mb / 1024,
+        )
+        left_gb = room.free(own, resources['DISK_GB'])
+        members = max(0, int(left_gb // disk_gb))
+    if pcpus and not pinned and (dedicated := cpus(state, True)).dedicated:
+        left = room.free(
+            _stock(state, dedicated, defaults, landed * pcpus),
+            resources.get('PCPU'),
+        )
+        members = min(members, max(0, int(left // pcpus)))
+    return members
+
+
+def _stock(
+    state: Any, own: Cpus, defaults: room.Defaults, landed: int
+) -> room.Stock:
+    if own.dedicated:
+        return room.Stock(own.total, 1.0, own.used, landed)
+    ratio = state.cpu_allocation_ratio or defaults.cpu_ratio
+    return room.Stock(own.total, ratio, own.used, landed, defaults.cpus)
 
 
 def devices_asked(requests: Iterable[Any]) -> int:

@@ -54,7 +54,8 @@ class HostFacts(NamedTuple):
         allocation ratio, less the used ones).
     :ivar free_ram_mb: RAM that Nova would still claim there, in MB.
     :ivar slots: members that its free uplinks can still take in this
-        network configuration; :data:`NO_LIMIT` if it claims none.
+        network configuration, its devices and its disk; :data:`NO_LIMIT`
+        if they take none of these.
     :ivar link_mbps: speed of the slowest uplink that would be used, in
         Mbit/s; 0 when unknown, taken as 1000.
     :ivar switch: value of ``vhpc:switch`` of its aggregate, or None.

@@ -40,7 +40,7 @@ def why_not(objective: Objective) -> str:
         f'need {most} places; {len(hosts)} hosts have {sum(room)} '
         f'(CPUs give {by_cpus} with {request.spare_cpus} spare per host and '
         f'over-commit {overcommit}, RAM {by_ram}, '
-        f'uplinks {by_uplinks})'
+        f'uplinks, devices and disk {by_uplinks})'
     )
     if request.policy == Policy.AFFINITY:
         if objective.existing:

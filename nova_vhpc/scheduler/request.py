@@ -19,14 +19,14 @@ and shares among its members.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import candidates as candidates_
 from nova_vhpc.scheduler import hosts as hosts_
-from nova_vhpc.scheduler import requirements, steering, uplinks
+from nova_vhpc.scheduler import requirements, room, steering, uplinks
 from nova_vhpc.scheduler import snapshot as snapshots
 
 LOG = logging.getLogger(__name__)
@@ -40,12 +40,14 @@ class Record:
 
     :ivar seen: ``HostState.num_instances`` when it was last looked at; it
         grows when a member lands.
+    :ivar landed: members of the request that have landed on it.
     :ivar run: the filter run that has last seen the host.
     :ivar weight: raw weight for the next member.
     :ivar multiplier: of the raw weight; above 0.0 the host is planned.
     """
 
     __slots__ = (
+        'landed',
         'ledger',
         'multiplier',
         'name',
@@ -68,6 +70,7 @@ class Record:
         self.state = state
         self.verdict = verdict
         self.seen: int = state.num_instances
+        self.landed = 0
         self.run = 0
         self.weigh_run = 0
         self.weight = 0.0
@@ -90,6 +93,8 @@ class Request:
         pinned = hosts_.pinned_vcpus(spec_obj)
         shared = spec_obj.vcpus - pinned
         self.pinned = shared <= 0
+        if self.pinned:
+            pinned += hosts_.emulator_cpus(spec_obj)
         self.wanted = requirements.requirements(
             spec_obj.flavor.extra_specs,
             # Of a server with both kinds, those that share CPUs are judged;
@@ -103,6 +108,7 @@ class Request:
             self.wanted.rule is not None and self.wanted.rule.devices
         )
         self.fabric = hosts_.Fabric(group.switch_key, group.rack_key)
+        self.defaults = room.Defaults.of(conf)
         self._multiplier = group.weight_multiplier
         self._attempts = group.claim_attempts if self.wanted.claims else 0
         self._read: snapshots.Snapshot | None = None
@@ -170,7 +176,7 @@ class Request:
         return record
 
     def slots(self, record: Record) -> int:
-        """Members whose uplinks and devices the host can still give."""
+        """Members whose uplinks, devices and disk the host can still give."""
         slots = record.verdict.slots
         if record.ledger is not None:
             slots = min(slots, record.ledger.members_left())
@@ -178,12 +184,24 @@ class Request:
             slots = min(
                 slots, hosts_.device_members(record.state, self.pci_requests)
             )
-        return slots
+        state = record.state
+        asked = candidates_.asked(state.allocation_candidates, state.uuid)
+        return min(
+            slots,
+            hosts_.members_beside(
+                state,
+                asked,
+                self.defaults,
+                self.pinned,
+                self.resources(record),
+                record.landed,
+            ),
+        )
 
-    def capacity(self, record: Record) -> Mapping[str, int]:
-        """CPUs that Placement gives out on a host; empty if unknown."""
+    def resources(self, record: Record) -> room.Resources:
+        """What Placement has of a host's own; empty if unknown."""
         found = self._read and self._read.hosts.get(record.state.uuid)
-        return found.cpus if found else {}
+        return found.resources if found else hosts_.NOTHING
 
     def _judge(self, state: Any) -> Record:
         record = Record(self, state, requirements.Verdict())
@@ -231,6 +249,7 @@ class Request:
         """A member has landed on this host."""
         state = record.state
         record.seen = state.num_instances
+        record.landed += 1
         self._landed += 1
         self.steering.landed(record)
         if record.ledger is not None:

@@ -18,7 +18,7 @@ Pure. :func:`parse` reads the body of the bulk read that
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova_vhpc.topology import model
 
@@ -35,7 +35,7 @@ NAMES_READ_VERSION = '1.39'
 
 _KINDS = frozenset({model.TRAIT_SHARED, model.TRAIT_SEPARATE})
 
-_CPUS = ('VCPU', 'PCPU')
+_OWN = ('VCPU', 'PCPU', 'MEMORY_MB', 'DISK_GB')
 
 Names = Mapping[str, tuple[str, str]]
 
@@ -75,18 +75,29 @@ class UplinkState:
         return f'NIC {self.nic} on bridge {self.bridge}'
 
 
+class Resource(NamedTuple):
+    """One of a host's own resources as Placement has it.
+
+    :ivar capacity: what it gives out at most: less what is reserved, times
+        the ratio that counts there.
+    :ivar used: what is claimed.
+    """
+
+    capacity: int
+    used: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostUplinks:
     """The uplinks of one host, and when its agent last said so.
 
     :ivar stamp_minutes: minutes since the epoch.
-    :ivar cpus: what Placement gives out at most, by ``VCPU`` and ``PCPU``:
-        less those reserved, times the ratio that counts there.
+    :ivar resources: CPUs, RAM and disk of the host itself, by class.
     """
 
     uplinks: tuple[UplinkState, ...] = ()
     stamp_minutes: int | None = None
-    cpus: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    resources: Mapping[str, Resource] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,15 +123,15 @@ def parse(
     """
     found: dict[str, list[UplinkState]] = {}
     stamps: dict[str, int] = {}
-    cpus: dict[str, dict[str, int]] = {}
+    own: dict[str, dict[str, Resource]] = {}
     for uuid, summary in body['provider_summaries'].items():
         resources = summary['resources']
         root = summary['root_provider_uuid']
         if uuid == root:
-            cpus[root] = {
-                name: int(resources[name]['capacity'])
-                for name in _CPUS
-                if name in resources
+            own[root] = {
+                name: Resource(int(had['capacity']), int(had['used']))
+                for name in _OWN
+                if (had := resources.get(name)) is not None
             }
             continue
         stamp = resources.get(model.STAMP)
@@ -156,7 +167,7 @@ def parse(
             root: HostUplinks(
                 tuple(sorted(uplinks, key=_by_name)),
                 stamps.get(root),
-                cpus.get(root, {}),
+                own.get(root, {}),
             )
             for root, uplinks in found.items()
         },

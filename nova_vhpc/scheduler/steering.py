@@ -202,10 +202,8 @@ class Steering:
 
     def _facts(self, records: Sequence['Record']) -> list[HostFacts]:
         request = self._request
-        conf = request.conf
-        ratios = (
-            conf.initial_cpu_allocation_ratio,
-            conf.initial_ram_allocation_ratio,
+        member = hosts.Member(
+            request.pinned, request.wanted.vcpus, request.spec_obj.memory_mb
         )
         facts = []
         names: set[str] = set()
@@ -225,9 +223,10 @@ class Steering:
                     request.slots(record),
                     record.verdict.link_mbps,
                     request.fabric,
-                    ratios,
-                    request.pinned,
-                    request.capacity(record),
+                    request.defaults,
+                    member,
+                    request.resources(record),
+                    record.landed,
                 )
             )
         return facts

@@ -111,6 +111,14 @@ class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
         self.boot(4, {**OPENMP, **PINNED})
         self.boot(4, {**OPENMP, **PINNED})
 
+    def test_emulator_threads_take_a_dedicated_cpu(self):
+        self.start('0,4', '1-3,5-7')
+        isolate = {'hw:emulator_threads_policy': 'isolate'}
+        for _ in range(2):
+            self.boot(2, {**OPENMP, **PINNED, **isolate})
+        # Not one of its six CPUs is left.
+        self.boot(1, {**OPENMP, **PINNED}, 'ERROR')
+
     def test_mixed_servers_need_both_kinds(self):
         self.start('0-1,4-5', '2-3,6-7')
         self.boot(3, {**OPENMP, **MIXED})
@@ -132,3 +140,80 @@ class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
                 claimed |= held['resources']
             self.assertEqual(1, claimed['PCPU'], claimed)
             self.assertNotIn('VCPU', claimed)
+
+
+class PlannedTest(libvirt_base.ServersTestBase, base.Publishing):
+    """Two hosts that the plan could take for equal."""
+
+    microversion = 'latest'
+
+    def setUp(self):
+        base.configure(
+            self,
+            [
+                'ServerGroupAffinityFilter',
+                'NUMATopologyFilter',
+                'VirtualClusterFilter',
+            ],
+        )
+        super().setUp()
+
+    def planned(self, extra_specs, tight, roomy):
+        """Hosts of three members that must be together.
+
+        :param tight: shared and dedicated CPUs of the host that the plan
+            would take, not counting all of what a member takes.
+        """
+        for name, shared, dedicated in (
+            ('tight', *tight),
+            ('roomy', *roomy),
+        ):
+            self.flags(
+                group='compute',
+                cpu_shared_set=shared,
+                cpu_dedicated_set=dedicated,
+            )
+            self.start_compute(
+                hostname=name,
+                host_info=fakelibvirt.HostInfo(
+                    cpu_nodes=1,
+                    cpu_sockets=1,
+                    cpu_cores=15,
+                    cpu_threads=1,
+                    kB_mem=16 << 20,
+                ),
+            )
+            self.publish(name)
+        flavor_id = self._create_flavor(
+            vcpu=3, memory_mb=256, disk=1, extra_spec={**OPENMP, **extra_specs}
+        )
+        group = {'name': 'cluster', 'policy': 'affinity'}
+        server = self._build_server(
+            name='member', flavor_id=flavor_id, networks='none'
+        )
+        server['min_count'] = server['max_count'] = 3
+        self.api.post_server(
+            {
+                'server': server,
+                'os:scheduler_hints': {
+                    'group': self.api.post_server_groups(group)['id']
+                },
+            }
+        )
+        return {
+            self._wait_for_state_change(found, 'ACTIVE')[
+                'OS-EXT-SRV-ATTR:host'
+            ]
+            for found in self.api.get_servers(detail=False)
+        }
+
+    def test_dedicated_cpus_of_mixed_members(self):
+        tight, roomy = ('0-3', '6-9'), ('0-4', '6-11')
+        self.assertEqual({'roomy'}, self.planned(MIXED, tight, roomy))
+
+    def test_cpus_of_emulator_threads(self):
+        isolate = {'hw:emulator_threads_policy': 'isolate'}
+        tight, roomy = ('0-2', '3-13'), ('0-2', '3-14')
+        self.assertEqual(
+            {'roomy'}, self.planned({**PINNED, **isolate}, tight, roomy)
+        )

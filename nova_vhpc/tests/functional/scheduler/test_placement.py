@@ -141,26 +141,65 @@ class PlanTest(base.SchedulerTestCase):
 
 
 class ReservedTest(base.SchedulerTestCase):
-    """A host whose nova-compute has ``reserved_host_cpus``."""
+    """What Placement gives out of a host is not what Nova has of it."""
 
-    def test_plan_has_no_more_cpus_than_placement(self):
+    def setUp(self):
+        super().setUp()
         self.flags(cpu_allocation_ratio=1.0)
+
+    def start(self, resource, left=None, **changes):
+        """Start a host that has enough and one that looks as if it had.
+
+        :param left: of the latter's resource, all else being reserved.
+        :param changes: in Placement's inventory of it.
+        """
         self.start_hosts('roomy', 'tight')
         # Of equally good hosts the fullest is planned: the wrong one here.
         self._create_server(host='tight', networks='none')
         # All hosts here have one configuration.
         root = self._get_provider_uuid_by_host('tight')
         inventories = self._get_provider_inventory(root)
-        inventories['VCPU']['reserved'] = 2
+        inventory = inventories[resource]
+        if left is not None:
+            used = self._get_provider_usages(root)[resource]
+            inventory['reserved'] = inventory['total'] - used - left
+        inventory.update(changes)
         self._inventory(root, inventories)
         for host in ('roomy', 'tight'):
             self.publish(host)
-        servers = self.boot_cluster(
-            self.flavor({'vhpc:workload': 'parallel'}, vcpu=2),
-            4,
-            self.group('affinity'),
-        )
-        self.assertEqual(['roomy'] * 4, self.hosts_of(servers))
+
+    def assert_roomy(self, members, **flavor):
+        flavor_id = self.flavor({'vhpc:workload': 'parallel'}, **flavor)
+        servers = self.boot_cluster(flavor_id, members, self.group('affinity'))
+        self.assertEqual(['roomy'] * members, self.hosts_of(servers))
+
+    def test_cpus(self):
+        self.start('VCPU', reserved=2)
+        self.assert_roomy(4, vcpu=2)
+
+    def test_ratio_of_ram(self):
+        self.start('MEMORY_MB', allocation_ratio=0.5)
+        self.assert_roomy(4, memory_mb=1024)
+
+    def test_disk(self):
+        # A flavor of these tests takes eleven.
+        self.start('DISK_GB', left=40)
+        self.assert_roomy(4)
+
+    def test_reserved_cpus_are_no_guests(self):
+        # nova-compute counts them as in use; Placement leaves them out.
+        self.flags(reserved_host_cpus=3)
+        # Without a plan, the one with more RAM is taken.
+        self.flags(group='filter_scheduler', ram_weight_multiplier=9.0)
+        self.start_hosts('roomy', 'tight')
+        for host, vcpu, memory_mb in (('roomy', 1, 4096), ('tight', 2, 64)):
+            flavor_id = self.flavor({}, vcpu=vcpu, memory_mb=memory_mb)
+            self._create_server(
+                flavor_id=flavor_id, host=host, networks='none'
+            )
+            self.publish(host)
+        # Six of its ten are free; five of the other's.
+        self.assert_roomy(3, vcpu=2)
 
 
 class UnknownTopologyTest(base.SchedulerTestCase):

@@ -247,3 +247,51 @@ class QueryTest(base.TestCase):
         ):
             self.check(**specs)
         self.check(**{'resources_a:VGPU': '1', 'group_policy': 'none'})
+
+
+class OffersTest(base.TestCase):
+    def test_members_by_all_that_is_asked_of_the_host(self):
+        own = {
+            'VCPU': {'capacity': 64, 'used': 4},
+            'MEMORY_MB': {'capacity': 8192, 'used': 1024},
+            'DISK_GB': {'capacity': 100, 'used': 41},
+            'PCPU': {'capacity': 8, 'used': 3},
+        }
+        asked = {'VCPU': 1, 'MEMORY_MB': 1024, 'DISK_GB': 20, 'PCPU': 3}
+        for without, members in (
+            ((), 1),
+            (('PCPU',), 2),
+            (('PCPU', 'DISK_GB'), 7),
+            # As of a sharing provider.
+            (('PCPU', 'DISK_GB', 'MEMORY_MB'), 60),
+        ):
+            summary = {
+                'root_provider_uuid': 'root',
+                'resources': {k: own[k] for k in own if k not in without},
+            }
+            offers = explain_offers.Offers(pinned=False)
+            offers.add(
+                {
+                    'provider_summaries': {'root': summary},
+                    'allocation_requests': [
+                        {'allocations': {'root': {'resources': asked}}}
+                    ],
+                }
+            )
+            self.assertEqual(members, offers.members('root'))
+
+    def test_emulator_threads_of_pinned_members(self):
+        for specs, judged in (
+            ({'hw:cpu_policy': 'dedicated'}, (5, True)),
+            ({'resources:PCPU': '5'}, (5, True)),
+            # Nova counts the shared ones of this; the other is dedicated.
+            (
+                {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^0'},
+                (1, False),
+            ),
+        ):
+            specs['hw:emulator_threads_policy'] = 'isolate'
+            self.assertEqual(judged, Flavor(4, 1, specs).judged_vcpus)
+            specs['hw:emulator_threads_policy'] = 'share'
+            judged = (4, True) if judged[1] else judged
+            self.assertEqual(judged, Flavor(4, 1, specs).judged_vcpus)

@@ -178,7 +178,7 @@ class PlanTest(base.TestCase):
         found = answer(
             request([host(n, uplinks=1) for n in range(3)], members=4)
         )
-        self.assertIn('uplinks 3', found.placement.infeasible_reason)
+        self.assertIn('devices and disk 3', found.placement.infeasible_reason)
         document = found.as_dict()
         self.assertIsNone(document['plan']['cost_us'])
         json.dumps(document, allow_nan=False)

@@ -17,10 +17,15 @@ from nova.pci import stats
 from nova.scheduler import host_manager
 from oslotest import base
 
-from nova_vhpc.scheduler import hosts
+from nova_vhpc.scheduler import hosts, room
 from nova_vhpc.scheduler.planner_model import NO_LIMIT
+from nova_vhpc.scheduler.snapshot import Resource
 
 objects.register_all()
+
+DEFAULTS = room.Defaults(16.0, 1.5, 1.0, ram_mb=512)
+SHARED = hosts.Member()
+PINNED = hosts.Member(pinned=True)
 
 
 def aggregate(number, names=(), **metadata):
@@ -143,9 +148,9 @@ class CpusTest(base.BaseTestCase):
     def test_dedicated_ones_are_never_over_committed(self):
         state = self.state((range(4), range(4, 16), range(4, 7)), total=4)
         fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
-        facts = hosts.facts(state, 'one', 1, 0, fabric, (16.0, 1.0), True)
+        facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, PINNED)
         self.assertEqual((12, 3, 9.0), facts[1:4])
-        facts = hosts.facts(state, 'one', 1, 0, fabric, (16.0, 1.0), False)
+        facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, SHARED)
         self.assertEqual((4, 9, 7.0), facts[1:4])
 
 
@@ -158,7 +163,7 @@ class FactsTest(base.BaseTestCase):
         state.free_ram_mb = 600
         state.cpu_allocation_ratio = 2.0
         fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
-        facts = hosts.facts(state, 'name', 3, 1000, fabric, (16.0, 1.5))
+        facts = hosts.facts(state, 'name', 3, 1000, fabric, DEFAULTS, SHARED)
         self.assertEqual(('name', 8, 4, 12.0), facts[:4])
         # No ratio of its own for RAM: the initial one counts.
         self.assertEqual(1100.0, facts.free_ram_mb)
@@ -171,17 +176,18 @@ class FactsTest(base.BaseTestCase):
         state.cpu_allocation_ratio = 2.0
         fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
 
-        def free(pinned=False, **capacity):
+        def free(member=SHARED, **capacity):
+            resources = {k: Resource(v, 3) for k, v in capacity.items()}
             return hosts.facts(
-                state, 'one', 1, 0, fabric, (16.0, 1.0), pinned, capacity
+                state, 'one', 1, 0, fabric, DEFAULTS, member, resources
             ).free_cpus
 
         self.assertEqual(13.0, free())
-        # Two of them are reserved; or the ratio is another one there.
+        # The ratio is another one there.
         self.assertEqual(9, free(VCPU=12))
         self.assertEqual(29, free(VCPU=32, PCPU=1))
         # Pinned on a host that reports no dedicated CPUs.
-        self.assertEqual(9, free(True, VCPU=12))
+        self.assertEqual(9, free(PINNED, VCPU=12))
         state.numa_topology = objects.NUMATopology(
             cells=[
                 objects.NUMACell(
@@ -192,14 +198,43 @@ class FactsTest(base.BaseTestCase):
                 )
             ]
         )
-        self.assertEqual(6.0, free(True, VCPU=12))
-        self.assertEqual(5, free(True, VCPU=12, PCPU=7))
-        self.assertEqual(11, free(False, VCPU=12, PCPU=7))
+        self.assertEqual(6.0, free(PINNED, VCPU=12))
+        self.assertEqual(5, free(PINNED, VCPU=12, PCPU=7))
+        self.assertEqual(11, free(VCPU=12, PCPU=7))
+
+    def test_ram_that_placement_gives_out(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.total_usable_ram_mb = 8192
+        state.ram_allocation_ratio = 1.0
+        # Two guests, and 512 reserved as nova.conf has it.
+        state.free_ram_mb = 8192 - 512 - 2048
+        fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
+
+        def free(capacity):
+            resources = {'MEMORY_MB': Resource(capacity, 2048)}
+            return hosts.facts(
+                state, 'one', 1, 0, fabric, DEFAULTS, SHARED, resources
+            ).free_ram_mb
+
+        self.assertEqual(7680 - 2048, free(7680))
+        self.assertEqual(2 * 7680 - 2048, free(2 * 7680))
+        self.assertEqual(7680 // 2 - 2048, free(7680 // 2))
+
+    def test_emulator_threads(self):
+        spec = objects.RequestSpec()
+        self.assertEqual(0, hosts.emulator_cpus(spec))
+        spec.numa_topology = None
+        self.assertEqual(0, hosts.emulator_cpus(spec))
+        for policy, cpus in ((None, 0), ('share', 0), ('isolate', 1)):
+            spec.numa_topology = objects.InstanceNUMATopology(
+                cells=[], emulator_threads_policy=policy
+            )
+            self.assertEqual(cpus, hosts.emulator_cpus(spec), policy)
 
     def test_new_compute_node(self):
         state = host_manager.HostState('new', 'new', 'cell')
         fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
-        facts = hosts.facts(state, 'new', 0, 0, fabric, (16.0, 1.0))
+        facts = hosts.facts(state, 'new', 0, 0, fabric, DEFAULTS, SHARED)
         self.assertEqual((0, 0, 0.0, 0.0), facts[1:5])
 
 

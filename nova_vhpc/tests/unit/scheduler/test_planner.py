@@ -275,7 +275,7 @@ class ReasonTest(base.TestCase):
         reason = self.reason(9, hosts(4, slots=2))
         self.assertIn('need 9 places', reason)
         self.assertIn('4 hosts have 8', reason)
-        self.assertIn('uplinks 8', reason)
+        self.assertIn('devices and disk 8', reason)
         self.assertIn('CPUs give 36', reason)
 
     def test_names_the_policy(self):

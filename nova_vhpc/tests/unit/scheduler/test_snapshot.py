@@ -98,14 +98,16 @@ class ParseTest(base.BaseTestCase):
         uplink = parsed.hosts[self.root].uplinks[0]
         self.assertEqual((uplink.uuid, '?'), (uplink.bridge, uplink.nic))
 
-    def test_cpus_that_placement_gives_out(self):
+    def test_resources_of_the_host_itself(self):
         self.body['provider_summaries'][self.root]['resources'] = {
             'VCPU': {'capacity': 14, 'used': 3},
             'PCPU': {'capacity': 8, 'used': 8},
-            'DISK_GB': {'capacity': 1, 'used': 0},
+            'CUSTOM_OTHER': {'capacity': 1, 'used': 0},
         }
         found = snapshot.parse(self.body, self.names).hosts
-        self.assertEqual({'VCPU': 14, 'PCPU': 8}, found[self.root].cpus)
+        self.assertEqual(
+            {'VCPU': (14, 3), 'PCPU': (8, 8)}, found[self.root].resources
+        )
 
     def test_no_placement_answer(self):
         self.assertRaises(KeyError, snapshot.parse, {'errors': []}, {})

@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import itertools
+
+from nova import objects
+from nova.scheduler import host_manager
+from oslotest import base
+
+from nova_vhpc.scheduler import hosts, room
+from nova_vhpc.scheduler.planner_model import NO_LIMIT
+from nova_vhpc.scheduler.snapshot import Resource
+from nova_vhpc.tests.unit.scheduler import world
+
+objects.register_all()
+
+
+class FreeTest(base.BaseTestCase):
+    """What Placement gives out, from figures of Nova and Placement."""
+
+    def test_placement_is_not_known(self):
+        self.assertEqual(13.0, room.free(room.Stock(8, 2.0, 3), None))
+
+    def test_exact_where_both_have_the_same_guests(self):
+        ratios = (0.5, 1.0, 1.5, 4.0)
+        for ratio, placed, reserved, guests, landed in itertools.product(
+            ratios, ratios, (0, 2), (0, 5), (0, 3)
+        ):
+            if placed > ratio:
+                conf = reserved
+            elif placed < ratio:
+                conf = 99  # not asked then
+            else:
+                conf = 0
+            capacity = int((100 - reserved) * placed)
+            self.assertEqual(
+                capacity - guests - landed,
+                room.free(
+                    room.Stock(
+                        100, ratio, reserved + guests + landed, landed, conf
+                    ),
+                    Resource(capacity, guests),
+                ),
+                (ratio, placed, reserved, guests, landed),
+            )
+
+    def test_a_ratio_that_binary_fractions_lack(self):
+        stock = room.Stock(131072, 0.7, 512 + 5)
+        self.assertLessEqual(91387, room.free(stock, Resource(91392, 5)))
+
+    def test_guests_since_the_last_read_are_not_taken_for_reserved(self):
+        stock = room.Stock(100, 1.0, 2 + 5 + 20)
+        self.assertEqual(98 - 25, room.free(stock, Resource(98, 5)))
+        # A greater ratio in Placement: as far as nova.conf says.
+        stock = room.Stock(100, 1.0, 2 + 5 + 20, reserved=2)
+        self.assertEqual(196 - 25, room.free(stock, Resource(196, 5)))
+
+    def test_guests_that_left_since(self):
+        stock = room.Stock(100, 1.0, 2 + 5)
+        self.assertEqual(98 - 7, room.free(stock, Resource(98, 25)))
+
+
+class BesideTest(base.BaseTestCase):
+    """Disk, and dedicated CPUs of members that have shared ones, too."""
+
+    def setUp(self):
+        super().setUp()
+        self.state = host_manager.HostState('one', 'one', 'cell')
+        self.state.total_usable_disk_gb = 100
+        self.state.disk_mb_used = 30 << 10
+        self.resources = {'DISK_GB': Resource(100, 30)}
+
+    def members(self, pinned=False, landed=0, **asked):
+        return hosts.members_beside(
+            self.state,
+            asked,
+            room.Defaults(16.0, 1.0, 1.0),
+            pinned,
+            self.resources,
+            landed,
+        )
+
+    def test_disk(self):
+        self.assertEqual(NO_LIMIT, self.members(VCPU=2))
+        self.assertEqual(7, self.members(DISK_GB=10))
+        self.assertEqual(5, self.members(DISK_GB=10, landed=2))
+        self.assertEqual(0, self.members(DISK_GB=71))
+        self.assertEqual(0, self.members(DISK_GB=10, landed=9))
+
+    def test_disk_that_placement_has_another_ratio_for(self):
+        self.resources = {'DISK_GB': Resource(200, 30)}
+        self.assertEqual(17, self.members(DISK_GB=10))
+
+    def test_disk_elsewhere(self):
+        # A volume, or a sharing provider: Placement has none of the host's.
+        self.resources = {}
+        self.assertEqual(NO_LIMIT, self.members(DISK_GB=71))
+
+    def test_dedicated_cpus_of_a_mixed_member(self):
+        self.assertEqual(NO_LIMIT, self.members(VCPU=1, PCPU=3))
+        self.state.vcpus_total = 4
+        self.state.numa_topology = objects.NUMATopology(
+            cells=[
+                objects.NUMACell(
+                    id=0,
+                    cpuset=set(range(4)),
+                    pcpuset=set(range(4, 12)),
+                    pinned_cpus={4},
+                )
+            ]
+        )
+        self.assertEqual(2, self.members(VCPU=1, PCPU=3))
+        self.assertEqual(1, self.members(VCPU=1, PCPU=4))
+        # Of a pinned member the plan counts them itself.
+        self.assertEqual(NO_LIMIT, self.members(PCPU=4, pinned=True))
+
+
+class PlanTest(world.WorldTestCase):
+    """Affinity ties all members to the first one's host."""
+
+    def host_of_three(self, **lacking):
+        """Where the plan puts three members; the fullest host lacks this."""
+        full = self.states[-1]
+        full.vcpus_used += 1
+        resources = self.body['provider_summaries'][full.uuid]['resources']
+        resources.update(
+            {k: {'capacity': v, 'used': 0} for k, v in lacking.items()}
+        )
+        placed = self.place(self.request(3, 'affinity'))
+        return {host for host, _ in placed}
+
+    def test_fullest_host_first(self):
+        self.assertEqual({'host00003'}, self.host_of_three())
+
+    def test_ram(self):
+        self.assertNotIn('host00003', self.host_of_three(MEMORY_MB=2048))
+
+    def test_disk(self):
+        for state in self.states:
+            state.total_usable_disk_gb = 100
+            for candidate in state.allocation_candidates:
+                own = candidate['allocations'][state.uuid]
+                own['resources']['DISK_GB'] = 1
+        self.assertNotIn('host00003', self.host_of_three(DISK_GB=2))
