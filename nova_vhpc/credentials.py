@@ -12,10 +12,15 @@
 
 """Credentials of keystoneauth's option groups, own or another section's."""
 
+import contextlib
+from collections.abc import Iterable
 from typing import Any
 
+from keystoneauth1 import exceptions as ksa_exceptions
 from keystoneauth1 import loading
 from oslo_config import cfg
+
+from nova_vhpc import conf as conf_package
 
 
 def given(conf: cfg.ConfigOpts, group: str) -> bool:
@@ -23,13 +28,49 @@ def given(conf: cfg.ConfigOpts, group: str) -> bool:
     return bool(conf[group].auth_type or conf[group].auth_section)
 
 
+def check(conf: cfg.ConfigOpts, groups: Iterable[str]) -> None:
+    """Read the options of the groups' plugins once.
+
+    keystoneauth reads them when somebody logs in, and says no more of a wrong
+    one than what it names by $, with a part of the password.
+
+    :raises cfg.Error: naming the first option whose value is wrong.
+    """
+    # All are known before any is read: one may name another's.
+    conf_package.check(
+        conf,
+        [_register(conf, group) for group in groups if given(conf, group)],
+    )
+
+
 def load(conf: cfg.ConfigOpts, group: str) -> Any:
     """A group's auth plugin; None where it names none.
 
     :raises Exception: of many kinds, when it cannot be used.
     """
-    section = conf[group].auth_section
+    _register_section(conf, group)
+    return loading.load_auth_from_conf_options(conf, group)
+
+
+def _register_section(conf: cfg.ConfigOpts, group: str) -> str:
+    """Where a group's credentials stand."""
+    section: str | None = conf[group].auth_section
     if section:
         # Nobody else may have registered what this section may hold.
         loading.register_auth_conf_options(conf, section)
-    return loading.load_auth_from_conf_options(conf, group)
+    return section or group
+
+
+def _register(conf: cfg.ConfigOpts, group: str) -> tuple[str, list[cfg.Opt]]:
+    """Register what its plugin takes; a plugin that is not there nothing."""
+    section = _register_section(conf, group)
+    options: list[cfg.Opt] = loading.get_auth_common_conf_options()
+    conf_package.check(conf, [(section, options)])
+    if conf[section].auth_type:
+        with contextlib.suppress(ksa_exceptions.NoMatchingPlugin):
+            plugin = loading.get_auth_plugin_conf_options(
+                conf[section].auth_type
+            )
+            conf.register_opts(plugin, group=section)
+            options += plugin
+    return section, options

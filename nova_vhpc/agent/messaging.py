@@ -43,11 +43,13 @@ backend.init_backend(backend.BackendType.THREADING)
 
 import oslo_messaging as messaging  # noqa: E402
 
+from nova_vhpc import conf as conf_package  # noqa: E402
 from nova_vhpc.agent import errors  # noqa: E402
 
 __all__ = [
     'EXCHANGE',
     'NO_URL',
+    'check',
     'get_notification_transport',
     'get_transport',
     'hush',
@@ -75,6 +77,8 @@ _CHATTY = (
 
 
 _PREFETCH = '64'
+
+_NOTIFICATIONS = 'oslo_messaging_notifications'
 
 _KEEPS_QUEUES = (
     'amqp_auto_delete',
@@ -165,6 +169,18 @@ def get_notification_transport(
     )
 
 
+def check(conf: cfg.ConfigOpts) -> None:
+    """Look at what says where the bus is, before anything is started.
+
+    :raises ConfigError: for a URL that oslo.messaging does not take.
+    :raises cfg.Error: for a value that cannot be read.
+    """
+    if conf.vhpc_peers.enabled:
+        get_transport(conf).cleanup()
+    if conf.vhpc_nova.notifications:
+        get_notification_transport(conf).cleanup()
+
+
 def _bounded(
     conf: cfg.ConfigOpts,
     make: Callable[..., messaging.Transport],
@@ -178,16 +194,22 @@ def _bounded(
 
     :param make: oslo.messaging's own function.
     :param deletes_queues: the broker is to, with the last listener.
+    :raises cfg.Error: for a value that cannot be read.
     """
     register_stray_opts(conf)
     try:
         transport = make(conf)
         url = messaging.TransportURL.parse(conf, _own_url(conf, make))
+    except (cfg.Error, RecursionError):
+        if make is messaging.get_notification_transport:
+            _read_url(conf, _NOTIFICATIONS)
+        _read_url(conf, conf_package.DEFAULT)
+        raise
     except (ValueError, messaging.MessagingException):
         # Neither the value nor the reason is told: with a stray / or @ in
         # it, parts of the password pass for a port or a scheme.
         own = _own_url(conf, make) is not None
-        group = 'oslo_messaging_notifications' if own else 'DEFAULT'
+        group = _NOTIFICATIONS if own else conf_package.DEFAULT
         raise errors.ConfigError(
             f'[{group}]transport_url is no URL of oslo.messaging; allowed: '
             'rabbit://USER:PASSWORD@HOST:PORT/VHOST, with / : @ in user and '
@@ -204,6 +226,11 @@ def _bounded(
         url.query.setdefault('rabbit_qos_prefetch_count', _PREFETCH)
     transport.cleanup()
     return make(conf, url=url)
+
+
+def _read_url(conf: cfg.ConfigOpts, group: str) -> None:
+    """Say what is wrong with it; oslo.config does not name the option."""
+    conf_package.read(conf, group, 'transport_url', secret=True)
 
 
 def _own_url(

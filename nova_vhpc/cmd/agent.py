@@ -22,17 +22,28 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_reports import opts as reports_opts
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import version
-from nova_vhpc.agent import errors, host_restore, publishing, report, service
-from nova_vhpc.conf import opts, unread
+from nova_vhpc import credentials, version
+from nova_vhpc.agent import (
+    errors,
+    host_restore,
+    messaging,
+    publishing,
+    report,
+    service,
+)
+from nova_vhpc.conf import nova_api, opts, unread
+from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.topology import placement
 
 LOG = logging.getLogger(__name__)
 
 NOT_OURS = (*opts.HELPERS, 'scheduler', 'vendordata')
 """Modules of ``nova_vhpc.conf`` that other services read."""
+
+CREDENTIALS = (nova_api.GROUP, placement_conf.GROUP)
 
 CLI_OPTS = [
     cfg.BoolOpt(
@@ -117,18 +128,38 @@ def make_conf(
         raise cfg.Error(
             'a value in [DEFAULT] of the configuration is wrong'
         ) from None
+    except RecursionError:
+        raise cfg.Error(
+            'a value in [DEFAULT] of the configuration names itself by $; a '
+            'dollar sign is written $$'
+        ) from None
     if conf.dry_run:
         conf.set_override('dry_run', True, group='vhpc_agent')
     return conf
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Read every option of ours once.
+    """Read every option in a group once: ours, and those of libraries.
 
     :raises cfg.Error: naming the first one whose value is wrong.
+    :raises AgentError: for a message bus that cannot be used.
     """
     for module in option_modules():
         conf_package.check(conf, module.list_opts())
+    conf_package.check(conf, reports_opts.list_opts())
+    credentials.check(conf, CREDENTIALS)
+    messaging.check(conf)
+
+
+def check_default(conf: cfg.ConfigOpts) -> None:
+    """Read what is in ``[DEFAULT]`` once: arguments, and how the log looks.
+
+    A line that cannot be formatted would be a traceback on stderr each time.
+
+    :raises cfg.Error: naming the first one whose value is wrong.
+    """
+    for name in conf:
+        conf_package.read(conf, conf_package.DEFAULT, name)
 
 
 def tell_unread(conf: cfg.ConfigOpts) -> None:
@@ -171,6 +202,7 @@ def _start(argv: list[str]) -> cfg.ConfigOpts:
 def _set_up(argv: list[str]) -> cfg.ConfigOpts:
     try:
         conf = make_conf(argv)
+        check_default(conf)
         log.setup(conf, 'nova-vhpc-agent')
     except (cfg.Error, ValueError, OSError, log.LogConfigError):
         if '--restore' not in argv:
@@ -179,6 +211,18 @@ def _set_up(argv: list[str]) -> cfg.ConfigOpts:
         conf = make_conf(argv, with_log=False)
         logging.basicConfig(level=logging.INFO)
     return conf
+
+
+def _restore(conf: cfg.ConfigOpts) -> int:
+    """Put all back. Options that this does not need may be wrong.
+
+    :raises cfg.Error: naming the one that is needed and wrong.
+    """
+    try:
+        return host_restore.restore_host(conf)
+    except (cfg.Error, RecursionError):
+        check(conf)
+        raise
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -195,7 +239,7 @@ def main(argv: list[str] | None = None) -> int:
                 '--restore nor --withdraw'
             )
         if conf.restore or conf.withdraw:
-            status = host_restore.restore_host(conf) if conf.restore else 0
+            status = _restore(conf) if conf.restore else 0
             return max(status, withdraw(conf)) if conf.withdraw else status
         # Only here: what is wrong elsewhere must not keep VMs throttled.
         check(conf)

@@ -22,6 +22,9 @@ from typing import Any
 
 from oslo_config import cfg
 
+DEFAULT = 'DEFAULT'
+"""Name in files of the options that are in no group."""
+
 
 def check(
     conf: cfg.ConfigOpts, groups: Iterable[tuple[Any, Iterable[Any]]]
@@ -37,15 +40,40 @@ def check(
     for group, options in groups:
         name = group if isinstance(group, str) else group.name
         for option in options:
-            try:
-                conf[name][option.dest]
-            except cfg.NoSuchOptError as error:
-                if error.opt_name == option.dest:
-                    # keystoneauth registers those of the chosen plugin only.
-                    continue
-                raise cfg.Error(
-                    f'[{name}]{option.name}: its value names an option by $, '
-                    f'and there is {error}; a dollar sign is written $$'
-                ) from None
-            except (cfg.Error, ValueError) as error:
-                raise cfg.Error(f'[{name}]{option.name}: {error}') from None
+            read(conf, name, option.dest, secret=option.secret)
+
+
+def read(
+    conf: cfg.ConfigOpts, group: str, name: str, *, secret: bool = False
+) -> Any:
+    """The value of an option; None where nobody has registered it.
+
+    :param secret: nothing of its value may be told.
+    :raises cfg.Error: naming the option, if its value is wrong.
+    """
+    where = conf if group == DEFAULT else conf[group]
+    if name not in where:
+        # keystoneauth registers those of the chosen plugin only.
+        return None
+    try:
+        return where[name]
+    except (cfg.Error, ValueError, RecursionError) as error:
+        cause: BaseException | None = error
+        if group == DEFAULT and isinstance(error, cfg.NoSuchOptError):
+            # oslo.config makes this of whatever went wrong there.
+            cause = error.__context__
+        raise cfg.Error(f'[{group}]{name}: {_reason(cause, secret)}') from None
+
+
+def _reason(error: BaseException | None, secret: bool) -> str:
+    if isinstance(error, RecursionError):
+        text = 'its value names itself by $'
+    elif isinstance(error, cfg.TemplateSubstitutionError):
+        text = 'its value names a group by $'
+    elif isinstance(error, cfg.NoSuchOptError | cfg.NoSuchGroupError):
+        text = 'its value names an option by $' + (
+            ' that there is not' if secret else f', and there is {error}'
+        )
+    else:
+        return str(error)
+    return f'{text}; a dollar sign is written $$'

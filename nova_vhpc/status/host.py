@@ -18,6 +18,7 @@ import os
 import pkgutil
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import credentials, kernel
-from nova_vhpc.conf import opts, unread
+from nova_vhpc.conf import nova_api, opts, unread
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.status import checks
@@ -50,7 +51,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        self._upgrade_checks = (
+        found = (
             ('Nova version', Checks._check_nova),
             ('Options', Checks._check_options),
             ('Filter and weigher', Checks._check_scheduler),
@@ -60,6 +61,9 @@ class Checks(upgradecheck.UpgradeCommands):
             ('cgroup controllers', Checks._check_cgroup),
             ('Tick and time slice', Checks._check_tick),
             ('Known traps', Checks._check_traps),
+        )
+        self._upgrade_checks = tuple(
+            (name, _guarded(check)) for name, check in found
         )
 
     def _check_nova(self) -> checks.Result:
@@ -154,6 +158,23 @@ class Checks(upgradecheck.UpgradeCommands):
         return checks.traps({n: v for n, v in found.items() if v is not None})
 
 
+def _guarded(
+    check: Callable[[Checks], checks.Result],
+) -> Callable[[Checks], checks.Result]:
+    """A check that fails for a value that nobody can read; others go on."""
+
+    def guarded(self: Checks) -> checks.Result:
+        try:
+            return check(self)
+        except (cfg.Error, RecursionError) as error:
+            return checks.failure(
+                f'a value that is needed here cannot be read: {error}; a '
+                'dollar sign in a value is written $$'
+            )
+
+    return guarded
+
+
 def _wrong_value(conf: cfg.ConfigOpts) -> str | None:
     """The first value of ours that is wrong, and why.
 
@@ -178,6 +199,7 @@ def _wrong_value(conf: cfg.ConfigOpts) -> str | None:
         )
         for module in modules:
             conf_package.check(ours, module.list_opts())
+        credentials.check(ours, (nova_api.GROUP, placement_conf.GROUP))
     except (cfg.Error, ValueError) as error:
         return ' '.join(str(error).split())
     return None

@@ -99,6 +99,67 @@ class TestCommandLine(base.BaseTestCase):
             self.assertEqual(1, len(complaint.splitlines()), complaint)
             self.assertRegex(complaint, words.replace('[', r'\['))
 
+    def test_a_dollar_sign_is_told_of_before_the_agent_starts(self) -> None:
+        auth = 'auth_type = password\nauth_url = http://k/\n'
+        for text, words in (
+            ('host = $host', '[vhpc_agent]host: its value names itself'),
+            ('host = ${vhpc_agent}', '[vhpc_agent]host: .* a group by'),
+            ('host = ${no.x}', '[vhpc_agent]host: .* no such group [no\\]'),
+            ('[DEFAULT]\nlogging_exception_prefix = $no', '_prefix: .* no in'),
+            ('[DEFAULT]\nconfig_file = $config_file', '[DEFAULT] .* itself'),
+            ('[oslo_reports]\nlog_dir = $no', '[oslo_reports]log_dir: .* no '),
+            (
+                f'[vhpc_nova]\n{auth}password = 1$k9x7',
+                '[vhpc_nova]password: .* that there is not',
+            ),
+            (
+                '[placement]\nauth_section = other\n'
+                f'[other]\n{auth}password = 1$k9x7',
+                '[other]password: .* that there is not',
+            ),
+            (
+                '[DEFAULT]\ntransport_url = rabbit://u:1$k9x7@h/',
+                '[DEFAULT]transport_url: .* that there is not',
+            ),
+            (
+                '[DEFAULT]\ntransport_url = $transport_url',
+                '[DEFAULT]transport_url: .* names itself',
+            ),
+            (
+                '[vhpc_nova]\nnotifications = true\n'
+                '[oslo_messaging_notifications]\n'
+                'transport_url = rabbit://u:1$k9x7@h/',
+                '[oslo_messaging_notifications]transport_url: .* is not',
+            ),
+        ):
+            code, complaint = self.start(text + '\n')
+            self.assertEqual(2, code, text)
+            self.assertEqual(1, len(complaint.splitlines()), complaint)
+            self.assertRegex(complaint, words.replace('[', r'\['))
+            self.assertIn('a dollar sign is written $$', complaint)
+            self.assertNotIn('k9x7', complaint)
+
+    def test_credentials_may_name_those_of_another_group(self) -> None:
+        temp_dir = self.useFixture(fixtures.TempDir()).path
+        path = pathlib.Path(temp_dir, 'agent.conf')
+        auth = 'auth_type = password\nauth_url = http://k/\n'
+        path.write_text(
+            f'[vhpc_nova]\n{auth}password = ${{placement.password}}\n'
+            f'[placement]\n{auth}password = se$$cret\n'
+        )
+        conf = agent.make_conf(['--config-file', str(path)])
+        agent.check(conf)
+        self.assertEqual('se$cret', conf.vhpc_nova.password)
+
+    def test_undo_names_what_it_cannot_do_without(self) -> None:
+        for name in ('state_path', 'run_path', 'libvirt_uri'):
+            code, complaint = self.start(f'{name} = ${name}\n', '--restore')
+            self.assertEqual(2, code)
+            self.assertRegex(
+                complaint.splitlines()[-1],
+                rf'^nova-vhpc-agent: \[vhpc_agent\]{name}: .* itself',
+            )
+
     def test_undo_needs_no_other_option(self) -> None:
         restored = []
         self.useFixture(
@@ -114,6 +175,7 @@ class TestCommandLine(base.BaseTestCase):
                 '[DEFAULT]\ndebug = maybe\n',
                 '[DEFAULT]\nlog_config_append = /nonexistent\n',
                 '[DEFAULT]\nlog_file = /nonexistent/agent.log\n',
+                '[DEFAULT]\nlog_file = $log_file\n',
             ),
             1,
         ):

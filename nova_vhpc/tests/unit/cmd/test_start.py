@@ -64,6 +64,10 @@ class StartTest(base.TestCase):
             ('[vhpc_vendordata]\nlisten_port = 65536', "'65536' is not an"),
             ('[vhpc_vendordata]\nauth_strategy = any', "found 'any'"),
             ('[vhpc_nova]\nauth_type = any', 'plugin any could not be'),
+            (
+                '[vhpc_nova]\nauth_type = password\npassword = a$b',
+                '[vhpc_nova]password: its value names an option by $',
+            ),
             ('', 'no token can be checked without auth_type'),
             (
                 '[vhpc_vendordata]\nauth_strategy = noauth\n'

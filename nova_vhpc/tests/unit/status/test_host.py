@@ -164,14 +164,14 @@ class OptionsTest(base.TestCase):
 class CommandTest(base.TestCase):
     """The whole command against a host where nothing answers."""
 
-    def run_(self, placement):
+    def run_(self, placement, options=''):
         conf = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
         )
         conf.write_text(
             '[vhpc_agent]\nslice_policy = atc\n'
             'libvirt_uri = qemu+unix:///system?socket=/nonexistent\n'
-            f'[placement]\n{placement}'
+            f'{options}[placement]\n{placement}'
         )
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -197,6 +197,26 @@ class CommandTest(base.TestCase):
             code, found = self.run_(placement)
             self.assertEqual(2, code)
             self.assertIn(words, found['Placement']['details'])
+
+    def test_dollar_signs(self):
+        code, found = self.run_(
+            'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
+            'username = nova\npassword = 1$k9x7\n',
+            'cgroup_root = $cgroup_root\nlibvirt_uri = $no\n',
+        )
+        self.assertEqual(2, code)
+        for name, words in (
+            ('Options', '[vhpc_agent]'),
+            ('libvirt', 'no such option no'),
+            ('cgroup controllers', '$$'),
+            ('Placement', ''),
+        ):
+            self.assertEqual(2, found[name]['result'], name)
+            self.assertIn(words, found[name]['details'])
+        self.assertEqual(0, found['Known traps']['result'])
+        _, found = self.run_('auth_type = password\npassword = 1$k9x7\n')
+        self.assertIn('[placement]password', found['Options']['details'])
+        self.assertNotIn('k9x7', found['Options']['details'])
 
     def test_json(self):
         code, found = self.run_(
