@@ -38,6 +38,8 @@ class Signals:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hup)
+        # Held back since the process began, if a script of ours began it.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     def wait(self) -> bool:
         """Wait until there is one; any other that Python handles ends it, too.

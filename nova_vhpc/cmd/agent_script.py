@@ -1,0 +1,30 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The console script ``nova-vhpc-agent``, before what takes a second to load.
+
+SIGHUP ends a process that does not catch it, and systemd takes that for a
+clean end and starts no other. So it waits until the agent catches it.
+"""
+
+import signal
+
+
+def main() -> int:
+    """Hold SIGHUP back, and run the agent.
+
+    :returns: its exit status.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    from nova_vhpc.cmd import agent
+
+    return agent.main()
