@@ -48,13 +48,24 @@ THREADS = 4
 serves five calls of one client at a time."""
 
 
+RETRY_SECONDS = 10.0
+"""How long VMs are tried again that libvirt refuses to put back: one that was
+just restarted lists VMs whose control groups it does not know yet."""
+
+RETRY_PAUSE_SECONDS = 0.5
+
+
 @dataclasses.dataclass(slots=True)
 class Summary:
-    """What became of the VMs of a host."""
+    """What became of the VMs of a host.
+
+    :ivar refused: libvirt did answer for some of those that failed.
+    """
 
     restored: list[str] = dataclasses.field(default_factory=list)
     gone: list[str] = dataclasses.field(default_factory=list)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    refused: bool = False
 
     def text(self) -> str:
         """One line for people."""
@@ -132,6 +143,7 @@ class HostRestorer:
                     self._summary.gone.append(uuid)
                 else:
                     self._summary.failed[name] = str(error) or repr(error)
+                    self._summary.refused = True
             self._done.put(uuid)
 
     def _clean_one(self, domain: Any, uuid: str) -> None:
@@ -178,7 +190,7 @@ def restore_host(conf: Any) -> int:
         return 1
     restorer = restore.Restorer(records, processes.make_processes(conf))
     try:
-        summary = HostRestorer(restorer).clean(conn)
+        conn, summary = _clean(conn, options.libvirt_uri, restorer)
         # Also when the option was turned off since.
         summary.failed.update(binding.make_plugger(conf).undo_all(conn))
     except libvirt.libvirtError as error:
@@ -188,6 +200,27 @@ def restore_host(conf: Any) -> int:
         guard.release()
     (LOG.error if summary.failed else LOG.info)('Restore: %s', summary.text())
     return 1 if summary.failed else 0
+
+
+def _clean(
+    conn: Any, uri: str, restorer: restore.Restorer
+) -> tuple[Any, Summary]:
+    """Put all VMs back; try those again that are refused.
+
+    :returns: a connection that still works, and what became of them.
+    :raises libvirt.libvirtError: the domains cannot be listed.
+    """
+    end = time.monotonic() + RETRY_SECONDS
+    summary = HostRestorer(restorer).clean(conn)
+    while summary.refused and time.monotonic() < end:
+        time.sleep(RETRY_PAUSE_SECONDS)
+        if not conn.isAlive():
+            conn = _wait_for(uri) or conn
+        again = HostRestorer(restorer).clean(conn)
+        again.restored += summary.restored
+        again.gone += summary.gone
+        summary = again
+    return conn, summary
 
 
 def _wait_for(uri: str) -> Any:

@@ -147,6 +147,69 @@ class TestHostRestorer(base.BaseTestCase):
         self.assertEqual([], restorer.forgotten)
 
 
+class TestRefused(base.BaseTestCase):
+    """As by a libvirtd that was just restarted."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.conns: list[mock.Mock] = []
+        self.useFixture(
+            fixtures.MockPatchObject(
+                host_restore, 'RETRY_PAUSE_SECONDS', 0.001
+            )
+        )
+        self.useFixture(
+            fixtures.MockPatchObject(
+                host_restore, '_wait_for', lambda uri: self.connect(True)
+            )
+        )
+
+    def connect(self, alive: bool) -> mock.Mock:
+        conn = mock.Mock()
+        conn.listAllDomains.return_value = [Domain('a'), Domain('b')]
+        conn.isAlive.return_value = alive
+        self.conns.append(conn)
+        return conn
+
+    def clean(self, times: int, alive: bool = True) -> host_restore.Summary:
+        code = libvirt.VIR_ERR_OPERATION_INVALID
+        left = {'b': times}
+
+        class Refusing(Restorer):
+            def clean(self, domain: Domain) -> restore.Outcome:
+                if left.get(domain.uuid, 0) > 0:
+                    left[domain.uuid] -= 1
+                    raise fake_libvirt.error(code, 'no controller')
+                if domain.uuid in done:
+                    return restore.Outcome.NOTHING
+                done.add(domain.uuid)
+                return super().clean(domain)
+
+        done: set[str] = set()
+        conn, summary = host_restore._clean(
+            self.connect(alive), 'uri', Refusing(a=None, b=None)
+        )
+        self.assertIs(self.conns[-1], conn)
+        return summary
+
+    def test_tried_again(self) -> None:
+        summary = self.clean(3)
+        self.assertEqual({}, summary.failed)
+        self.assertEqual(['a', 'b'], sorted(summary.restored))
+        self.assertEqual(1, len(self.conns))
+
+    def test_not_for_ever(self) -> None:
+        with mock.patch.object(host_restore, 'RETRY_SECONDS', 0.05):
+            summary = self.clean(10**9)
+        self.assertEqual({'vm-b': 'no controller'}, summary.failed)
+        self.assertEqual(['a'], summary.restored)
+
+    def test_by_a_new_connection_if_the_old_one_has_ended(self) -> None:
+        summary = self.clean(1, alive=False)
+        self.assertEqual({}, summary.failed)
+        self.assertEqual(2, len(self.conns))
+
+
 class TestWaitForLibvirt(base.BaseTestCase):
     def wait(self, *codes: int) -> tuple[Any, str]:
         """What comes of it when libvirt first answers with these errors."""
