@@ -214,17 +214,19 @@ class Service:
             self.server.start()
         except OSError as error:
             raise errors.AgentError(
-                f'{self.server.path}: {error.strerror}; [vhpc_agent]run_path '
-                'must be a directory that the agent may write'
+                f'{self.server.path}: {error.strerror or error}; '
+                '[vhpc_agent]run_path must be a directory that the agent may '
+                'write, and no longer than a path of a socket may be'
             ) from None
         if options.metrics_port:
             try:
                 self.metrics.start(options.metrics_host, options.metrics_port)
             except OSError as error:
                 raise errors.AgentError(
-                    '[vhpc_agent]metrics_port = '
-                    f'{options.metrics_port}: {error.strerror}; allowed: a '
-                    'free port, or 0 for none'
+                    f'[vhpc_agent]metrics_host = {options.metrics_host}, '
+                    f'metrics_port = {options.metrics_port}: '
+                    f"{error.strerror or error}; allowed: this host's own "
+                    'address and a free port, or port 0 for none'
                 ) from None
         self.domains.start()
         self.groups.start()

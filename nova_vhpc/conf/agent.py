@@ -25,6 +25,11 @@ GROUP = cfg.OptGroup(
 )
 
 
+ABSOLUTE = '^/'
+"""Of a path: from another directory a second agent would find neither lock nor
+journal of the first, nor --restore the journal."""
+
+
 def _integer(low: int, high: int = 1_000_000) -> option_types.Integer:
     return option_types.Integer(low, high)
 
@@ -50,6 +55,7 @@ OPTS: list[Any] = [
     cfg.StrOpt(
         'state_path',
         default='/var/lib/nova-vhpc',
+        regex=ABSOLUTE,
         help="Directory of the journal: each VM's settings before we first "
         'wrote to it. It must survive a crash of the agent, so no tmpfs '
         'that a restart of the service empties; /var/lib/nova-vhpc is good.',
@@ -57,6 +63,7 @@ OPTS: list[Any] = [
     cfg.StrOpt(
         'run_path',
         default='/run/nova-vhpc',
+        regex=ABSOLUTE,
         help='Directory of the lock and of the status socket. One per host; '
         'change it only for tests.',
     ),

@@ -21,7 +21,7 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_vhpc.agent import service, undo
+from nova_vhpc.agent import errors, service, status, undo
 from nova_vhpc.cmd import agent
 from nova_vhpc.control import model
 
@@ -105,6 +105,29 @@ class TestPause(ServiceCase):
         self.made.player.play = lambda windows: order.append('ended')
         self.made.pause(0)
         self.assertEqual(['held', 'ended'], order)
+
+
+class TestStart(ServiceCase):
+    """What is wrong is told by its option."""
+
+    def start(self) -> str:
+        error = self.assertRaises(errors.AgentError, self.made._start)
+        self.addCleanup(self.made.server.stop)
+        return str(error)
+
+    def test_a_path_that_is_too_long_for_a_socket(self) -> None:
+        directory = pathlib.Path(tempfile.mkdtemp(), 'x' * 120)
+        path = status.socket_path(str(directory))
+        self.made.server = status.StatusServer(path, 0o660, dict)
+        text = self.start()
+        self.assertIn('too long; [vhpc_agent]run_path', text)
+
+    def test_an_address_of_somebody_else(self) -> None:
+        # Of a block that is for documentation.
+        self.made.conf.set_override('metrics_host', '192.0.2.1', 'vhpc_agent')
+        self.made.conf.set_override('metrics_port', 9, 'vhpc_agent')
+        text = self.start()
+        self.assertIn('metrics_host = 192.0.2.1, metrics_port = 9: ', text)
 
 
 class TestEnd(ServiceCase):
