@@ -185,17 +185,18 @@ def leak(
 def strong(
     view: model.HostView,
     sides: Sides,
-    demands: gang_demand.DemandTracker,
+    beside_sleepers: float,
     favour: float,
 ) -> dict[str, int]:
     """Others never sleep and have their pauses: outweigh them.
 
+    :param beside_sleepers: no more on a CPU, so that nobody answers late.
     :param favour: as many times as the heaviest.
     :returns: by member, what it weighs in its window.
     """
     weights = sides.weights
     high = float(max(weights.values()) * favour)
-    on_a_cpu = min(high, _leaves_sleepers(view, sides, demands))
+    on_a_cpu = min(high, beside_sleepers)
     return {
         uuid: round(
             min(
@@ -216,7 +217,7 @@ def bounds(
     """Few others never sleep: leave them what is fair, in every window."""
     return Bounds(
         claim.weight * (1 - claim.part) / claim.part,
-        max(0.0, _leaves_sleepers(view, sides, demands)),
+        max(0.0, leaves_sleepers(view, sides, demands)),
     )
 
 
@@ -276,7 +277,7 @@ def weights_of(view: model.HostView) -> dict[str, int]:
     return found
 
 
-def _leaves_sleepers(
+def leaves_sleepers(
     view: model.HostView, sides: Sides, demands: gang_demand.DemandTracker
 ) -> float:
     """What a gang may weigh on a CPU so that nobody answers late.

@@ -63,6 +63,10 @@ of demand do not make a new schedule every period."""
 LEAST_MOVE = 0.75 / STEPS
 """Smaller changes of the others' part change nothing."""
 
+NOTICEABLE = 0.25
+"""Of what gangs may weigh beside those who sleep now and then; smaller changes
+change nothing. Those are left three times what they use."""
+
 OUT_OF_TURN = 50
 """A VM that is not favoured weighs its own share divided by this, or what it
 weighs in its window if that is less: little enough, and still more than
@@ -97,6 +101,7 @@ class GangPolicy:
         self.room = gang_room.Room(config.rebalance_periods)
         self._part = 0.0
         self._most: gang_contest.Bounds | None = None
+        self._sleepers = 0.0
         # What is as it was is not made anew: nearly always all of it.
         self._rotated: tuple[_Rotated, gang_windows.Timeline] | None = None
         self._decided: tuple[_Decided, base.SliceDecision] | None = None
@@ -236,8 +241,11 @@ class GangPolicy:
             ):
                 self._most = most
             return 0.0, gang_contest.yielding(view, sides, self._most)
+        sleepers = gang_contest.leaves_sleepers(view, sides, self._demands)
+        if abs(sleepers - self._sleepers) > NOTICEABLE * abs(self._sleepers):
+            self._sleepers = sleepers
         strong = gang_contest.strong(
-            view, sides, self._demands, self._config.gang_favour
+            view, sides, self._sleepers, self._config.gang_favour
         )
         leak = gang_contest.leak(view, sides, claim, strong)
         part = (claim.part - leak) / (1 - leak)

@@ -12,7 +12,10 @@
 
 """Gang windows: how much everybody weighs, and for how long."""
 
+import functools
+
 from nova_vhpc.control import model
+from nova_vhpc.control.slices import gang
 from nova_vhpc.tests.unit.control.slices import test_gang
 from nova_vhpc.tests.unit.control.slices.test_gang import (
     CONFIG,
@@ -49,6 +52,21 @@ class TestBesideHogs(test_gang.GangTestCase):
         # Its vCPUs run for 15% of the time; a gang has two CPUs.
         weight = self.weight(hog('h'), hog('w', part=0.3))
         self.assertAlmostEqual(3 * 0.15, 1_024 / (1_024 + weight / 2), 2)
+
+    def test_who_sleeps_a_little_more_or_less_changes_nothing(self):
+        # Else weights are written anew each tick, beside any busy server.
+        policy = gang.GangPolicy(CONFIG)
+        policy_decides = functools.partial(
+            self.decide, vm('a'), vm('b'), policy=policy
+        )
+        schedules = [
+            policy_decides(
+                others=(hog('h'), hog('w', part=0.1 + 0.01 * (tick % 3))),
+                ticks=1 if tick else 40,
+            ).windows
+            for tick in range(30)
+        ]
+        self.assertEqual([schedules[0]] * 30, schedules)
 
     def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
         self.assertEqual(
