@@ -86,7 +86,8 @@ class ControlConfig:
     :ivar pool_shrink_periods: how long demand must be lower before the
         I/O pool shrinks, and empty before its CPUs are lent out.
     :ivar rebalance_periods: how long CPUs must be unevenly loaded before
-        a VM is moved among them.
+        a VM is moved among them, and a parallel one take part in no gang
+        windows before it is unpinned.
     """
 
     default_slice_us: int = model.DEFAULT_SLICE_US

@@ -68,6 +68,7 @@ class Controller:
         self._original = slices_base.VmSlice()
         self._limits = model.ActuatorLimits()
         self._clear_cpus = 0
+        self._loose: frozenset[str] = frozenset()
         self._usable = usable_cpus.UsableCpus()
         self._checked: dict[str, _Checked] = {}
         self._harmless_windows: _Windows | None = None
@@ -84,7 +85,9 @@ class Controller:
         }
 
         pinned = self._pin(
-            pinning_base.PinContext(view, effective, self._clear_cpus),
+            pinning_base.PinContext(
+                view, effective, self._clear_cpus, self._loose
+            ),
             ignored,
         )
         sliced = self._slice(
@@ -97,6 +100,7 @@ class Controller:
             ignored,
         )
         self._clear_cpus = sliced.clear_cpus
+        self._loose = sliced.loose
         return model.Plan(
             vms=self._plan_vms(view, vm_phases, pinned, sliced, ignored),
             windows=sliced.windows,
@@ -185,7 +189,7 @@ class Controller:
         context: slices_base.SliceContext,
         ignored: list[model.Ignored],
     ) -> slices_base.SliceDecision:
-        """Drop windows that could do harm, and what is no number of CPUs."""
+        """Drop what could do harm, or is not what it should be."""
         clear_cpus = decision.clear_cpus
         if type(clear_cpus) is not int or clear_cpus < 0:
             # Else the pinning policy would fail, and be blamed for it.
@@ -193,6 +197,9 @@ class Controller:
                 model.Ignored('', 'clear CPUs: no such number of CPUs')
             )
             decision = dataclasses.replace(decision, clear_cpus=0)
+        if type(decision.loose) is not frozenset:
+            ignored.append(model.Ignored('', 'loose VMs: no set'))
+            decision = dataclasses.replace(decision, loose=frozenset())
         schedule = decision.windows
         if schedule is None:
             return decision

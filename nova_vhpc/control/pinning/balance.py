@@ -50,7 +50,11 @@ class BalancePolicy:
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
         for vm in context.view.vms:
-            if vm.workload != _PARALLEL or not vm.repin:
+            if (
+                vm.workload != _PARALLEL
+                or not vm.repin
+                or vm.uuid in context.loose
+            ):
                 continue
             domain = usable.of(vm)
             if not domain:

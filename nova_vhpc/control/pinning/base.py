@@ -40,11 +40,14 @@ class PinContext:
     :ivar phases: effective phase of every VM of the view.
     :ivar clear_cpus: CPUs that parallel VMs should be kept off, as the slice
         policy asked for in the last period.
+    :ivar loose: parallel VMs that should not have a CPU for each vCPU, as it
+        asked for, too.
     """
 
     view: model.HostView
     phases: Mapping[str, model.Phase]
     clear_cpus: int = 0
+    loose: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

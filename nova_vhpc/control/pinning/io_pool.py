@@ -57,7 +57,8 @@ class IoPoolPolicy:
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every VM that may be pinned into its pool.
 
-        Parallel VMs get one CPU per vCPU, others the whole pool. The members
+        Parallel VMs get one CPU per vCPU, others and loose ones in the
+        computing pool the whole pool. The members
         of a cluster move together: where the I/O pool is too narrow for one
         of them, all stay in the computing pool. A parallel VM for which that
         is too narrow, too, may use all of its CPUs.
@@ -116,7 +117,9 @@ class IoPoolPolicy:
                 elif not domain:
                     ignored.append(_no_cpu(vm))
                     continue
-            if vm.workload == _PARALLEL:
+            if vm.workload == _PARALLEL and (
+                io or vm.uuid not in context.loose
+            ):
                 requests.append(balance.request_for(vm, domain))
                 if vm.in_force.vcpu_pins is not None:
                     in_force[vm.uuid] = vm.in_force.vcpu_pins

@@ -76,11 +76,14 @@ class SliceDecision:
         or shares outside of the actuator's limits, and says so.
     :ivar clear_cpus: CPUs that parallel VMs should be kept off, for others;
         pinning policies may know better.
+    :ivar loose: parallel VMs, by uuid, that should not have a CPU for each
+        vCPU; pinning policies may know better.
     """
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
     windows: model.WindowSchedule | None = None
     clear_cpus: int = 0
+    loose: frozenset[str] = frozenset()
 
 
 class SlicePolicy(Protocol):

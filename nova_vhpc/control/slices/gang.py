@@ -41,6 +41,7 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
     gang_contest,
     gang_demand,
+    gang_rest,
     gang_room,
     gang_width,
     gang_windows,
@@ -79,6 +80,7 @@ _Decided = tuple[
     Mapping[str, int],
     model.ActuatorLimits,
     int,
+    frozenset[str],
 ]
 
 
@@ -99,6 +101,7 @@ class GangPolicy:
         )
         self._usable = usable_cpus.UsableCpus()
         self.room = gang_room.Room(config.rebalance_periods)
+        self._resting = gang_rest.Resting(config.rebalance_periods)
         self._part = 0.0
         self._most: gang_contest.Bounds | None = None
         self._sleepers = 0.0
@@ -115,19 +118,20 @@ class GangPolicy:
         if view.limits.max_shares < max(1, view.limits.min_shares):
             # Windows are played by shares, and this actuator takes none.
             return base.SliceDecision()
-        spinning = [
+        spins = self._demands.spins
+        spinning = [vm for vm in parallel if spins(vm.uuid)]
+        self._resting.advance(parallel, spinning)
+        pinned = [
             vm
-            for vm in parallel
-            if self._demands.spins(vm.uuid)
-            and vm.uuid not in context.in_io_pool
-            and vm.uuid in context.pins
+            for vm in spinning
+            if vm.uuid not in context.in_io_pool and vm.uuid in context.pins
         ]
-        gangs = self._gangs(spinning, context)
+        gangs = self._gangs(pinned, context)
         sides = self._sides(context, gangs)
         if self.room.is_due():
             self.room.look(
                 gang_room.need(
-                    view, sides, self._demands, spinning, context.pins
+                    view, sides, self._demands, pinned, context.pins
                 )
             )
         part, weights = self._weigh(view, sides)
@@ -135,7 +139,9 @@ class GangPolicy:
             gangs, self._width.advance(view.window_late_us), part
         )
         if not any(window.favoured for window in timeline):
-            return base.SliceDecision(clear_cpus=self.room.clear_cpus)
+            return base.SliceDecision(
+                clear_cpus=self.room.clear_cpus, loose=self._resting.loose
+            )
         return self._decision(view, timeline, weights)
 
     def _near(self, view: model.HostView) -> model.HostView:
@@ -266,8 +272,8 @@ class GangPolicy:
             for vm in view.vms
             if vm.uuid in playing
         }
-        clear_cpus = self.room.clear_cpus
-        asked = (timeline, high, originals, view.limits, clear_cpus)
+        clear_cpus, loose = self.room.clear_cpus, self._resting.loose
+        asked = (timeline, high, originals, view.limits, clear_cpus, loose)
         if self._decided is not None and self._decided[0] == asked:
             return self._decided[1]
         waiting = {
@@ -296,6 +302,7 @@ class GangPolicy:
             },
             windows=model.WindowSchedule(turns, originals),
             clear_cpus=clear_cpus,
+            loose=loose,
         )
         self._decided = asked, decision
         return decision

@@ -14,9 +14,9 @@
 
 Wide hosts are not to be had in the lab. What is modelled: EEVDF by weight on
 each CPU, with the lag kept (and clamped) when weights change, a group's weight
-divided over its vCPUs, a balancer that moves whoever is not pinned, and
-programs that get on only while all vCPUs of their VM run. With two CPUs it
-says what the lab measures on real guests, but for what borders cost.
+divided over its busy vCPUs, a balancer that moves whoever is not pinned, and
+programs that get on only while all busy vCPUs of their VM run. With two CPUs
+it says what the lab measures on real guests, but for what borders cost.
 
 ``python -m nova_vhpc.tests.unit.control.simulated_host`` compares stock and
 gang windows, with and without CPUs that are left clear, on made-up hosts.
@@ -48,7 +48,7 @@ class Vcpu:
         self.vm = vm
         self.pin = None
         self.cpu = -1
-        self.weight = vm.shares / vm.size
+        self.weight = vm.shares / max(1, vm.busy)
         self.time = self.deadline = 0.0
         self.run_ms = self.wait_ms = 0
 
@@ -62,15 +62,19 @@ class Vcpu:
 
 
 class Vm:
-    """A VM all of whose vCPUs always want to run.
+    """A VM whose vCPUs always want to run, or never.
 
-    :ivar parallel: it asked for us, and gets on while all its vCPUs run.
+    :ivar busy: how many of them do.
+    :ivar cpus: that it is bound to; None for all.
+    :ivar parallel: it asked for us, and gets on while all busy vCPUs run.
     :ivar done_ms: for how long it got on; else CPU time.
     """
 
-    def __init__(self, name, size, cluster=None):
+    def __init__(self, name, size, cluster=None, busy=None, cpus=None):
         self.name = name
         self.size = size
+        self.busy = size if busy is None else busy
+        self.cpus = cpus
         self.cluster = cluster
         self.parallel = cluster is not None
         self.shares = SHARES
@@ -123,12 +127,13 @@ class Host:
         everywhere = (frozenset(range(cpus)),)
         for vm in self.vms:
             vm.in_force = self._original(vm, everywhere)
-            for vcpu in vm.vcpus:
+            for vcpu in vm.vcpus[: vm.busy]:
+                vcpu.pin = vm.cpus
                 vcpu.begin()
                 self._put(
                     vcpu,
                     min(
-                        range(cpus),
+                        vm.cpus or range(cpus),
                         key=lambda cpu: (
                             len(self._queues[cpu]),
                             self._chance.random(),
@@ -151,14 +156,14 @@ class Host:
             for vm in self.vms:
                 running = sum(id(vcpu) in on for vcpu in vm.vcpus)
                 if vm.parallel:
-                    running = int(running == vm.size)
+                    running = int(0 < running == vm.busy)
                 vm.done_ms += running
         return {vm.name: vm.done_ms / ms for vm in self.vms}
 
     def end(self, vm):
         """A VM is gone."""
         self.vms.remove(vm)
-        for vcpu in vm.vcpus:
+        for vcpu in vm.vcpus[: vm.busy]:
             self._queues[vcpu.cpu].remove(vcpu)
             if self._running[vcpu.cpu] is vcpu:
                 self._running[vcpu.cpu] = None
@@ -225,7 +230,7 @@ class Host:
                     vm.vcpus, vm.in_force.vcpu_pins, strict=True
                 ):
                     vcpu.pin = pin
-                    if vcpu.cpu not in pin:
+                    if vcpu.cpu not in pin and vcpu.cpu >= 0:
                         self._put(vcpu, min(pin))
         if plan.windows is None and self._windows is not None:
             self._weigh(self._windows.shares_after)
@@ -237,9 +242,9 @@ class Host:
             if new == vm.shares:
                 continue
             vm.shares = new
-            for vcpu in vm.vcpus:
+            for vcpu in vm.vcpus[: vm.busy]:
                 mean = self._mean(vcpu.cpu)
-                old, weight = vcpu.weight, new / vm.size
+                old, weight = vcpu.weight, new / vm.busy
                 vcpu.time = mean + vcpu.lag(mean) * old / weight
                 vcpu.weight = weight
                 vcpu.begin()
@@ -270,7 +275,7 @@ class Host:
         free = [
             vcpu
             for vm in self.vms
-            for vcpu in vm.vcpus
+            for vcpu in vm.vcpus[: vm.busy]
             if vcpu.pin is None or len(vcpu.pin) > 1
         ]
         self._chance.shuffle(free)

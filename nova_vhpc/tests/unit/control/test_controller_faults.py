@@ -93,6 +93,25 @@ class SilentTest(base.TestCase):
                 (named,) = plan.ignored
                 self.assertIn('clear CPUs', named.reason)
 
+    def test_pinning_is_not_blamed_for_loose_vms_that_cannot_be(self):
+        config = control_config.ControlConfig()
+        for loose in (None, 'a', ['a'], {'a'}):
+            asking = Silent()
+            asking.decide = lambda context, asked=loose: (
+                slices_base.SliceDecision(loose=asked)
+            )
+            subject = controller.Controller(
+                config,
+                asking,
+                balance.BalancePolicy(config),
+                test_controller.LastValue,
+            )
+            for _ in range(2):
+                plan = subject.decide(view(vm()))
+                self.assertIsNotNone(plan.vms['a'].tune.vcpu_pins)
+                (named,) = plan.ignored
+                self.assertIn('loose VMs', named.reason)
+
     def test_predictors_are_named_and_the_rest_goes_on(self):
         config = control_config.ControlConfig()
         for predictor in (Silent, Deaf, Unborn):

@@ -26,6 +26,10 @@ def others(host, got):
     return sum(got[vm.name] for vm in host.vms if not vm.parallel)
 
 
+def pins(vm):
+    return set(vm.in_force.vcpu_pins)
+
+
 class TestTwoCpus(base.TestCase):
     """What the lab measures on real guests, but for what borders cost."""
 
@@ -78,6 +82,32 @@ class TestWideHost(base.TestCase):
         used = set().union(*(host.cpus_of(vm) for vm in host.vms))
         self.assertEqual(set(range(8)), used)
         self.assertGreater(host.efficiency(got), 0.7)
+
+
+class TestSleepingVcpus(base.TestCase):
+    """Parallel VMs of which only some vCPUs, or none, want to run."""
+
+    def run_host(self, managed):
+        # Where pins count vCPUs, busy ones meet on the first CPUs of each.
+        host = Host(
+            8,
+            [
+                *(Vm(f'p{n}', 8, f'p{n}', busy=2) for n in range(3)),
+                *(Vm(f'i{n}', 4, f'i{n}', busy=0) for n in range(3)),
+                Vm('c', 2, 'c'),
+            ],
+            managed,
+        )
+        return host, host.run(15_000, 2_000)
+
+    def test_nobody_has_less_than_under_stock(self):
+        _, stock = self.run_host(False)
+        host, got = self.run_host(True)
+        for name, got_on in got.items():
+            self.assertGreaterEqual(got_on, 0.9 * stock[name], name)
+        for vm in host.vms:
+            if vm.name != 'c':
+                self.assertEqual({frozenset(range(8))}, pins(vm))
 
 
 class TestMadeUpHosts(base.TestCase):

@@ -28,13 +28,14 @@ def vm(uuid, vcpus=2, **kwargs):
     return model.VmView(uuid, vcpus, **kwargs)
 
 
-def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=0):
+def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=0, loose=()):
     view = model.HostView(1, 0, 100_000, cpus, vms)
     return policy.pin(
         base.PinContext(
             view,
             {one.uuid: IO if one.uuid in io else COMPUTING for one in vms},
             clear_cpus,
+            frozenset(loose),
         )
     )
 
@@ -103,6 +104,14 @@ class BalanceTest(tests_base.TestCase):
         decision = pin(self.policy(), vm('a', 6), cpus=cpus, clear_cpus=2)
         self.assertEqual({0, 1, 2, 4, 5, 6}, used(decision, 'a'))
 
+    def test_who_is_loose_is_not_pinned_and_no_load(self):
+        policy = self.policy()
+        vms = [vm(name, 8) for name in 'abc'] + [vm('d', 4), vm('e', 4)]
+        decision = pin(policy, *vms, loose='abc')
+        self.assertEqual({'d', 'e'}, set(decision.pins))
+        self.assertFalse(used(decision, 'd') & used(decision, 'e'))
+        self.assertEqual(set('abcde'), set(pin(policy, *vms).pins))
+
     def test_who_cannot_do_without_them_has_them(self):
         for one in (
             vm('a', 7),
@@ -170,6 +179,11 @@ class IoPoolTest(tests_base.TestCase):
         for pins in decision.pins.values():
             self.assertEqual([1] * 4, [len(one) for one in pins])
             self.assertEqual(4, len(set(pins)))
+
+    def test_who_is_loose_gets_its_whole_computing_pool(self):
+        decision = pin(self.policy(), vm('a'), vm('b'), io={'a'}, loose='ab')
+        self.assertEqual((decision.pools.computing,) * 2, decision.pins['b'])
+        self.assertEqual([1, 1], [len(one) for one in decision.pins['a']])
 
     def test_a_general_vm_gets_its_whole_pool(self):
         decision = pin(
