@@ -67,7 +67,7 @@ class Controller:
         )
         self._original = slices_base.VmSlice()
         self._limits = model.ActuatorLimits()
-        self._clear_cpus = 0
+        self._clear_cpus: frozenset[int] = frozenset()
         self._loose: frozenset[str] = frozenset()
         self._usable = usable_cpus.UsableCpus()
         self._checked: dict[str, _Checked] = {}
@@ -190,13 +190,10 @@ class Controller:
         ignored: list[model.Ignored],
     ) -> slices_base.SliceDecision:
         """Drop what could do harm, or is not what it should be."""
-        clear_cpus = decision.clear_cpus
-        if type(clear_cpus) is not int or clear_cpus < 0:
-            # Else the pinning policy would fail, and be blamed for it.
-            ignored.append(
-                model.Ignored('', 'clear CPUs: no such number of CPUs')
-            )
-            decision = dataclasses.replace(decision, clear_cpus=0)
+        # Else the pinning policy would fail, and be blamed for it.
+        if type(decision.clear_cpus) is not frozenset:
+            ignored.append(model.Ignored('', 'clear CPUs: no set'))
+            decision = dataclasses.replace(decision, clear_cpus=frozenset())
         if type(decision.loose) is not frozenset:
             ignored.append(model.Ignored('', 'loose VMs: no set'))
             decision = dataclasses.replace(decision, loose=frozenset())

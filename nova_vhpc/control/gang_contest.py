@@ -24,6 +24,9 @@ from collections.abc import Mapping
 
 from nova_vhpc.control import defaults, gang_demand, gang_fairness, model
 
+Pins = tuple[frozenset[int], ...]
+"""CPUs that each vCPU can be on."""
+
 MOST_OF_A_CPU = 0.92
 """Of the CPUs that they are on, few VMs that never sleep get no more: else a
 gang that needs one of these would stand still. Rounded to steps it costs them
@@ -36,20 +39,44 @@ class Sides:
 
     :ivar members: VMs of all gangs.
     :ivar hungry: VMs that never sleep and have no windows.
-    :ivar cpus: how many CPUs the gangs have together.
+    :ivar cpus: the CPUs of all gangs.
     :ivar places: the CPUs of each member.
     :ivar width: how many CPUs a gang has, on the mean.
     :ivar weights: of every VM of the host, as nobody has touched it.
+    :ivar host: all CPUs.
+    :ivar pins: of the hungry ones, as far as they are known.
     """
 
     members: frozenset[str] = frozenset()
     hungry: frozenset[str] = frozenset()
-    cpus: int = 0
+    cpus: frozenset[int] = frozenset()
     places: Mapping[str, frozenset[int]] = dataclasses.field(
         default_factory=dict
     )
     width: float = 0.0
     weights: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    host: frozenset[int] = frozenset()
+    pins: Mapping[str, Pins] = dataclasses.field(default_factory=dict)
+
+    def reach_of(self, uuid: str, vcpu: int) -> frozenset[int]:
+        """CPUs of the host that a vCPU of a hungry VM can be on."""
+        pins = self.pins.get(uuid)
+        if pins is None:
+            return self.host
+        return pins[vcpu] & self.host
+
+    def reach(self, uuid: str) -> frozenset[int]:
+        """The same of all of its vCPUs."""
+        pins = self.pins.get(uuid)
+        if pins is None:
+            return self.host
+        return frozenset().union(*pins) & self.host
+
+    def contested_cpus(self) -> frozenset[int]:
+        """CPUs of gangs that hungry VMs can be on."""
+        if len(self.pins) < len(self.hungry):
+            return self.cpus
+        return self.cpus & frozenset().union(*map(self.reach, self.pins))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +98,7 @@ class Claim:
         If so it is better to weigh little against them than to pause: what
         they get on one CPU is lost to the one gang there, a pause to all.
         """
-        return self.contested * sides.width < sides.cpus
+        return self.contested * sides.width < len(sides.cpus)
 
     def part_beside(self, on_a_cpu: float) -> float:
         """What they get of a CPU on which a gang weighs so much."""
@@ -104,29 +131,62 @@ def fair_claim(
     view: model.HostView, sides: Sides, demands: gang_demand.DemandTracker
 ) -> Claim:
     """What the kernel's fair division would give those that never sleep."""
-    members, hungry, cpus = sides.members, sides.hungry, sides.cpus
+    members, hungry, cpus = sides.members, sides.hungry, len(sides.cpus)
     if not hungry:
         return Claim()
     weights = sides.weights
     fair = fair_cpus(view, sides, demands)
     ours = sum(got for uuid, got in fair.items() if uuid in members)
-    theirs = sum(got for uuid, got in fair.items() if uuid in hungry)
-    # CPUs without gangs serve the others first.
-    free = len(view.cpus) - cpus
-    theirs = max(0.0, theirs - free)
-    demand = sum(demands.cpus(uuid) for uuid in hungry)
-    used = min(float(cpus), demand - free)
+    theirs, demand, contested = _beyond_free(sides, demands, fair)
+    used = min(float(len(sides.contested_cpus())), demand)
     if theirs <= 0 or used <= 0:
         return Claim()
     part = theirs / max(cpus, ours + theirs)
     if used < cpus:
         # One vCPU cannot use more than one of the CPUs of a pause.
         part = min(MOST_OF_A_CPU, part * cpus / used)
+    wanted = sum(demands.cpus(uuid) for uuid in hungry)
     return Claim(
         part,
-        # Unlike what they would use, this changes seldom.
-        sum(demands.awake(uuid) for uuid in hungry) - free,
-        sum(weights[uuid] for uuid in hungry) / min(demand, len(view.cpus)),
+        contested,
+        sum(weights[uuid] for uuid in hungry) / min(wanted, len(view.cpus)),
+    )
+
+
+def _beyond_free(
+    sides: Sides, demands: gang_demand.DemandTracker, fair: Mapping[str, float]
+) -> tuple[float, float, int]:
+    """What those who never sleep need of the gangs' CPUs.
+
+    CPUs without gangs serve them first, but for those who cannot be there.
+
+    :returns: CPUs that are fair, CPUs that they would use, and, as this
+        changes seldom, their vCPUs that do not sleep.
+    """
+    free = len(sides.host) - len(sides.cpus)
+    theirs = demand = 0.0
+    awake = 0
+    stuck_theirs = stuck_demand = 0.0
+    stuck = 0
+    for uuid in sides.hungry:
+        got, wanted = fair.get(uuid, 0.0), demands.cpus(uuid)
+        never_sleep = demands.awake(uuid)
+        if uuid in sides.pins:
+            reach = sides.reach(uuid)
+            if reach <= sides.cpus:
+                stuck_theirs += got
+                stuck_demand += min(wanted, len(reach))
+                stuck += min(never_sleep, len(reach))
+                continue
+        theirs += got
+        demand += wanted
+        awake += never_sleep
+    if not stuck:
+        return theirs - free, demand - free, awake - free
+    return (
+        max(0.0, theirs - free) + stuck_theirs,
+        max(0.0, demand - free) + stuck_demand,
+        max(0, awake - free) + stuck,
     )
 
 
@@ -155,6 +215,9 @@ def fair_cpus(
         for vm in view.vms
         if vm.original.share is not None and vm.uuid not in members
     }
+    for uuid in sides.pins:
+        reach = len(sides.reach(uuid))
+        most[uuid] = min(most.get(uuid, math.inf), reach)
     return gang_fairness.fair_cpus(
         (
             gang_fairness.Claim(

@@ -147,6 +147,14 @@ class DemandTracker:
         """How many vCPUs of a VM have not slept for long."""
         return sum(vcpu.awake_us >= AWAKE_US for vcpu in self._vms[uuid].vcpus)
 
+    def awake_vcpus(self, uuid: str) -> list[int]:
+        """Which ones these are."""
+        return [
+            number
+            for number, vcpu in enumerate(self._vms[uuid].vcpus)
+            if vcpu.awake_us >= AWAKE_US
+        ]
+
     def busiest(self, uuid: str) -> float:
         """Part of the time that the busiest vCPU of a VM ran."""
         return max(

@@ -16,13 +16,16 @@ Such a VM takes its fair part of any CPU that it is on, from all gangs with a
 vCPU there: they wait for that vCPU. On a host wider than its gangs it costs
 less to pin these elsewhere, so that such VMs find CPUs without them. What
 that is worth is estimated for each number of CPUs, and the best is taken.
+They must be CPUs that such VMs can be on, as some are bound to a NUMA node.
 """
 
+import collections
 import dataclasses
 import math
 from collections.abc import Collection, Iterable
 
 from nova_vhpc.control import gang_contest, gang_demand, model
+from nova_vhpc.control.pinning import usable_cpus
 
 GAIN = 0.1
 """Of the host's CPU time, by which it must be better than now: VMs are pinned
@@ -41,25 +44,47 @@ LITTLE = 0.08
 then takes what he can get of another."""
 
 
+MOST_LOOKS = 64
+"""That must agree where what is best changes to and fro."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Others:
+    """Those who never sleep, and can be on the same CPUs.
+
+    :ivar cpus: how many these are.
+    :ivar fair: CPUs that are fair for them.
+    :ivar awake: how many vCPUs of theirs do not sleep.
+    :ivar free: how many of these CPUs have no gang now.
+    """
+
+    cpus: int
+    fair: float
+    awake: int
+    free: int = 0
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Need:
     """Who is to be served on a host.
 
     :ivar cpus: of the host.
     :ivar widths: CPUs of each gang.
-    :ivar fair: CPUs that are fair for the others who never sleep.
-    :ivar awake: how many vCPUs of theirs do not.
+    :ivar others: by where they can be.
+    :ivar order: CPUs to be left clear, the first one first, and for which of
+        the others.
     """
 
     cpus: int
     widths: tuple[int, ...] = ()
-    fair: float = 0.0
-    awake: int = 0
+    others: tuple[Others, ...] = ()
+    order: tuple[tuple[int, int], ...] = ()
 
-    def efficiency(self, clear: int) -> float:
+    def efficiency(self, clear: int, now: int | None = None) -> float:
         """Part of the host's CPU time in which gangs get on.
 
         :param clear: CPUs that are left to the others.
+        :param now: that are clear now; so it is known who is on the rest.
         """
         room = self.cpus - clear
         if not self.widths or max(self.widths) > room:
@@ -67,48 +92,66 @@ class Need:
         together = sum(self.widths)
         packed = together / (_rows(self.widths, room) * self.cpus)
         used = min(room, together)
-        missing = self.fair - (self.cpus - used)
-        contested = min(used, self.awake - (self.cpus - used))
-        if contested <= 0:
-            return packed
-        part = missing / contested
-        if part < LITTLE:
-            part = gang_contest.MOST_OF_A_CPU
-        part = min(gang_contest.MOST_OF_A_CPU, part)
-        touched = contested * together / len(self.widths) / used
-        return packed * (1 - part * min(1.0, touched))
+        per_cpu = together / len(self.widths) / used
+        own = collections.Counter(place for _, place in self.order[:clear])
+        lost = 0.0
+        for place, group in enumerate(self.others):
+            rest = group.cpus - own[place]
+            # Gangs may be anywhere in their room.
+            free = own[place] + rest * (room - used) / room
+            if group.cpus == self.cpus:
+                free = self.cpus - used - (clear - own[place])
+            elif clear == now:
+                free = group.free
+            contested = min(used, rest, group.awake - free)
+            if contested <= 0:
+                continue
+            part = (group.fair - free) / contested
+            if part < LITTLE:
+                part = gang_contest.MOST_OF_A_CPU
+            part = min(gang_contest.MOST_OF_A_CPU, part)
+            lost += part * min(1.0, contested * per_cpu, rest / room)
+        return packed * (1 - min(1.0, lost))
 
-    def best(self, now: int) -> int:
-        """CPUs to leave clear.
+    def best(self, now: int | None) -> int:
+        """How many of the CPUs to leave clear.
 
-        :param now: that are clear now.
+        :param now: that are clear now; None if others are.
         """
+        held = now or 0
         spare = self.cpus - max(self.widths, default=self.cpus)
-        most = min(spare, math.floor(self.fair + NEARLY))
-        if now > min(spare, self.fair + FAR):
-            now = 0
+        most = min(spare, len(self.order))
+        fair = sum(group.fair for group in self.others)
+        if held > min(spare, fair + FAR):
+            held, now = 0, None
         steps = min(most, STEPS) or 1
         best = max(
             (most * step // steps for step in range(steps + 1)),
-            key=self.efficiency,
+            key=lambda clear: self.efficiency(clear, now),
         )
-        if self.efficiency(best) < self.efficiency(now) + GAIN:
-            return now
+        if self.efficiency(best, now) < self.efficiency(held, now) + GAIN:
+            return held
         return best
 
 
 class Room:
     """Follows what is best, without haste.
 
-    :param periods: control periods between two looks. Two in a row must
-        agree before anything changes.
+    Two looks in a row must agree before anything changes, and twice as many
+    each time that it changes back.
+
+    :param periods: control periods between two looks.
+    :ivar clear_cpus: that gangs are to be kept off.
     """
 
     def __init__(self, periods: int) -> None:
         self._periods = max(1, periods)
         self._calls = 0
-        self._wanted = 0
-        self.clear_cpus = 0
+        self._wanted: frozenset[int] = frozenset()
+        self._agreed = 0
+        self._patience = 2
+        self._before: frozenset[int] = frozenset()
+        self.clear_cpus: frozenset[int] = frozenset()
 
     def is_due(self) -> bool:
         """Count a control period; whether to look in this one."""
@@ -117,10 +160,19 @@ class Room:
 
     def look(self, need: Need) -> None:
         """See what is best now."""
-        best = need.best(self.clear_cpus)
-        if best == self._wanted:
-            self.clear_cpus = best
-        self._wanted = best
+        order = [cpu for cpu, _ in need.order]
+        now: int | None = len(self.clear_cpus)
+        if not self.clear_cpus.issubset(order):
+            # Some serve nobody.
+            now = None
+        clear = frozenset(order[: need.best(now)])
+        self._agreed = self._agreed + 1 if clear == self._wanted else 1
+        self._wanted = clear
+        if clear == self.clear_cpus or self._agreed < self._patience:
+            return
+        if clear == self._before:
+            self._patience = min(MOST_LOOKS, 2 * self._patience)
+        self._before, self.clear_cpus = self.clear_cpus, clear
 
 
 def need(
@@ -129,22 +181,53 @@ def need(
     demands: gang_demand.DemandTracker,
     members: Collection[model.VmView],
     pinned: Collection[str],
+    clear_cpus: frozenset[int] = frozenset(),
 ) -> Need:
     """Whom to leave CPUs to: of all that never sleep, who is not pinned.
 
     :param members: that take turns, or could.
     :param pinned: uuids of the VMs that we pin.
+    :param clear_cpus: that are clear now; these come first.
     """
     cpus = len(view.cpus)
     floating = sides.hungry.difference(pinned)
     if not floating:
         return Need(cpus)
     fair = gang_contest.fair_cpus(view, sides, demands)
+    # What is fair for each vCPU, by the CPUs that it can be on.
+    groups: dict[frozenset[int], list[float]] = {}
+    for uuid in sorted(floating):
+        awake = demands.awake_vcpus(uuid)
+        for vcpu in awake:
+            groups.setdefault(sides.reach_of(uuid, vcpu), []).append(
+                fair.get(uuid, 0.0) / len(awake)
+            )
+    reaches = sorted(groups, key=lambda reach: (len(reach), sorted(reach)))
+    ranked = [cpu.id for cpu in usable_cpus.from_the_last(view.cpus)]
+    ranked.sort(key=lambda cpu: cpu not in clear_cpus)
+    order: dict[int, int] = {}
+    others: list[Others] = []
+    for place, reach in enumerate(reaches):
+        part = min(sum(groups[reach]), float(len(reach)))
+        here = [cpu for cpu in ranked if cpu in reach and cpu not in order]
+        kept = min(len(clear_cpus.intersection(here)), math.floor(part + FAR))
+        most = max(kept, math.floor(part + NEARLY))
+        order |= dict.fromkeys(here[:most], place)
+        others.append(
+            Others(
+                len(reach),
+                part,
+                len(groups[reach]),
+                len(reach - sides.cpus),
+            )
+        )
     return Need(
         cpus,
         widths(members, cpus),
-        sum(fair.get(uuid, 0.0) for uuid in floating),
-        sum(demands.awake(uuid) for uuid in floating),
+        tuple(others),
+        tuple(
+            sorted(order.items(), key=lambda item: item[0] not in clear_cpus)
+        ),
     )
 
 

@@ -179,6 +179,8 @@ class OtherVm:
 
     :ivar shares: its ``cpu_shares``; None where that is not known.
     :ivar share: fraction of a CPU that each vCPU may use; None if unlimited.
+    :ivar vcpu_pins: one set of host CPUs per vCPU that is shown; None where
+        that is not known.
     """
 
     uuid: str
@@ -186,6 +188,7 @@ class OtherVm:
     shares: int | None = None
     sample: Sample = Sample()
     share: float | None = None
+    vcpu_pins: tuple[frozenset[int], ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

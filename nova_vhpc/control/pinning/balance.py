@@ -33,19 +33,13 @@ class BalancePolicy:
         """Start with nobody placed."""
         self._spreader = spread.Spreader(config.rebalance_periods)
         self._usable = usable_cpus.UsableCpus()
-        self._clear_cpus = 0
-        # Without the clear CPUs, by what may be used.
-        self._rest: dict[frozenset[int], frozenset[int]] = {}
+        self._rest = Rest()
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every parallel VM that may be pinned."""
         usable = self._usable
-        if (
-            usable.show(context.view.cpus)
-            or context.clear_cpus != self._clear_cpus
-        ):
-            self._clear_cpus = context.clear_cpus
-            self._rest = {}
+        usable.show(context.view.cpus)
+        self._rest.show(context.clear_cpus)
         ignored: list[model.Ignored] = []
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
@@ -60,9 +54,7 @@ class BalancePolicy:
             if not domain:
                 ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
-            if self._clear_cpus > 0:
-                domain = self._leaving(vm, domain, context.view.cpus)
-            requests.append(request_for(vm, domain))
+            requests.append(request_for(vm, self._rest.of(vm, domain)))
             if vm.in_force.vcpu_pins is not None:
                 in_force[vm.uuid] = vm.in_force.vcpu_pins
         return base.PinDecision(
@@ -70,19 +62,29 @@ class BalancePolicy:
             ignored=tuple(ignored),
         )
 
-    def _leaving(
-        self,
-        vm: model.VmView,
-        domain: frozenset[int],
-        cpus: tuple[model.Cpu, ...],
-    ) -> frozenset[int]:
-        """The CPUs of a VM but for the clear ones, if it can do without."""
+
+class Rest:
+    """What CPUs that are to be left clear leave to parallel VMs."""
+
+    def __init__(self) -> None:
+        """Leave none clear."""
+        self._clear: frozenset[int] = frozenset()
+        # Few different sets: each is taken once.
+        self._rest: dict[frozenset[int], frozenset[int]] = {}
+
+    def show(self, clear: frozenset[int]) -> None:
+        """Take the CPUs to be left clear, each tick."""
+        if clear != self._clear or len(self._rest) > usable_cpus.MAX_SETS:
+            self._clear = clear
+            self._rest = {}
+
+    def of(self, vm: model.VmView, domain: frozenset[int]) -> frozenset[int]:
+        """CPUs for one VM; all of its own if it cannot do without."""
+        if not self._clear:
+            return domain
         rest = self._rest.get(domain)
         if rest is None:
-            rest = self._rest[domain] = domain - {
-                cpu.id
-                for cpu in usable_cpus.from_the_last(cpus)[: self._clear_cpus]
-            }
+            rest = self._rest[domain] = domain - self._clear
         return rest if len(rest) >= min(vm.vcpus, len(domain)) else domain
 
 

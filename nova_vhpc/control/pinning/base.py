@@ -46,7 +46,7 @@ class PinContext:
 
     view: model.HostView
     phases: Mapping[str, model.Phase]
-    clear_cpus: int = 0
+    clear_cpus: frozenset[int] = frozenset()
     loose: frozenset[str] = frozenset()
 
 

@@ -50,6 +50,7 @@ class IoPoolPolicy:
         self._sizer = pools.PoolSizer(config)
         self._spreader = spread.Spreader(config.rebalance_periods)
         self._usable = usable_cpus.UsableCpus()
+        self._rest = balance.Rest()
         self._divided: model.Pools | None = None
         # Of the computing pool and the I/O pool, by CPUs that are allowed.
         self._domains: tuple[_Domains, _Domains] = ({}, {})
@@ -65,6 +66,7 @@ class IoPoolPolicy:
         """
         view = context.view
         usable = self._usable
+        self._rest.show(context.clear_cpus)
         if usable.show(view.cpus):
             self._domains = ({}, {})
         ignored: list[model.Ignored] = []
@@ -120,6 +122,8 @@ class IoPoolPolicy:
             if vm.workload == _PARALLEL and (
                 io or vm.uuid not in context.loose
             ):
+                if not io:
+                    domain = self._rest.of(vm, domain)
                 requests.append(balance.request_for(vm, domain))
                 if vm.in_force.vcpu_pins is not None:
                     in_force[vm.uuid] = vm.in_force.vcpu_pins

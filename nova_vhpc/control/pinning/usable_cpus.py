@@ -26,13 +26,15 @@ class UsableCpus:
     """CPUs that VMs may be pinned to.
 
     Many VMs, few different sets: each is intersected once, and kept.
+
+    :ivar all_cpus: of the host.
     """
 
-    __slots__ = ('_all', '_cpus', '_within')
+    __slots__ = ('_cpus', '_within', 'all_cpus')
 
     def __init__(self) -> None:
         """Start without any CPU."""
-        self._all: frozenset[int] = frozenset()
+        self.all_cpus: frozenset[int] = frozenset()
         self._cpus: tuple[model.Cpu, ...] = ()
         self._within: dict[frozenset[int] | None, frozenset[int]] = {}
 
@@ -44,7 +46,7 @@ class UsableCpus:
         if cpus == self._cpus and len(self._within) <= MAX_SETS:
             return False
         self._cpus = cpus
-        self._all = frozenset(cpu.id for cpu in cpus)
+        self.all_cpus = frozenset(cpu.id for cpu in cpus)
         self._within = {}
         return True
 
@@ -56,7 +58,9 @@ class UsableCpus:
         allowed = vm.allowed_cpus
         within = self._within.get(allowed)
         if within is None:
-            within = self._all if allowed is None else self._all & allowed
+            within = (
+                self.all_cpus if allowed is None else self.all_cpus & allowed
+            )
             self._within[allowed] = within
         return within
 

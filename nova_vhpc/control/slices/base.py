@@ -82,7 +82,7 @@ class SliceDecision:
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
     windows: model.WindowSchedule | None = None
-    clear_cpus: int = 0
+    clear_cpus: frozenset[int] = frozenset()
     loose: frozenset[str] = frozenset()
 
 

@@ -73,13 +73,13 @@ OUT_OF_TURN = 50
 weighs in its window if that is less: little enough, and still more than
 nothing if the player should come late."""
 
-_Rotated = tuple[list[gang_windows.Gang], int, float]
+_Rotated = tuple[list[gang_windows.Gang], int, float, frozenset[int]]
 _Decided = tuple[
     gang_windows.Timeline,
     Mapping[str, int],
     Mapping[str, int],
     model.ActuatorLimits,
-    int,
+    frozenset[int],
     frozenset[str],
 ]
 
@@ -131,12 +131,20 @@ class GangPolicy:
         if self.room.is_due():
             self.room.look(
                 gang_room.need(
-                    view, sides, self._demands, pinned, context.pins
+                    view,
+                    sides,
+                    self._demands,
+                    pinned,
+                    context.pins,
+                    self.room.clear_cpus,
                 )
             )
         part, weights = self._weigh(view, sides)
         timeline = self._timeline(
-            gangs, self._width.advance(view.window_late_us), part
+            gangs,
+            self._width.advance(view.window_late_us),
+            part,
+            sides.contested_cpus() if part > 0 else frozenset(),
         )
         if not any(window.favoured for window in timeline):
             return base.SliceDecision(
@@ -164,16 +172,28 @@ class GangPolicy:
         return dataclasses.replace(view, vms=tuple(near))
 
     def _timeline(
-        self, gangs: list[gang_windows.Gang], width_us: int, part: float
+        self,
+        gangs: list[gang_windows.Gang],
+        width_us: int,
+        part: float,
+        contested: frozenset[int],
     ) -> gang_windows.Timeline:
-        """One rotation of all gangs; the same object while they stay."""
-        asked = (gangs, width_us, part)
+        """One rotation of all gangs; the same object while they stay.
+
+        :param contested: CPUs that those who are to have pauses can be on.
+        """
+        asked = (gangs, width_us, part, contested)
         if self._rotated is not None and self._rotated[0] == asked:
             return self._rotated[1]
         timeline = gang_windows.merge(
             [
                 gang_windows.rotation(
-                    island, width_us, part, self._config.gang_min_window_us
+                    island,
+                    width_us,
+                    0.0
+                    if all(contested.isdisjoint(one.cpus) for one in island)
+                    else part,
+                    self._config.gang_min_window_us,
                 )
                 for island in gang_windows.islands(gangs)
             ]
@@ -210,20 +230,29 @@ class GangPolicy:
             return gang_contest.Sides()
         view = context.view
         members = frozenset().union(*(gang.members for gang in gangs))
-        shown = [
-            vm.uuid
+        shown: list[model.VmView | model.OtherVm] = [
+            vm
             for vm in view.vms
             # Who says that its answers are urgent is no hog.
             if vm.workload != _LATENCY and vm.uuid not in members
         ]
-        shown += [vm.uuid for vm in view.others]
+        shown += view.others
+        is_hungry = self._demands.hungry
+        hungry = {vm.uuid: vm for vm in shown if is_hungry(vm.uuid)}
+        host = self._usable.all_cpus
         return gang_contest.Sides(
             members,
-            frozenset(filter(self._demands.hungry, shown)),
-            len(frozenset().union(*(gang.cpus for gang in gangs))),
+            frozenset(hungry),
+            frozenset().union(*(gang.cpus for gang in gangs)),
             {uuid: _cpus(context.pins[uuid]) for uuid in sorted(members)},
             sum(len(gang.cpus) for gang in gangs) / len(gangs),
             gang_contest.weights_of(view),
+            host,
+            {
+                uuid: pins
+                for uuid, vm in hungry.items()
+                if (pins := context.pins.get(uuid) or _bound(vm, host))
+            },
         )
 
     def _weigh(
@@ -350,6 +379,24 @@ def _vcpus_on(vm: model.VmView, cpus: frozenset[int]) -> model.VmView:
             vcpu_runs=None,
         ),
     )
+
+
+def _bound(
+    vm: model.VmView | model.OtherVm, host: frozenset[int]
+) -> tuple[frozenset[int], ...] | None:
+    """The pins of a VM that cannot be on all CPUs, if they are known."""
+    if isinstance(vm, model.VmView):
+        pins = vm.in_force.vcpu_pins or vm.original.vcpu_pins
+    else:
+        pins = vm.vcpu_pins
+    if (
+        not pins
+        or len(pins) != vm.vcpus
+        or all(host <= pin for pin in pins)
+        or any(host.isdisjoint(pin) for pin in pins)
+    ):
+        return None
+    return pins
 
 
 def _of(

@@ -216,7 +216,13 @@ class Host:
                 wall_us=1_000 * self._now_ms,
                 limits=LIMITS,
                 others=tuple(
-                    model.OtherVm(vm.name, vm.size, SHARES, vm.sample())
+                    model.OtherVm(
+                        vm.name,
+                        vm.size,
+                        SHARES,
+                        vm.sample(),
+                        vcpu_pins=(vm.cpus or everywhere[0],) * vm.size,
+                    )
                     for vm in self.vms
                     if not vm.parallel
                 ),
@@ -371,7 +377,7 @@ def compare(seed):
                 sum(got[vm.name] for vm in host.vms if not vm.parallel),
             )
         )
-        left = host.slices.room.clear_cpus
+        left = len(host.slices.room.clear_cpus)
     return (cpus, left, found) if left else None
 
 

@@ -61,7 +61,7 @@ class TestWideHost(base.TestCase):
         stock, got_stock = self.run_host(managed=False)
         narrow, got_narrow = self.run_host(room=False)
         wide, got_wide = self.run_host()
-        self.assertEqual(2, wide.slices.room.clear_cpus)
+        self.assertEqual({6, 7}, wide.slices.room.clear_cpus)
         for vm in wide.vms:
             if vm.parallel:
                 self.assertFalse({6, 7} & wide.cpus_of(vm))
@@ -78,7 +78,7 @@ class TestWideHost(base.TestCase):
         for vm in [vm for vm in host.vms if not vm.parallel]:
             host.end(vm)
         got = host.run(25_000, 2_000)
-        self.assertEqual(0, host.slices.room.clear_cpus)
+        self.assertEqual(set(), host.slices.room.clear_cpus)
         used = set().union(*(host.cpus_of(vm) for vm in host.vms))
         self.assertEqual(set(range(8)), used)
         self.assertGreater(host.efficiency(got), 0.7)
@@ -108,6 +108,59 @@ class TestSleepingVcpus(base.TestCase):
         for vm in host.vms:
             if vm.name != 'c':
                 self.assertEqual({frozenset(range(8))}, pins(vm))
+
+
+class TestBoundVms(base.TestCase):
+    """Busy VMs that did not opt in and are bound to some CPUs."""
+
+    first, last = frozenset(range(8)), frozenset(range(8, 16))
+
+    def run_host(self, managed, gangs, busy):
+        host = Host(16, [*gangs, *busy], managed)
+        return host, host.run(13_000, 4_000)
+
+    def test_gangs_leave_them_cpus_where_they_can_be(self):
+        for cpus in (self.first, self.last):
+            found = []
+            for managed in (False, True):
+                host, got = self.run_host(
+                    managed,
+                    gangs(8, 3),
+                    [Vm(f'h{n}', 1, cpus=cpus) for n in range(4)],
+                )
+                found.append((host.efficiency(got), others(host, got)))
+            clear = host.slices.room.clear_cpus
+            self.assertEqual(4, len(clear))
+            self.assertLessEqual(clear, cpus)
+            self.assertGreater(found[1][0], 1.2 * found[0][0])
+            self.assertGreater(found[1][1], 0.95 * found[0][1])
+
+    def test_gangs_go_where_they_are_not(self):
+        host, got = self.run_host(
+            True, gangs(1, 8), [Vm('h', 8, cpus=self.first)]
+        )
+        (gang, _) = host.vms
+        self.assertEqual(self.last, host.cpus_of(gang))
+        self.assertGreater(got['c0'], 0.9)
+
+    def test_they_keep_what_they_have(self):
+        # A gang as wide as the host leaves no CPU.
+        found = []
+        for managed in (False, True):
+            _, got = self.run_host(
+                managed, gangs(1, 16), [Vm('h', 8, cpus=self.first)]
+            )
+            found.append(got['h'])
+        self.assertGreater(found[1], 0.9 * found[0])
+
+    def test_only_who_meets_them_pauses(self):
+        # Two gangs in each half, and the last are beside nobody.
+        host, got = self.run_host(
+            True, gangs(4, 8), [Vm('h', 8, cpus=self.first)]
+        )
+        for vm in host.vms:
+            if vm.parallel and host.cpus_of(vm) == self.last:
+                self.assertGreater(got[vm.name], 0.45)
 
 
 class TestMadeUpHosts(base.TestCase):

@@ -28,13 +28,13 @@ def vm(uuid, vcpus=2, **kwargs):
     return model.VmView(uuid, vcpus, **kwargs)
 
 
-def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=0, loose=()):
+def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=(), loose=()):
     view = model.HostView(1, 0, 100_000, cpus, vms)
     return policy.pin(
         base.PinContext(
             view,
             {one.uuid: IO if one.uuid in io else COMPUTING for one in vms},
-            clear_cpus,
+            frozenset(clear_cpus),
             frozenset(loose),
         )
     )
@@ -81,8 +81,8 @@ class BalanceTest(tests_base.TestCase):
     def test_cpus_are_left_clear_and_taken_again(self):
         policy = self.policy()
         vms = [vm(name, 3) for name in 'abcd']
-        for clear_cpus, free in ((0, set()), (2, {6, 7}), (0, {6, 7})):
-            decision = pin(policy, *vms, clear_cpus=clear_cpus)
+        for clear, free in ((), set()), ((6, 3), {6, 3}), ((), {6, 3}):
+            decision = pin(policy, *vms, clear_cpus=clear)
             on = set().union(*(used(decision, one.uuid) for one in vms))
             self.assertEqual(set(range(8)) - free, on)
         # Nobody moves back at once.
@@ -95,14 +95,9 @@ class BalanceTest(tests_base.TestCase):
         policy = self.policy()
         vms = [vm(name) for name in 'abcd']
         before = pin(policy, *vms).pins
-        after = pin(policy, *vms, clear_cpus=1).pins
+        after = pin(policy, *vms, clear_cpus={7}).pins
         moved = [name for name in 'abcd' if before[name] != after[name]]
         self.assertEqual(1, len(moved))
-
-    def test_both_threads_of_a_core_are_left_clear(self):
-        cpus = tuple(model.Cpu(n, core=n % 4) for n in range(8))
-        decision = pin(self.policy(), vm('a', 6), cpus=cpus, clear_cpus=2)
-        self.assertEqual({0, 1, 2, 4, 5, 6}, used(decision, 'a'))
 
     def test_who_is_loose_is_not_pinned_and_no_load(self):
         policy = self.policy()
@@ -118,8 +113,8 @@ class BalanceTest(tests_base.TestCase):
             vm('a', 9),
             vm('a', 2, allowed_cpus=frozenset({6, 7})),
         ):
-            for clear_cpus in (2, 8, 99):
-                decision = pin(self.policy(), one, clear_cpus=clear_cpus)
+            for clear in ((6, 7), range(8), (99, *range(8))):
+                decision = pin(self.policy(), one, clear_cpus=clear)
                 self.assertEqual((), decision.ignored)
                 self.assertEqual(min(one.vcpus, 8), len(used(decision, 'a')))
 
@@ -179,6 +174,15 @@ class IoPoolTest(tests_base.TestCase):
         for pins in decision.pins.values():
             self.assertEqual([1] * 4, [len(one) for one in pins])
             self.assertEqual(4, len(set(pins)))
+
+    def test_cpus_of_the_computing_pool_are_left_clear(self):
+        policy = self.policy()
+        vms = [vm(name) for name in 'abcd']
+        for clear in ((), {3, 7}):
+            decision = pin(policy, *vms, io={'a'}, clear_cpus=clear)
+            on = set().union(*(used(decision, name) for name in 'bcd'))
+            self.assertEqual(decision.pools.computing - set(clear), on)
+            self.assertEqual(decision.pools.io, used(decision, 'a'))
 
     def test_who_is_loose_gets_its_whole_computing_pool(self):
         decision = pin(self.policy(), vm('a'), vm('b'), io={'a'}, loose='ab')
