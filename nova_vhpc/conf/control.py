@@ -295,9 +295,9 @@ OPTS: list[Any] = [
         1,
         1_000_000,
         'Control periods for which CPUs must be unevenly loaded before a VM '
-        'is moved among them, and for which a parallel VM must have no part '
-        'in gang windows before it is unpinned. Raise it, for example to 600, '
-        'if VMs come and go often, or programs in them.',
+        'is moved among them, and for which a busy parallel VM must have no '
+        'part in gang windows before it is unpinned. Raise it, for example to '
+        '600, if VMs come and go often, or programs in them.',
     ),
 ]
 

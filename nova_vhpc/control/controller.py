@@ -18,6 +18,7 @@ and touches nothing: the same views in the same order give the same plans.
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import intake, model, phases, vm_plan, windows
@@ -31,6 +32,9 @@ _Checked = tuple[pinning_base.Pins, int, frozenset[int]]
 
 _Windows = tuple[model.WindowSchedule, frozenset[str], model.ActuatorLimits]
 """Windows that are all right for these VMs and this actuator."""
+
+_SETS = {'clear_cpus': 'clear CPUs', 'loose': 'loose VMs', 'idle': 'idle VMs'}
+"""What a slice policy may ask of the pinning policy, and its name."""
 
 
 class Controller:
@@ -69,6 +73,7 @@ class Controller:
         self._limits = model.ActuatorLimits()
         self._clear_cpus: frozenset[int] = frozenset()
         self._loose: frozenset[str] = frozenset()
+        self._idle: frozenset[str] = frozenset()
         self._usable = usable_cpus.UsableCpus()
         self._checked: dict[str, _Checked] = {}
         self._harmless_windows: _Windows | None = None
@@ -86,7 +91,7 @@ class Controller:
 
         pinned = self._pin(
             pinning_base.PinContext(
-                view, effective, self._clear_cpus, self._loose
+                view, effective, self._clear_cpus, self._loose, self._idle
             ),
             ignored,
         )
@@ -101,6 +106,7 @@ class Controller:
         )
         self._clear_cpus = sliced.clear_cpus
         self._loose = sliced.loose
+        self._idle = sliced.idle
         return model.Plan(
             vms=self._plan_vms(view, vm_phases, pinned, sliced, ignored),
             windows=sliced.windows,
@@ -191,12 +197,11 @@ class Controller:
     ) -> slices_base.SliceDecision:
         """Drop what could do harm, or is not what it should be."""
         # Else the pinning policy would fail, and be blamed for it.
-        if type(decision.clear_cpus) is not frozenset:
-            ignored.append(model.Ignored('', 'clear CPUs: no set'))
-            decision = dataclasses.replace(decision, clear_cpus=frozenset())
-        if type(decision.loose) is not frozenset:
-            ignored.append(model.Ignored('', 'loose VMs: no set'))
-            decision = dataclasses.replace(decision, loose=frozenset())
+        for name, text in _SETS.items():
+            if type(getattr(decision, name)) is not frozenset:
+                ignored.append(model.Ignored('', f'{text}: no set'))
+                nothing: dict[str, Any] = {name: frozenset()}
+                decision = dataclasses.replace(decision, **nothing)
         schedule = decision.windows
         if schedule is None:
             return decision

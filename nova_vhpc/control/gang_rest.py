@@ -10,25 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which parallel VMs are to run where the kernel likes.
+"""Which parallel VMs are not to be spread like those that run together.
 
 A vCPU that is pinned waits for its CPU while others are idle. That is worth it
 for siblings that are to run together; for a VM that takes part in no windows
-it is only a loss, and its pins would keep gangs off CPUs that it does not use.
+it is only a loss, so such VMs are to run where the kernel likes. To one that
+does nothing pins do no harm, as long as they keep nobody else off its CPUs.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nova_vhpc.control import model
+
+LITTLE_CPUS = 0.25
+"""What a VM uses at most that does nothing but keep its clock, on the mean of
+some time; twice that must be used before it is taken to do something."""
 
 
 class Resting:
     """Follows who takes part, without haste: each change moves pins.
 
     :param patience: control periods in a row in which a VM must not take
-        part before it is let loose. It is pinned again at once.
-    :ivar loose: uuids of those who are; the same object while they stay.
+        part before it counts as resting. It takes part again at once.
+    :ivar loose: uuids of those who rest and yet do something.
+    :ivar idle: uuids of those who rest and do nothing. Both are the same
+        objects while they stay.
     """
 
     def __init__(self, patience: int) -> None:
@@ -36,32 +43,53 @@ class Resting:
         self._patience = patience
         self._calls = 0
         self._since: dict[str, int] = {}
+        self._used: dict[str, float] = {}
         self.loose: frozenset[str] = frozenset()
+        self.idle: frozenset[str] = frozenset()
 
     def advance(
         self,
         parallel: Sequence[model.VmView],
         spinning: Sequence[model.VmView],
+        used: Callable[[str], float],
     ) -> None:
         """Take in one period; forget VMs that are no longer shown.
 
         :param spinning: those of the parallel VMs that do.
+        :param used: CPUs that a VM, by its uuid, would use.
         """
         self._calls = now = self._calls + 1
         takes_part = {vm.uuid for vm in spinning} - _lonely(spinning)
-        known = self._since
+        known, average = self._since, self._used
         self._since = since = {
             vm.uuid: known.get(vm.uuid, now)
             for vm in parallel
             if vm.uuid not in takes_part
         }
-        loose = {
+        self._used = {
+            uuid: _mean(average.get(uuid, 0.0), used(uuid), self._patience)
+            for uuid in since
+        }
+        resting = {
             uuid
             for uuid, begin in since.items()
             if now - begin >= self._patience
         }
+        idle = {
+            uuid
+            for uuid in resting
+            if self._used[uuid]
+            < LITTLE_CPUS * (1 if uuid in self.loose else 2)
+        }
+        if idle != self.idle:
+            self.idle = frozenset(idle)
+        loose = resting - idle
         if loose != self.loose:
             self.loose = frozenset(loose)
+
+
+def _mean(before: float, now: float, periods: int) -> float:
+    return before + (now - before) / max(1, periods)
 
 
 def _lonely(spinning: Sequence[model.VmView]) -> set[str]:

@@ -54,7 +54,11 @@ class BalancePolicy:
             if not domain:
                 ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
-            requests.append(request_for(vm, self._rest.of(vm, domain)))
+            requests.append(
+                request_for(
+                    vm, self._rest.of(vm, domain), vm.uuid in context.idle
+                )
+            )
             if vm.in_force.vcpu_pins is not None:
                 in_force[vm.uuid] = vm.in_force.vcpu_pins
         return base.PinDecision(
@@ -88,7 +92,9 @@ class Rest:
         return rest if len(rest) >= min(vm.vcpus, len(domain)) else domain
 
 
-def request_for(vm: model.VmView, domain: frozenset[int]) -> loads.Request:
+def request_for(
+    vm: model.VmView, domain: frozenset[int], idle: bool
+) -> loads.Request:
     """How a VM is to be spread over a set of CPUs.
 
     OpenMP threads share data, so they stay inside one last-level cache;
@@ -100,4 +106,5 @@ def request_for(vm: model.VmView, domain: frozenset[int]) -> loads.Request:
         domain,
         vm.paradigm != _MPI,
         vm.cluster or '',
+        idle,
     )

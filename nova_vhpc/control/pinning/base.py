@@ -42,12 +42,15 @@ class PinContext:
         policy asked for in the last period.
     :ivar loose: parallel VMs that should not have a CPU for each vCPU, as it
         asked for, too.
+    :ivar idle: parallel VMs that it takes to do nothing: whatever CPUs they
+        have, these are as good as free.
     """
 
     view: model.HostView
     phases: Mapping[str, model.Phase]
     clear_cpus: frozenset[int] = frozenset()
     loose: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

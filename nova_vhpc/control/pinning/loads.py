@@ -30,6 +30,7 @@ class Request(NamedTuple):
     :ivar compact: inside one last-level cache, if it fits.
     :ivar mates: VMs with the same name run together, so they are kept
         apart from each other like siblings; '' for none.
+    :ivar idle: it does nothing, so it is no load.
     """
 
     uuid: str
@@ -37,6 +38,7 @@ class Request(NamedTuple):
     domain: frozenset[int]
     compact: bool = False
     mates: str = ''
+    idle: bool = False
 
 
 class Loads:
@@ -64,6 +66,8 @@ class Loads:
 
     def add(self, request: Request, place: Place, by: int = 1) -> None:
         """Count a VM that is placed."""
+        if request.idle:
+            return
         for cpu in place:
             self._on_cpu[cpu] += by
             self._on_core[self._core[cpu]] += by

@@ -104,7 +104,12 @@ class Spreader:
         """Keep who can stay, adopt who is well placed, find CPUs for all."""
         homeless: list[loads.Request] = []
         for request in news:
+            before = self._placed.get(request.uuid)
             self._take_off(request.uuid)
+            if before is not None and before.idle and not request.idle:
+                # It was anywhere, as on CPUs of others that were idle.
+                homeless.append(request)
+                continue
             place = self._places.get(request.uuid)
             if place is None:
                 place = _singles(in_force.get(request.uuid))
@@ -124,7 +129,7 @@ class Spreader:
             CPUs change.
         """
         fullest = sorted(
-            self._placed,
+            (uuid for uuid, one in self._placed.items() if not one.idle),
             key=lambda uuid: (
                 -self._loads.height(self._places[uuid]),
                 uuid,

@@ -78,12 +78,14 @@ class SliceDecision:
         pinning policies may know better.
     :ivar loose: parallel VMs, by uuid, that should not have a CPU for each
         vCPU; pinning policies may know better.
+    :ivar idle: parallel VMs, by uuid, that do nothing.
     """
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
     windows: model.WindowSchedule | None = None
     clear_cpus: frozenset[int] = frozenset()
     loose: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
 
 
 class SlicePolicy(Protocol):

@@ -81,6 +81,7 @@ _Decided = tuple[
     model.ActuatorLimits,
     frozenset[int],
     frozenset[str],
+    frozenset[str],
 ]
 
 
@@ -120,7 +121,7 @@ class GangPolicy:
             return base.SliceDecision()
         spins = self._demands.spins
         spinning = [vm for vm in parallel if spins(vm.uuid)]
-        self._resting.advance(parallel, spinning)
+        self._resting.advance(parallel, spinning, self._demands.cpus)
         pinned = [
             vm
             for vm in spinning
@@ -148,7 +149,9 @@ class GangPolicy:
         )
         if not any(window.favoured for window in timeline):
             return base.SliceDecision(
-                clear_cpus=self.room.clear_cpus, loose=self._resting.loose
+                clear_cpus=self.room.clear_cpus,
+                loose=self._resting.loose,
+                idle=self._resting.idle,
             )
         return self._decision(view, timeline, weights)
 
@@ -301,8 +304,12 @@ class GangPolicy:
             for vm in view.vms
             if vm.uuid in playing
         }
-        clear_cpus, loose = self.room.clear_cpus, self._resting.loose
-        asked = (timeline, high, originals, view.limits, clear_cpus, loose)
+        clear_cpus = self.room.clear_cpus
+        loose, idle = self._resting.loose, self._resting.idle
+        asked = (
+            *(timeline, high, originals, view.limits),
+            *(clear_cpus, loose, idle),
+        )
         if self._decided is not None and self._decided[0] == asked:
             return self._decided[1]
         waiting = {
@@ -332,6 +339,7 @@ class GangPolicy:
             windows=model.WindowSchedule(turns, originals),
             clear_cpus=clear_cpus,
             loose=loose,
+            idle=idle,
         )
         self._decided = asked, decision
         return decision

@@ -79,7 +79,7 @@ class SilentTest(base.TestCase):
         config = control_config.ControlConfig()
         for wrong, (field, said) in itertools.product(
             (None, '2', 2.0, math.nan, -1, [7], {7}),
-            {'clear_cpus': 'clear CPUs', 'loose': 'loose VMs'}.items(),
+            controller._SETS.items(),
         ):
             asking = Silent()
             asking.decide = lambda context, asked={field: wrong}: (

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who takes part in no windows for long is let loose."""
+"""Who takes part in no windows for long is let loose, or idle."""
 
 from nova_vhpc.control import gang_rest, model
 from nova_vhpc.tests import base
@@ -21,11 +21,18 @@ def vm(uuid, vcpus=2, cluster=None):
 
 
 class TestResting(base.TestCase):
-    def loose_after(self, periods, vms, spinning, resting=None):
-        """Who is loose after so many periods; vms by their uuids."""
+    def loose_after(self, periods, vms, spinning, resting=None, used=1.0):
+        """Who is loose after so many periods; vms by their uuids.
+
+        :param used: CPUs, by each of them.
+        """
         resting = resting or gang_rest.Resting(5)
         for _ in range(periods):
-            resting.advance(vms, [one for one in vms if one.uuid in spinning])
+            resting.advance(
+                vms,
+                [one for one in vms if one.uuid in spinning],
+                lambda uuid: used,
+            )
         return resting.loose
 
     def test_who_has_not_spun_for_long_is_loose(self):
@@ -58,6 +65,25 @@ class TestResting(base.TestCase):
     def test_a_mate_that_sleeps_does_not_count(self):
         vms = [vm('a', 1, 'x'), vm('b', 1, 'x')]
         self.assertEqual({'a', 'b'}, self.loose_after(6, vms, 'a'))
+
+    def test_who_does_nothing_is_idle_instead(self):
+        vms, resting = [vm('a'), vm('b')], gang_rest.Resting(5)
+        self.loose_after(6, vms, 'a', resting, used=0.1)
+        self.assertEqual((set(), {'b'}), (resting.loose, resting.idle))
+        # Not for a moment's work, nor for a moment's rest afterwards.
+        self.loose_after(1, vms, 'a', resting)
+        self.assertEqual({'b'}, resting.idle)
+        self.loose_after(5, vms, 'a', resting)
+        self.assertEqual(({'b'}, set()), (resting.loose, resting.idle))
+        self.loose_after(3, vms, 'a', resting, used=0.0)
+        self.assertEqual({'b'}, resting.loose)
+        self.loose_after(9, vms, 'a', resting, used=0.0)
+        self.assertEqual((set(), {'b'}), (resting.loose, resting.idle))
+        idle = resting.idle
+        self.loose_after(1, vms, 'a', resting, used=0.0)
+        self.assertIs(idle, resting.idle)
+        self.loose_after(1, vms, 'ab', resting, used=2.0)
+        self.assertEqual((set(), set()), (resting.loose, resting.idle))
 
     def test_the_same_object_while_they_stay(self):
         vms, resting = [vm('a'), vm('b')], gang_rest.Resting(5)

@@ -28,7 +28,7 @@ def vm(uuid, vcpus=2, **kwargs):
     return model.VmView(uuid, vcpus, **kwargs)
 
 
-def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=(), loose=()):
+def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=(), loose=(), idle=()):
     view = model.HostView(1, 0, 100_000, cpus, vms)
     return policy.pin(
         base.PinContext(
@@ -36,6 +36,7 @@ def pin(policy, *vms, io=(), cpus=EIGHT, clear_cpus=(), loose=()):
             {one.uuid: IO if one.uuid in io else COMPUTING for one in vms},
             frozenset(clear_cpus),
             frozenset(loose),
+            frozenset(idle),
         )
     )
 
@@ -106,6 +107,20 @@ class BalanceTest(tests_base.TestCase):
         self.assertEqual({'d', 'e'}, set(decision.pins))
         self.assertFalse(used(decision, 'd') & used(decision, 'e'))
         self.assertEqual(set('abcde'), set(pin(policy, *vms).pins))
+
+    def test_who_is_idle_is_pinned_and_no_load(self):
+        policy = self.policy()
+        vms = [vm(name, 4) for name in 'abcd']
+        decision = pin(policy, *vms, idle='ac')
+        self.assertFalse(used(decision, 'b') & used(decision, 'd'))
+        for name in 'ac':
+            self.assertEqual(4, len(used(decision, name)))
+        # They get CPUs to themselves as far as there are any when they begin.
+        decision = pin(policy, vms[0], vms[1], vms[2], idle='c')
+        self.assertFalse(used(decision, 'a') & used(decision, 'b'))
+        for _ in range(200):
+            again = pin(policy, vms[0], vms[1], vms[2], idle='c')
+            self.assertEqual(decision.pins, again.pins)
 
     def test_who_cannot_do_without_them_has_them(self):
         for one in (
@@ -188,6 +203,12 @@ class IoPoolTest(tests_base.TestCase):
         decision = pin(self.policy(), vm('a'), vm('b'), io={'a'}, loose='ab')
         self.assertEqual((decision.pools.computing,) * 2, decision.pins['b'])
         self.assertEqual([1, 1], [len(one) for one in decision.pins['a']])
+
+    def test_who_is_idle_is_no_load_in_the_computing_pool(self):
+        vms = [vm(name) for name in 'abcd']
+        decision = pin(self.policy(), *vms, vm('e'), io={'e'}, idle='ac')
+        self.assertFalse(used(decision, 'b') & used(decision, 'd'))
+        self.assertEqual(2, len(used(decision, 'a')))
 
     def test_a_general_vm_gets_its_whole_pool(self):
         decision = pin(
