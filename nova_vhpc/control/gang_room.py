@@ -45,7 +45,7 @@ then takes what he can get of another."""
 
 
 MOST_LOOKS = 64
-"""That must agree where what is best changes to and fro."""
+"""That must agree where what is best goes back and forth."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
