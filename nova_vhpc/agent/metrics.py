@@ -22,7 +22,7 @@ from wsgiref import simple_server
 import prometheus_client
 from prometheus_client import core, registry
 
-from nova_vhpc.agent import loop
+from nova_vhpc.agent import dry_run, loop, publishing
 
 LOG = logging.getLogger(__name__)
 
@@ -91,6 +91,7 @@ class StatusCollector(registry.Collector):
             gauge = core.GaugeMetricFamily(PREFIX + name, text)
             gauge.add_metric([], float(agent[key]))
             yield gauge
+        yield _published(status.get('publishing') or {})
         yield from _peers(status.get('peers') or {})
         labels = ['uuid', 'name']
         vms = status['vms']
@@ -135,6 +136,19 @@ class StatusCollector(registry.Collector):
             for vm, value in zip(vms, positive, strict=True):
                 gauge.add_metric([vm['uuid'], vm['name']], float(value))
             yield gauge
+
+
+def _published(status: dict[str, Any]) -> core.Metric:
+    """What Placement has; without publishing there is no sample."""
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'uplinks_published',
+        '1 while Placement has the uplinks as they are.',
+    )
+    state = status.get('state', 'off')
+    if state not in ('off', dry_run.DryPublishWorker.DONE):
+        done = state == publishing.PublishWorker.DONE
+        gauge.add_metric([], float(done))
+    return gauge
 
 
 def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:

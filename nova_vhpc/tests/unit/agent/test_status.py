@@ -194,6 +194,22 @@ class TestMetrics(base.BaseTestCase):
         ):
             self.assertIn(line, text)
 
+    def test_whether_uplinks_are_published(self) -> None:
+        for state, line in (
+            ('published', 'nova_vhpc_uplinks_published 1.0'),
+            ('placement-away', 'nova_vhpc_uplinks_published 0.0'),
+            ('starting', 'nova_vhpc_uplinks_published 0.0'),
+            ('off', None),
+            ('dry-run', None),
+        ):
+            told = document() | {'publishing': {'state': state}}
+            made = metrics.Metrics(lambda told=told: told)
+            text = prometheus_client.generate_latest(made.registry).decode()
+            lines = re.findall(
+                r'^nova_vhpc_uplinks_published .*$', text, re.MULTILINE
+            )
+            self.assertEqual([line] if line else [], lines, state)
+
     def test_dashboard_and_alerts_ask_for_metrics_that_exist(self) -> None:
         made = metrics.Metrics(document)
         text = prometheus_client.generate_latest(made.registry).decode()
