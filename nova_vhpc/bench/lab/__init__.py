@@ -24,6 +24,7 @@ import operator
 import os
 import sys
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--policies',
-        type=_names(policies.POLICIES),
+        type=_policies,
         default=list(policies.POLICIES),
         metavar='LIST',
         help=f'of {", ".join(policies.POLICIES)}; default: all',
@@ -218,7 +219,7 @@ def _two_cpus() -> tuple[int, ...]:
     return tuple(usable[:2])
 
 
-def _names(known: Any) -> Any:
+def _names(known: Collection[str]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         found = [name for name in text.split(',') if name]
         for name in found:
@@ -229,6 +230,17 @@ def _names(known: Any) -> Any:
         return found
 
     return parse
+
+
+def _policies(text: str) -> list[str]:
+    from nova_vhpc.bench.lab import policies
+
+    found = _names(policies.POLICIES)(text)
+    if not found:
+        raise argparse.ArgumentTypeError(
+            f'name one at least of {", ".join(policies.POLICIES)}'
+        )
+    return found
 
 
 def _setting(word: str) -> tuple[str, str, str]:

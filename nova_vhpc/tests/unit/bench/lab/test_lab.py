@@ -255,6 +255,11 @@ class TestCommandLine(base.TestCase):
         self.assertRaises(SystemExit, self.parse, '--mixes', 'x')
         self.assertRaises(SystemExit, self.parse, '--policies', 'stock,x')
 
+    def test_no_policies_are_refused(self):
+        for nothing in ('', ','):
+            self.assert_refused('name one at least', '--policies', nothing)
+        self.assertEqual([], self.parse('--mixes', '').mixes)
+
     def test_counts_that_mean_nothing_are_refused(self):
         for words in (('-k', '0'), ('-k', '-1'), ('-m', '0')):
             self.assert_refused('is not a whole number from 1', *words)
