@@ -57,6 +57,16 @@ def _run_events() -> None:
             threading.Event().wait(1.0)
 
 
+class AwayError(libvirt.libvirtError):
+    """There is no connection now."""
+
+    def __init__(self, text: str) -> None:
+        # libvirt's own takes words and code of the last call that failed in
+        # this thread: that some domain is not there, for one.
+        Exception.__init__(self, text)
+        self.err = None
+
+
 class Connection:
     """Keeps one libvirt connection open.
 
@@ -91,11 +101,11 @@ class Connection:
     def get(self) -> Any:
         """The connection.
 
-        :raises libvirt.libvirtError: there is none now.
+        :raises AwayError: there is none now; a libvirt.libvirtError.
         """
         conn = self._conn
         if conn is None:
-            raise libvirt.libvirtError(f'no connection to {self.uri}')
+            raise AwayError(f'no connection to {self.uri}')
         return conn
 
     def runs(self, uuid: str, run: int) -> bool:

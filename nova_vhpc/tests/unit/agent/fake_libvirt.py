@@ -35,9 +35,16 @@ ORIGINAL = {
 }
 
 
+def refused(text: str) -> libvirt.libvirtError:
+    """What libvirt raises, without a code."""
+    # Or it would be the last error of a real call, in whatever test.
+    libvirt.virResetLastError()
+    return libvirt.libvirtError(text)
+
+
 def error(code: int, text: str = 'no') -> libvirt.libvirtError:
     """What libvirt raises."""
-    made = libvirt.libvirtError(text)
+    made = refused(text)
     made.err = (code, 0, text, 0, '', '', '', 0, 0)
     return made
 

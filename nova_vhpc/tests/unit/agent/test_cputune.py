@@ -22,6 +22,7 @@ from hypothesis import strategies
 from oslotest import base
 
 from nova_vhpc.agent import cputune
+from nova_vhpc.tests.unit.agent import fake_libvirt
 
 BOTH = frozenset({0, 1})
 
@@ -56,7 +57,7 @@ class Cgroup:
             self.values[name] = value
             if self.ratio() > self.limit + 1e-9:
                 self.values[name] = before
-                raise libvirt.libvirtError('refused: code 38')
+                raise fake_libvirt.refused('refused: code 38')
 
     def schedulerParametersFlags(self, flags: int) -> dict[str, int]:
         return dict(self.values)
@@ -168,7 +169,7 @@ class TestCputune(base.BaseTestCase):
             ) -> None:
                 calls.append(arguments)
                 if len(calls) == 1:
-                    raise libvirt.libvirtError('refused')
+                    raise fake_libvirt.refused('refused')
                 real(*arguments)
 
             with mock.patch.object(group, name, side_effect=once):
@@ -184,7 +185,7 @@ class TestCputune(base.BaseTestCase):
         before = cputune.read(group)
         group.values[cputune.SHARES] = 2
         group.pins = [(True, False), (True, False)]
-        late = libvirt.libvirtError('busy')
+        late = fake_libvirt.refused('busy')
         late.err = (libvirt.VIR_ERR_OPERATION_TIMEOUT, *[0] * 8)
         with (
             mock.patch.object(

@@ -13,6 +13,7 @@
 """What must be put back is, some day; and nothing is written meanwhile."""
 
 import tempfile
+import uuid
 from typing import Any
 from unittest import mock
 
@@ -263,6 +264,41 @@ class TestInvalidForNow(DomainsCase):
             self.reconcile()
         self.assertEqual({}, self.made.guests)
         self.assertEqual((), self.records.uuids())
+
+
+class TestAway(DomainsCase):
+    """No libvirt, just after it has said of some domain that it is gone."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.made = self.make(workers=1)
+        self.target = self.look()
+        self.write(self.target)
+        self.made.workers.submit('other', self.ask_for_one_that_is_gone)
+        self.drain()
+        self.made.connection._conn = None
+
+    def ask_for_one_that_is_gone(self) -> None:
+        """The binding keeps the last error of each thread."""
+        conn = libvirt.open('test:///default')
+        self.assertRaises(
+            libvirt.libvirtError, conn.lookupByUUIDString, str(uuid.uuid4())
+        )
+
+    def test_nobody_is_taken_for_gone(self) -> None:
+        tried = self.made.restore_one('u')
+        self.drain()
+        self.assertEqual(
+            'no connection to qemu:///system', tried.result(PATIENCE_S)
+        )
+        self.made.look('u')
+        self.drain()
+        self.assertIs(self.target, self.made.guests['u'])
+        self.assertEqual(('u',), self.records.uuids())
+
+    def test_what_is_open_is_told_at_the_end(self) -> None:
+        self.assertFalse(self.made.stop(PATIENCE_S))
+        self.assertEqual(('u',), self.records.uuids())
 
 
 class TestRestarted(DomainsCase):

@@ -22,7 +22,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent import cputune, foreign, guest, journal, weight_file
-from nova_vhpc.tests.unit.agent import test_cputune, test_guest
+from nova_vhpc.tests.unit.agent import fake_libvirt, test_cputune, test_guest
 
 BOTH = frozenset({0, 1})
 
@@ -180,7 +180,7 @@ class TestForeignChanges(ForeignCase):
     def test_what_could_not_be_taken_back_is_tried_again(self) -> None:
         target = self.written()
         self.domain.pins[0] = (False, True)
-        refused = libvirt.libvirtError('busy')
+        refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             self.domain, 'pinVcpuFlags', side_effect=refused
         ):
@@ -281,7 +281,7 @@ class TestSharesInWindows(ForeignCase):
         self.assertEqual(frozenset(), self.target.released)
 
     def test_what_could_not_be_given_back_is_tried_again(self) -> None:
-        refused = libvirt.libvirtError('busy')
+        refused = fake_libvirt.refused('busy')
         with mock.patch.object(cputune, 'write_shares', side_effect=refused):
             self.assertRaises(libvirt.libvirtError, self.look, self.target)
         self.look(self.target)
@@ -308,7 +308,7 @@ class TestSharesInWindows(ForeignCase):
             self.journal,
             BOTH,
         )
-        refused = libvirt.libvirtError('busy')
+        refused = fake_libvirt.refused('busy')
         for method in (changes.look, changes.settle):
             with mock.patch.object(
                 cputune, 'write_shares', side_effect=refused

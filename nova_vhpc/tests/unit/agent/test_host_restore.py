@@ -76,7 +76,7 @@ class TestHostRestorer(base.BaseTestCase):
         many = {f'vm{number}': None for number in range(50)}
         restorer = Restorer(
             torn=KeyError('vcpu_quota'),
-            refused=libvirt.libvirtError('busy'),
+            refused=fake_libvirt.refused('busy'),
             **many,
         )
         summary = self.clean(restorer, 'torn', 'refused', *many)
@@ -213,7 +213,7 @@ class TestRefused(base.BaseTestCase):
 class TestWaitForLibvirt(base.BaseTestCase):
     def wait(self, *codes: int) -> tuple[Any, str]:
         """What comes of it when libvirt first answers with these errors."""
-        errors = [libvirt.libvirtError('refused') for _ in codes]
+        errors = [fake_libvirt.refused('refused') for _ in codes]
         for error, code in zip(errors, codes, strict=True):
             error.err = (code, 0, 'refused', 2, None, None, None, 0, 0)
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))

@@ -16,10 +16,9 @@
 import pathlib
 import tempfile
 
-import libvirt
-
 from nova_vhpc.agent import neighbours, processes
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.agent import fake_libvirt
 
 UUID = '6f0c1c52-0000-4000-8000-000000000001'
 
@@ -34,12 +33,12 @@ class Domain:
 
     def vcpuPinInfo(self, flags):
         if self.pins is None:
-            raise libvirt.libvirtError('gone')
+            raise fake_libvirt.refused('gone')
         return [tuple(cpu in pin for cpu in range(8)) for pin in self.pins]
 
     def schedulerParametersFlags(self, flags):
         if self.shares is None:
-            raise libvirt.libvirtError('gone')
+            raise fake_libvirt.refused('gone')
         return {
             'cpu_shares': self.shares,
             'vcpu_period': 100_000,

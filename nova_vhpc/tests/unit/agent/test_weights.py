@@ -20,7 +20,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent import cputune, guest, processes, weight_file, weights
-from nova_vhpc.tests.unit.agent import test_foreign, test_guest
+from nova_vhpc.tests.unit.agent import fake_libvirt, test_foreign, test_guest
 
 
 class GroupDomain(test_foreign.Domain):
@@ -145,7 +145,7 @@ class TestWeights(WeightsCase):
         self.assertEqual('1024', other.read_text())
 
     def test_put_back_if_libvirt_cannot_tell(self) -> None:
-        gone = libvirt.libvirtError('gone')
+        gone = fake_libvirt.refused('gone')
         with mock.patch.object(
             self.domain, 'schedulerParametersFlags', side_effect=gone
         ):

@@ -138,7 +138,7 @@ class TestWriter(WriterCase):
         self.target.weight = weight_file.WeightFile(path)
         self.target.journalled = self.target.marked = True
         self.target.written = {cputune.SHARES: frozenset({9})}
-        lost = libvirt.libvirtError('lost')
+        lost = fake_libvirt.refused('lost')
         with mock.patch.object(self.link, 'get', side_effect=lost):
             self.assertRaises(
                 libvirt.libvirtError, self.writer.set_shares, 'u', 9
@@ -157,7 +157,7 @@ class TestWriter(WriterCase):
 
     def test_without_its_mark_nothing_is_written(self) -> None:
         """Or it would go to another host with our values for its own."""
-        refused = libvirt.libvirtError('busy')
+        refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             self.domain, 'setMetadata', side_effect=refused
         ):
@@ -249,7 +249,7 @@ class TestWriter(WriterCase):
 
     def test_a_refusal_is_counted_and_the_domain_looked_at(self) -> None:
         def refuse(values: dict[str, int], flags: int) -> None:
-            raise libvirt.libvirtError('no')
+            raise fake_libvirt.refused('no')
 
         self.domain.setSchedulerParametersFlags = refuse
         self.write()
