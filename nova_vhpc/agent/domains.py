@@ -265,7 +265,14 @@ class Domains:
         self.workers.close()
         self._undo.end()
         self.connection.stop()
-        return done and not any(target.journalled for target in todo)
+        if self.dry_run:
+            return done
+        # Not only those found: an agent before this may have left others.
+        return (
+            done
+            and not any(target.journalled for target in todo)
+            and not self._undo.leaves_any()
+        )
 
     def _drain(self, end: float) -> bool:
         """Wait until ``end`` for all calls; False if some are not done."""

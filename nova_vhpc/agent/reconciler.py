@@ -97,10 +97,6 @@ class Reconciler:
                 libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
             )
         }
-        # Records of domains that stopped, maybe while we were not here.
-        for uuid in self._journal.uuids():
-            if uuid not in running:
-                self._undo.forget_record(uuid)
         self._roster.keep_others(running)
         todo = running | self._roster.guests.keys()
         for uuid in todo:
@@ -110,3 +106,8 @@ class Reconciler:
             if spread_s and self._wake.wait(spread_s / len(todo)):
                 # Begin anew: a new connection, or the end.
                 return
+        # Records of domains that stopped, maybe while we were not here. Last:
+        # hundreds take seconds, and those that run may be throttled.
+        for uuid in self._journal.uuids():
+            if uuid not in running:
+                self._undo.forget_record(uuid)

@@ -181,6 +181,34 @@ class Undo:
         if not self._host.find(uuid):
             self.leftovers.forget(uuid)
 
+    def leaves_any(self) -> bool:
+        """Whether a VM that runs is still in the journal.
+
+        As one that an agent before this has left when it crashed, and that
+        this one has not come round to. What a newer one's record is about was
+        put back without it.
+        """
+        boot_id = self._host.boot_id()
+        for uuid in self._journal.uuids():
+            try:
+                record = self._journal.load(uuid)
+            except journal.NewerVersion:
+                continue
+            except journal.JournalError:
+                record = None
+            if record is not None:
+                run = record.identity
+                # Hundreds may be of VMs that have ended; to look for each
+                # takes longer.
+                if run.boot_id != boot_id or (
+                    run.pid
+                    and self._host.start_ticks(run.pid) != run.start_ticks
+                ):
+                    continue
+            if self._host.find(uuid):
+                return True
+        return False
+
     def _owe(self, target: guest.Guest, why: guest.Hold) -> _Owed:
         """Enter a VM in the list; the lock is held."""
         # In force before anybody looks at the VM under its own lock.

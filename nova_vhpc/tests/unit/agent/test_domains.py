@@ -12,6 +12,8 @@
 
 """What must be put back is, some day; and nothing is written meanwhile."""
 
+import json
+import pathlib
 import tempfile
 import uuid
 from typing import Any
@@ -299,6 +301,54 @@ class TestAway(DomainsCase):
     def test_what_is_open_is_told_at_the_end(self) -> None:
         self.assertFalse(self.made.stop(PATIENCE_S))
         self.assertEqual(('u',), self.records.uuids())
+
+
+class TestLeftByAnEarlierAgent(DomainsCase):
+    """It was killed, and this one ends before it has looked at the VM."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.runs = 0
+        self.host = processes.Processes
+        self.useFixture(
+            fixtures.MockPatchObject(
+                self.host, 'find', lambda host, uuid: self.runs
+            )
+        )
+        self.useFixture(
+            fixtures.MockPatchObject(
+                self.host, 'start_ticks', lambda host, pid: pid and 7
+            )
+        )
+        self.runs = 42
+        self.write(self.look())
+        self.made = self.make()
+        self.made.connection._conn = None
+
+    def test_it_is_said_to_be_left(self) -> None:
+        self.assertFalse(self.made.stop(PATIENCE_S))
+        self.assertEqual(('u',), self.records.uuids())
+
+    def test_also_if_the_record_is_torn(self) -> None:
+        pathlib.Path(self.state, 'journal', 'u.json').write_text('{')
+        self.assertFalse(self.made.stop(PATIENCE_S))
+
+    def test_one_that_has_ended_is_not_left(self) -> None:
+        self.runs = 0
+        self.assertTrue(self.made.stop(PATIENCE_S))
+
+    def test_one_that_was_restarted_is_not_left(self) -> None:
+        with mock.patch.object(self.host, 'start_ticks', return_value=9):
+            self.assertTrue(self.made.stop(PATIENCE_S))
+
+    def test_one_that_a_newer_agent_knows_is_not_ours_to_tell(self) -> None:
+        file = pathlib.Path(self.state, 'journal', 'u.json')
+        file.write_text(json.dumps({'version': journal.VERSION + 1}))
+        self.assertTrue(self.made.stop(PATIENCE_S))
+
+    def test_a_dry_run_leaves_it_as_it_says(self) -> None:
+        self.made = self.make(dry_run=True)
+        self.assertTrue(self.made.stop(PATIENCE_S))
 
 
 class TestRestarted(DomainsCase):

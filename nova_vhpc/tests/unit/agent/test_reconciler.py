@@ -88,6 +88,15 @@ class TestReconciler(base.BaseTestCase):
         self.assertIn(test_journal.UUID, self.forgotten)
         self.assertFalse(self.roster.is_other('gone', (1, 1)))
 
+    def test_who_runs_comes_before_records_of_who_does_not(self) -> None:
+        """They are many after a power failure, and each takes its time."""
+        seen: list[int] = []
+        made = self.start(1e6)
+        made._undo.forget_record = lambda uuid: seen.append(len(self.looked))
+        made.wake()
+        self.wait_for(lambda: bool(seen))
+        self.assertEqual([3], seen)
+
     def test_all_at_once_on_a_new_connection(self) -> None:
         made = self.start(1e6)
         made.wake()
