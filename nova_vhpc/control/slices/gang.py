@@ -85,6 +85,25 @@ _Decided = tuple[
 ]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lineup:
+    """Who takes turns.
+
+    :ivar members: VMs of all gangs.
+    :ivar cpus: of all gangs.
+    :ivar places: the CPUs of each member.
+    """
+
+    gangs: list[gang_windows.Gang]
+    members: frozenset[str]
+    cpus: frozenset[int]
+    places: Mapping[str, frozenset[int]]
+
+
+_Entry = tuple[str, str | None, int, int, tuple[frozenset[int], ...]]
+"""What a lineup depends on, of one VM."""
+
+
 class GangPolicy:
     """Favours one gang at a time.
 
@@ -107,6 +126,10 @@ class GangPolicy:
         self._most: gang_contest.Bounds | None = None
         self._sleepers = 0.0
         # What is as it was is not made anew: nearly always all of it.
+        self._lined_up: tuple[list[_Entry], _Lineup] | None = None
+        self._gentle: (
+            tuple[_Lineup, model.ActuatorLimits, dict[str, int]] | None
+        ) = None
         self._rotated: tuple[_Rotated, gang_windows.Timeline] | None = None
         self._decided: tuple[_Decided, base.SliceDecision] | None = None
 
@@ -127,8 +150,9 @@ class GangPolicy:
             for vm in spinning
             if vm.uuid not in context.in_io_pool and vm.uuid in context.pins
         ]
-        gangs = self._gangs(pinned, context)
-        sides = self._sides(context, gangs)
+        own = gang_contest.weights_of(view) if pinned else {}
+        lineup = self._line_up(pinned, context, own)
+        sides = self._sides(context, lineup, own)
         if self.room.is_due():
             self.room.look(
                 gang_room.need(
@@ -140,9 +164,9 @@ class GangPolicy:
                     self.room.clear_cpus,
                 )
             )
-        part, weights = self._weigh(view, sides)
+        part, weights = self._weigh(view, lineup, sides)
         timeline = self._timeline(
-            gangs,
+            lineup.gangs,
             self._width.advance(view.window_late_us),
             part,
             sides.contested_cpus() if part > 0 else frozenset(),
@@ -153,7 +177,7 @@ class GangPolicy:
                 loose=self._resting.loose,
                 idle=self._resting.idle,
             )
-        return self._decision(view, timeline, weights)
+        return self._decision(view, timeline, weights, own)
 
     def _near(self, view: model.HostView) -> model.HostView:
         """Without vCPUs on other CPUs, which compete with nobody here.
@@ -204,8 +228,36 @@ class GangPolicy:
         self._rotated = asked, timeline
         return timeline
 
+    def _line_up(
+        self,
+        vms: list[model.VmView],
+        context: base.SliceContext,
+        weights: Mapping[str, int],
+    ) -> _Lineup:
+        """Who takes turns; the same object while they stay."""
+        pins = context.pins
+        asked: list[_Entry] = [
+            (vm.uuid, vm.cluster, vm.vcpus, weights[vm.uuid], pins[vm.uuid])
+            for vm in vms
+        ]
+        if self._lined_up is not None and self._lined_up[0] == asked:
+            return self._lined_up[1]
+        gangs = self._gangs(vms, context, weights)
+        members = frozenset().union(*(gang.members for gang in gangs))
+        lineup = _Lineup(
+            gangs,
+            members,
+            frozenset().union(*(gang.cpus for gang in gangs)),
+            {uuid: _cpus(pins[uuid]) for uuid in sorted(members)},
+        )
+        self._lined_up = asked, lineup
+        return lineup
+
     def _gangs(
-        self, vms: list[model.VmView], context: base.SliceContext
+        self,
+        vms: list[model.VmView],
+        context: base.SliceContext,
+        weights: Mapping[str, int],
     ) -> list[gang_windows.Gang]:
         """Members of a cluster together where they fit side by side."""
         clusters: dict[str, list[model.VmView]] = {}
@@ -216,23 +268,26 @@ class GangPolicy:
             sets = [_cpus(context.pins[vm.uuid]) for vm in members]
             joined = frozenset().union(*sets)
             if sum(len(one) for one in sets) == len(joined):
-                gangs.append(_gang(key, members, joined, context))
+                gangs.append(_gang(key, members, joined, weights))
                 continue
             gangs.extend(
-                _gang(f'{key}/{vm.uuid}', [vm], cpus, context)
+                _gang(f'{key}/{vm.uuid}', [vm], cpus, weights)
                 for vm, cpus in zip(members, sets, strict=True)
             )
         # A gang of one vCPU has no sibling to run together with.
         return [gang for gang in gangs if len(gang.cpus) > 1]
 
     def _sides(
-        self, context: base.SliceContext, gangs: list[gang_windows.Gang]
+        self,
+        context: base.SliceContext,
+        lineup: _Lineup,
+        weights: Mapping[str, int],
     ) -> gang_contest.Sides:
         """Who is in a gang, and who competes with the gangs."""
+        gangs, members = lineup.gangs, lineup.members
         if not gangs:
             return gang_contest.Sides()
         view = context.view
-        members = frozenset().union(*(gang.members for gang in gangs))
         shown: list[model.VmView | model.OtherVm] = [
             vm
             for vm in view.vms
@@ -246,10 +301,10 @@ class GangPolicy:
         return gang_contest.Sides(
             members,
             frozenset(hungry),
-            frozenset().union(*(gang.cpus for gang in gangs)),
-            {uuid: _cpus(context.pins[uuid]) for uuid in sorted(members)},
+            lineup.cpus,
+            lineup.places,
             sum(len(gang.cpus) for gang in gangs) / len(gangs),
-            gang_contest.weights_of(view),
+            weights,
             host,
             {
                 uuid: pins
@@ -259,7 +314,10 @@ class GangPolicy:
         )
 
     def _weigh(
-        self, view: model.HostView, sides: gang_contest.Sides
+        self,
+        view: model.HostView,
+        lineup: _Lineup,
+        sides: gang_contest.Sides,
     ) -> tuple[float, dict[str, int]]:
         """What VMs that never sleep get, and what gangs weigh against them.
 
@@ -270,7 +328,7 @@ class GangPolicy:
         """
         claim = gang_contest.fair_claim(view, sides, self._demands)
         if claim.part <= 0:
-            return 0.0, gang_contest.gentle(view, sides)
+            return 0.0, self._weigh_gently(view, lineup, sides)
         if claim.touches_few(sides):
             most = gang_contest.bounds(view, sides, self._demands, claim)
             if (
@@ -289,20 +347,37 @@ class GangPolicy:
         part = (claim.part - leak) / (1 - leak)
         self._part = _steady(self._part, part if part >= LEAST_PART else 0.0)
         if self._part <= 0:
-            return 0.0, gang_contest.gentle(view, sides)
+            return 0.0, self._weigh_gently(view, lineup, sides)
         return min(self._part, 1 - 1 / STEPS), strong
+
+    def _weigh_gently(
+        self,
+        view: model.HostView,
+        lineup: _Lineup,
+        sides: gang_contest.Sides,
+    ) -> dict[str, int]:
+        known = self._gentle
+        # A lineup that is the same has members of the same weights.
+        if (
+            known is not None
+            and known[0] is lineup
+            and known[1] == view.limits
+        ):
+            return known[2]
+        weights = gang_contest.gentle(view, sides)
+        self._gentle = lineup, view.limits, weights
+        return weights
 
     def _decision(
         self,
         view: model.HostView,
         timeline: gang_windows.Timeline,
         high: Mapping[str, int],
+        own: Mapping[str, int],
     ) -> base.SliceDecision:
         playing = frozenset().union(*(window.favoured for window in timeline))
         originals = {
-            vm.uuid: gang_contest.shares(vm.original.shares, view.limits)
-            for vm in view.vms
-            if vm.uuid in playing
+            vm.uuid: own[vm.uuid] for vm in view.vms if vm.uuid in playing
         }
         clear_cpus = self.room.clear_cpus
         loose, idle = self._resting.loose, self._resting.idle
@@ -356,12 +431,9 @@ def _gang(
     key: str,
     members: list[model.VmView],
     cpus: frozenset[int],
-    context: base.SliceContext,
+    own: Mapping[str, int],
 ) -> gang_windows.Gang:
-    weights = [
-        gang_contest.shares(vm.original.shares, context.view.limits) / vm.vcpus
-        for vm in members
-    ]
+    weights = [own[vm.uuid] / vm.vcpus for vm in members]
     return gang_windows.Gang(
         key=key,
         members=frozenset(vm.uuid for vm in members),

@@ -497,6 +497,59 @@ class TestOthers(GangTestCase):
                 ),
             )
 
+    def test_what_changes_is_made_anew(self):
+        cpus = tuple(model.Cpu(number) for number in range(4))
+        left, right = APART, (frozenset({2}), frozenset({3}))
+        middle = (frozenset({1}), frozenset({2}))
+        policy = gang.GangPolicy(CONFIG)
+        windows = set()
+        for heavy, cluster, place in (
+            (1_024, None, right),
+            (2_048, None, right),
+            (2_048, 'x', right),
+            (2_048, 'x', middle),
+        ):
+            vms = (
+                vm('a', cluster=cluster),
+                vm('b', cluster=cluster),
+                vm('c', original=weighing(heavy)),
+            )
+            pins = {'a': left, 'b': place, 'c': middle}
+            found, fresh = (
+                self.decide(*vms, cpus=cpus, pins=pins, policy=one).windows
+                for one in (policy, None)
+            )
+            self.assertEqual(fresh, found)
+            windows.add(repr(found))
+        self.assertEqual(4, len(windows))
+
+    def test_who_sleeps_is_let_loose_with_windows_and_without(self):
+        asleep = vm('z', sample=busy(part=0.3))
+        for vms in ((vm('a'), asleep), (vm('a'), vm('b'), asleep)):
+            decision = self.decide(*vms, ticks=60)
+            self.assertEqual(len(vms) > 2, decision.windows is not None)
+            self.assertEqual({'z'}, decision.loose)
+
+    def test_only_who_meets_a_hog_pauses(self):
+        cpus = tuple(model.Cpu(number) for number in range(4))
+        far = (frozenset({2}), frozenset({3}))
+        windows = self.decide(
+            vm('a'),
+            vm('b'),
+            vm('c'),
+            vm('d'),
+            cpus=cpus,
+            pins={'a': APART, 'b': APART, 'c': far, 'd': far},
+            others=(
+                dataclasses.replace(
+                    hog('h'), vcpu_pins=(frozenset({0, 1}),) * 2
+                ),
+            ),
+        ).windows
+        for uuid, least, most in (('a', 0.1, 0.4), ('c', 0.49, 0.51)):
+            part = self.part_favoured(windows, uuid)
+            self.assertTrue(least < part < most, (uuid, part))
+
     def test_other_limits_make_other_weights(self):
         policy = gang.GangPolicy(CONFIG)
         for limits in (V1, V2, V1):
