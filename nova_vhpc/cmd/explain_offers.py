@@ -143,7 +143,9 @@ class Offers:
             return total, used
         if self._pinned:
             return dedicated['capacity'], dedicated['used']
-        return total, max(0, used - dedicated['used'])
+        # Emulator threads, which are no vCPUs, have dedicated CPUs, too.
+        shared = self._resources(root).get('VCPU', {'used': 0})
+        return total, max(shared['used'], used - dedicated['used'])
 
     def free(self, root: str) -> tuple[float, float]:
         """CPUs and RAM in MB that may still be claimed on a host."""

@@ -162,16 +162,19 @@ def cpus(state: Any, pinned: bool) -> Cpus:
     :param pinned: whether it is asked for guests with dedicated CPUs.
     """
     total, used = state.vcpus_total or 0, state.vcpus_used or 0
-    dedicated = taken = 0
+    dedicated = taken = shared = 0
     if state.numa_topology is not None:
         for cell in state.numa_topology.cells:
             # Without cpu_dedicated_set, Nova has all CPUs in both sets.
             if not cell.pcpuset <= cell.cpuset:
                 dedicated += len(cell.pcpuset)
                 taken += len(cell.pinned_cpus)
+                shared += cell.cpu_usage
     if pinned and dedicated:
         return Cpus(dedicated, taken, True)
-    return Cpus(total, max(0, used - taken))
+    # Taken are also CPUs of emulator threads, which are no vCPUs. At least
+    # those are shared that Nova counts by NUMA node.
+    return Cpus(total, max(shared, used - taken))
 
 
 def pinned_vcpus(spec_obj: Any) -> int:

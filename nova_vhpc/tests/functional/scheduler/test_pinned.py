@@ -105,6 +105,15 @@ class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
         self.boot(3, {**OPENMP, **MIXED})
         self.boot(1, OPENMP, 'ERROR')
 
+    def test_emulator_threads_are_no_guests_of_shared_cpus(self):
+        self.start('0-1,4-5', '2-3,6-7')
+        mixed = {**MIXED, 'hw:emulator_threads_policy': 'isolate'}
+        for _ in range(2):
+            self.boot(2, {**OPENMP, **mixed})
+        # Two of four shared CPUs are free.
+        self.boot(3, OPENMP, 'ERROR')
+        self.boot(2, OPENMP)
+
     def test_a_host_that_reports_no_dedicated_cpus(self):
         # Nova asks for shared ones, then, and pins there.
         self.start(None, None)

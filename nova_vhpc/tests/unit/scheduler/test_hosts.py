@@ -109,6 +109,7 @@ class CpusTest(base.BaseTestCase):
                     cpuset=set(cpuset),
                     pcpuset=set(pcpuset),
                     pinned_cpus=set(pinned),
+                    cpu_usage=0,
                 )
                 for number, (cpuset, pcpuset, pinned) in enumerate(cells)
             ]
@@ -128,6 +129,12 @@ class CpusTest(base.BaseTestCase):
             (8, 8),
             (20, 4),
         )
+
+    def test_emulator_threads_are_no_guests(self):
+        # Three mixed guests of a shared and a dedicated one, and isolated.
+        state = self.state((range(4), range(4, 16), range(4, 10)), used=6)
+        state.numa_topology.cells[0].cpu_usage = 3
+        self.assert_cpus(state, (8, 3), (12, 6))
 
     def test_only_dedicated_ones(self):
         state = self.state(([], range(4), [1]), total=0, used=1)
@@ -195,6 +202,7 @@ class FactsTest(base.BaseTestCase):
                     cpuset=set(range(8)),
                     pcpuset=set(range(8, 16)),
                     pinned_cpus={8, 9},
+                    cpu_usage=0,
                 )
             ]
         )

@@ -115,6 +115,7 @@ class BesideTest(base.BaseTestCase):
                     cpuset=set(range(4)),
                     pcpuset=set(range(4, 12)),
                     pinned_cpus={4},
+                    cpu_usage=0,
                 )
             ]
         )
