@@ -291,6 +291,19 @@ class ClaimTest(world.WorldTestCase):
         ]
         self.assertEqual([{'VCPU'}, {'PCPU'}], kinds)
 
+    def test_pinned_members_take_a_cpu_for_emulator_threads(self):
+        spec = self.request(members=3)
+        spec.numa_topology = objects.InstanceNUMATopology(
+            cells=[
+                objects.InstanceNUMACell(
+                    id=0, cpuset=set(), pcpuset={0, 1}, memory=1024
+                )
+            ],
+            emulator_threads_policy='isolate',
+        )
+        self.passing(spec)
+        self.assertEqual(3, self.states[0]._vhpc.request.wanted.vcpus)
+
     def test_one_member_too_many(self):
         placed = self.place(self.request(members=9))
         self.assertEqual(1, placed.count(None))

@@ -23,7 +23,7 @@ from nova_vhpc.scheduler.snapshot import Resource
 
 objects.register_all()
 
-DEFAULTS = room.Defaults(16.0, 1.5, 1.0, ram_mb=512)
+DEFAULTS = room.Defaults(16.0, 1.5, 1.0, cpus=1, ram_mb=512)
 SHARED = hosts.Member()
 PINNED = hosts.Member(pinned=True)
 
@@ -56,7 +56,7 @@ class FabricTest(base.BaseTestCase):
     def test_aggregates_of_two_switches(self):
         # Nova has the aggregates of a host in any order.
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
-        a = aggregate(1, ['one', 'two'], switch='a')
+        a = aggregate(1, ['one', 'two'], switch='a', rack='s')
         b = aggregate(2, ['one', 'two'], switch='b', rack='r')
         two = host_manager.HostState('two', 'two', 'cell')
         two.aggregates = [b, a]
@@ -183,8 +183,8 @@ class FactsTest(base.BaseTestCase):
         state.cpu_allocation_ratio = 2.0
         fabric = hosts.Fabric('vhpc:switch', 'vhpc:rack')
 
-        def free(member=SHARED, **capacity):
-            resources = {k: Resource(v, 3) for k, v in capacity.items()}
+        def free(member=SHARED, claimed=3, **capacity):
+            resources = {k: Resource(v, claimed) for k, v in capacity.items()}
             return hosts.facts(
                 state, 'one', 1, 0, fabric, DEFAULTS, member, resources
             ).free_cpus
@@ -193,6 +193,8 @@ class FactsTest(base.BaseTestCase):
         # The ratio is another one there.
         self.assertEqual(9, free(VCPU=12))
         self.assertEqual(29, free(VCPU=32, PCPU=1))
+        # Of three in use, one is reserved, as nova.conf says.
+        self.assertEqual(30, free(VCPU=32, claimed=2))
         # Pinned on a host that reports no dedicated CPUs.
         self.assertEqual(9, free(PINNED, VCPU=12))
         state.numa_topology = objects.NUMATopology(

@@ -83,7 +83,7 @@ class BesideTest(base.BaseTestCase):
         return hosts.members_beside(
             self.state,
             asked,
-            room.Defaults(16.0, 1.0, 1.0),
+            room.Defaults(16.0, 1.0, 1.0, disk_mb=10 << 10),
             pinned,
             self.resources,
             landed,
@@ -99,6 +99,15 @@ class BesideTest(base.BaseTestCase):
     def test_disk_that_placement_has_another_ratio_for(self):
         self.resources = {'DISK_GB': Resource(200, 30)}
         self.assertEqual(17, self.members(DISK_GB=10))
+        # Ten are reserved, as nova.conf says.
+        self.resources = {'DISK_GB': Resource(180, 20)}
+        self.assertEqual(16, self.members(DISK_GB=10))
+
+    def test_disk_of_members_that_have_just_landed_is_not_reserved(self):
+        self.resources = {'DISK_GB': Resource(55, 30)}
+        self.assertEqual(2, self.members(DISK_GB=10))
+        self.assertEqual(1, self.members(DISK_GB=10, landed=1))
+        self.assertEqual(0, self.members(DISK_GB=10, landed=2))
 
     def test_disk_elsewhere(self):
         # A volume, or a sharing provider: Placement has none of the host's.
@@ -144,6 +153,23 @@ class PlanTest(world.WorldTestCase):
 
     def test_ram(self):
         self.assertNotIn('host00003', self.host_of_three(MEMORY_MB=2048))
+
+    def test_members_that_have_just_landed_are_not_reserved(self):
+        # Ratios in Placement are far below Nova's.
+        lower = {'MEMORY_MB': (8192, 1024), 'VCPU': (9, 1)}
+        for state in self.states:
+            state.vcpus_used = 1
+            own = self.body['provider_summaries'][state.uuid]['resources']
+            for name, (capacity, used) in lower.items():
+                own[name] = {'capacity': capacity, 'used': used}
+        spec = self.request(3)
+        ((name, _), *others) = self.place(spec)
+        landed = 1 + sum(host == name for host, _ in others)
+        self.filter.filter_all(self.states, spec)
+        record = next(s._vhpc for s in self.states if s.host == name)
+        (fact,) = record.request.steering._facts([record])
+        self.assertEqual(8192 - 1024 * (1 + landed), fact.free_ram_mb)
+        self.assertEqual(9 - 1 - 2 * landed, fact.free_cpus)
 
     def test_disk(self):
         for state in self.states:
