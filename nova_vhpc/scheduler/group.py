@@ -58,8 +58,8 @@ class Members:
         members = set(group.members or ())
         others = members - {spec_obj.instance_uuid}
         away = set(group.hosts)
-        # A host state knows of a member only when nova-compute has started
-        # it; the group's hosts have it as soon as it is claimed there.
+        # But for the worker that placed it, a host state has a member only
+        # when nova-compute has started it; the group's hosts have it at once.
         offered = [
             record
             for record in set(records)

@@ -82,6 +82,8 @@ class PlanTest(base.SchedulerTestCase):
         for _ in range(2):
             # From the second one on, nova-scheduler takes nova-compute's word.
             self._create_server(host='b1', networks='none')
+        manager = self.scheduler_service.manager
+        known = manager.host_manager._instance_info['b1']
         group = self.group('anti-affinity')
         flavor_id = self.flavor(base.SEPARATE)
         started = threading.Event()
@@ -104,6 +106,8 @@ class PlanTest(base.SchedulerTestCase):
                 {'server': server, 'os:scheduler_hints': {'group': group}}
             )
             hosts.append(self._wait_for_host(made['id']))
+            # Its other workers have heard of nothing yet.
+            known['instances'].pop(made['id'], None)
         started.set()
         self.assertEqual(['b1', 'b2'], hosts)
 
