@@ -17,6 +17,8 @@ import math
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base, cluster, counts, patterns
 
+_IDLE_STATE = quantise.IDLE_STATE
+
 _PRIOR_NEIGHBOURS = 4.5
 _PRIOR_FREQUENCY = 3.0
 _PRIOR_1 = 3.0
@@ -101,7 +103,7 @@ class AdaptivePredictor:
         )
         self._patterns = patterns.Patterns()
         self._votes: dict[int, float] = {}
-        self._scale = (1.0, 1.0, 1.0, 1.0)
+        self._scale = (1.0, 1.0, 1.0, 1.0, 1.0)
         # What followed anything, the last state, and this run of it.
         self._frequencies = counts.Counts()
         self._after_1 = counts.Counts()
@@ -128,31 +130,31 @@ class AdaptivePredictor:
         state = base.clean_state(state)
         events = base.clean_events(events)
         shared = self._cluster
-        if not shared.begin(self._member):
+        if not shared.observe(self._member, state, events):
             self._asked = False
         table = self._table
         current = self._state
         if current is None:
             self._mean = events
+            table.learn(state, self._frequencies)
         else:
             if self._asked:
                 self._judge(current, state)
-            table.add(self._after_1, state)
-            table.add(self._after_run, state)
+            table.learn(
+                state, self._after_1, self._after_run, self._frequencies
+            )
             self._mean += _DRIFT_ALPHA * (events - self._mean)
-        if state == current:
-            if self._run < _MAX_RUN:
-                self._run += 1
-        else:
+        if state != current:
             self._previous = current
             self._run = 1
-        table.add(self._frequencies, state)
-        self._after_1 = table.use(state)
-        self._after_run = table.use((self._previous, state, self._run))
+            self._after_1 = table.use(state)
+            self._after_run = table.use((current, state, 1))
+        elif self._run < _MAX_RUN:
+            self._run += 1
+            self._after_run = table.use((self._previous, state, self._run))
         self._state = state
         self._drift = quantise.to_state(self._mean)
         self._patterns.observe(state)
-        shared.observe(self._member, state, events)
         self._asked = False
 
     def predict(self) -> int:
@@ -162,8 +164,10 @@ class AdaptivePredictor:
         observes later counts with its last one.
         """
         if not self._asked and self._state is not None:
-            self._cluster.settle()
-            self._votes = self._cluster.neighbours.votes(self._member)
+            shared = self._cluster
+            if shared.observed:
+                shared.settle()
+            self._votes = shared.neighbours.votes(self._member)
             self._decide(self._state)
             self._asked = True
         return self._prediction
@@ -181,7 +185,7 @@ class AdaptivePredictor:
         stayed = state == current
         frequencies = self._frequencies.by_state
         shared = self._cluster
-        by_frequency, by_1, by_run, by_neighbours = self._scale
+        by_frequency, by_1, by_run, by_neighbours, back = self._scale
         count: float = frequencies.get(state, 0)
         following: float = self._after_1.by_state.get(state, 0)
         if stayed:
@@ -195,19 +199,21 @@ class AdaptivePredictor:
             self._after_run.by_state.get(state, 0) + _BACK_RUNS * markov_1
         ) * by_run
         neighbour = (
-            self._votes.get(state, 0.0) + _BACK_NEIGHBOURS * markov_1
+            self._votes.get(state, 0.0) + back * markov_1
         ) * by_neighbours
         trust = self._patterns.trust
         pattern = (1.0 - trust) * markov_1
         if state == self._patterns.expected:
             pattern += trust
         doubt = _DOUBT / (len(frequencies) + 2)
-        shared.judge(
-            doubt + neighbour,
-            doubt + frequency,
-            doubt + markov_1,
-            doubt + run,
-            doubt + pattern,
+        shared.judged.append(
+            (
+                doubt + neighbour,
+                doubt + frequency,
+                doubt + markov_1,
+                doubt + run,
+                doubt + pattern,
+            )
         )
         shared.boldness.learn(
             self._ratio,
@@ -229,16 +235,18 @@ class AdaptivePredictor:
         by_frequency = 1.0 / (frequencies.total + _STAY + _DRIFT)
         by_1 = 1.0 / (after_1.total + _SELF + _BACK_1)
         by_run = 1.0 / (after_run.total + _BACK_RUNS)
-        by_neighbours = 1.0 / (sum(votes.values()) + _BACK_NEIGHBOURS)
-        self._scale = (by_frequency, by_1, by_run, by_neighbours)
-
         shared = self._cluster
+        neighbours = shared.neighbours
+        back = _BACK_NEIGHBOURS / neighbours.unit
+        by_neighbours = 1.0 / (neighbours.total + back)
+        self._scale = (by_frequency, by_1, by_run, by_neighbours, back)
+
         a, b, c, d, e = shared.weights
         w_neighbours = _PRIOR_NEIGHBOURS * a * by_neighbours
         w_run = d * by_run
         w_patterns = _PRIOR_PATTERNS * e
         # An expert's share that falls back is carried by the simpler one.
-        w_1 = w_neighbours * _BACK_NEIGHBOURS + w_run * _BACK_RUNS
+        w_1 = w_neighbours * back + w_run * _BACK_RUNS
         w_1 += _PRIOR_1 * c + w_patterns * (1.0 - trust)
         w_1 *= by_1
         w_frequency = (_PRIOR_FREQUENCY * b + w_1 * _BACK_1) * by_frequency
@@ -289,6 +297,6 @@ class AdaptivePredictor:
         self._change = change
         self._ratio = ratio = stay / likeliest if likeliest else math.inf
         # Idle is no stray: every program pauses, and begins with setting up.
-        self._is_new = is_new = often <= 1 and state != quantise.IDLE_STATE
+        self._is_new = is_new = often <= 1 and state != _IDLE_STATE
         is_change = shared.boldness.is_change(ratio, is_new)
         self._prediction = change if is_change else state

@@ -113,12 +113,16 @@ class Boldness:
         :param expected: it changed to the very state that was likeliest.
         :param share: of the member in the cluster, 0..1.
         """
-        if not stayed:
+        if stayed:
+            won = -share
+        else:
             self._transitions += share
-        won = share if expected else -share if stayed else 0.0
+            if not expected:
+                return
+            won = share
         if changing:
             self._lead += won
-        if self._transitions < _YOUNG_TRANSITIONS and won:
+        if self._transitions < _YOUNG_TRANSITIONS:
             self._try(ratio, is_new, stayed, share)
         if is_new and EVEN <= ratio < NEW:
             self._new_gain += won
@@ -149,14 +153,18 @@ class Boldness:
     def _try(
         self, ratio: float, is_new: bool, stayed: bool, share: float
     ) -> None:
-        """Give each threshold that was right its hit."""
-        changing = (
-            0
-            if is_new and self._strays(ratio)
-            else bisect.bisect_right(_THRESHOLDS, ratio)
-        )
-        right = (
-            range(changing) if stayed else range(changing, len(_THRESHOLDS))
-        )
-        for place in right:
-            self._hits[place] += share
+        """Give each threshold that was right its hit.
+
+        Where all were it makes no difference.
+        """
+        if is_new and self._strays(ratio):
+            return
+        changing = bisect.bisect_right(_THRESHOLDS, ratio)
+        hits = self._hits
+        if stayed:
+            if changing < len(hits):
+                for place in range(changing):
+                    hits[place] += share
+        elif changing:
+            for place in range(changing, len(hits)):
+                hits[place] += share

@@ -18,11 +18,14 @@ _MEMORY = 0.98
 """An expert's weight is the product of the probabilities that it gave to
 what came, each forgotten at this rate per period."""
 
-_LEAST = 1e-250
-"""Weights are kept relative to the greatest; none may come down to 0, from
-where there is no way back."""
+LEAST = 1e-5
+"""Probabilities are to be no less. So weights stay above 1e-251, far from 0,
+from where there is no way back."""
 
 _EVEN = (1.0, 1.0, 1.0, 1.0, 1.0)
+
+_MANY = 60
+"""Members whose probabilities may be multiplied: more might come down to 0."""
 
 _AWAY_PERIODS = 10
 """Periods without a sample until a member counts as gone."""
@@ -38,18 +41,21 @@ class Cluster:
 
     :ivar boldness: how readily a change is predicted.
     :ivar neighbours: what followed moments like this one.
-    :ivar weights: of the experts, the greatest being 1.
+    :ivar observed: the members that have told of the period.
+    :ivar judged: what each of the five experts gave to what came true, by
+        member; :data:`LEAST` at least.
+    :ivar weights: of the experts, in proportion to each other.
     :ivar share: of one member in the cluster; 1 for a VM alone.
     """
 
     __slots__ = (
         '_away',
-        '_gains',
         '_joined',
         '_members',
-        '_observed',
         'boldness',
+        'judged',
         'neighbours',
+        'observed',
         'share',
         'weights',
     )
@@ -59,13 +65,11 @@ class Cluster:
         self.neighbours = neighbours.Neighbours()
         self.weights = _EVEN
         self.share = 1.0
-        # Geometric means of the probabilities that came true.
-        self._gains = _EVEN
+        self.judged: list[tuple[float, ...]] = []
+        self.observed: set[int] = set()
         self._joined = 0
         self._members: set[int] = set()
-        # Who has told of the period; of the others, for how many they have
-        # not.
-        self._observed: set[int] = set()
+        # For how many periods those have been away that are.
         self._away: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -77,44 +81,26 @@ class Cluster:
         self._joined += 1
         return self._joined
 
-    def begin(self, member: int) -> bool:
-        """A member is about to tell of a period.
+    def observe(self, member: int, state: int, events: float) -> bool:
+        """Take a member's period.
 
         :returns: whether it was there until now, so that what was predicted
             for it can be judged.
         """
-        if member in self._observed:
+        observed = self.observed
+        was_there = member in self._members
+        if member in observed:
             self.settle()
-            return True
-        if member in self._members:
-            return True
-        self._members.add(member)
-        self.share = 1.0 / len(self)
-        return False
-
-    def judge(self, p: float, q: float, r: float, s: float, t: float) -> None:
-        """What each of the five experts gave to what came true.
-
-        The probabilities are those of one member, and above 0.
-        """
-        share = self.share
-        a, b, c, d, e = self._gains
-        self._gains = (
-            a * p**share,
-            b * q**share,
-            c * r**share,
-            d * s**share,
-            e * t**share,
-        )
-
-    def observe(self, member: int, state: int, events: float) -> None:
-        """A member's period."""
-        self._observed.add(member)
+        elif not was_there:
+            self._members.add(member)
+            self.share = 1.0 / len(self._members)
+        observed.add(member)
         self.neighbours.observe(member, state, events)
+        return was_there
 
     def settle(self) -> None:
         """All that will be told of this period was told."""
-        observed = self._observed
+        observed = self.observed
         if not observed:
             return
         self.boldness.settle(len(observed) / len(self._members))
@@ -126,28 +112,39 @@ class Cluster:
 
     def _weigh(self) -> None:
         """Renew the weights by what the members' probabilities came to."""
-        p, q, r, s, t = self._gains
+        judged = self.judged
+        share = self.share
+        if len(judged) > _MANY:
+            judged = [tuple([p**share for p in given]) for given in judged]
+            share = 1.0
+        p = q = r = s = t = 1.0
+        for u, v, w, x, y in judged:
+            p *= u
+            q *= v
+            r *= w
+            s *= x
+            t *= y
+        if share != 1.0:
+            p **= share
+            q **= share
+            r **= share
+            s **= share
+            t **= share
         a, b, c, d, e = self.weights
-        a = p * a**_MEMORY
-        b = q * b**_MEMORY
-        c = r * c**_MEMORY
-        d = s * d**_MEMORY
-        e = t * e**_MEMORY
-        scale = 1.0 / max(a, b, c, d, e)
         self.weights = (
-            a * scale + _LEAST,
-            b * scale + _LEAST,
-            c * scale + _LEAST,
-            d * scale + _LEAST,
-            e * scale + _LEAST,
+            p * a**_MEMORY,
+            q * b**_MEMORY,
+            r * c**_MEMORY,
+            s * d**_MEMORY,
+            t * e**_MEMORY,
         )
-        self._gains = _EVEN
+        self.judged.clear()
 
     def _miss(self) -> None:
         """Let those go that were away for too long."""
         away = {
             member: self._away.get(member, 0) + 1
-            for member in self._members - self._observed
+            for member in self._members - self.observed
         }
         gone = {
             member

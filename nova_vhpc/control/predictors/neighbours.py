@@ -14,7 +14,9 @@
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+
+from nova_vhpc.control.predictors import base
 
 WINDOW = 60
 WINDOW_ALONE = 24
@@ -23,103 +25,124 @@ WINDOW_PER_PEER = 12
 programs that repeat themselves do it once. Who is alone has nobody to share
 the time of comparing with; each peer that shares it makes room for more."""
 
-_LAST = 25
-"""How much the period before the newest counts, in percent of it. What was
-before that is left to the course."""
-
-_WIDTH = 100.0
-"""Squared distance per member at which a neighbour's weight is down to a
-quarter."""
-
+_WIDTH = 200.0
 _FADING = 0.5
-_COURSE_WIDTH = 200.0
-_COURSE_CUT = 9.0
-_COURSE_GAIN = 20.0
-"""The distance of a course fades at this rate per period. The gain of a
-moment is down to a quarter at the squared width per member, and taken as
-none from that many times the width on."""
+_COURSE_WIDTH = _WIDTH / (1.0 - _FADING)
+"""Squared distance per member at which the vote of a moment is down to a
+quarter. The distance of a course fades at this rate per period, and is as
+much greater where all its moments are as far."""
 
-_COLUMNS = 2
-Moment = tuple[int, int]
-"""What one member did: the level of a period, and its share of the one
-before it."""
+VOTE = 12.0
+"""Weight of the vote of a moment just like now, reached on the same course."""
+
+_UNKNOWN = 10.0
+"""Widths from now to what was before the first period."""
+
+_SCALE = 100.0
+"""Events up to which levels are linear, about."""
+
+_LEVELS = tuple(
+    float(level)
+    for level in range(1 + int(_SCALE * math.log1p(base.MAX_EVENTS / _SCALE)))
+)
+"""All levels there are. With a thousand VMs the time goes into fetching floats
+from memory, so each is there but once."""
+
+_SPARE_CLASSES = 8
+"""Classes that may have left the window, beside as many as are in it."""
+
+Moment = tuple[float, ...]
+"""Levels of all members in one period."""
+
+States = tuple[int, ...]
+"""States of all members in one period."""
 
 
 class Neighbours:
     """Kernel estimate of the members' next states from all their events.
 
     A *moment* is what the I/O events of all members of a virtual cluster
-    were in a period and in the one before it, on a scale that is linear
-    below some 100 events and logarithmic above. Each moment of the window
-    is compared with now by the Euclidean distance. One at the squared
-    distance *d* per member votes, for each member, for the state that
-    followed it there, with weight ``1 / (1 + d / width) ** 2``. The heavy
-    tail does without a scale to be tuned per program: with close matches
-    these decide, without any the more distant ones have a say.
+    were in a period, on a scale that is linear below some 100 events and
+    logarithmic above. The *course* to a moment is all that was until then,
+    fading: with a program that repeats itself every so many periods it tells
+    the same point of the iteration from others that only look alike.
 
-    The *course* to a moment is all that was until then, fading. With a
-    program that repeats itself every so many periods it tells the same
-    point of the iteration from others that only look alike. So what was
-    reached on a course like the one to now has many times the weight.
+    Each moment of the window is compared with now, and the course to it with
+    the one to now, by the Euclidean distance. It votes, for each member, for
+    the state that followed it there. At the squared distances *d* and *c* per
+    member the vote has the weight ``1 / ((1 + d / width) * (1 + c / course
+    width)) ** 2`` of the greatest. The heavy tail does without a scale to be
+    tuned per program: with close matches these decide, without any the more
+    distant ones have a say.
 
     All members together tell a moment better than one alone: they run the
-    same program, and what is noise in one is not in the others.
+    same program, and what is noise in one is not in the others. What all
+    did, the *class* of a period, mostly comes again, too, so votes are
+    counted by class, for all members at once.
 
-    Events are kept as whole numbers, as Python has the small ones but
-    once: with a thousand VMs the time goes into fetching floats from
-    memory.
+    :ivar unit: by this the votes have to be multiplied.
+    :ivar total: all votes for one member's states.
     """
 
     __slots__ = (
+        '_classes',
         '_courses',
         '_followers',
         '_levels',
+        '_max_classes',
         '_moments',
         '_now',
+        '_places',
         '_states',
-        '_weights',
+        '_votes',
         '_window',
+        'total',
+        'unit',
     )
 
     def __init__(self) -> None:
-        # By member, in the order of the columns of the moments: the newest
-        # level and its share of the one before it; the states that followed
-        # the moments of the window. The newest state, in any order.
-        self._levels: dict[int, Moment] = {}
-        self._followers: dict[int, list[int]] = {}
+        # By member: the newest level and state, in the same order; and where
+        # those that were there before are in moments and classes.
+        self._levels: dict[int, float] = {}
         self._states: dict[int, int] = {}
-        self._moments: list[tuple[int, ...]] = []
-        self._now: tuple[int, ...] | None = None
-        # Faded squared distance of the course to each moment, in the last
-        # period: of the course to what came one period before it.
+        self._places: dict[int, int] = {}
+        self._moments: list[Moment] = []
+        self._now: Moment | None = None
+        # What followed the moments of the window, as numbers of classes; and
+        # the votes for these.
+        self._followers: list[int] = []
+        self._classes: dict[States, int] = {}
+        self._max_classes = _SPARE_CLASSES
+        self._votes: list[float] = []
+        # Width and faded squared distance of the course to each moment, in
+        # the last period: of the course to what came one period before it.
         self._courses: list[float] = []
-        # How much each moment of the window looks like now.
-        self._weights: list[float] = []
         # How many moments are kept for so many members.
         self._window = WINDOW_ALONE
+        self.total = 0.0
+        self.unit = 1.0
 
     def leave(self, members: Collection[int]) -> None:
         """Forget members, and what they did in all moments."""
         kept = [member not in members for member in self._levels]
-        columns = [keep for keep in kept for _ in range(_COLUMNS)]
         self._moments = [
-            tuple(itertools.compress(moment, columns))
-            for moment in self._moments
+            tuple(itertools.compress(moment, kept)) for moment in self._moments
         ]
         if self._now is not None:
-            self._now = tuple(itertools.compress(self._now, columns))
+            self._now = tuple(itertools.compress(self._now, kept))
         for member in members:
             self._levels.pop(member, None)
             self._states.pop(member, None)
-            self._followers.pop(member, None)
+        self._reclassify(
+            lambda states: tuple(itertools.compress(states, kept))
+        )
         self._resize()
 
     def observe(self, member: int, state: int, events: float) -> None:
         """Take a period of a member, which may be a new one."""
-        level = int(100.0 * math.log1p(events / 100.0))
-        moment = self._levels.get(member)
-        last = level if moment is None else moment[0]
-        self._levels[member] = (level, last * _LAST // 100)
+        self._levels[member] = _LEVELS[
+            int(_SCALE * math.log1p(events / _SCALE))
+        ]
         self._states[member] = state
 
     def settle(self) -> None:
@@ -128,69 +151,90 @@ class Neighbours:
         A member that has no new period counts with its last one.
         """
         levels = self._levels
-        if len(self._followers) < len(levels):
+        if len(self._places) < len(levels):
             self._admit()
         moments = self._moments
         if self._now is not None:
             moments.append(self._now)
-            for member, followers in self._followers.items():
-                followers.append(self._states[member])
+            self._follow(tuple(self._states.values()))
             excess = len(moments) - self._window
             if excess > 0:
                 del moments[:excess]
-                for followers in self._followers.values():
-                    del followers[:excess]
-        self._now = tuple(itertools.chain.from_iterable(levels.values()))
-        self._compare(moments, self._now)
+                del self._followers[:excess]
+        self._now = now = tuple(levels.values())
+        self._compare(moments, now)
 
-    def _compare(
-        self, moments: list[tuple[int, ...]], now: tuple[int, ...]
-    ) -> None:
-        """Weigh the moments of the window by their likeness to now.
+    def _compare(self, moments: list[Moment], now: Moment) -> None:
+        """Let the moments of the window vote by their likeness to now.
 
-        A third to a half of the time of a prediction is spent here.
+        A third of the time of a prediction is spent here.
         """
+        width = _WIDTH * len(now)
+        course_width = _COURSE_WIDTH * len(now)
+        self.unit = VOTE * (width * course_width) ** 2
         courses = self._courses
         if len(courses) < len(moments):
-            # What was before the first period is not known: as far as that.
-            square = math.dist(moments[0], now) ** 2
-            courses.insert(0, square / (1.0 - _FADING))
+            courses.insert(0, _UNKNOWN * course_width)
         elif len(courses) > len(moments):
             del courses[: -len(moments)]
-        members = len(now) // _COLUMNS
-        width = _WIDTH * members
-        course_width = _COURSE_WIDTH * members
-        cut = _COURSE_CUT * course_width
-        fading, gain = _FADING, _COURSE_GAIN
-        weights = self._weights
-        # Renewed in place: so the memory of each number is used again.
-        if len(weights) != len(courses):
-            weights[:] = courses
+        fading = _FADING
+        followers = self._followers
+        self._votes = votes = [0.0] * len(self._classes)
         distances = map(math.dist, moments, itertools.repeat(now))
         for place, distance in enumerate(distances):
-            square = distance * distance
-            courses[place] = course = square + fading * courses[place]
-            weight = width / (width + square)
-            weight *= weight
-            if course < cut:
-                likeness = course_width / (course_width + course)
-                weight *= 1.0 + gain * likeness * likeness
-            weights[place] = weight
+            near = width + distance * distance
+            courses[place] = course = near + fading * courses[place]
+            both = near * course
+            votes[followers[place]] += 1.0 / (both * both)
+        self.total = sum(votes)
 
     def votes(self, member: int) -> dict[int, float]:
-        """Weight by state, for a member's coming period.
+        """Weight by state, in units, for a member's coming period.
 
         All states that followed anything in the window are in it; nothing
         for who is no member (any more).
         """
-        followers = self._followers.get(member)
-        if followers is None:
+        place = self._places.get(member)
+        if place is None:
             return {}
         votes: dict[int, float] = {}
-        vote = votes.get
-        for follower, weight in zip(followers, self._weights, strict=False):
-            votes[follower] = vote(follower, 0.0) + weight
+        vote_of = votes.get
+        # strict takes longer than three classes do.
+        for states, vote in zip(self._classes, self._votes):  # noqa: B905
+            if vote:
+                state = states[place]
+                votes[state] = vote_of(state, 0.0) + vote
         return votes
+
+    def _follow(self, states: States) -> None:
+        """Note what followed the newest moment."""
+        number = self._classes.get(states)
+        if number is None:
+            number = len(self._classes)
+            if number >= self._max_classes:
+                self._reclassify(lambda known: known)
+                number = len(self._classes)
+            self._classes[states] = number
+        self._followers.append(number)
+
+    def _reclassify(self, change: Callable[[States], States]) -> None:
+        """Change all classes; drop those that are in the window no more."""
+        known = list(self._classes)
+        votes = self._votes
+        classes: dict[States, int] = {}
+        self._classes = classes
+        self._votes = []
+        numbers: dict[int, int] = {}
+        for old in dict.fromkeys(self._followers):
+            states = change(known[old])
+            if states not in classes:
+                classes[states] = len(classes)
+                self._votes.append(0.0)
+            numbers[old] = number = classes[states]
+            if old < len(votes):
+                self._votes[number] += votes[old]
+        self._followers = [numbers[old] for old in self._followers]
+        self._max_classes = 2 * len(classes) + _SPARE_CLASSES
 
     def _admit(self) -> None:
         """Make room for new members, as if they had always been as now.
@@ -198,22 +242,23 @@ class Neighbours:
         So they tell no moment from another until they have done something,
         and nobody forgets anything because of them.
         """
-        new = {
-            member: moment
-            for member, moment in self._levels.items()
-            if member not in self._followers
-        }
-        columns = tuple(itertools.chain.from_iterable(new.values()))
-        self._moments = [moment + columns for moment in self._moments]
+        known = len(self._places)
+        levels = tuple(self._levels.values())[known:]
+        new = tuple(self._states.values())[known:]
+        self._moments = [moment + levels for moment in self._moments]
         if self._now is not None:
-            self._now += columns
-        for member in new:
-            self._followers[member] = [self._states[member]] * len(
-                self._moments
-            )
+            self._now += levels
+        self._reclassify(lambda states: states + new)
         self._resize()
 
     def _resize(self) -> None:
-        """Fit the window to the number of members."""
-        peers = len(self._levels) - 1
-        self._window = min(WINDOW, WINDOW_ALONE + WINDOW_PER_PEER * peers)
+        """Fit the window and the width to the number of members."""
+        members = len(self._levels)
+        wider = _COURSE_WIDTH * (members - len(self._places))
+        self._courses = [course + wider for course in self._courses]
+        self._places = {
+            member: place for place, member in enumerate(self._levels)
+        }
+        self._window = min(
+            WINDOW, WINDOW_ALONE + WINDOW_PER_PEER * (members - 1)
+        )

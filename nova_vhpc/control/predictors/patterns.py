@@ -26,25 +26,31 @@ class Patterns:
     :ivar trust: how probable that is, by what came of it so far.
     """
 
-    __slots__ = ('_asked', '_changes', '_gpht', '_right', 'expected', 'trust')
+    __slots__ = (
+        '_counts',
+        '_gpht',
+        '_of_changes',
+        '_of_stays',
+        'expected',
+        'trust',
+    )
 
     def __init__(self) -> None:
         self._gpht = gpht.GphtPredictor()
-        # For predictions of no change and of one.
-        self._right = [1, 1]
-        self._asked = [2, 2]
-        self._changes = False
+        # Predictions of no change, and of one: how many, and how many right.
+        self._of_stays = [2, 1]
+        self._of_changes = [2, 1]
+        self._counts = self._of_stays
         self.expected = quantise.IDLE_STATE
         self.trust = 0.5
 
     def observe(self, state: int) -> None:
         """See what came of the prediction and make the next."""
-        right = self._right
-        asked = self._asked
-        changes = self._changes
-        asked[changes] += 1
+        counts = self._counts
+        counts[0] += 1
         if state == self.expected:
-            right[changes] += 1
+            counts[1] += 1
         self.expected = expected = self._gpht.learn(state)
-        self._changes = changes = expected != state
-        self.trust = right[changes] / asked[changes]
+        counts = self._of_stays if expected == state else self._of_changes
+        self._counts = counts
+        self.trust = counts[1] / counts[0]
