@@ -118,6 +118,13 @@ def is_unlimited(quota_us: int) -> bool:
     return quota_us <= 0 or quota_us >= LARGEST_QUOTA_US
 
 
+def plain(name: str, value: int) -> int:
+    """A scheduler parameter as it is written: no limit reads in many ways."""
+    if name == QUOTA and is_unlimited(value):
+        return model.UNLIMITED
+    return value
+
+
 def same(name: str, one: int | None, other: int | None) -> bool:
     """Whether two values of a scheduler parameter mean the same.
 

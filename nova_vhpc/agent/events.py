@@ -104,6 +104,8 @@ class Events:
                     self._note_shares(target, domain, value)
                 elif target.journalled:
                     continue
+            elif known is not None:
+                self._note_bandwidth(target, domain, known, value)
             foreign = True
         if foreign:
             self._look(target.uuid)
@@ -117,3 +119,22 @@ class Events:
             and domain.ID() == target.domain_id
         ):
             target.shares_theirs = value
+
+    @staticmethod
+    def _note_bandwidth(
+        target: guest.Guest, domain: Any, name: str, value: int
+    ) -> None:
+        """Keep what a write of ours may have come just after."""
+        if (
+            name not in target.released
+            and not target.wrote(name, value)
+            and not cputune.same(
+                name, target.original.parameters.get(name), value
+            )
+            and domain.ID() == target.domain_id
+        ):
+            # Never changed in place: whoever looks at them has his own.
+            target.bandwidth_theirs = {
+                **target.bandwidth_theirs,
+                name: value,
+            }

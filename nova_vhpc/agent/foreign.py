@@ -57,11 +57,13 @@ class ForeignChanges:
                 return
             # No window may write between the read and what follows from it.
             target.stop_free_weights()
-            theirs = target.shares_theirs
+            theirs, bandwidth = target.shares_theirs, target.bandwidth_theirs
             self._look(target, theirs)
+            # Else another event has come, and with it another look.
             if target.shares_theirs == theirs:
-                # Else another event has come, and with it another look.
                 target.shares_theirs = None
+            if target.bandwidth_theirs is bandwidth:
+                target.bandwidth_theirs = {}
 
     def _is_as_expected(self, target: guest.Guest) -> bool:
         """Whether there is nothing to do, while windows go on.
@@ -71,6 +73,7 @@ class ForeignChanges:
         if (
             not target.free_weights
             or target.shares_theirs is not None
+            or target.bandwidth_theirs
             or target.uncertain
             or target.released
         ):
@@ -203,7 +206,8 @@ class ForeignChanges:
 
     @staticmethod
     def _give_back(target: guest.Guest) -> None:
-        """Write what they had written, where a window wrote over it."""
+        """Write what they had written, where we wrote over it."""
+        _give_back_bandwidth(target)
         theirs = target.shares_theirs
         if (
             theirs is not None
@@ -233,7 +237,44 @@ def _theirs(
         and cputune.SHARES not in changed
     ):
         changed.append(cputune.SHARES)
+    changed += [
+        name
+        for name in target.bandwidth_theirs
+        if name not in target.released
+        and name not in changed
+        and target.wrote(name, now.parameters.get(name))
+    ]
     return changed
+
+
+def _give_back_bandwidth(target: guest.Guest) -> None:
+    now = target.expected.parameters
+    theirs = {
+        name: value
+        for name, value in target.bandwidth_theirs.items()
+        if name in target.released and target.wrote(name, now.get(name))
+    }
+    if not theirs:
+        return
+    # What of ours belongs to it goes back in the same call.
+    want = {
+        name: cputune.plain(
+            name,
+            theirs.get(
+                name,
+                (
+                    now
+                    if name in target.released
+                    else target.original.parameters
+                )[name],
+            ),
+        )
+        for name in (cputune.PERIOD, cputune.QUOTA)
+    }
+    cputune.write_bandwidth(
+        target.domain, want[cputune.PERIOD], want[cputune.QUOTA], now
+    )
+    target.note_written(want)
 
 
 def _changed(

@@ -16,6 +16,7 @@ import dataclasses
 import enum
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.agent import (
@@ -76,6 +77,10 @@ class Guest:
         events of our writes come late.
     :ivar shares_theirs: what somebody else wrote by an event, and nobody
         has looked at yet: no window is to write over it.
+    :ivar bandwidth_ours: every period and quota that we wrote in this run, by
+        name, likewise.
+    :ivar bandwidth_theirs: those that somebody else wrote by an event, and
+        nobody has looked at yet: a write of ours may have come just after.
     :ivar weight: where windows write ``cpu_shares``; None before the first.
     :ivar free_weights: those in the journal that windows may write there
         without ``lock``, however long libvirt holds it; only who holds it
@@ -113,6 +118,12 @@ class Guest:
     written: ours.Written = dataclasses.field(default_factory=dict)
     shares_ours: set[int] = dataclasses.field(default_factory=set)
     shares_theirs: int | None = None
+    bandwidth_ours: set[tuple[str, int]] = dataclasses.field(
+        default_factory=set
+    )
+    bandwidth_theirs: Mapping[str, int] = dataclasses.field(
+        default_factory=dict
+    )
     weight: weight_file.WeightFile | None = None
     free_weights: frozenset[int] = frozenset()
     unweighed: bool = False
@@ -226,6 +237,22 @@ class Guest:
         return shares in self.shares_ours or (
             self.weighs_by_file
             and shares == self.original.parameters.get(cputune.SHARES)
+        )
+
+    def note_bandwidth(self, tune: model.CpuTune) -> None:
+        """Period and quota are about to be written: their events are ours."""
+        for name, value in (
+            (cputune.PERIOD, tune.period_us),
+            (cputune.QUOTA, tune.quota_us),
+        ):
+            if value is not None:
+                self.bandwidth_ours.add((name, cputune.plain(name, value)))
+
+    def wrote(self, name: str, value: int | None) -> bool:
+        """Whether a period or quota is one that we wrote in this run."""
+        return (
+            value is not None
+            and (name, cputune.plain(name, value)) in self.bandwidth_ours
         )
 
     def succeeded(self) -> None:

@@ -109,7 +109,7 @@ def _values(tune: model.CpuTune) -> dict[str, Value]:
         (cputune.SHARES, tune.shares),
     ):
         if value is not None:
-            found[name] = _plain(name, value)
+            found[name] = cputune.plain(name, value)
     for vcpu, cpus in enumerate(tune.vcpu_pins or ()):
         found[cputune.pin_name(vcpu)] = cpus
     return found
@@ -124,10 +124,3 @@ def _all_values(tune: cputune.Cputune) -> dict[str, Value]:
             tune.vcpupins,
         )
     )
-
-
-def _plain(name: str, value: int) -> int:
-    """No limit reads in many ways."""
-    if name == cputune.QUOTA and cputune.is_unlimited(value):
-        return model.UNLIMITED
-    return value

@@ -198,6 +198,7 @@ class Writer:
                     target.stop_free_weights()
                     # Its event may come before the call returns.
                     target.shares_ours.add(todo.shares)
+                target.note_bandwidth(todo)
                 for actuator in self._actuators:
                     actuator.write(target, todo, target.slice_us)
         except libvirt.libvirtError as error:

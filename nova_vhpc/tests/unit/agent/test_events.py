@@ -15,6 +15,7 @@
 from oslotest import base
 
 from nova_vhpc.agent import cputune, events, mark
+from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import test_guest, test_roster
 
 
@@ -84,6 +85,31 @@ class TestEvents(base.BaseTestCase):
 
     def test_a_value_that_is_not_ours(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.vcpu_period', 7_000))
+
+    def test_bandwidth_that_is_not_ours_is_kept(self) -> None:
+        """A write of ours may come just after it, before anybody looks."""
+        self.tunable('cputune.vcpu_period', 7_000)
+        self.assertEqual({cputune.PERIOD: 7_000}, self.target.bandwidth_theirs)
+        self.tunable('cputune.vcpu_quota', 3_000)
+        self.assertEqual(
+            {cputune.PERIOD: 7_000, cputune.QUOTA: 3_000},
+            self.target.bandwidth_theirs,
+        )
+
+    def test_bandwidth_that_is_nobody_elses(self) -> None:
+        self.target.note_bandwidth(model.CpuTune(7_000, -1))
+        self.tunable('cputune.vcpu_period', 7_000)
+        self.tunable('cputune.vcpu_quota', 18_446_744_073_709_551)
+        # As before us, which a put-back writes.
+        original = self.target.original.parameters[cputune.PERIOD]
+        self.tunable('cputune.vcpu_period', original)
+        self.target.released = frozenset({cputune.QUOTA})
+        self.tunable('cputune.vcpu_quota', 3_000)
+        # Of an earlier run.
+        self.events._on_tunable(
+            None, Domain('u', 7), {'cputune.vcpu_period': 8_000}, None
+        )
+        self.assertEqual({}, self.target.bandwidth_theirs)
 
     def test_a_tunable_that_we_never_write(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.emulator_period', 1))

@@ -22,6 +22,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent import cputune, foreign, guest, journal, weight_file
+from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_cputune, test_guest
 
 BOTH = frozenset({0, 1})
@@ -226,6 +227,84 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual(0, self.look(target))
         self.assertEqual(40_000, target.in_force.quota_us)
         self.assertFalse(target.uncertain)
+
+
+class TestBandwidthWrittenOver(ForeignCase):
+    """Theirs by an event; a write of ours came just after."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        # The original is 50 of 100 ms.
+        self.target = self.make(journalled=True)
+        self.target.original = self.target.expected
+        self.write()
+
+    def write(self) -> None:
+        tune = model.CpuTune(10_000, 5_000)
+        self.target.note_bandwidth(tune)
+        cputune.write_bandwidth(self.domain, 10_000, 5_000, self.domain.values)
+        self.target.note_written(
+            {cputune.PERIOD: 10_000, cputune.QUOTA: 5_000}
+        )
+
+    def bandwidth(self) -> tuple[int, int]:
+        values = self.domain.values
+        return values[cputune.PERIOD], values[cputune.QUOTA]
+
+    def test_given_back_with_what_belongs_to_it(self) -> None:
+        for name, value, wanted in (
+            (cputune.QUOTA, 30_000, (100_000, 30_000)),
+            (cputune.PERIOD, 80_000, (80_000, 50_000)),
+        ):
+            with self.subTest(name):
+                self.target.released = frozenset()
+                self.write()
+                self.target.bandwidth_theirs = {name: value}
+                self.assertEqual(1, self.look(self.target))
+                self.assertEqual(wanted, self.bandwidth())
+                self.assertEqual({name}, self.target.released)
+                self.assertEqual({}, self.target.bandwidth_theirs)
+                # It was told of once.
+                self.assertEqual(0, self.look(self.target))
+
+    def test_overridden_all_the_same(self) -> None:
+        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.assertEqual(1, self.look(self.target, 'override'))
+        self.assertEqual((10_000, 5_000), self.bandwidth())
+        self.assertEqual(0, self.look(self.target, 'override'))
+
+    def test_a_later_one_of_theirs_stays(self) -> None:
+        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.domain.values[cputune.QUOTA] = 4_000
+        self.look(self.target)
+        self.assertEqual(4_000, self.bandwidth()[1])
+        self.assertEqual({cputune.QUOTA}, self.target.released)
+
+    def test_before_our_first_write_it_is_the_original(self) -> None:
+        self.target.journalled = False
+        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.assertEqual(0, self.look(self.target))
+        self.assertEqual({}, self.target.bandwidth_theirs)
+
+    def test_what_could_not_be_given_back_is_tried_again(self) -> None:
+        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        refused = fake_libvirt.refused('busy')
+        with mock.patch.object(
+            cputune, 'write_bandwidth', side_effect=refused
+        ):
+            self.assertRaises(libvirt.libvirtError, self.look, self.target)
+        self.look(self.target)
+        self.assertEqual((100_000, 30_000), self.bandwidth())
+
+    def test_put_back_before_anybody_looked(self) -> None:
+        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        foreign.ForeignChanges(
+            types.SimpleNamespace(foreign_changes='respect'),
+            self.journal,
+            BOTH,
+        ).settle(self.target)
+        self.assertEqual((100_000, 30_000), self.bandwidth())
+        self.assertEqual({cputune.QUOTA}, self.target.released)
 
 
 class TestSharesInWindows(ForeignCase):
