@@ -34,15 +34,17 @@ LOG = logging.getLogger(__name__)
 
 
 class _Neighbour:
-    __slots__ = ('last_us', 'reader', 'tune', 'vcpus')
+    __slots__ = ('last_us', 'pins', 'reader', 'tune', 'vcpus')
 
     def __init__(
         self,
         vcpus: int,
+        pins: tuple[frozenset[int], ...] | None,
         tune: model.CpuTune,
         reader: base.SyncReader | None,
     ) -> None:
         self.vcpus = vcpus
+        self.pins = pins
         self.tune = tune
         self.reader = reader
         self.last_us = 0
@@ -70,7 +72,13 @@ class Neighbours:
 
     def follow(self, uuid: str, domain: Any, vcpus: int) -> None:
         """Begin, or begin again, to read a VM."""
-        near = self._near(uuid, domain, vcpus)
+        pins = self._pins(uuid, domain)
+        # With ``hw:cpu_policy=mixed`` some vCPUs are near and some are not.
+        near = tuple(
+            vcpu
+            for vcpu in range(vcpus)
+            if vcpu not in pins or not self._usable.isdisjoint(pins[vcpu])
+        )
         if not near:
             self.forget(uuid)
             return
@@ -90,7 +98,10 @@ class Neighbours:
             model.UNLIMITED if cputune.is_unlimited(quota) else quota,
             found.get(cputune.SHARES),
         )
-        self._replace(uuid, _Neighbour(len(near), tune, reader))
+        known = None
+        if pins.keys() >= set(near):
+            known = tuple(pins[vcpu] for vcpu in near)
+        self._replace(uuid, _Neighbour(len(near), known, tune, reader))
 
     def forget(self, uuid: str) -> None:
         """The VM is gone, or opted in, or has none of our CPUs."""
@@ -114,26 +125,19 @@ class Neighbours:
                 known.tune.shares,
                 _sample(known, now_us),
                 known.tune.share,
+                known.pins,
             )
             for uuid, known in self._known.items()
         )
 
-    def _near(self, uuid: str, domain: Any, vcpus: int) -> tuple[int, ...]:
-        """vCPUs that may run on CPUs of ours; all where libvirt cannot tell.
-
-        With ``hw:cpu_policy=mixed`` some may and some may not.
-        """
-        pins: list[tuple[bool, ...]] = []
+    def _pins(self, uuid: str, domain: Any) -> dict[int, frozenset[int]]:
+        """CPUs of each vCPU; none where libvirt cannot tell."""
         try:
             pins = domain.vcpuPinInfo(cputune.LIVE)
         except libvirt.libvirtError as error:
             LOG.debug('Domain %s: %s', uuid, error)
-        away = {
-            vcpu
-            for vcpu, pin in enumerate(pins)
-            if self._usable.isdisjoint(cputune.pin_cpus(pin))
-        }
-        return tuple(vcpu for vcpu in range(vcpus) if vcpu not in away)
+            return {}
+        return {vcpu: cputune.pin_cpus(pin) for vcpu, pin in enumerate(pins)}
 
     def _replace(self, uuid: str, new: _Neighbour | None) -> None:
         with self._lock:

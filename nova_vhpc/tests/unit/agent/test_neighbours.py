@@ -121,9 +121,20 @@ class TestNeighbours(base.TestCase):
         self.assertEqual((30_000.0,), view.sample.vcpu_run_us)
         self.assertEqual((20_000.0,), view.sample.vcpu_wait_us)
 
+    def test_where_it_can_be(self):
+        for pins, shown in (
+            (((0, 1), (2, 5)), ({0, 1}, {2, 5})),
+            (((4,), (0, 1)), ({0, 1},)),
+            # Of the second vCPU libvirt tells nothing.
+            (((0, 1),), None),
+        ):
+            self.neighbours.follow(UUID, Domain(pins=pins), 2)
+            self.assertEqual(shown, self.look(1).vcpu_pins)
+
     def test_pins_that_libvirt_does_not_tell(self):
         self.neighbours.follow(UUID, Domain(pins=None), 2)
-        self.assertEqual(2, self.look(1).vcpus)
+        view = self.look(1)
+        self.assertEqual((2, None), (view.vcpus, view.vcpu_pins))
 
     def test_pins_of_vcpus_that_are_not_plugged_in(self):
         self.neighbours.follow(UUID, Domain(pins=((0,),) * 9), 2)
