@@ -23,9 +23,10 @@ from collections.abc import Callable, Sequence
 
 from nova_vhpc.control import model
 
-LITTLE_CPUS = 0.25
+LITTLE_CPUS = 0.1
 """What a VM uses at most that does nothing but keep its clock, on the mean of
-some time; twice that must be used before it is taken to do something."""
+some time; twice that must be used before it is taken to do something. What is
+beyond one CPU does not count: else it would be remembered for long."""
 
 
 class Resting:
@@ -40,7 +41,7 @@ class Resting:
 
     def __init__(self, patience: int) -> None:
         """Know nobody yet."""
-        self._patience = patience
+        self._patience = max(1, patience)
         self._calls = 0
         self._since: dict[str, int] = {}
         self._used: dict[str, float] = {}
@@ -89,7 +90,7 @@ class Resting:
 
 
 def _mean(before: float, now: float, periods: int) -> float:
-    return before + (now - before) / max(1, periods)
+    return before + (min(1.0, now) - before) / periods
 
 
 def _lonely(spinning: Sequence[model.VmView]) -> set[str]:

@@ -68,16 +68,16 @@ class TestResting(base.TestCase):
 
     def test_who_does_nothing_is_idle_instead(self):
         vms, resting = [vm('a'), vm('b')], gang_rest.Resting(5)
-        self.loose_after(6, vms, 'a', resting, used=0.1)
+        self.loose_after(6, vms, 'a', resting, used=0.05)
         self.assertEqual((set(), {'b'}), (resting.loose, resting.idle))
         # Not for a moment's work, nor for a moment's rest afterwards.
-        self.loose_after(1, vms, 'a', resting)
+        self.loose_after(1, vms, 'a', resting, used=0.7)
         self.assertEqual({'b'}, resting.idle)
-        self.loose_after(5, vms, 'a', resting)
+        self.loose_after(5, vms, 'a', resting, used=9.0)
         self.assertEqual(({'b'}, set()), (resting.loose, resting.idle))
-        self.loose_after(3, vms, 'a', resting, used=0.0)
+        self.loose_after(1, vms, 'a', resting, used=0.0)
         self.assertEqual({'b'}, resting.loose)
-        self.loose_after(9, vms, 'a', resting, used=0.0)
+        self.loose_after(12, vms, 'a', resting, used=0.0)
         self.assertEqual((set(), {'b'}), (resting.loose, resting.idle))
         idle = resting.idle
         self.loose_after(1, vms, 'a', resting, used=0.0)

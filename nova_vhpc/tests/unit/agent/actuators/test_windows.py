@@ -147,9 +147,9 @@ class TestWindowPlayer(PlayerTestCase):
         self.assertIn(self.domains.shares['a'], (2, 1000))
 
     def test_the_same_schedule_again_changes_nothing(self):
-        self.player.play(schedule(width_us=10_000_000))
+        self.player.play(schedule(width_us=60_000_000))
         self.wait_for(lambda: len(self.domains.writes) == 2)
-        self.player.play(schedule(width_us=10_000_000))
+        self.player.play(schedule(width_us=60_000_000))
         time.sleep(0.05)
         self.assertEqual(2, len(self.domains.writes))
 
