@@ -75,6 +75,7 @@ def hosts(
             connection.placement, request.flavor.extra_specs, classes or {}
         )
     places = _places(connection, switch_key, rack_key)
+    vcpus, _ = request.flavor.judged_vcpus
     claims = any(model.UPLINK in key for key in request.flavor.extra_specs)
     found = []
     for hypervisor in _hypervisors(connection):
@@ -94,7 +95,7 @@ def hosts(
                     used,
                     free_cpus,
                     free_ram_mb,
-                    offers.members(uuid),
+                    offers.members(uuid, vcpus, request.flavor.ram_mb),
                     switch=switch,
                     rack=rack,
                 ),

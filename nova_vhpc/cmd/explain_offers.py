@@ -150,23 +150,34 @@ class Offers:
     def free(self, root: str) -> tuple[float, float]:
         """CPUs and RAM in MB that may still be claimed on a host."""
         resources = self._resources(root)
-        kind = 'PCPU' if self._pinned and 'PCPU' in resources else 'VCPU'
-        cpus = resources.get(kind, {'capacity': 0, 'used': 0})
+        cpus = resources.get(self._kind(root), {'capacity': 0, 'used': 0})
         ram = resources.get('MEMORY_MB', {'capacity': 0, 'used': 0})
         return (
             float(cpus['capacity'] - cpus['used']),
             float(ram['capacity'] - ram['used']),
         )
 
-    def members(self, root: str) -> int:
-        """Members for which a host itself has all that Placement is asked."""
+    def members(self, root: str, vcpus: int, ram_mb: int) -> int:
+        """Members that a host has all for, but what :meth:`free` tells.
+
+        The plan counts that itself, and says of what there is too little.
+
+        :param vcpus: that the plan counts for one member.
+        :param ram_mb: likewise. A flavor may claim more than it has.
+        """
         members = NO_LIMIT
+        counted = {self._kind(root): vcpus, 'MEMORY_MB': ram_mb}
         for name, amount in self.asked.get(root, {}).items():
             found = self._resources(root).get(name)
-            if found is not None and amount > 0:
+            if found is not None and amount > counted.get(name, 0):
                 left = found['capacity'] - found['used']
                 members = min(members, max(0, left // amount))
         return members
+
+    def _kind(self, root: str) -> str:
+        """The resource class of the CPUs that the plan counts."""
+        pinned = self._pinned and 'PCPU' in self._resources(root)
+        return 'PCPU' if pinned else 'VCPU'
 
     def _resources(self, root: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._summaries.get(root, {}).get(

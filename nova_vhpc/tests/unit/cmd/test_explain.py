@@ -27,6 +27,7 @@ from nova_vhpc.cmd import explain, explain_offers
 from nova_vhpc.scheduler import explain as scheduler_explain
 from nova_vhpc.scheduler import explain_request
 from nova_vhpc.scheduler.explain_request import Flavor
+from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.scheduler.test_explain import host, request
 
@@ -250,7 +251,7 @@ class QueryTest(base.TestCase):
 
 
 class OffersTest(base.TestCase):
-    def test_members_by_all_that_is_asked_of_the_host(self):
+    def test_members_by_what_is_asked_beside_cpus_and_ram(self):
         own = {
             'VCPU': {'capacity': 64, 'used': 4},
             'MEMORY_MB': {'capacity': 8192, 'used': 1024},
@@ -258,18 +259,21 @@ class OffersTest(base.TestCase):
             'PCPU': {'capacity': 8, 'used': 3},
         }
         asked = {'VCPU': 1, 'MEMORY_MB': 1024, 'DISK_GB': 20, 'PCPU': 3}
-        for without, members in (
-            ((), 1),
-            (('PCPU',), 2),
-            (('PCPU', 'DISK_GB'), 7),
-            # As of a sharing provider.
-            (('PCPU', 'DISK_GB', 'MEMORY_MB'), 60),
+        for without, pinned, vcpus, ram_mb, members in (
+            ((), False, 1, 1024, 1),
+            (('PCPU',), False, 1, 1024, 2),
+            # As of a sharing provider. The plan counts the others itself,
+            (('PCPU', 'DISK_GB'), False, 1, 1024, NO_LIMIT),
+            # unless the flavor claims more of them than it has.
+            (('PCPU', 'DISK_GB'), False, 1, 512, 7),
+            (('DISK_GB', 'MEMORY_MB'), True, 3, 1024, 60),
+            (('DISK_GB', 'MEMORY_MB', 'VCPU'), True, 3, 1024, NO_LIMIT),
         ):
             summary = {
                 'root_provider_uuid': 'root',
                 'resources': {k: own[k] for k in own if k not in without},
             }
-            offers = explain_offers.Offers(pinned=False)
+            offers = explain_offers.Offers(pinned)
             offers.add(
                 {
                     'provider_summaries': {'root': summary},
@@ -278,7 +282,7 @@ class OffersTest(base.TestCase):
                     ],
                 }
             )
-            self.assertEqual(members, offers.members('root'))
+            self.assertEqual(members, offers.members('root', vcpus, ram_mb))
 
     def test_emulator_threads_of_pinned_members(self):
         for specs, judged in (
