@@ -57,7 +57,8 @@ class Members:
             return
         members = set(group.members or ())
         others = members - {spec_obj.instance_uuid}
-        away = set(group.hosts)
+        everywhere = frozenset(group.hosts)
+        away = set(everywhere)
         # But for the worker that placed it, a host state has a member only
         # when nova-compute has started it; the group's hosts have it at once.
         offered = [
@@ -67,10 +68,10 @@ class Members:
             and not members.isdisjoint(record.state.instances)
         ]
         away.difference_update(record.state.host for record in offered)
-        placed = 0
+        seen: set[str] = set()
         for record in offered:
             instances = record.state.instances
-            placed += len(members.intersection(instances))
+            seen.update(members.intersection(instances))
             self._add(record.state.host, len(others.intersection(instances)))
         found = None
         if away or request.members > 1:
@@ -79,11 +80,12 @@ class Members:
             # Each of the other hosts has one member at least.
             for host in away:
                 self._add(host, 1)
-            if len(members) - placed - len(away) < self.left:
+            if len(members) - len(seen) - len(away) < self.left:
                 self.left = 1
             return
-        for uuid in others:
-            if found.hosts.get(uuid) in away:
+        for uuid in others - seen:
+            # Also those that just start beside one that runs.
+            if found.hosts.get(uuid) in everywhere:
                 self._add(found.hosts[uuid], 1)
         for record in landed:
             if record.state.host in away:

@@ -124,6 +124,12 @@ class MembersTest(world.WorldTestCase):
         _, _, running = self.ask(spec, source=uuids[:1], peer=uuids[1:])
         self.assertEqual({'peer': 3}, running)
 
+    def test_a_peer_that_just_starts_beside_one_that_runs(self):
+        spec, uuids = self.group(hosts=('peer', 'host00002'))
+        self.states[2].instances = {uuids[1]: None}
+        _, _, running = self.ask(spec, peer=uuids[3:], host00002=uuids[1:3])
+        self.assertEqual({'peer': 1, 'host00002': 2}, running)
+
     def test_without_an_answer_it_is_estimated(self):
         # Four cannot be booted where one of four runs already.
         spec, _ = self.group()
