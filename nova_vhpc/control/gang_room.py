@@ -47,6 +47,9 @@ then takes what he can get of another."""
 MOST_LOOKS = 64
 """That must agree where what is best goes back and forth."""
 
+MOST_BEFORE = 8
+"""Sets of CPUs that were clear before, to which it may change back."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Others:
@@ -138,7 +141,7 @@ class Room:
     """Follows what is best, without haste.
 
     Two looks in a row must agree before anything changes, and twice as many
-    each time that it changes back.
+    each time that it changes back; two again when it has stayed for long.
 
     :param periods: control periods between two looks.
     :ivar clear_cpus: that gangs are to be kept off.
@@ -150,7 +153,10 @@ class Room:
         self._wanted: frozenset[int] = frozenset()
         self._agreed = 0
         self._patience = 2
-        self._before: frozenset[int] = frozenset()
+        # More than one: where each changes what is best, they may go round.
+        self._before: collections.deque[frozenset[int]] = collections.deque(
+            maxlen=MOST_BEFORE
+        )
         self.clear_cpus: frozenset[int] = frozenset()
 
     def is_due(self) -> bool:
@@ -168,11 +174,17 @@ class Room:
         clear = frozenset(order[: need.best(now)])
         self._agreed = self._agreed + 1 if clear == self._wanted else 1
         self._wanted = clear
-        if clear == self.clear_cpus or self._agreed < self._patience:
+        if clear == self.clear_cpus:
+            if self._agreed >= MOST_LOOKS:
+                self._patience = 2
+                self._before.clear()
             return
-        if clear == self._before:
+        if self._agreed < self._patience:
+            return
+        if clear in self._before:
             self._patience = min(MOST_LOOKS, 2 * self._patience)
-        self._before, self.clear_cpus = self.clear_cpus, clear
+        self._before.append(self.clear_cpus)
+        self.clear_cpus = clear
 
 
 def need(

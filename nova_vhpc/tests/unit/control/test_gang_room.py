@@ -13,6 +13,7 @@
 """How many CPUs are left to VMs that never sleep, and for how long."""
 
 import math
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies
@@ -125,6 +126,30 @@ class TestRoom(base.TestCase):
                 changes.append(look)
         self.assertLess(len(changes), 6)
         for _ in range(gang_room.MOST_LOOKS):
+            room.look(need())
+        self.assertEqual({14, 15}, room.clear_cpus)
+
+    def test_what_goes_round_changes_ever_less(self):
+        # Each of three sets makes another one look best.
+        room = gang_room.Room(1)
+        after = {0: (3, 2), 2: (3, 2, 5, 4), 4: ()}
+        changes = 0
+        for _ in range(600):
+            before = room.clear_cpus
+            best = after[len(before)]
+            one = mock.Mock(order=tuple((cpu, 0) for cpu in best))
+            one.best.return_value = len(best)
+            room.look(one)
+            changes += room.clear_cpus != before
+        self.assertLess(changes, 20)
+
+    def test_what_has_stayed_for_long_changes_soon_again(self):
+        room = gang_room.Room(1)
+        for one in (need(), need(0.0, 0)) * 8:
+            for _ in range(2 * gang_room.MOST_LOOKS):
+                room.look(one)
+        self.assertEqual(set(), room.clear_cpus)
+        for _ in range(2):
             room.look(need())
         self.assertEqual({14, 15}, room.clear_cpus)
 
