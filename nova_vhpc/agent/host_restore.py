@@ -217,8 +217,9 @@ def _clean(
         if not conn.isAlive():
             conn = _wait_for(uri) or conn
         again = HostRestorer(restorer).clean(conn)
-        again.restored += summary.restored
-        again.gone += summary.gone
+        # One that a newer agent keeps a record of is told of each time.
+        again.restored = list({*summary.restored, *again.restored})
+        again.gone = list({*summary.gone, *again.gone})
         summary = again
     return conn, summary
 

@@ -204,6 +204,14 @@ class TestRefused(base.BaseTestCase):
         self.assertEqual({'vm-b': 'no controller'}, summary.failed)
         self.assertEqual(['a'], summary.restored)
 
+    def test_who_keeps_a_record_is_counted_once(self) -> None:
+        restorer = Restorer(a=None, b=fake_libvirt.refused('busy'))
+        with mock.patch.object(host_restore, 'RETRY_SECONDS', 0.05):
+            _, summary = host_restore._clean(
+                self.connect(True), 'uri', restorer
+            )
+        self.assertIn('1 restored, 0 gone, 1 failed', summary.text())
+
     def test_by_a_new_connection_if_the_old_one_has_ended(self) -> None:
         summary = self.clean(1, alive=False)
         self.assertEqual({}, summary.failed)
