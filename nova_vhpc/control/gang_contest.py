@@ -23,9 +23,7 @@ import math
 from collections.abc import Mapping
 
 from nova_vhpc.control import defaults, gang_demand, gang_fairness, model
-
-Pins = tuple[frozenset[int], ...]
-"""CPUs that each vCPU can be on."""
+from nova_vhpc.control.pinning import base as pinning_base
 
 MOST_OF_A_CPU = 0.92
 """Of the CPUs that they are on, few VMs that never sleep get no more: else a
@@ -56,7 +54,9 @@ class Sides:
     width: float = 0.0
     weights: Mapping[str, int] = dataclasses.field(default_factory=dict)
     host: frozenset[int] = frozenset()
-    pins: Mapping[str, Pins] = dataclasses.field(default_factory=dict)
+    pins: Mapping[str, pinning_base.Pins] = dataclasses.field(
+        default_factory=dict
+    )
 
     def reach_of(self, uuid: str, vcpu: int) -> frozenset[int]:
         """CPUs of the host that a vCPU of a hungry VM can be on."""

@@ -33,14 +33,14 @@ before (:mod:`nova_vhpc.control.gang_contest`).
 """
 
 import dataclasses
-import functools
-import operator
 from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
     gang_contest,
     gang_demand,
+    gang_lineup,
+    gang_reach,
     gang_rest,
     gang_room,
     gang_width,
@@ -85,25 +85,6 @@ _Decided = tuple[
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Lineup:
-    """Who takes turns.
-
-    :ivar members: VMs of all gangs.
-    :ivar cpus: of all gangs.
-    :ivar places: the CPUs of each member.
-    """
-
-    gangs: list[gang_windows.Gang]
-    members: frozenset[str]
-    cpus: frozenset[int]
-    places: Mapping[str, frozenset[int]]
-
-
-_Entry = tuple[str, str | None, int, int, tuple[frozenset[int], ...]]
-"""What a lineup depends on, of one VM."""
-
-
 class GangPolicy:
     """Favours one gang at a time.
 
@@ -120,22 +101,24 @@ class GangPolicy:
             config.gang_window_us, config.gang_max_window_us
         )
         self._usable = usable_cpus.UsableCpus()
+        self._lineups = gang_lineup.Lineups()
         self.room = gang_room.Room(config.rebalance_periods)
         self._resting = gang_rest.Resting(config.rebalance_periods)
         self._part = 0.0
         self._most: gang_contest.Bounds | None = None
         self._sleepers = 0.0
         # What is as it was is not made anew: nearly always all of it.
-        self._lined_up: tuple[list[_Entry], _Lineup] | None = None
         self._gentle: (
-            tuple[_Lineup, model.ActuatorLimits, dict[str, int]] | None
+            tuple[gang_lineup.Lineup, model.ActuatorLimits, dict[str, int]]
+            | None
         ) = None
         self._rotated: tuple[_Rotated, gang_windows.Timeline] | None = None
         self._decided: tuple[_Decided, base.SliceDecision] | None = None
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
         """Find who spins, who shares CPUs, and how long others need."""
-        view = self._near(context.view)
+        self._usable.show(context.view.cpus)
+        view = gang_reach.near(context.view, self._usable)
         context = dataclasses.replace(context, view=view)
         parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]
         self._demands.advance([*view.vms, *view.others])
@@ -151,7 +134,7 @@ class GangPolicy:
             if vm.uuid not in context.in_io_pool and vm.uuid in context.pins
         ]
         own = gang_contest.weights_of(view) if pinned else {}
-        lineup = self._line_up(pinned, context, own)
+        lineup = self._lineups.of(pinned, context.pins, own)
         sides = self._sides(context, lineup, own)
         if self.room.is_due():
             self.room.look(
@@ -178,25 +161,6 @@ class GangPolicy:
                 idle=self._resting.idle,
             )
         return self._decision(view, timeline, weights, own)
-
-    def _near(self, view: model.HostView) -> model.HostView:
-        """Without vCPUs on other CPUs, which compete with nobody here.
-
-        A VM with dedicated CPUs may have asked for us, too. With
-        ``hw:cpu_policy=mixed`` it has both kinds.
-        """
-        self._usable.show(view.cpus)
-        near = []
-        for vm in view.vms:
-            cpus = self._usable.of(vm)
-            if cpus:
-                # Whom we pin anew is pinned within these CPUs.
-                near.append(vm if vm.repin else _vcpus_on(vm, cpus))
-        if len(near) == len(view.vms) and all(
-            map(operator.is_, near, view.vms)
-        ):
-            return view
-        return dataclasses.replace(view, vms=tuple(near))
 
     def _timeline(
         self,
@@ -228,59 +192,10 @@ class GangPolicy:
         self._rotated = asked, timeline
         return timeline
 
-    def _line_up(
-        self,
-        vms: list[model.VmView],
-        context: base.SliceContext,
-        weights: Mapping[str, int],
-    ) -> _Lineup:
-        """Who takes turns; the same object while they stay."""
-        pins = context.pins
-        asked: list[_Entry] = [
-            (vm.uuid, vm.cluster, vm.vcpus, weights[vm.uuid], pins[vm.uuid])
-            for vm in vms
-        ]
-        if self._lined_up is not None and self._lined_up[0] == asked:
-            return self._lined_up[1]
-        gangs = self._gangs(vms, context, weights)
-        members = frozenset().union(*(gang.members for gang in gangs))
-        lineup = _Lineup(
-            gangs,
-            members,
-            frozenset().union(*(gang.cpus for gang in gangs)),
-            {uuid: _cpus(pins[uuid]) for uuid in sorted(members)},
-        )
-        self._lined_up = asked, lineup
-        return lineup
-
-    def _gangs(
-        self,
-        vms: list[model.VmView],
-        context: base.SliceContext,
-        weights: Mapping[str, int],
-    ) -> list[gang_windows.Gang]:
-        """Members of a cluster together where they fit side by side."""
-        clusters: dict[str, list[model.VmView]] = {}
-        for vm in vms:
-            clusters.setdefault(vm.cluster or vm.uuid, []).append(vm)
-        gangs: list[gang_windows.Gang] = []
-        for key, members in clusters.items():
-            sets = [_cpus(context.pins[vm.uuid]) for vm in members]
-            joined = frozenset().union(*sets)
-            if sum(len(one) for one in sets) == len(joined):
-                gangs.append(_gang(key, members, joined, weights))
-                continue
-            gangs.extend(
-                _gang(f'{key}/{vm.uuid}', [vm], cpus, weights)
-                for vm, cpus in zip(members, sets, strict=True)
-            )
-        # A gang of one vCPU has no sibling to run together with.
-        return [gang for gang in gangs if len(gang.cpus) > 1]
-
     def _sides(
         self,
         context: base.SliceContext,
-        lineup: _Lineup,
+        lineup: gang_lineup.Lineup,
         weights: Mapping[str, int],
     ) -> gang_contest.Sides:
         """Who is in a gang, and who competes with the gangs."""
@@ -309,14 +224,17 @@ class GangPolicy:
             {
                 uuid: pins
                 for uuid, vm in hungry.items()
-                if (pins := context.pins.get(uuid) or _bound(vm, host))
+                if (
+                    pins := context.pins.get(uuid)
+                    or gang_reach.bound(vm, host)
+                )
             },
         )
 
     def _weigh(
         self,
         view: model.HostView,
-        lineup: _Lineup,
+        lineup: gang_lineup.Lineup,
         sides: gang_contest.Sides,
     ) -> tuple[float, dict[str, int]]:
         """What VMs that never sleep get, and what gangs weigh against them.
@@ -353,7 +271,7 @@ class GangPolicy:
     def _weigh_gently(
         self,
         view: model.HostView,
-        lineup: _Lineup,
+        lineup: gang_lineup.Lineup,
         sides: gang_contest.Sides,
     ) -> dict[str, int]:
         known = self._gentle
@@ -425,69 +343,3 @@ def _steady(held: float, now: float) -> float:
     if abs(now - held) > LEAST_MOVE:
         return round(now * STEPS) / STEPS
     return held
-
-
-def _gang(
-    key: str,
-    members: list[model.VmView],
-    cpus: frozenset[int],
-    own: Mapping[str, int],
-) -> gang_windows.Gang:
-    weights = [own[vm.uuid] / vm.vcpus for vm in members]
-    return gang_windows.Gang(
-        key=key,
-        members=frozenset(vm.uuid for vm in members),
-        cpus=cpus,
-        weight=sum(weights) / len(weights),
-    )
-
-
-def _vcpus_on(vm: model.VmView, cpus: frozenset[int]) -> model.VmView:
-    """A VM as if it had only the vCPUs that may run on these CPUs."""
-    pins = vm.in_force.vcpu_pins or vm.original.vcpu_pins or ()
-    here = [n for n, pin in enumerate(pins) if not pin.isdisjoint(cpus)]
-    if len(pins) != vm.vcpus or len(here) in (0, vm.vcpus):
-        return vm
-    sample = vm.sample
-    return dataclasses.replace(
-        vm,
-        vcpus=len(here),
-        sample=dataclasses.replace(
-            sample,
-            vcpu_run_us=_of(sample.vcpu_run_us, here),
-            vcpu_wait_us=_of(sample.vcpu_wait_us, here),
-            vcpu_runs=None,
-        ),
-    )
-
-
-def _bound(
-    vm: model.VmView | model.OtherVm, host: frozenset[int]
-) -> tuple[frozenset[int], ...] | None:
-    """The pins of a VM that cannot be on all CPUs, if they are known."""
-    if isinstance(vm, model.VmView):
-        pins = vm.in_force.vcpu_pins or vm.original.vcpu_pins
-    else:
-        pins = vm.vcpu_pins
-    if (
-        not pins
-        or len(pins) != vm.vcpus
-        or all(host <= pin for pin in pins)
-        or any(host.isdisjoint(pin) for pin in pins)
-    ):
-        return None
-    return pins
-
-
-def _of(
-    values: tuple[float, ...] | None, places: list[int]
-) -> tuple[float, ...] | None:
-    if values is None:
-        return None
-    return tuple(values[place] for place in places if place < len(values))
-
-
-@functools.lru_cache(maxsize=4_096)
-def _cpus(pins: tuple[frozenset[int], ...]) -> frozenset[int]:
-    """All of a VM's CPUs; pins change seldom, and are looked at each tick."""
-    return frozenset().union(*pins)
