@@ -71,9 +71,8 @@ class Controller:
         )
         self._original = slices_base.VmSlice()
         self._limits = model.ActuatorLimits()
-        self._clear_cpus: frozenset[int] = frozenset()
-        self._loose: frozenset[str] = frozenset()
-        self._idle: frozenset[str] = frozenset()
+        # What the slice policy asked of the pinning policy last.
+        self._sliced = slices_base.SliceDecision()
         self._usable = usable_cpus.UsableCpus()
         self._checked: dict[str, _Checked] = {}
         self._harmless_windows: _Windows | None = None
@@ -91,7 +90,11 @@ class Controller:
 
         pinned = self._pin(
             pinning_base.PinContext(
-                view, effective, self._clear_cpus, self._loose, self._idle
+                view,
+                effective,
+                self._sliced.clear_cpus,
+                self._sliced.loose,
+                self._sliced.idle,
             ),
             ignored,
         )
@@ -104,9 +107,7 @@ class Controller:
             ),
             ignored,
         )
-        self._clear_cpus = sliced.clear_cpus
-        self._loose = sliced.loose
-        self._idle = sliced.idle
+        self._sliced = sliced
         return model.Plan(
             vms=self._plan_vms(view, vm_phases, pinned, sliced, ignored),
             windows=sliced.windows,

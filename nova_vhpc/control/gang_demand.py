@@ -145,7 +145,7 @@ class DemandTracker:
 
     def awake(self, uuid: str) -> int:
         """How many vCPUs of a VM have not slept for long."""
-        return sum(vcpu.awake_us >= AWAKE_US for vcpu in self._vms[uuid].vcpus)
+        return len(self.awake_vcpus(uuid))
 
     def awake_vcpus(self, uuid: str) -> list[int]:
         """Which ones these are."""

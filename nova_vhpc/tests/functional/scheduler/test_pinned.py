@@ -32,6 +32,24 @@ MIXED = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^0'}
 OPENMP = {'vhpc:workload': 'parallel', 'vhpc:paradigm': 'openmp'}
 
 
+def start(test, shared, dedicated, name='compute1', **cpus):
+    """Start a compute service whose host has two sets of CPUs.
+
+    :param cpus: nodes, and cores of each, as HostInfo names them.
+    """
+    test.flags(
+        group='compute',
+        cpu_shared_set=shared,
+        cpu_dedicated_set=dedicated,
+    )
+    test.start_compute(
+        hostname=name,
+        host_info=fakelibvirt.HostInfo(
+            cpu_sockets=1, cpu_threads=1, kB_mem=16 << 20, **cpus
+        ),
+    )
+
+
 class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
     """One host with eight CPUs; OpenMP never shares one by default."""
 
@@ -44,20 +62,7 @@ class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
 
     def start(self, shared, dedicated):
         """Start the host with two sets of CPUs."""
-        self.flags(
-            group='compute',
-            cpu_shared_set=shared,
-            cpu_dedicated_set=dedicated,
-        )
-        self.start_compute(
-            host_info=fakelibvirt.HostInfo(
-                cpu_nodes=2,
-                cpu_sockets=1,
-                cpu_cores=4,
-                cpu_threads=1,
-                kB_mem=16 << 20,
-            )
-        )
+        start(self, shared, dedicated, cpu_nodes=2, cpu_cores=4)
 
     def boot(self, vcpu, extra_spec, state='ACTIVE'):
         """Boot one server, as the explanation foretells."""
@@ -177,21 +182,7 @@ class PlannedTest(libvirt_base.ServersTestBase, base.Publishing):
             ('tight', *tight),
             ('roomy', *roomy),
         ):
-            self.flags(
-                group='compute',
-                cpu_shared_set=shared,
-                cpu_dedicated_set=dedicated,
-            )
-            self.start_compute(
-                hostname=name,
-                host_info=fakelibvirt.HostInfo(
-                    cpu_nodes=1,
-                    cpu_sockets=1,
-                    cpu_cores=15,
-                    cpu_threads=1,
-                    kB_mem=16 << 20,
-                ),
-            )
+            start(self, shared, dedicated, name, cpu_nodes=1, cpu_cores=15)
             self.publish(name)
         flavor_id = self._create_flavor(
             vcpu=3, memory_mb=256, disk=1, extra_spec={**OPENMP, **extra_specs}

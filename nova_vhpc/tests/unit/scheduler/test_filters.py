@@ -255,6 +255,18 @@ class ExportedTest(world.WorldTestCase):
         self.assertIn('ask for a PCI device', self.log.output)
 
 
+def pinned_topology(**fields):
+    """Of a guest whose two vCPUs get a dedicated CPU each."""
+    return objects.InstanceNUMATopology(
+        cells=[
+            objects.InstanceNUMACell(
+                id=0, cpuset=set(), pcpuset={0, 1}, memory=1024
+            )
+        ],
+        **fields,
+    )
+
+
 class ClaimTest(world.WorldTestCase):
     hosts = 2
 
@@ -265,13 +277,7 @@ class ClaimTest(world.WorldTestCase):
 
     def test_pinned_members_claim_no_shared_cpus(self):
         spec = self.request(members=3)
-        spec.numa_topology = objects.InstanceNUMATopology(
-            cells=[
-                objects.InstanceNUMACell(
-                    id=0, cpuset=set(), pcpuset={0, 1}, memory=1024
-                )
-            ]
-        )
+        spec.numa_topology = pinned_topology()
         for state in self.states[1:]:
             pinned = copy.deepcopy(state.allocation_candidates)
             for candidate in pinned:
@@ -293,14 +299,7 @@ class ClaimTest(world.WorldTestCase):
 
     def test_pinned_members_take_a_cpu_for_emulator_threads(self):
         spec = self.request(members=3)
-        spec.numa_topology = objects.InstanceNUMATopology(
-            cells=[
-                objects.InstanceNUMACell(
-                    id=0, cpuset=set(), pcpuset={0, 1}, memory=1024
-                )
-            ],
-            emulator_threads_policy='isolate',
-        )
+        spec.numa_topology = pinned_topology(emulator_threads_policy='isolate')
         self.passing(spec)
         self.assertEqual(3, self.states[0]._vhpc.request.wanted.vcpus)
 
