@@ -22,7 +22,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from nova_vhpc.control import defaults, gang_demand, gang_fairness, model
+from nova_vhpc.control import gang_demand, gang_fairness, model
 from nova_vhpc.control.pinning import base as pinning_base
 
 MOST_OF_A_CPU = 0.92
@@ -320,24 +320,6 @@ def gentle(view: model.HostView, sides: Sides) -> dict[str, int]:
         )
         for uuid, cpus in sides.places.items()
     }
-
-
-def shares(own: int | None, limits: model.ActuatorLimits) -> int:
-    """A VM's own weight; where unknown, what it has by default."""
-    if own is not None and own > 0:
-        return max(limits.min_shares, min(limits.max_shares, own))
-    if limits.min_shares < 2:
-        return defaults.SHARES_V2
-    return defaults.SHARES_V1
-
-
-def weights_of(view: model.HostView) -> dict[str, int]:
-    """Every VM's own weight, as nobody has touched it."""
-    found = {
-        vm.uuid: shares(vm.original.shares, view.limits) for vm in view.vms
-    }
-    found |= {vm.uuid: shares(vm.shares, view.limits) for vm in view.others}
-    return found
 
 
 def leaves_sleepers(

@@ -16,6 +16,8 @@
 import dataclasses
 from collections.abc import Iterable
 
+from nova_vhpc.control import defaults, model
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
@@ -60,3 +62,21 @@ def fair_cpus(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
             left -= claim.cpus
             del open_claims[claim.uuid]
     return given
+
+
+def shares(own: int | None, limits: model.ActuatorLimits) -> int:
+    """A VM's own weight; where unknown, what it has by default."""
+    if own is not None and own > 0:
+        return max(limits.min_shares, min(limits.max_shares, own))
+    if limits.min_shares < 2:
+        return defaults.SHARES_V2
+    return defaults.SHARES_V1
+
+
+def weights_of(view: model.HostView) -> dict[str, int]:
+    """Every VM's own weight, as nobody has touched it."""
+    found = {
+        vm.uuid: shares(vm.original.shares, view.limits) for vm in view.vms
+    }
+    found |= {vm.uuid: shares(vm.shares, view.limits) for vm in view.others}
+    return found

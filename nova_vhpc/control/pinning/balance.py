@@ -17,7 +17,7 @@ kernel's own balancing serves them better than pins.
 """
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import model
+from nova_vhpc.control import gang_fairness, model
 from nova_vhpc.control.pinning import base, loads, spread, usable_cpus
 
 # To look up a member of an enum takes long, for each VM, each tick.
@@ -43,6 +43,7 @@ class BalancePolicy:
         ignored: list[model.Ignored] = []
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
+        limits = context.view.limits
         for vm in context.view.vms:
             if (
                 vm.workload != _PARALLEL
@@ -56,7 +57,10 @@ class BalancePolicy:
                 continue
             requests.append(
                 request_for(
-                    vm, self._rest.of(vm, domain), vm.uuid in context.idle
+                    vm,
+                    self._rest.of(vm, domain),
+                    vm.uuid in context.idle,
+                    limits,
                 )
             )
             if vm.in_force.vcpu_pins is not None:
@@ -93,7 +97,10 @@ class Rest:
 
 
 def request_for(
-    vm: model.VmView, domain: frozenset[int], idle: bool
+    vm: model.VmView,
+    domain: frozenset[int],
+    idle: bool,
+    limits: model.ActuatorLimits,
 ) -> loads.Request:
     """How a VM is to be spread over a set of CPUs.
 
@@ -107,4 +114,5 @@ def request_for(
         vm.paradigm != _MPI,
         vm.cluster or '',
         idle,
+        gang_fairness.shares(vm.original.shares, limits),
     )

@@ -125,7 +125,9 @@ class IoPoolPolicy:
                 if not io:
                     domain = self._rest.of(vm, domain)
                 idle = not io and vm.uuid in context.idle
-                requests.append(balance.request_for(vm, domain, idle))
+                requests.append(
+                    balance.request_for(vm, domain, idle, view.limits)
+                )
                 if vm.in_force.vcpu_pins is not None:
                     in_force[vm.uuid] = vm.in_force.vcpu_pins
             elif io or domain != allowed:

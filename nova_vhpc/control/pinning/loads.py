@@ -14,13 +14,19 @@
 
 import collections
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from nova_vhpc.control import model
+from nova_vhpc.control import gang_fairness, model
 
 Place = tuple[int, ...]
 """One CPU per vCPU."""
+
+WHOLE = 1_024
+"""Load of a CPU that somebody wants all the time."""
+
+_LEVEL = WHOLE // 8
+"""Loads that differ by less are alike: a core of one's own counts more."""
 
 
 class Request(NamedTuple):
@@ -31,6 +37,7 @@ class Request(NamedTuple):
     :ivar mates: VMs with the same name run together, so they are kept
         apart from each other like siblings; '' for none.
     :ivar idle: it does nothing, so it is no load.
+    :ivar weight: of the whole VM against others, as nobody has touched it.
     """
 
     uuid: str
@@ -39,10 +46,61 @@ class Request(NamedTuple):
     compact: bool = False
     mates: str = ''
     idle: bool = False
+    weight: int = 1
+
+
+def fair_loads(requests: Collection[Request]) -> dict[str, int]:
+    """Load of one vCPU of each VM, in parts of a CPU (:data:`WHOLE`).
+
+    What the kernel would let it have if it divided the CPUs fairly: that of
+    a narrow VM is more than that of a wide one of the same weight. Where loads
+    are even by this measure, everybody can have what is fair.
+
+    :returns: by uuid, without those that are idle.
+    """
+    found: dict[str, int] = {}
+    for cpus, sharing in _sharing(requests):
+        fair = gang_fairness.fair_cpus(
+            (
+                gang_fairness.Claim(
+                    one.uuid, one.weight, min(one.vcpus, len(one.domain))
+                )
+                for one in sharing
+            ),
+            len(cpus),
+        )
+        for one in sharing:
+            load = round(WHOLE * fair.get(one.uuid, 0.0) / one.vcpus)
+            found[one.uuid] = max(1, load)
+    return found
+
+
+def _sharing(
+    requests: Iterable[Request],
+) -> list[tuple[frozenset[int], list[Request]]]:
+    """Those who may get the same CPUs, directly or through others."""
+    by_domain: dict[frozenset[int], list[Request]] = {}
+    for request in requests:
+        if not request.idle:
+            by_domain.setdefault(request.domain, []).append(request)
+    found: list[tuple[frozenset[int], list[Request]]] = []
+    for domain, sharing in by_domain.items():
+        apart = []
+        for cpus, others in found:
+            if cpus.isdisjoint(domain):
+                apart.append((cpus, others))
+            else:
+                domain |= cpus
+                sharing = others + sharing
+        found = [*apart, (domain, sharing)]
+    return found
 
 
 class Loads:
-    """How many vCPUs are on each CPU, core and cache."""
+    """How much each CPU, core and cache is wanted.
+
+    All loads are in parts of a CPU (:data:`WHOLE`).
+    """
 
     def __init__(self, cpus: Iterable[model.Cpu]) -> None:
         """Start with nobody placed."""
@@ -64,19 +122,31 @@ class Loads:
         # By name and CPU.
         self._mates: dict[str, dict[int, int]] = {}
 
-    def add(self, request: Request, place: Place, by: int = 1) -> None:
-        """Count a VM that is placed."""
-        if request.idle:
+    def add(self, request: Request, place: Place, load: int) -> None:
+        """Count a VM that is placed.
+
+        :param load: of each vCPU; 0 for one that is idle.
+        """
+        self._count(request, place, load, 1)
+
+    def remove(self, request: Request, place: Place, load: int) -> None:
+        """Count it no longer."""
+        self._count(request, place, -load, -1)
+
+    def _count(
+        self, request: Request, place: Place, load: int, vcpus: int
+    ) -> None:
+        if not load:
             return
         for cpu in place:
-            self._on_cpu[cpu] += by
-            self._on_core[self._core[cpu]] += by
-            self._on_cache[self._cache[cpu]] += by
+            self._on_cpu[cpu] += load
+            self._on_core[self._core[cpu]] += load
+            self._on_cache[self._cache[cpu]] += load
         if not request.mates:
             return
         mates = self._mates.setdefault(request.mates, {})
         for cpu in place:
-            count = mates.get(cpu, 0) + by
+            count = mates.get(cpu, 0) + vcpus
             if count:
                 mates[cpu] = count
             else:
@@ -84,27 +154,29 @@ class Loads:
         if not mates:
             del self._mates[request.mates]
 
-    def remove(self, request: Request, place: Place) -> None:
-        """Count it no longer."""
-        self.add(request, place, by=-1)
-
     def height(self, place: Place) -> int:
         """Load of the fullest of a VM's CPUs."""
         return max(self._on_cpu[cpu] for cpu in place)
 
-    def roughness(self, place: Place) -> int:
-        """What a VM meets on its CPUs; less is more even."""
+    def roughness(self, place: Place, load: int) -> int:
+        """What a VM meets on its CPUs; less is more even.
+
+        :param load: of each of its own vCPUs.
+        """
         counts = collections.Counter(place)
         return sum(
-            count * self._on_cpu[cpu] + count * (count - 1) // 2
+            count * self._on_cpu[cpu] + load * count * (count - 1) // 2
             for cpu, count in counts.items()
         )
 
-    def find(self, request: Request) -> Place:
-        """The best CPUs for a VM that is not placed."""
+    def find(self, request: Request, load: int) -> Place:
+        """The best CPUs for a VM that is not placed.
+
+        :param load: of each of its vCPUs.
+        """
         ranked = self._ranked(request)
         if request.compact:
-            inside = self._inside_one_cache(request, ranked)
+            inside = self._inside_one_cache(request, load, ranked)
             if inside is not None:
                 return inside
         return self._pick(ranked, request.vcpus)
@@ -116,7 +188,7 @@ class Loads:
         mates = self._mates.get(request.mates, {})
         ranks = [
             (
-                on_cpu[cpu],
+                on_cpu[cpu] // _LEVEL,
                 mates.get(cpu, 0),
                 on_core[core[cpu]],
                 on_cache[cache[cpu]],
@@ -127,7 +199,7 @@ class Loads:
         return [rank[-1] for rank in sorted(ranks)]
 
     def _inside_one_cache(
-        self, request: Request, ranked: list[int]
+        self, request: Request, load: int, ranked: list[int]
     ) -> Place | None:
         """The least loaded cache that has a CPU for every vCPU."""
         caches: dict[int, list[int]] = {}
@@ -140,7 +212,7 @@ class Loads:
         ]
         if not places:
             return None
-        return min(places, key=lambda place: (self.roughness(place), place))
+        return min(places, key=lambda one: (self.roughness(one, load), one))
 
     def _pick(self, ranked: list[int], vcpus: int) -> Place:
         """The first CPUs, on different cores as far as there are any.
@@ -151,7 +223,9 @@ class Loads:
         chosen = ranked * rounds
         cores: set[int] = set()
         picked: list[int] = []
-        for _, group in itertools.groupby(ranked, self._on_cpu.__getitem__):
+        for _, group in itertools.groupby(
+            ranked, lambda cpu: self._on_cpu[cpu] // _LEVEL
+        ):
             second: list[int] = []
             for cpu in group:
                 core = self._core[cpu]

@@ -27,6 +27,9 @@ from nova_vhpc.control.pinning import base, loads
 CANDIDATES = 16
 """VMs looked at per rebalancing; bounds the time of a tick."""
 
+LEAST_GAIN = 0.75
+"""A VM is not moved to meet less by less than so many of its own vCPUs."""
+
 
 class Spreader:
     """Remembers who is where."""
@@ -43,6 +46,8 @@ class Spreader:
         self._cpus: tuple[model.Cpu, ...] = ()
         self._loads = loads.Loads(())
         self._placed: dict[str, loads.Request] = {}
+        # Of one vCPU of each VM that is not idle.
+        self._load: dict[str, int] = {}
         self._places: dict[str, loads.Place] = {}
         self._pins: dict[str, base.Pins] = {}
 
@@ -67,6 +72,7 @@ class Spreader:
             for gone in self._places.keys() - {one.uuid for one in requests}:
                 self._take_off(gone)
                 del self._places[gone]
+            self._weigh(requests)
             self._place(news, in_force)
         self._calls += 1
         if not self._settled and self._calls >= self._rebalance_periods:
@@ -81,8 +87,18 @@ class Spreader:
         self._placed = {}
         self._pins = {}
 
+    def _weigh(self, requests: Sequence[loads.Request]) -> None:
+        """Count anew if what is fair has changed for anybody."""
+        load = loads.fair_loads(requests)
+        if load == self._load:
+            return
+        self._load = load
+        self._loads = loads.Loads(self._cpus)
+        for uuid, request in self._placed.items():
+            self._loads.add(request, self._places[uuid], load.get(uuid, 0))
+
     def _put_on(self, request: loads.Request, place: loads.Place) -> None:
-        self._loads.add(request, place)
+        self._loads.add(request, place, self._load.get(request.uuid, 0))
         self._placed[request.uuid] = request
         if self._places.get(request.uuid) != place or (
             request.uuid not in self._pins
@@ -93,7 +109,9 @@ class Spreader:
     def _take_off(self, uuid: str) -> None:
         request = self._placed.pop(uuid, None)
         if request is not None:
-            self._loads.remove(request, self._places[uuid])
+            self._loads.remove(
+                request, self._places[uuid], self._load.get(uuid, 0)
+            )
             del self._pins[uuid]
 
     def _place(
@@ -117,10 +135,20 @@ class Spreader:
                 self._put_on(request, place)
             else:
                 homeless.append(request)
-        # Great ones first: the small ones then fill what is left.
-        homeless.sort(key=lambda request: (-request.vcpus, request.uuid))
+        # Great loads first: the small ones then fill what is left.
+        load = self._load
+        homeless.sort(
+            key=lambda request: (
+                -load.get(request.uuid, 0),
+                -request.vcpus,
+                request.uuid,
+            )
+        )
         for request in homeless:
-            self._put_on(request, self._loads.find(request))
+            self._put_on(
+                request,
+                self._loads.find(request, load.get(request.uuid, 0)),
+            )
 
     def _rebalance(self) -> bool:
         """Move one VM, if that makes the loads clearly more even.
@@ -137,11 +165,15 @@ class Spreader:
         )
         for uuid in fullest[:CANDIDATES]:
             request, old = self._placed[uuid], self._places[uuid]
+            load = self._load[uuid]
             self._take_off(uuid)
-            new = self._loads.find(request)
-            # Moving a vCPU from a load of n to one of n - 1 evens nothing
-            # out, it only swaps who shares with whom: no gain then.
-            better = self._loads.roughness(new) < self._loads.roughness(old)
+            new = self._loads.find(request, load)
+            # Where it would meet as much as here nothing becomes more even,
+            # it is only swapped who shares with whom: no gain then.
+            gain = self._loads.roughness(old, load) - self._loads.roughness(
+                new, load
+            )
+            better = gain > LEAST_GAIN * load
             self._put_on(request, _least_moves(old, new) if better else old)
             if better:
                 return True

@@ -39,6 +39,7 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
     gang_contest,
     gang_demand,
+    gang_fairness,
     gang_lineup,
     gang_reach,
     gang_rest,
@@ -133,7 +134,7 @@ class GangPolicy:
             for vm in spinning
             if vm.uuid not in context.in_io_pool and vm.uuid in context.pins
         ]
-        own = gang_contest.weights_of(view) if pinned else {}
+        own = gang_fairness.weights_of(view) if pinned else {}
         lineup = self._lineups.of(pinned, context.pins, own)
         sides = self._sides(context, lineup, own)
         if self.room.is_due():

@@ -81,6 +81,29 @@ class PlaceTest(base.TestCase):
         pins = self.assign(*[request(f'vm{n}') for n in range(12)])
         self.assertEqual({3}, set(counts(pins).values()))
 
+    def test_loads_are_even_by_what_is_fair(self):
+        # Of the same weight, a narrow VM wants all of its CPUs, and each
+        # wide one half of its own: all is fair if wide ones share.
+        pins = self.assign(
+            *[request(f'narrow{n}', 2) for n in range(2)],
+            *[request(f'wide{n}', 4) for n in range(2)],
+        )
+        self.assertEqual(set(pins['wide0']), set(pins['wide1']))
+        for narrow in ('narrow0', 'narrow1'):
+            for uuid in pins.keys() - {narrow}:
+                self.assertTrue(set(pins[narrow]).isdisjoint(pins[uuid]))
+
+    def test_weight_counts(self):
+        pins = self.assign(
+            *[request(f'light{n}', 8) for n in range(2)],
+            request('heavy', 2, weight=8),
+            request('heavier', 2, weight=8),
+            request('other', 2),
+        )
+        self.assertTrue(set(pins['heavy']).isdisjoint(pins['heavier']))
+        self.assertTrue(set(pins['other']).isdisjoint(pins['heavy']))
+        self.assertTrue(set(pins['other']).isdisjoint(pins['heavier']))
+
     def test_members_of_a_cluster_are_apart_too(self):
         # Though the CPUs are filled in turn, and its members come in turn.
         two = frozenset((0, 1))
@@ -186,6 +209,63 @@ class PlaceTest(base.TestCase):
             self.assertEqual(min(one.vcpus, len(one.domain)), len(set(cpus)))
 
 
+class FairLoadTest(base.TestCase):
+    def loads(self, *requests):
+        return loads.fair_loads(requests)
+
+    def test_a_whole_cpu_at_most(self):
+        self.assertEqual(
+            {'a': loads.WHOLE, 'b': loads.WHOLE},
+            self.loads(request('a', 2), request('b', 6)),
+        )
+
+    def test_by_weight(self):
+        found = self.loads(request('a', 8, weight=3), request('b', 8))
+        self.assertEqual(
+            {'a': 3 * loads.WHOLE // 4, 'b': loads.WHOLE // 4}, found
+        )
+
+    def test_who_is_idle_has_none(self):
+        found = self.loads(request('a', 8), request('b', 8, idle=True))
+        self.assertEqual({'a': loads.WHOLE}, found)
+
+    def test_pools_apart(self):
+        # Three in one pool, one in the other; what one may use of both
+        # joins them.
+        left, right = frozenset(range(4)), frozenset(range(4, 8))
+        apart = [request(f'a{n}', 4, left) for n in range(3)]
+        apart.append(request('b', 4, right))
+        found = self.loads(*apart)
+        self.assertEqual(loads.WHOLE, found['b'])
+        self.assertEqual(round(loads.WHOLE / 3), found['a0'])
+        joined = self.loads(*apart, request('c', 8, ALL))
+        self.assertEqual(joined['a0'], joined['b'])
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(1, 12),
+                st.frozensets(st.integers(0, 7), min_size=1),
+                st.integers(1, 10_000),
+                st.booleans(),
+            ),
+            max_size=12,
+        )
+    )
+    def test_always_more_than_none_and_at_most_a_cpu(self, wanted):
+        requests = [
+            request(f'vm{n}', vcpus, domain, weight=weight, idle=idle)
+            for n, (vcpus, domain, weight, idle) in enumerate(wanted)
+        ]
+        found = self.loads(*requests)
+        for one in requests:
+            if one.idle:
+                self.assertNotIn(one.uuid, found)
+            else:
+                self.assertGreater(found[one.uuid], 0)
+                self.assertLessEqual(found[one.uuid], loads.WHOLE)
+
+
 class StabilityTest(base.TestCase):
     def test_others_stay_when_vms_come_and_go(self):
         subject = spread.Spreader(50)
@@ -225,6 +305,18 @@ class StabilityTest(base.TestCase):
         self.assertEqual(1, max(changed))
         self.assertEqual(2, sum(changed))
         self.assertEqual([0] * 8, changed[:8])
+
+    def test_wide_ones_make_room_when_narrow_ones_come(self):
+        subject = spread.Spreader(1)
+        wide = [request(f'wide{n}', 4) for n in range(2)]
+        alone = subject.assign(wide, EIGHT, {})
+        self.assertTrue(set(alone['wide0']).isdisjoint(alone['wide1']))
+        requests = [*wide, request('narrow0'), request('narrow1')]
+        for _ in range(20):
+            pins = subject.assign(requests, EIGHT, {})
+        self.assertEqual(set(pins['wide0']), set(pins['wide1']))
+        self.assertTrue(set(pins['narrow0']).isdisjoint(pins['wide0']))
+        self.assertTrue(set(pins['narrow0']).isdisjoint(pins['narrow1']))
 
     def test_even_loads_are_left_alone_for_ever(self):
         subject = spread.Spreader(2)
@@ -293,7 +385,8 @@ class StabilityTest(base.TestCase):
             ]
             pins = subject.assign(requests, EIGHT, {})
             self.assertEqual(set(wanted), set(pins))
+            load = loads.fair_loads(requests)
             afresh = loads.Loads(EIGHT)
             for one in requests:
-                afresh.add(one, tuple(cpus_of(pins[one.uuid])))
+                afresh.add(one, tuple(cpus_of(pins[one.uuid])), load[one.uuid])
             self.assertEqual(vars(afresh), vars(subject._loads))
