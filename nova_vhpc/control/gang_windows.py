@@ -18,8 +18,17 @@ other and have windows at the same time. What a turn leaves free goes to
 whoever fits there: alternate selection, in Ousterhout's words.
 """
 
+import bisect
 import dataclasses
+import functools
+import operator
 from collections.abc import Sequence
+
+MOST_TURNS = 24
+"""In a rotation, unless more gangs than that have to take turns."""
+
+NEARLY = 0.95
+"""Of what is possible for whoever has least, for a short rotation."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,58 +99,65 @@ def islands(gangs: Sequence[Gang]) -> list[list[Gang]]:
     return sorted(sorted_islands, key=lambda island: island[0].key)
 
 
-def rows(island: Sequence[Gang]) -> list[list[Gang]]:
-    """Pack an island's gangs so that those of one row share no CPU.
+def turns(island: Sequence[Gang]) -> list[frozenset[str]]:
+    """Who runs in each turn of an island's rotation.
 
-    The widest are packed first, and the narrow ones fill what these leave:
-    that makes fewer rows. Rows are in order of their least keys.
+    All turns are equally long. Whoever has had least of them for its weight
+    is first, with all others that then find their CPUs free, in the same
+    order: stride scheduling (Waldspurger and Weihl, 1995), of gangs. Among
+    equals the widest are first, and the narrow ones fill what these leave:
+    that makes fewer turns. After so many turns everybody has had one, and he
+    who has least for his weight has nearly as much as after more of them.
+
+    :returns: members by turn, in order of the gangs' keys, and those of equal
+        turns apart from each other.
     """
-    packed: list[list[Gang]] = []
-    taken: list[set[int]] = []
-    for gang in sorted(island, key=lambda one: (-len(one.cpus), one.key)):
-        for row, cpus in zip(packed, taken, strict=True):
-            if cpus.isdisjoint(gang.cpus):
-                row.append(gang)
-                cpus |= gang.cpus
-                break
-        else:
-            packed.append([gang])
-            taken.append(set(gang.cpus))
-    return sorted(packed, key=lambda row: min(gang.key for gang in row))
+    gangs = sorted(island, key=lambda one: (-len(one.cpus), one.key))
+    masks = [sum(1 << cpu for cpu in gang.cpus) for gang in gangs]
+    narrowest = min(len(gang.cpus) for gang in gangs)
+    every_cpu = functools.reduce(operator.or_, masks, 0)
+    had = [0] * len(gangs)
+    waiting = len(gangs)
+    queue = [(0.0, place) for place in range(len(gangs))]
+    chosen: list[list[int]] = []
+    least: list[float] = []
+    while waiting or len(chosen) < MOST_TURNS:
+        free = every_cpu
+        turn: list[int] = []
+        for _, place in queue:
+            mask = masks[place]
+            if free & mask == mask:
+                free ^= mask
+                turn.append(place)
+                if free.bit_count() < narrowest:
+                    break
+        running = set(turn)
+        queue = [one for one in queue if one[1] not in running]
+        for place in turn:
+            waiting -= not had[place]
+            had[place] += 1
+            bisect.insort(queue, (had[place] / gangs[place].weight, place))
+        chosen.append(turn)
+        least.append(queue[0][0] / len(chosen))
+    enough = NEARLY * max(least)
+    number = next(n for n, one in enumerate(least, 1) if one >= enough)
+    return _in_order(
+        [[gangs[place] for place in turn] for turn in chosen[:number]]
+    )
 
 
-def fill(
-    packed: Sequence[Sequence[Gang]], widths: Sequence[int]
-) -> list[frozenset[str]]:
-    """Give the CPUs that a row leaves to gangs of other rows that fit there.
-
-    Where many gangs cross each other's CPUs, rows have gaps. There gangs
-    would run against each other. Who has had least for its weight comes
-    first.
-
-    :param widths: of the rows' windows, in microseconds.
-    :returns: by row, the members of all gangs that are to run.
-    """
-    gangs = [gang for row in packed for gang in row]
-    cpus = frozenset().union(*(gang.cpus for gang in gangs))
-    had = {
-        gang.key: width_us / gang.weight
-        for row, width_us in zip(packed, widths, strict=True)
-        for gang in row
-    }
-    filled: list[frozenset[str]] = []
-    for row, width_us in zip(packed, widths, strict=True):
-        favoured = set().union(*(gang.members for gang in row))
-        free = cpus.difference(*(gang.cpus for gang in row))
-        if free:
-            gangs.sort(key=lambda gang: (had[gang.key], gang.key))
-            for gang in gangs:
-                if gang.cpus <= free:
-                    favoured |= gang.members
-                    free -= gang.cpus
-                    had[gang.key] += width_us / gang.weight
-        filled.append(frozenset(favoured))
-    return filled
+def _in_order(chosen: Sequence[Sequence[Gang]]) -> list[frozenset[str]]:
+    """Hosts with the same gangs are to have them at the same time."""
+    alike: dict[frozenset[str], list[str]] = {}
+    for turn in chosen:
+        members = frozenset().union(*(gang.members for gang in turn))
+        alike.setdefault(members, []).append(min(gang.key for gang in turn))
+    ordered = sorted(
+        ((number + 0.5) / len(keys), key, sorted(members))
+        for members, keys in alike.items()
+        for number, key in enumerate(keys)
+    )
+    return [frozenset(members) for _, _, members in ordered]
 
 
 def rotation(
@@ -150,31 +166,27 @@ def rotation(
     others_part: float,
     min_window_us: int,
 ) -> Timeline:
-    """One rotation of an island: a window for each row, and for others.
+    """One rotation of an island: a window for each turn, and for others.
 
-    :param window_us: mean width of the rows' windows.
+    :param window_us: width of the turns' windows.
     :param others_part: part of the whole time in which no gang of the
         island is favoured; 0 for none.
     :param min_window_us: windows for others are not made shorter; there
         are fewer instead.
     :returns: empty if there is nothing to take turns with.
     """
-    packed = rows(island)
-    if len(packed) < 2 and others_part <= 0:
+    if len(island) < 2 and others_part <= 0:
         return []
-    weights = [sum(gang.weight for gang in row) / len(row) for row in packed]
-    mean = sum(weights) / len(weights)
-    # However little one weighs, a turn of no length cannot be played.
-    widths = [max(1, round(window_us * weight / mean)) for weight in weights]
-    others_us = round(sum(widths) * others_part / (1 - others_part))
-    pauses = min(len(packed), max(1, others_us // min_window_us))
+    in_turn = turns(island)
+    others_us = round(
+        len(in_turn) * window_us * others_part / (1 - others_part)
+    )
+    pauses = min(len(in_turn), max(1, others_us // min_window_us))
     timeline: Timeline = []
     paused_us = 0
-    for number, (members, width_us) in enumerate(
-        zip(fill(packed, widths), widths, strict=True), start=1
-    ):
-        timeline.append(Window(width_us, members))
-        due_us = others_us * (number * pauses // len(packed)) // pauses
+    for number, members in enumerate(in_turn, start=1):
+        timeline.append(Window(window_us, members))
+        due_us = others_us * (number * pauses // len(in_turn)) // pauses
         if others_us and due_us > paused_us:
             timeline.append(Window(due_us - paused_us, frozenset()))
             paused_us = due_us

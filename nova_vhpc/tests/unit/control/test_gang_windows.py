@@ -163,8 +163,81 @@ class TestRotation(tests_base.TestCase):
                 self.assertAlmostEqual(1 / size, mine / whole, 2)
 
 
+class TestTurns(tests_base.TestCase):
+    """Who has how many of them, and when."""
+
+    def turns(self, *gangs):
+        return [
+            ''.join(sorted(members)) for members in gang_windows.turns(gangs)
+        ]
+
+    def test_by_weight_and_apart_from_each_other(self):
+        self.assertEqual(
+            ['a', 'a', 'b', 'a'],
+            self.turns(one_gang('a', {0, 1}, 1536.0), one_gang('b', {0, 1})),
+        )
+
+    def test_no_more_than_are_needed(self):
+        for number in (2, 3, 5, 30):
+            gangs = [one_gang(str(n), {0, 1}) for n in range(number)]
+            self.assertEqual(number, len(gang_windows.turns(gangs)))
+
+    def test_hosts_with_the_same_gangs_have_them_at_the_same_time(self):
+        # Whose members here are wider is not the first here.
+        narrow, wide = {0, 1}, {0, 1, 2, 3}
+        for a, b in ((narrow, wide), (wide, narrow), (wide, wide)):
+            self.assertEqual(
+                ['a', 'b'], self.turns(one_gang('a', a), one_gang('b', b))
+            )
+
+    def test_of_equals_nobody_has_turns_at_the_cost_of_another(self):
+        # Two wide ones side by side, a third, and narrow ones that weigh
+        # more beside the first: wide ones share what is left.
+        gangs = [
+            one_gang('a', range(8), 128.0),
+            one_gang('b', range(8, 16), 128.0),
+            one_gang('c', range(4, 12), 128.0),
+            *(one_gang(f'n{n}', {2 * n, 2 * n + 1}) for n in range(2)),
+        ]
+        in_turn = gang_windows.turns(gangs)
+        had = {
+            gang.key: sum(gang.key in members for members in in_turn)
+            / len(in_turn)
+            for gang in gangs
+        }
+        self.assertGreater(had['a'], 0.15)
+        self.assertGreater(had['c'], 0.4 * had['b'])
+        self.assertGreater(had['n0'], 3 * had['a'])
+
+    @hypothesis.given(
+        places=strategies.lists(
+            strategies.tuples(
+                strategies.frozensets(
+                    strategies.integers(0, 15), min_size=1, max_size=9
+                ),
+                strategies.sampled_from((2, 128, 512, 1_024, 262_144)),
+            ),
+            min_size=1,
+            max_size=40,
+        )
+    )
+    def test_everybody_has_some_in_few(self, places):
+        gangs = [
+            one_gang(f'g{n:02}', cpus, float(weight))
+            for n, (cpus, weight) in enumerate(places)
+        ]
+        in_turn = gang_windows.turns(gangs)
+        self.assertEqual(
+            {one.key for one in gangs}, frozenset().union(*in_turn)
+        )
+        self.assertLessEqual(
+            len(in_turn), max(gang_windows.MOST_TURNS, len(gangs))
+        )
+        self.assertEqual(in_turn, gang_windows.turns(gangs[::-1]))
+
+
 class TestGaps(tests_base.TestCase):
-    """What a row leaves free."""
+    """What those whose turn it is leave free."""
 
     def favoured(self, *gangs):
         return [

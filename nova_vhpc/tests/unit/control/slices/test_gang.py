@@ -506,8 +506,8 @@ class TestOthers(GangTestCase):
         for heavy, cluster, place in (
             (1_024, None, right),
             (2_048, None, right),
-            (2_048, 'x', right),
-            (2_048, 'x', middle),
+            (1_024, 'x', right),
+            (1_024, 'x', middle),
         ):
             vms = (
                 vm('a', cluster=cluster),
