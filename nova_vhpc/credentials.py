@@ -22,6 +22,35 @@ from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 
+_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (
+        ksa_exceptions.Unauthorized,
+        'are username, password, project and domains of [{}] right?',
+    ),
+    (
+        ksa_exceptions.CatalogException,
+        'has the cloud of auth_url this service, by region_name and '
+        'valid_interfaces of [{}]?',
+    ),
+    (
+        ksa_exceptions.MissingAuthPlugin,
+        'does auth_section of [{}] name a group that has an auth_type?',
+    ),
+)
+"""What to look at where keystoneauth itself does not say."""
+
+
+def reason(error: Exception, group: str) -> str:
+    """Why a service could not be asked, in one line for people.
+
+    :param group: whose credentials and options were used.
+    """
+    text = ' '.join(str(error).split()) or type(error).__name__
+    for kind, hint in _HINTS:
+        if isinstance(error, kind):
+            return f'{text.rstrip(".")}; {hint.format(group)}'
+    return text
+
 
 def given(conf: cfg.ConfigOpts, group: str) -> bool:
     """Whether a group says who is asking, itself or by ``auth_section``."""

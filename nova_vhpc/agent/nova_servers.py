@@ -23,6 +23,7 @@ from oslo_config import cfg
 
 from nova_vhpc import credentials
 from nova_vhpc.agent import membership
+from nova_vhpc.conf import nova_api
 
 MICROVERSION = '2.100'
 
@@ -136,7 +137,6 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except ksa_exceptions.ClientException as error:
-        text = ' '.join(str(error).split()) or type(error).__name__
-        raise NovaError(text) from error
+        raise NovaError(credentials.reason(error, nova_api.GROUP)) from error
     except (ValueError, LookupError, TypeError) as error:
         raise NovaError(f'the answer is not understood: {error!r}') from error

@@ -21,6 +21,8 @@ from typing import Any
 from keystoneauth1 import adapter as ksa_adapter
 from keystoneauth1 import exceptions as ksa_exceptions
 
+from nova_vhpc import credentials
+from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.topology import model
 
 MICROVERSION = '1.36'
@@ -190,8 +192,9 @@ class PlacementClient:
                 headers={'Accept': 'application/json'},
             )
         except ksa_exceptions.ClientException as error:
-            text = ' '.join(str(error).split()) or type(error).__name__
-            raise PlacementError(text) from error
+            raise PlacementError(
+                credentials.reason(error, placement_conf.GROUP)
+            ) from error
         except Exception as error:
             # A password that is not there is a bare Exception, a file of
             # certificates that is not there an OSError.

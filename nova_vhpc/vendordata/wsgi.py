@@ -27,6 +27,8 @@ from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_utils import uuidutils
 
+from nova_vhpc import credentials
+from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.vendordata import answer, nova_api
 from nova_vhpc.vendordata import cluster as model
 
@@ -124,7 +126,11 @@ class Application:
             LOG.debug('Nothing for %s: %s', server_uuid, reason)
             return '200 OK', {}
         except (ks_exceptions.ClientException, RuntimeError) as error:
-            LOG.warning('Nova cannot be asked for %s: %s', server_uuid, error)
+            LOG.warning(
+                'Nova cannot be asked for %s: %s',
+                server_uuid,
+                credentials.reason(error, nova_conf.GROUP),
+            )
             return _error('503 Service Unavailable', 'Nova cannot be asked')
 
 

@@ -100,7 +100,8 @@ class NovaServersTest(base.BaseTestCase):
     def test_nova_refuses(self) -> None:
         self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
         self.nova.groups = {'g': 401}
-        self.assertRaises(nova_servers.NovaError, self.servers.ask)
+        error = self.assertRaises(nova_servers.NovaError, self.servers.ask)
+        self.assertIn('of [vhpc_nova] right?', str(error))
 
     def test_unusable_options(self) -> None:
         self.conf.set_override('auth_type', 'magic', 'vhpc_nova')

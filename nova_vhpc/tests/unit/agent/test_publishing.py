@@ -12,6 +12,7 @@
 
 """What the publishing thread says of credentials that cannot be used."""
 
+import json
 import logging
 import sys
 import time
@@ -22,7 +23,7 @@ from oslo_config import cfg
 from nova_vhpc.agent import publishing
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import topology as topology_conf
-from nova_vhpc.tests import base
+from nova_vhpc.tests import base, served
 
 PASSWORD = (
     '[{section}]\n'
@@ -30,6 +31,21 @@ PASSWORD = (
     'auth_url = https://127.0.0.1:9/v3\n'
     'username = nova\n'
 )
+
+
+def _keystone(environ, start_response):
+    """Knows nobody."""
+    url = f'http://{environ["HTTP_HOST"]}/v3'
+    version = {
+        'id': 'v3.14',
+        'status': 'stable',
+        'links': [{'rel': 'self', 'href': url}],
+    }
+    status, body = '200 OK', {'version': version}
+    if environ['PATH_INFO'].endswith('/auth/tokens'):
+        status, body = '401 Unauthorized', {'error': {'message': 'No.'}}
+    start_response(status, [('Content-Type', 'application/json')])
+    return [json.dumps(body).encode()]
 
 
 class _Told(logging.Handler):
@@ -100,3 +116,20 @@ class CredentialsTest(base.TestCase):
             + 'password = secret\n'
         )
         self.assertIn('Unable to establish connection', message)
+
+    def test_wrong_password(self):
+        url = self.useFixture(served.Served(_keystone)).url
+        message = self.message(
+            '[placement]\n'
+            'auth_type = password\n'
+            f'auth_url = {url}v3\n'
+            'username = nova\n'
+            'user_domain_name = Default\n'
+            'password = wrong\n'
+        )
+        self.assertIn('No. (HTTP 401); are username, password', message)
+        self.assertIn('[placement]', message)
+
+    def test_a_section_that_is_not_there(self):
+        message = self.message('[placement]\nauth_section = nowhere\n')
+        self.assertIn('auth_section of [placement]', message)
