@@ -205,13 +205,17 @@ def _bounded(
             _read_url(conf, _NOTIFICATIONS)
         _read_url(conf, conf_package.DEFAULT)
         raise
+    except ImportError as error:
+        raise errors.ConfigError(
+            f'[{_url_group(conf, make)}]transport_url: its driver cannot be '
+            f'loaded: {error}'
+        ) from None
     except (ValueError, messaging.MessagingException):
         # Neither the value nor the reason is told: with a stray / or @ in
         # it, parts of the password pass for a port or a scheme.
-        own = _own_url(conf, make) is not None
-        group = _NOTIFICATIONS if own else conf_package.DEFAULT
         raise errors.ConfigError(
-            f'[{group}]transport_url is no URL of oslo.messaging; allowed: '
+            f'[{_url_group(conf, make)}]transport_url is no URL of '
+            'oslo.messaging; allowed: '
             'rabbit://USER:PASSWORD@HOST:PORT/VHOST, with / : @ in user and '
             'password written as %2F %3A %40'
         ) from None
@@ -231,6 +235,13 @@ def _bounded(
 def _read_url(conf: cfg.ConfigOpts, group: str) -> None:
     """Say what is wrong with it; oslo.config does not name the option."""
     conf_package.read(conf, group, 'transport_url', secret=True)
+
+
+def _url_group(
+    conf: cfg.ConfigOpts, make: Callable[..., messaging.Transport]
+) -> str:
+    own = _own_url(conf, make) is not None
+    return _NOTIFICATIONS if own else conf_package.DEFAULT
 
 
 def _own_url(

@@ -17,6 +17,7 @@ import socket
 import time
 from typing import Any
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import (
     agent_status,
     binder,
@@ -283,7 +284,8 @@ class Service:
             fresh = self.conf.mutate_config_files()
         except Exception as error:
             # A broken file must not take the agent down.
-            LOG.error('Options are not read again: %s', error)
+            why = conf_package.reason(error)
+            LOG.error('Options are not read again: %s', why)
             return
         LOG.info(
             'Options are read again: %s',

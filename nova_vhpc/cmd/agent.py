@@ -196,7 +196,7 @@ def _start(argv: list[str]) -> cfg.ConfigOpts:
     try:
         return _set_up(argv)
     except (cfg.Error, ValueError, OSError, log.LogConfigError) as error:
-        raise errors.AgentError(str(error)) from error
+        raise errors.AgentError(conf_package.reason(error)) from error
 
 
 def _set_up(argv: list[str]) -> cfg.ConfigOpts:

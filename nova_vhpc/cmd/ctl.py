@@ -22,6 +22,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.agent import control_rpc, errors, messaging
 from nova_vhpc.cmd import printing
@@ -167,7 +168,7 @@ def main(argv: list[str] | None = None) -> int:
                 "the agents' configuration by --config-file"
             )
     except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
-        text = ' '.join(str(error).split())
+        text = conf_package.reason(error)
         print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
         return 2
     hosts = args.host or [conf.vhpc_agent.host or socket.gethostname()]

@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.cmd import cloud, explain_devices, explain_live, printing
 from nova_vhpc.conf import scheduler as scheduler_conf
@@ -174,7 +175,7 @@ def _configured(
     try:
         conf([], project='nova', default_config_files=files)
     except UnicodeDecodeError as error:
-        raise RequestError(f'{files[0]}: no UTF-8 text: {error}') from None
+        raise RequestError(conf_package.reason(error)) from None
     group = conf.vhpc_scheduler
     options = Options(
         spare_cpus=group.spare_cpus,

@@ -18,6 +18,7 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
@@ -61,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     except (cfg.Error, OSError, ValueError) as error:
         # Python's own code for a traceback is that of a mere warning.
-        text = ' '.join(str(error).split())
+        text = conf_package.reason(error)
         print(f'nova-vhpc-status: {text}', file=sys.stderr)
         return 2
     return status

@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         OSError,
         ks_exceptions.ClientException,
     ) as error:
-        text = ' '.join(str(error).split())
+        text = conf_package.reason(error)
         print(f'nova-vhpc-vendordata: {text}', file=sys.stderr)
         return 1 if isinstance(error, ListenError) else 2
     with server:

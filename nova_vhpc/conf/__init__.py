@@ -17,6 +17,7 @@ registered on a ``ConfigOpts`` that the caller passes: nova-scheduler its
 own global one, the agent a private one.
 """
 
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -63,6 +64,18 @@ def read(
             # oslo.config makes this of whatever went wrong there.
             cause = error.__context__
         raise cfg.Error(f'[{group}]{name}: {_reason(cause, secret)}') from None
+
+
+def reason(error: Exception) -> str:
+    """Why a configuration cannot be read, in one line for people."""
+    text = ' '.join(str(error).split())
+    if isinstance(error, UnicodeDecodeError):
+        # oslo.config does not say of which file.
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            parser = frame.f_locals.get('self')
+            if isinstance(parser, cfg.ConfigParser):
+                return f'{parser.filename}: no UTF-8 text: {text}'
+    return text
 
 
 def _reason(error: BaseException | None, secret: bool) -> str:

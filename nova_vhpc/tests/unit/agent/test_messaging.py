@@ -16,6 +16,8 @@ import contextlib
 import io
 import logging
 import pathlib
+import sys
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -56,6 +58,19 @@ class TransportTest(base.BaseTestCase):
             self.assertEqual(2, code)
             self.assertEqual(1, len(said.getvalue().splitlines()))
             self.assertNotIn(SECRET, said.getvalue())
+
+    def test_a_driver_whose_library_is_not_there(self) -> None:
+        module = 'oslo_messaging._drivers.impl_kafka'
+        with mock.patch.dict('sys.modules', {'confluent_kafka': None}):
+            sys.modules.pop(module, None)
+            error = self.assertRaises(
+                errors.ConfigError,
+                messaging.get_transport,
+                self.conf(f'kafka://u:{SECRET}@h/'),
+            )
+        self.assertIn('[DEFAULT]transport_url: its driver', str(error))
+        self.assertIn('confluent_kafka', str(error))
+        self.assertNotIn(SECRET, str(error))
 
     def test_what_is_set_for_rabbit_only(self) -> None:
         transport = messaging.get_transport(self.conf('rabbit://h/'))

@@ -21,7 +21,16 @@ import socket
 import fixtures
 from keystoneauth1 import exceptions as ks_exceptions
 
-from nova_vhpc.cmd import bench, ctl, explain, flavor, status, top, vendordata
+from nova_vhpc.cmd import (
+    agent,
+    bench,
+    ctl,
+    explain,
+    flavor,
+    status,
+    top,
+    vendordata,
+)
 from nova_vhpc.tests import base
 
 
@@ -57,6 +66,17 @@ class StartTest(base.TestCase):
         name = program.__name__.rpartition('.')[2]
         self.assertTrue(err.startswith(f'nova-vhpc-{name}: '), err)
         self.assertIn(words, err)
+
+    def test_a_configuration_that_is_no_text(self):
+        path = self.file('')
+        pathlib.Path(path).write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')
+        words = f'{path}: no UTF-8 text: '
+        options = ('--config-file', path)
+        self.assert_refused(2, words, agent, *options)
+        self.assert_refused(2, words, agent, *options, '--restore')
+        self.assert_refused(2, words, ctl, *options, 'status')
+        self.assert_refused(2, words, status, *options, 'upgrade', 'check')
+        self.assert_refused(2, words, vendordata, *options)
 
     def test_vendordata(self):
         for text, words in (
