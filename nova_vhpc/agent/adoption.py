@@ -89,6 +89,9 @@ class Adoption:
         :param seen: the run of the domain, and the hash of its XML.
         :raises restore.RestoreError: what a crash left is still in it.
         """
+        if info.uuid in self._roster.guests:
+            # An earlier run of it; a refusal is to be told but once.
+            self._roster.dismiss(info.uuid)
         copy = before = None
         with contextlib.suppress(journal.JournalError):
             copy = mark.get(domain)
@@ -100,9 +103,6 @@ class Adoption:
             before = None
         outcome = self._leftovers.clean(domain, info.name)
         if outcome is restore.Outcome.FROM_DEFINITION_NEWER:
-            if info.uuid in self._roster.guests:
-                # An earlier run of it; a refusal is to be told but once.
-                self._roster.forget(info.uuid)
             self._roster.refuse(
                 info.uuid, "a newer agent's journal stands in the way"
             )

@@ -38,6 +38,7 @@ from nova_vhpc.agent import (
     reconciler,
     roster,
     sampler,
+    strays,
     undo,
     weights,
     workers,
@@ -142,6 +143,7 @@ class Domains:
             records,
             actuators,
             weights.Weights(options, host),
+            strays.Strays(link, host),
             self._quarantine,
             self.look,
         )

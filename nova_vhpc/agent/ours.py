@@ -65,6 +65,20 @@ def theirs(
     return frozenset(found)
 
 
+def found(
+    written: Written, original: cputune.Cputune, now: cputune.Cputune
+) -> frozenset[str]:
+    """Names of what we have made of it: ours, and not as it was."""
+    was, is_now = _all_values(original), _all_values(now)
+    return frozenset(
+        name
+        for name, value in is_now.items()
+        if value != was.get(name)
+        and name in written
+        and value in (written[name] or ())
+    )
+
+
 def to_dict(written: Written | None) -> dict[str, Any] | None:
     """For JSON."""
     if written is None:

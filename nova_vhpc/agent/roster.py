@@ -75,6 +75,19 @@ class Roster:
             self._refused.pop(uuid, None)
         return known
 
+    def dismiss(self, uuid: str) -> bool:
+        """A run of a VM has ended; waits for what is just being written.
+
+        :returns: whether it was ours.
+        """
+        target = self._guests.get(uuid)
+        known = self.forget(uuid)
+        if target is not None:
+            # It may go into the next run, and has to be taken back there.
+            with target.lock:
+                pass
+        return known
+
     def refuse(self, uuid: str, reason: str) -> None:
         """A VM asked for us and is left alone."""
         if self._refused.get(uuid) != reason:

@@ -171,7 +171,7 @@ class Undo:
         with self._lock:
             self._owed.pop(uuid, None)
         self._roster.forget_other(uuid)
-        if self._roster.forget(uuid):
+        if self._roster.dismiss(uuid):
             LOG.info('VM %s: gone', uuid)
         if uuid in self._journal.uuids():
             self.forget_record(uuid)

@@ -29,6 +29,7 @@ from nova_vhpc.agent import (
     ours,
     quarantine,
     roster,
+    strays,
     weights,
     workers,
 )
@@ -50,6 +51,7 @@ class Writer:
     :param records: the journal.
     :param actuators: write what was decided, in order.
     :param weighing: writes the weights of windows.
+    :param astray: takes back what went into another run.
     :param troubles: counts what is refused.
     :param look: has a domain looked at.
     """
@@ -63,6 +65,7 @@ class Writer:
         records: journal.Journal,
         actuators: Iterable[Any],
         weighing: weights.Weights,
+        astray: strays.Strays,
         troubles: quarantine.Quarantine,
         look: Callable[[str], None],
     ) -> None:
@@ -73,6 +76,7 @@ class Writer:
         self._journal = records
         self._actuators = tuple(actuators)
         self._weights = weighing
+        self._strays = astray
         self._quarantine = troubles
         self._look = look
 
@@ -133,9 +137,13 @@ class Writer:
                 sure = target.weighs_by_file and target.journalled
                 if not sure and not self._as_known(target):
                     return False
-                self._ensure_journalled(target, model.CpuTune(shares=shares))
+                tune = model.CpuTune(shares=shares)
+                self._ensure_journalled(target, tune)
                 target.shares_ours.add(shares)
                 self._weights.write(target, shares)
+                sure = sure and target.weighs_by_file
+                if not sure and self._went_astray(target, tune):
+                    return False
                 target.writes += 1
                 if target.weighs_by_file:
                     target.free_weights |= {shares}
@@ -171,6 +179,7 @@ class Writer:
     def _may_weigh(self, target: guest.Guest) -> bool:
         return (
             self._gate.open
+            and self._roster.guests.get(target.uuid) is target
             and target.free_to_write
             and cputune.SHARES not in target.released
             and target.shares_theirs is None
@@ -201,6 +210,8 @@ class Writer:
                 target.note_bandwidth(todo)
                 for actuator in self._actuators:
                     actuator.write(target, todo, target.slice_us)
+                if self._went_astray(target, todo):
+                    return
         except libvirt.libvirtError as error:
             target.uncertain = True
             self._connection.failed(error)
@@ -232,6 +243,13 @@ class Writer:
             return True
         self._look(target.uuid)
         return False
+
+    def _went_astray(self, target: guest.Guest, tune: model.CpuTune) -> bool:
+        """Whether a VM was restarted while it was written."""
+        if not self._strays.take_back(target, tune):
+            return False
+        self._look(target.uuid)
+        return True
 
     def _ensure_journalled(
         self, target: guest.Guest, todo: model.CpuTune

@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     journal,
     processes,
     quarantine,
+    strays,
     weight_file,
     weights,
     workers,
@@ -92,6 +93,7 @@ class WriterCase(base.BaseTestCase):
         conf = types.SimpleNamespace(
             vhpc_agent=types.SimpleNamespace(cgroup_root='/sys/fs/cgroup')
         )
+        host = processes.Processes('/nowhere', '/nowhere')
         self.writer = writer.Writer(
             self.roster,
             self.gate,
@@ -101,8 +103,9 @@ class WriterCase(base.BaseTestCase):
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
             weights.Weights(
                 types.SimpleNamespace(window_weights='cgroup'),
-                processes.Processes('/nowhere', '/nowhere'),
+                host,
             ),
+            strays.Strays(self.link, host),
             self.troubles,
             self.looked.append,
         )

@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Writes that came into another run of a VM than the one they were meant for.
+
+libvirt's calls name the domain only. One that waits while the VM is destroyed
+and started anew, as by a hard reboot, is carried out on the new run, and would
+be taken for what the VM had before us. So the run is looked at after each
+write, too, and what went astray is taken back. Nobody reads it before: who
+takes the new run in waits for the lock of the old one.
+"""
+
+import logging
+from typing import Any
+
+from nova_vhpc.agent import (
+    connection,
+    cputune,
+    guest,
+    journal,
+    mark,
+    ours,
+    processes,
+    restore,
+)
+from nova_vhpc.control import model
+
+LOG = logging.getLogger(__name__)
+
+
+class Strays:
+    """Finds them, and takes them back.
+
+    :param link: to libvirt.
+    :param host: says where the control groups are.
+    """
+
+    def __init__(
+        self, link: connection.Connection, host: processes.Processes
+    ) -> None:
+        self._connection = link
+        self._host = host
+
+    def take_back(self, target: guest.Guest, tune: model.CpuTune) -> bool:
+        """Look whether a write met its run. With the VM's lock held.
+
+        :param tune: what was written.
+        :returns: whether it did not.
+        :raises libvirt.libvirtError: it cannot be told, or was refused.
+        """
+        if self._connection.runs(target.uuid, target.domain_id):
+            return False
+        # Where it was found may be the other run's.
+        target.weight = None
+        domain = self._connection.get().lookupByUUIDString(target.uuid)
+        if domain.ID() >= 0 and not _marked(domain):
+            self._clean(domain, tune)
+        return True
+
+    def _clean(self, domain: Any, tune: model.CpuTune) -> None:
+        definition = restore.from_definition(domain, self._host.cgroup)
+        names = frozenset(cputune.names(definition))
+        astray = ours.found(
+            ours.with_tune({}, tune), definition, cputune.read(domain)
+        )
+        if astray:
+            cputune.restore(domain, definition, names - astray)
+            LOG.info(
+                'VM %s: restarted while %s was written: taken back',
+                domain.name(),
+                ', '.join(sorted(astray)),
+            )
+
+
+def _marked(domain: Any) -> bool:
+    """Whether who takes it in will put it back from a copy in its XML."""
+    try:
+        return mark.get(domain) is not None
+    except journal.JournalError:
+        return True

@@ -1,0 +1,128 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A VM is destroyed and started anew while we write to it."""
+
+import threading
+from typing import Any
+from unittest import mock
+
+from nova_vhpc.agent import cputune
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
+
+TUNE = model.CpuTune(8_000, 8_000, vcpu_pins=(frozenset({0}), frozenset({1})))
+OWN = '<cputune><period>50000</period><quota>20000</quota></cputune>'
+HELD_S = 0.3
+
+
+class TestStrays(test_domains.DomainsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = self.look()
+        self.made.set_shares('u', 30)
+        self.original = dict(fake_libvirt.ORIGINAL)
+        self.mark: str | None = None
+        self.domain.refuse = self.restart
+
+    def restart(self) -> None:
+        """As the call waits for the domain; once."""
+        self.domain.refuse = lambda: None
+        self.domain.id += 1
+        self.domain.values = dict(self.original)
+        self.domain.pins = [(True, True)] * 2
+        self.domain.mark = self.mark
+
+    def assert_as_it_began(self) -> None:
+        self.drain()
+        self.assertEqual(self.original, self.domain.values)
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+        self.assertIsNone(self.domain.mark)
+        found = self.look()
+        self.assertIsNot(self.target, found)
+        self.assertEqual(self.original, found.original.parameters)
+        self.assertEqual(frozenset(), found.released)
+        self.assertEqual((), self.records.uuids())
+
+    def test_a_window(self) -> None:
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.assert_as_it_began()
+
+    def test_a_tick(self) -> None:
+        self.made.write(self.target, TUNE)
+        self.assert_as_it_began()
+
+    def test_the_new_run_has_settings_of_its_own(self) -> None:
+        self.domain.extra = OWN
+        self.original |= {cputune.PERIOD: 50_000, cputune.QUOTA: 20_000}
+        self.made.write(self.target, TUNE)
+        self.assert_as_it_began()
+
+    def test_it_came_back_from_disk(self) -> None:
+        """With what is in its copy, by which it is put back."""
+        self.mark = self.domain.mark
+        self.original[cputune.SHARES] = 30
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.original = dict(fake_libvirt.ORIGINAL)
+        self.assert_as_it_began()
+
+    def test_it_has_ended(self) -> None:
+        self.domain.refuse = lambda: setattr(self.domain, 'id', -1)
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.drain()
+        self.assertEqual({}, self.made.guests)
+
+    def look_meanwhile(self, *args: Any) -> bool:
+        """A worker finds the new run before the write is taken back."""
+        if self.domain.id == self.target.domain_id:
+            return True
+        self.made.look('u')
+        self.made.workers.drain(HELD_S)
+        return False
+
+    def test_nobody_takes_the_new_run_in_before(self) -> None:
+        with mock.patch.object(
+            self.made.connection, 'runs', self.look_meanwhile
+        ):
+            self.assertFalse(self.made.set_shares('u', 20))
+            self.drain()
+        self.assert_as_it_began()
+
+    def test_nor_takes_the_old_one_for_gone(self) -> None:
+        """Its record says what may be in the new one."""
+        self.domain.refuse = self.ends_and_is_found_gone
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertIn('u', self.kept)
+        self.assert_as_it_began()
+
+    def ends_and_is_found_gone(self) -> None:
+        self.domain.id = -1
+        self.made.look('u')
+        self.made.workers.drain(HELD_S)
+        self.kept = self.records.uuids()
+        self.domain.id = self.target.domain_id
+        self.restart()
+
+    def test_a_window_that_waited_for_the_other_does_not_write(self) -> None:
+        self.domain.refuse = lambda: None
+        written: list[bool] = []
+        late = threading.Thread(
+            target=lambda: written.append(self.made.set_shares('u', 20))
+        )
+        with self.target.lock:
+            late.start()
+            self.restart()
+            self.made.look('u')
+            self.made.workers.drain(0.02)
+        late.join()
+        self.assertEqual([False], written)
+        self.assert_as_it_began()
