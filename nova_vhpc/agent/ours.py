@@ -68,15 +68,12 @@ def theirs(
 def found(
     written: Written, original: cputune.Cputune, now: cputune.Cputune
 ) -> frozenset[str]:
-    """Names of what we have made of it: ours, and not as it was."""
+    """Names of what is not as it was, and may be as we made it."""
     was, is_now = _all_values(original), _all_values(now)
-    return frozenset(
-        name
-        for name, value in is_now.items()
-        if value != was.get(name)
-        and name in written
-        and value in (written[name] or ())
-    )
+    changed = {
+        name for name, value in is_now.items() if value != was.get(name)
+    }
+    return frozenset(changed - theirs(written, original, now))
 
 
 def to_dict(written: Written | None) -> dict[str, Any] | None:

@@ -32,7 +32,6 @@ from nova_vhpc.agent import (
     processes,
     restore,
 )
-from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
@@ -50,10 +49,9 @@ class Strays:
         self._connection = link
         self._host = host
 
-    def take_back(self, target: guest.Guest, tune: model.CpuTune) -> bool:
+    def take_back(self, target: guest.Guest) -> bool:
         """Look whether a write met its run. With the VM's lock held.
 
-        :param tune: what was written.
         :returns: whether it did not.
         :raises libvirt.libvirtError: it cannot be told, or was refused.
         """
@@ -63,19 +61,17 @@ class Strays:
         target.weight = None
         domain = self._connection.get().lookupByUUIDString(target.uuid)
         if domain.ID() >= 0 and not _marked(domain):
-            self._clean(domain, tune)
+            self._clean(domain, target.written)
         return True
 
-    def _clean(self, domain: Any, tune: model.CpuTune) -> None:
+    def _clean(self, domain: Any, written: ours.Written) -> None:
         definition = restore.from_definition(domain, self._host.cgroup)
         names = frozenset(cputune.names(definition))
-        astray = ours.found(
-            ours.with_tune({}, tune), definition, cputune.read(domain)
-        )
+        astray = ours.found(written, definition, cputune.read(domain))
         if astray:
             cputune.restore(domain, definition, names - astray)
             LOG.info(
-                'VM %s: restarted while %s was written: taken back',
+                'VM %s: restarted while it was written; taken back: %s',
                 domain.name(),
                 ', '.join(sorted(astray)),
             )

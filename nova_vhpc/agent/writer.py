@@ -12,6 +12,7 @@
 
 """Writing what was decided, after the original stands in the journal."""
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable
@@ -137,12 +138,11 @@ class Writer:
                 sure = target.weighs_by_file and target.journalled
                 if not sure and not self._as_known(target):
                     return False
-                tune = model.CpuTune(shares=shares)
-                self._ensure_journalled(target, tune)
+                self._ensure_journalled(target, model.CpuTune(shares=shares))
                 target.shares_ours.add(shares)
                 self._weights.write(target, shares)
                 sure = sure and target.weighs_by_file
-                if not sure and self._went_astray(target, tune):
+                if not sure and self._went_astray(target):
                     return False
                 target.writes += 1
                 if target.weighs_by_file:
@@ -208,9 +208,7 @@ class Writer:
                     # Its event may come before the call returns.
                     target.shares_ours.add(todo.shares)
                 target.note_bandwidth(todo)
-                for actuator in self._actuators:
-                    actuator.write(target, todo, target.slice_us)
-                if self._went_astray(target, todo):
+                if not self._act(target, todo):
                     return
         except libvirt.libvirtError as error:
             target.uncertain = True
@@ -244,9 +242,25 @@ class Writer:
         self._look(target.uuid)
         return False
 
-    def _went_astray(self, target: guest.Guest, tune: model.CpuTune) -> bool:
+    def _act(self, target: guest.Guest, todo: model.CpuTune) -> bool:
+        """Write all of it.
+
+        :returns: whether it went to the run that it is meant for.
+        """
+        try:
+            for actuator in self._actuators:
+                actuator.write(target, todo, target.slice_us)
+        except libvirt.libvirtError:
+            # Part of it may have been written, or put back, all the same.
+            with contextlib.suppress(libvirt.libvirtError):
+                if self._went_astray(target):
+                    return False
+            raise
+        return not self._went_astray(target)
+
+    def _went_astray(self, target: guest.Guest) -> bool:
         """Whether a VM was restarted while it was written."""
-        if not self._strays.take_back(target, tune):
+        if not self._strays.take_back(target):
             return False
         self._look(target.uuid)
         return True

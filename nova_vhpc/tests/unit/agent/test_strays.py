@@ -16,6 +16,8 @@ import threading
 from typing import Any
 from unittest import mock
 
+import libvirt
+
 from nova_vhpc.agent import cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
@@ -60,6 +62,21 @@ class TestStrays(test_domains.DomainsCase):
     def test_a_tick(self) -> None:
         self.made.write(self.target, TUNE)
         self.assert_as_it_began()
+
+    def test_a_tick_of_which_half_is_refused(self) -> None:
+        """The actuator puts the other half back: that, too, comes late."""
+        self.domain.refuse = lambda: None
+        self.made.write(self.target, TUNE)
+        self.drain()
+        self.domain.refuse = self.ends
+        self.made.write(self.target, model.CpuTune(9_000, 9_000))
+        self.assert_as_it_began()
+
+    def ends(self) -> None:
+        self.domain.refuse = self.restart
+        raise fake_libvirt.error(
+            libvirt.VIR_ERR_OPERATION_INVALID, 'domain is not running'
+        )
 
     def test_the_new_run_has_settings_of_its_own(self) -> None:
         self.domain.extra = OWN

@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""VMs that are destroyed and started anew while they are written."""
+
+import itertools
+import threading
+from collections.abc import Callable
+
+import libvirt
+from oslo_config import cfg
+
+from nova_vhpc.agent import domains, guest, journal, processes, sampler
+from nova_vhpc.agent.actuators import libvirt_cputune
+from nova_vhpc.conf import agent as agent_conf
+from nova_vhpc.control import model
+from nova_vhpc.tests.functional.agent import base
+
+RESTARTS = 10
+WRITING_S = 0.2
+
+
+class TestRestarts(base.AgentTestCase):
+    """libvirt carries out on the new run what has waited for the old one."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.started = self.domain({'vhpc:workload': 'parallel'})
+        self.uuid = self.started.UUIDString()
+        self.ended = threading.Event()
+
+    def make(self) -> domains.Domains:
+        """All of the agent that calls libvirt; the tests decide."""
+        conf = cfg.ConfigOpts()
+        agent_conf.register_opts(conf)
+        conf([], default_config_files=[])
+        for name, value in {
+            'libvirt_uri': self.daemon.uri,
+            'window_weights': 'libvirt',
+        }.items():
+            conf.set_override(name, value, 'vhpc_agent')
+        records = journal.Journal(str(self.path))
+        records.prepare()
+        made = domains.Domains(
+            conf,
+            records,
+            processes.Processes(),
+            sampler.Sampler([], []),
+            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            frozenset({0, 1}),
+        )
+        made.start()
+        return made
+
+    def taken_in(self, made: domains.Domains) -> guest.Guest:
+        """The VM as it runs now."""
+
+        def found() -> guest.Guest | None:
+            target = made.guests.get(self.uuid)
+            now = target is not None and (
+                target.domain_id == self.started.ID()
+            )
+            return target if now else None
+
+        target: guest.Guest = self.wait_for(found, 'the VM to be taken in')
+        return target
+
+    def play(self, made: domains.Domains) -> None:
+        """Windows, all the time."""
+        for shares in itertools.cycle((20, 4000)):
+            if self.ended.wait(0.002):
+                return
+            try:
+                made.set_shares(self.uuid, shares)
+            except (libvirt.libvirtError, TimeoutError):
+                # As it is not running, or a worker writes.
+                continue
+
+    def tick(self, made: domains.Domains) -> None:
+        """Ticks that want something else each time."""
+        for cpu in itertools.cycle((0, 1)):
+            if self.ended.wait(0.02):
+                return
+            target = made.guests.get(self.uuid)
+            if target is not None:
+                pins = (frozenset({cpu}), frozenset({1 - cpu}))
+                made.write(
+                    target, model.CpuTune(8_000 + cpu, 4_000, vcpu_pins=pins)
+                )
+
+    def in_thread(
+        self, call: Callable[[domains.Domains], None], made: domains.Domains
+    ) -> None:
+        thread = threading.Thread(target=call, args=(made,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.ended.set)
+
+    def test_no_new_run_keeps_what_the_old_one_was_to_get(self) -> None:
+        before = base.everything(self.started)
+        made = self.make()
+        first = self.taken_in(made).original
+        self.in_thread(self.play, made)
+        self.in_thread(self.tick, made)
+        for number in range(RESTARTS):
+            self.ended.wait(WRITING_S)
+            self.started.destroy()
+            self.started.create()
+            self.assertEqual(first, self.taken_in(made).original, number)
+        self.ended.set()
+        self.assertTrue(made.stop(base.PATIENCE_S))
+        self.assertEqual(before, base.everything(self.started))
