@@ -15,7 +15,8 @@
 ``roster`` knows them; ``events`` and ``reconciler`` say which one to look
 at; ``inspector`` looks, with ``adoption`` for the new ones and ``foreign``
 for what others wrote; ``writer`` writes and ``undo`` puts back, as far as
-``gate`` and ``quarantine`` let them.
+``gate`` and ``quarantine`` let them; ``strays`` takes back what met another
+run.
 """
 
 import logging
