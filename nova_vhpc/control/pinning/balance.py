@@ -34,17 +34,32 @@ class BalancePolicy:
         self._spreader = spread.Spreader(config.rebalance_periods)
         self._usable = usable_cpus.UsableCpus()
         self._rest = Rest()
+        self._facts: base.Facts = ()
+        self._ignored: tuple[model.Ignored, ...] = ()
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every parallel VM that may be pinned."""
+        facts = context.facts()
+        if facts != self._facts:
+            requests, in_force = self._requests(context)
+            pins = self._spreader.assign(requests, context.view.cpus, in_force)
+            self._facts = facts
+        else:
+            pins = self._spreader.again()
+        return base.PinDecision(pins=pins, ignored=self._ignored)
+
+    def _requests(
+        self, context: base.PinContext
+    ) -> tuple[list[loads.Request], dict[str, base.Pins]]:
+        """What to ask of the spreader, and the pins that are in force."""
+        view = context.view
         usable = self._usable
-        usable.show(context.view.cpus)
+        usable.show(view.cpus)
         self._rest.show(context.clear_cpus)
         ignored: list[model.Ignored] = []
         requests: list[loads.Request] = []
         in_force: dict[str, base.Pins] = {}
-        limits = context.view.limits
-        for vm in context.view.vms:
+        for vm in view.vms:
             if (
                 vm.workload != _PARALLEL
                 or not vm.repin
@@ -60,15 +75,13 @@ class BalancePolicy:
                     vm,
                     self._rest.of(vm, domain),
                     vm.uuid in context.idle,
-                    limits,
+                    view.limits,
                 )
             )
             if vm.in_force.vcpu_pins is not None:
                 in_force[vm.uuid] = vm.in_force.vcpu_pins
-        return base.PinDecision(
-            pins=self._spreader.assign(requests, context.view.cpus, in_force),
-            ignored=tuple(ignored),
-        )
+        self._ignored = tuple(ignored)
+        return requests, in_force
 
 
 class Rest:

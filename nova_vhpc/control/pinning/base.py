@@ -21,7 +21,7 @@ controller drops pins that leave the VM's or the host's CPUs, and says so.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from nova_vhpc.control import model
 
@@ -51,6 +51,35 @@ class PinContext:
     clear_cpus: frozenset[int] = frozenset()
     loose: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
+
+    def facts(self) -> 'Facts':
+        """All that the pins of who is pinned already may depend on.
+
+        To be compared with those of the last tick, which is quickly done:
+        nearly always they are the same.
+        """
+        phases = self.phases
+        return (
+            *(self.view.cpus, self.clear_cpus, self.loose, self.idle),
+            self.view.limits,
+            [
+                (
+                    vm.uuid,
+                    phases[vm.uuid],
+                    vm.vcpus,
+                    vm.workload,
+                    vm.paradigm,
+                    vm.cluster,
+                    vm.repin,
+                    vm.allowed_cpus,
+                    vm.original.shares,
+                )
+                for vm in self.view.vms
+            ],
+        )
+
+
+Facts = tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

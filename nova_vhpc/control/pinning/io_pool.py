@@ -17,6 +17,8 @@ disjoint pools of CPUs, so that I/O is not held up by computing, and
 computing is not interrupted as often as I/O has to be.
 """
 
+import dataclasses
+
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.pinning import (
@@ -51,7 +53,13 @@ class IoPoolPolicy:
         self._spreader = spread.Spreader(config.rebalance_periods)
         self._usable = usable_cpus.UsableCpus()
         self._rest = balance.Rest()
-        self._divided: model.Pools | None = None
+        # Of the last tick: nearly always it is the same in the next one.
+        self._facts: base.Facts = ()
+        self._bounds: tuple[model.Pools | None, int, str] = (None, 0, '')
+        self._movable: list[_Movable] = []
+        self._nowhere: list[model.Ignored] = []
+        self._wants_io, self._wants_computing = pools.Demand(), pools.Demand()
+        self._decision = base.PinDecision()
         # Of the computing pool and the I/O pool, by CPUs that are allowed.
         self._domains: tuple[_Domains, _Domains] = ({}, {})
 
@@ -65,41 +73,74 @@ class IoPoolPolicy:
         is too narrow, too, may use all of its CPUs.
         """
         view = context.view
+        facts = context.facts()
+        is_news = facts != self._facts
+        if is_news:
+            self._look(context)
+        sizer = self._sizer
+        divided = sizer.divide(
+            view.cpus, self._wants_io, self._wants_computing
+        )
+        bounds = (divided, sizer.room, sizer.remark)
+        if not is_news and bounds == self._bounds:
+            spread_out = self._spreader.again()
+        else:
+            if divided != self._bounds[0]:
+                self._domains = ({}, {})
+            requests = self._divide(context, divided)
+            in_force = {
+                vm.uuid: vm.in_force.vcpu_pins
+                for vm in view.vms
+                if vm.in_force.vcpu_pins is not None
+            }
+            spread_out = self._spreader.assign(requests, view.cpus, in_force)
+            self._facts, self._bounds = facts, bounds
+        divided_up = self._decision
+        return dataclasses.replace(
+            divided_up, pins={**divided_up.pins, **spread_out}
+        )
+
+    def _look(self, context: base.PinContext) -> None:
+        """See who may be pinned, and what they want of the pools."""
         usable = self._usable
-        self._rest.show(context.clear_cpus)
-        if usable.show(view.cpus):
+        if usable.show(context.view.cpus):
             self._domains = ({}, {})
-        ignored: list[model.Ignored] = []
-        movable: list[_Movable] = []
-        wants_io, wants_computing = pools.Demand(), pools.Demand()
-        for vm in view.vms:
+        self._nowhere = []
+        self._movable = movable = []
+        for vm in context.view.vms:
             if not vm.repin:
                 continue
             allowed = usable.of(vm)
             if not allowed:
-                ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
+                self._nowhere.append(model.Ignored(vm.uuid, base.NO_CPU))
                 continue
             width = vm.vcpus if vm.workload == _PARALLEL else 1
             io = context.phases[vm.uuid] is _IO
             movable.append((vm, allowed, io, width))
         widths = _widths(movable)
+        self._wants_io, self._wants_computing = pools.Demand(), pools.Demand()
         for vm, _, io, width in movable:
-            demand = wants_io if io else wants_computing
+            demand = self._wants_io if io else self._wants_computing
             demand.vcpus.append(vm.vcpus)
             demand.widths.append(
                 widths.get(vm.cluster, width) if io else width
             )
-        divided = self._sizer.divide(view.cpus, wants_io, wants_computing)
+
+    def _divide(
+        self, context: base.PinContext, divided: model.Pools | None
+    ) -> list[loads.Request]:
+        """Say who is in which pool.
+
+        :returns: whose vCPUs are to be spread there.
+        """
+        self._rest.show(context.clear_cpus)
+        ignored = [*self._nowhere]
         if self._sizer.remark:
             ignored.append(model.Ignored('', self._sizer.remark))
-        if divided != self._divided:
-            self._divided = divided
-            self._domains = ({}, {})
-
         pins: dict[str, base.Pins] = {}
         in_io_pool: set[str] = set()
         requests: list[loads.Request] = []
-        in_force: dict[str, base.Pins] = {}
+        movable = self._movable
         stay = {} if divided is None else self._stay(divided, movable)
         for vm, allowed, io, width in movable:
             domain = allowed
@@ -126,19 +167,17 @@ class IoPoolPolicy:
                     domain = self._rest.of(vm, domain)
                 idle = not io and vm.uuid in context.idle
                 requests.append(
-                    balance.request_for(vm, domain, idle, view.limits)
+                    balance.request_for(vm, domain, idle, context.view.limits)
                 )
-                if vm.in_force.vcpu_pins is not None:
-                    in_force[vm.uuid] = vm.in_force.vcpu_pins
             elif io or domain != allowed:
                 pins[vm.uuid] = (domain,) * vm.vcpus
-        pins.update(self._spreader.assign(requests, view.cpus, in_force))
-        return base.PinDecision(
+        self._decision = base.PinDecision(
             pins=pins,
             in_io_pool=frozenset(in_io_pool),
             pools=divided,
             ignored=tuple(ignored),
         )
+        return requests
 
     def _stay(
         self, divided: model.Pools, movable: list[_Movable]

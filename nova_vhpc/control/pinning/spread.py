@@ -74,6 +74,10 @@ class Spreader:
                 del self._places[gone]
             self._weigh(requests)
             self._place(news, in_force)
+        return self.again()
+
+    def again(self) -> dict[str, base.Pins]:
+        """The same, where requests and CPUs are those of the last call."""
         self._calls += 1
         if not self._settled and self._calls >= self._rebalance_periods:
             self._calls = 0
@@ -106,6 +110,16 @@ class Spreader:
             self._places[request.uuid] = place
             self._pins[request.uuid] = _as_pins(place)
 
+    def _stay(
+        self, before: loads.Request, now: loads.Request, place: loads.Place
+    ) -> None:
+        """Take another request of a VM, whose CPUs suit that, too."""
+        if before.mates != now.mates:
+            load = self._load.get(now.uuid, 0)
+            self._loads.remove(before, place, load)
+            self._loads.add(now, place, load)
+        self._placed[now.uuid] = now
+
     def _take_off(self, uuid: str) -> None:
         request = self._placed.pop(uuid, None)
         if request is not None:
@@ -123,18 +137,21 @@ class Spreader:
         homeless: list[loads.Request] = []
         for request in news:
             before = self._placed.get(request.uuid)
-            self._take_off(request.uuid)
-            if before is not None and before.idle and not request.idle:
-                # It was anywhere, as on CPUs of others that were idle.
-                homeless.append(request)
-                continue
             place = self._places.get(request.uuid)
             if place is None:
                 place = _singles(in_force.get(request.uuid))
-            if place is not None and _suits(place, request):
+            if (
+                place is None
+                # It was anywhere, as on CPUs of others that were idle.
+                or (before is not None and before.idle and not request.idle)
+                or not _suits(place, request)
+            ):
+                self._take_off(request.uuid)
+                homeless.append(request)
+            elif before is None:
                 self._put_on(request, place)
             else:
-                homeless.append(request)
+                self._stay(before, request, place)
         # Great loads first: the small ones then fill what is left.
         load = self._load
         homeless.sort(

@@ -12,6 +12,8 @@
 
 """balance and io_pool, through the eyes of the controller."""
 
+import dataclasses
+
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.pinning import balance, base, io_pool, none
@@ -424,3 +426,62 @@ class IoPoolTest(tests_base.TestCase):
             self.policy(io_pool_cpus=frozenset((6, 7))), *vms, io={'a'}
         )
         self.assertEqual(pins, dict(decision.pins))
+
+
+class FactsTest(tests_base.TestCase):
+    """What did not change is not worked out again, and all else is."""
+
+    CHANGES = (
+        {'vcpus': 3},
+        {'workload': model.Workload.GENERAL},
+        {'paradigm': model.Paradigm.OPENMP},
+        {'cluster': 'other'},
+        {'repin': False},
+        {'allowed_cpus': frozenset({1, 6})},
+        {'uuid': 'new'},
+    )
+
+    def views(self):
+        """Ticks, each of which differs from the one before by one thing."""
+        vms = [vm(name, 2, cluster='c') for name in 'abcd']
+        yield vms, {}
+        for change in self.CHANGES:
+            yield [vms[0], dataclasses.replace(vms[1], **change), *vms[2:]], {}
+            yield vms, {}
+        for host in (
+            {'io': 'b'},
+            {'clear_cpus': (0, 1)},
+            {'loose': 'b'},
+            {'idle': 'b'},
+            {'cpus': EIGHT[:4]},
+            {'cpus': EIGHT[:1]},
+        ):
+            yield vms, host
+            yield vms, {}
+        yield vms[1:], {}
+
+    def test_all_that_counts_is_seen(self):
+        config = control_config.ControlConfig(
+            rebalance_periods=2, pool_shrink_periods=3
+        )
+        for policy in (balance.BalancePolicy, io_pool.IoPoolPolicy):
+            subject, forgetful = policy(config), policy(config)
+            for vms, host in self.views():
+                # Also where pools shrink and loads are evened out meanwhile.
+                for _ in range(5):
+                    forgetful._facts = ()
+                    self.assertEqual(
+                        pin(forgetful, *vms, **host),
+                        pin(subject, *vms, **host),
+                    )
+
+    def test_each_of_these_counts(self):
+        for change in self.CHANGES:
+            found = [
+                base.PinContext(
+                    model.HostView(1, 0, 100_000, EIGHT, (one,)),
+                    {one.uuid: COMPUTING},
+                ).facts()
+                for one in (vm('b'), dataclasses.replace(vm('b'), **change))
+            ]
+            self.assertNotEqual(*found, change)
