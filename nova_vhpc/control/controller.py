@@ -27,8 +27,8 @@ from nova_vhpc.control.pinning import usable_cpus
 from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.slices import base as slices_base
 
-_Checked = tuple[pinning_base.Pins, int, frozenset[int]]
-"""Pins that are all right for so many vCPUs, inside these CPUs."""
+_Checked = tuple[pinning_base.Pins, int, frozenset[int] | None]
+"""Pins that are all right for so many vCPUs, where these CPUs are allowed."""
 
 _Windows = tuple[model.WindowSchedule, frozenset[str], model.ActuatorLimits]
 """Windows that are all right for these VMs and this actuator."""
@@ -63,6 +63,7 @@ class Controller:
         self._phases = phases.PhaseTracker(
             config, make_predictor, follow=self.predicts
         )
+        self._intake: intake.Intake | None = None
         self._planner = vm_plan.VmPlanner()
         # Made once and kept, as what is the same object need not be compared
         # field by field, which for many VMs takes much of a tick.
@@ -79,7 +80,7 @@ class Controller:
 
     def decide(self, view: model.HostView) -> model.Plan:
         """Plan the next control period; never raises on bad input."""
-        checked = intake.check(view)
+        checked = self._intake = intake.check(view, self._intake)
         ignored = list(checked.ignored)
         view = checked.view
         vm_phases = self._phases.advance(view)
@@ -141,32 +142,34 @@ class Controller:
     ) -> pinning_base.PinDecision:
         """Keep only pins that are allowed."""
         ignored.extend(decision.ignored)
-        usable = self._usable
-        usable.show(context.view.cpus)
-        known, self._checked = self._checked, {}
+        usable, known = self._usable, self._checked
+        vms = context.view.vms
+        if usable.show(context.view.cpus):
+            known.clear()
+        elif len(known) > len(vms):
+            for gone in known.keys() - {vm.uuid for vm in vms}:
+                del known[gone]
         pins: dict[str, pinning_base.Pins] = {}
-        for vm in context.view.vms:
+        for vm in vms:
             uuid = vm.uuid
             wanted = decision.pins.get(uuid)
             if wanted is None or not vm.repin:
                 continue
-            allowed = usable.of(vm)
             checked = known.get(uuid)
             if (
                 checked is None
                 or checked[0] is not wanted
                 or checked[1] != vm.vcpus
-                or checked[2] is not allowed
+                or checked[2] is not vm.allowed_cpus
             ):
-                if not _inside(wanted, vm.vcpus, allowed):
+                if not _inside(wanted, vm.vcpus, usable.of(vm)):
                     ignored.append(
                         model.Ignored(
                             uuid, 'pins outside of its CPUs; not pinned'
                         )
                     )
                     continue
-                checked = (wanted, vm.vcpus, allowed)
-            self._checked[uuid] = checked
+                known[uuid] = (wanted, vm.vcpus, vm.allowed_cpus)
             pins[uuid] = wanted
         return dataclasses.replace(
             decision,
@@ -231,30 +234,36 @@ class Controller:
         ignored: list[model.Ignored],
     ) -> dict[str, model.VmPlan]:
         """Put slices, pins and originals together, VM by VM."""
-        self._planner.forget_all_but(set(vm_phases))
+        self._planner.forget_all_but(vm_phases.keys())
         in_windows: Collection[str] = ()
         if sliced.windows is not None:
             in_windows = sliced.windows.shares_after.keys()
         if view.limits != self._limits:
             self._limits = view.limits
         in_pool, original, limits = self._in_pool, self._original, self._limits
+        in_io_pool, pins_of = pinned.in_io_pool, pinned.pins.get
+        choose, plan = sliced.vms.get, self._planner.plan
         plans: dict[str, model.VmPlan] = {}
         for vm in view.vms:
             uuid = vm.uuid
-            wanted = vm_plan.Wanted(
-                in_pool
-                if uuid in pinned.in_io_pool
-                else sliced.vms.get(uuid, original),
-                pinned.pins.get(uuid),
-                uuid in in_windows,
-                vm.repin,
-                vm.original,
-                vm.in_force,
-                limits,
-            )
+            choice = in_pool if uuid in in_io_pool else choose(uuid, original)
             try:
-                plans[uuid] = self._planner.plan(
-                    uuid, wanted, vm_phases[uuid], ignored
+                plans[uuid] = plan(
+                    uuid,
+                    (
+                        choice.slice_us,
+                        choice.by_windows,
+                        choice.specified,
+                        pins_of(uuid),
+                        uuid in in_windows,
+                        vm.repin,
+                        vm.original,
+                        limits,
+                    ),
+                    vm.in_force,
+                    choice.reason,
+                    vm_phases[uuid],
+                    ignored,
                 )
             except Exception as error:
                 # What nobody thought of in one VM must not stop the rest.
@@ -267,17 +276,18 @@ class Controller:
         self, view: model.HostView, sliced: slices_base.SliceDecision
     ) -> dict[str, model.ClusterPlan]:
         """What the other hosts of each cluster should know."""
-        least: dict[str, int | None] = {}
-        for vm in view.vms:
-            if vm.cluster is None:
-                continue
-            so_far = least.setdefault(vm.cluster, None)
-            choice = sliced.vms.get(vm.uuid)
-            own_us = None if choice is None else choice.own_us
-            if self.config.share_slices and own_us is not None:
-                least[vm.cluster] = (
-                    own_us if so_far is None else min(so_far, own_us)
-                )
+        least: dict[str, int | None] = {
+            vm.cluster: None for vm in view.vms if vm.cluster is not None
+        }
+        if self.config.share_slices:
+            for vm in view.vms:
+                choice = sliced.vms.get(vm.uuid)
+                own_us = None if choice is None else choice.own_us
+                if vm.cluster is not None and own_us is not None:
+                    so_far = least[vm.cluster]
+                    least[vm.cluster] = (
+                        own_us if so_far is None else min(so_far, own_us)
+                    )
         return {
             cluster: model.ClusterPlan(
                 phase=self._phases.own_phase(cluster), min_slice_us=slice_us

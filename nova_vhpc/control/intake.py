@@ -41,17 +41,29 @@ _Item = TypeVar('_Item')
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Intake:
-    """A view that the policies can rely on, and what was left out."""
+    """A view that the policies can rely on, and what was left out.
+
+    :ivar sound: VMs with which nothing was wrong, by uuid.
+    :ivar sound_cpus: the CPUs as they were shown; None if some were wrong.
+    """
 
     view: model.HostView
     ignored: tuple[model.Ignored, ...]
+    sound: Mapping[str, object]
+    sound_cpus: tuple[model.Cpu, ...] | None
 
 
-def check(view: model.HostView) -> Intake:
-    """Drop VMs, CPUs and measurements that cannot be true."""
+def check(view: model.HostView, before: Intake | None = None) -> Intake:
+    """Drop VMs, CPUs and measurements that cannot be true.
+
+    :param before: what came of the last view. What was sound then and is the
+        same object still, as of a VM of which nothing new is known, is not
+        looked at again.
+    """
     ignored: list[model.Ignored] = []
-    seen: set[str] = set()
-    vms = _check_vms(view.vms, model.VmView, seen, ignored)
+    known: Mapping[str, object] = {} if before is None else before.sound
+    seen: dict[str, object] = {}
+    vms = _check_vms(view.vms, model.VmView, known, seen, ignored)
     for place, vm in enumerate(vms):
         if vm.cluster is not None and type(vm.cluster) is not str:
             ignored.append(
@@ -64,8 +76,16 @@ def check(view: model.HostView) -> Intake:
                 model.Ignored(vm.uuid, f'time slice {_text(slice_us)} us')
             )
             vms[place] = dataclasses.replace(vm, time_slice_us=None)
-    others = _check_vms(view.others, model.OtherVm, seen, ignored)
-    cpus = _check_cpus(view.cpus, ignored)
+    others = _check_vms(view.others, model.OtherVm, known, seen, ignored)
+    cpus = view.cpus
+    sound_cpus: tuple[model.Cpu, ...] | None = cpus
+    if before is not None and cpus and cpus is before.sound_cpus:
+        cpus = before.view.cpus
+    else:
+        remarks = len(ignored)
+        cpus = _check_cpus(view.cpus, ignored)
+        if len(ignored) > remarks:
+            sound_cpus = None
     period_us = view.period_us
     if not (_believable(period_us) and period_us):
         ignored.append(
@@ -92,18 +112,22 @@ def check(view: model.HostView) -> Intake:
             limits=_check_limits(view.limits, ignored),
         ),
         tuple(ignored),
+        seen,
+        sound_cpus,
     )
 
 
 def _check_vms(
     vms: Sequence[_Vm],
     kind: type[_Vm],
-    seen: set[str],
+    known: Mapping[str, object],
+    seen: dict[str, object],
     ignored: list[model.Ignored],
 ) -> list[_Vm]:
     """VMs that can be, with what can be true of their samples.
 
-    :param seen: uuids so far; these are added.
+    :param known: those that were sound in the last view, by uuid.
+    :param seen: those of this view, so far; these are added.
     """
     kept: list[_Vm] = []
     for vm in _each(vms, kind, ignored):
@@ -117,11 +141,11 @@ def _check_vms(
         ):
             ignored.append(model.Ignored(str(uuid), _vm_fault(vm, seen)))
             continue
-        seen.add(uuid)
-        if not _fits(vm.sample):
+        if known.get(uuid) is not vm and not _fits(vm.sample):
             sample, faults = _clean_sample(vm.sample)
             ignored.extend(model.Ignored(uuid, text) for text in faults)
             vm = dataclasses.replace(vm, sample=sample)
+        seen[uuid] = vm
         kept.append(vm)
     return kept
 
@@ -211,7 +235,9 @@ def _each(
     return [item for item in items if isinstance(item, kind)]
 
 
-def _vm_fault(vm: model.VmView | model.OtherVm, seen: set[str]) -> str:
+def _vm_fault(
+    vm: model.VmView | model.OtherVm, seen: Mapping[str, object]
+) -> str:
     if type(vm.uuid) is not str or not vm.uuid:
         return 'has no uuid'
     if vm.uuid in seen:

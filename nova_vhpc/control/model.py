@@ -20,6 +20,7 @@ once per tick and hands it to ``controller.decide``; the answer is a
 import dataclasses
 import enum
 from collections.abc import Mapping
+from typing import NamedTuple
 
 UNLIMITED = -1
 """A quota that does not limit, as libvirt reads it back."""
@@ -230,9 +231,10 @@ class HostView:
     window_late_us: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VmPlan:
+class VmPlan(NamedTuple):
     """What is to be in force for one VM, and why.
+
+    A tuple, as it is quickly made: with each prediction there is a new one.
 
     :ivar tune: the whole wanted cputune; None fields stay as they are.
     :ivar writes: only the fields of ``tune`` that differ from what is in
@@ -298,8 +300,7 @@ class WindowSchedule:
         raise AssertionError('unreachable: offset is within the cycle')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClusterPlan:
+class ClusterPlan(NamedTuple):
     """What this host has to tell the cluster's other hosts.
 
     :ivar phase: from this host's own members only, not from its peers.

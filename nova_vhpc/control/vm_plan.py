@@ -12,11 +12,11 @@
 
 """One VM's plan: from slice and pins to cputune, and to what to write."""
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from nova_vhpc.control import cputune, model, phases
 from nova_vhpc.control.pinning import base as pinning_base
-from nova_vhpc.control.slices import base as slices_base
 
 UNKNOWN_QUOTA = 'original period or quota unknown; not written'
 
@@ -24,17 +24,32 @@ UNKNOWN_QUOTA = 'original period or quota unknown; not written'
 class Wanted(NamedTuple):
     """All that a VM's cputune depends on.
 
+    :ivar slice_us: as in :class:`~.slices.base.VmSlice`, and the next two.
     :ivar pins: None for the original ones.
     :ivar in_windows: the window player owns the VM's shares.
     """
 
-    choice: slices_base.VmSlice
+    slice_us: int | None
+    by_windows: bool
+    specified: bool
     pins: pinning_base.Pins | None
     in_windows: bool
     repin: bool
     original: model.CpuTune
-    in_force: model.CpuTune
     limits: model.ActuatorLimits
+
+
+Asked = tuple[
+    int | None,
+    bool,
+    bool,
+    pinning_base.Pins | None,
+    bool,
+    bool,
+    model.CpuTune,
+    model.ActuatorLimits,
+]
+"""The same before it is known to be news: a plain tuple is made in no time."""
 
 
 class Outcome(NamedTuple):
@@ -44,9 +59,12 @@ class Outcome(NamedTuple):
     """
 
     tune: model.CpuTune
-    writes: model.CpuTune | None
     slice_us: int | None
     remark: str | None = None
+
+
+_Known = tuple[Asked, Outcome, model.CpuTune, model.VmPlan]
+"""What was asked for and came of it, what was in force, and the plan."""
 
 
 class VmPlanner:
@@ -54,9 +72,9 @@ class VmPlanner:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._known: dict[str, tuple[Wanted, Outcome, model.VmPlan]] = {}
+        self._known: dict[str, _Known] = {}
 
-    def forget_all_but(self, uuids: set[str]) -> None:
+    def forget_all_but(self, uuids: Set[str]) -> None:
         """Drop VMs that are no longer there."""
         for gone in self._known.keys() - uuids:
             del self._known[gone]
@@ -64,59 +82,71 @@ class VmPlanner:
     def plan(
         self,
         uuid: str,
-        wanted: Wanted,
+        asked: Asked,
+        in_force: model.CpuTune,
+        reason: str,
         phase: phases.VmPhase,
         ignored: list[model.Ignored],
     ) -> model.VmPlan:
-        """One VM's whole cputune, and what of it must be written."""
+        """One VM's whole cputune, and what of it must be written.
+
+        :param asked: what :class:`Wanted` is made of.
+        :param reason: why it is wanted.
+        """
+        effective, predicted_events, threshold_events = phase
         known = self._known.get(uuid)
-        if known is not None and known[0] == wanted:
-            _, outcome, plan = known
-            if (
-                plan.predicted_events == phase.predicted_events
-                and plan.threshold_events == phase.threshold_events
-                and plan.phase is phase.effective
-            ):
-                if outcome.remark is not None:
-                    ignored.append(model.Ignored(uuid, outcome.remark))
-                return plan
+        if known is None or known[0] != asked:
+            outcome = work_out(Wanted(*asked))
+            writes = _writes(outcome.tune, in_force)
         else:
-            outcome = work_out(wanted)
+            asked, outcome, was_in_force, plan = known
+            if in_force is was_in_force:
+                if (
+                    plan.predicted_events == predicted_events
+                    and plan.threshold_events == threshold_events
+                    and plan.phase is effective
+                    and plan.reason == reason
+                ):
+                    if outcome.remark is not None:
+                        ignored.append(model.Ignored(uuid, outcome.remark))
+                    return plan
+                writes = plan.writes
+            else:
+                writes = _writes(outcome.tune, in_force)
         if outcome.remark is not None:
             ignored.append(model.Ignored(uuid, outcome.remark))
         plan = model.VmPlan(
             uuid,
             outcome.tune,
-            outcome.writes,
+            writes,
             outcome.slice_us,
-            phase.effective,
-            wanted.choice.reason,
-            phase.predicted_events,
-            phase.threshold_events,
+            effective,
+            reason,
+            predicted_events,
+            threshold_events,
         )
-        self._known[uuid] = (wanted, outcome, plan)
+        self._known[uuid] = (asked, outcome, in_force, plan)
         return plan
 
 
 def work_out(wanted: Wanted) -> Outcome:
     """The cputune that is wanted, inside all limits."""
     limits = wanted.limits
-    choice = wanted.choice
-    slice_us = choice.slice_us
+    slice_us = wanted.slice_us
     remark: str | None = None
     original = cputune.known(wanted.original)
     if original is not None and not cputune.possible(original, limits):
         original = None
     bandwidth = original
-    if not choice.by_windows and slice_us is not None:
+    if not wanted.by_windows and slice_us is not None:
         if original is None:
             remark = UNKNOWN_QUOTA
             slice_us = None
-        elif not choice.specified and _has_own_cpus(wanted, original):
+        elif not wanted.specified and _has_own_cpus(wanted, original):
             slice_us = None
         else:
             made = cputune.for_slice(
-                slice_us, original, limits, choice.specified
+                slice_us, original, limits, wanted.specified
             )
             bandwidth = made or original
             slice_us = None if made is None else made[1]
@@ -132,7 +162,7 @@ def work_out(wanted: Wanted) -> Outcome:
         shares=None if wanted.in_windows else _shares(wanted.original, limits),
         vcpu_pins=pins,
     )
-    return Outcome(tune, _writes(tune, wanted.in_force), slice_us, remark)
+    return Outcome(tune, slice_us, remark)
 
 
 def _has_own_cpus(wanted: Wanted, original: cputune.Bandwidth) -> bool:
@@ -164,6 +194,8 @@ def _writes(
     tune: model.CpuTune, in_force: model.CpuTune
 ) -> model.CpuTune | None:
     """Fields of a cputune that differ from what is in force."""
+    if tune is in_force:
+        return None
     bandwidth = cputune.known(tune)
     if bandwidth == cputune.known(in_force):
         bandwidth = None

@@ -208,3 +208,40 @@ class KindTest(base.TestCase):
                 [('', f'time slice {slice_us} us of cluster c on its peers')],
                 said,
             )
+
+
+class AgainTest(base.TestCase):
+    """What was sound is believed while it is the same object."""
+
+    def test_what_was_wrong_is_named_each_time(self):
+        shown = view(
+            model.VmView('a', 2, sample=model.Sample(io_events=math.nan)),
+            model.VmView('b', 0),
+            model.VmView('c', 1, time_slice_us=-1),
+            model.VmView('d', 1),
+            model.VmView('d', 1),
+            others=(model.OtherVm('d', 1),),
+            cpus=(model.Cpu(1), model.Cpu(-1)),
+        )
+        first = intake.check(shown)
+        self.assertEqual(6, len(first.ignored))
+        again = intake.check(shown, first)
+        self.assertEqual(
+            (first.view, first.ignored), (again.view, again.ignored)
+        )
+
+    def test_another_sample_is_looked_at(self):
+        sound = model.VmView('a', 2)
+        wrong = model.VmView('a', 2, sample=model.Sample(io_events=-1.0))
+        first = intake.check(view(sound))
+        again = intake.check(view(wrong), first)
+        self.assertEqual(1, len(again.ignored))
+        self.assertEqual((), intake.check(view(sound), again).ignored)
+
+    def test_other_cpus_are_looked_at(self):
+        first = intake.check(view(cpus=(model.Cpu(1), model.Cpu(0))))
+        again = intake.check(view(cpus=(model.Cpu(3), model.Cpu(2))), first)
+        self.assertEqual([2, 3], [cpu.id for cpu in again.view.cpus])
+        again = intake.check(view(cpus=None), again)
+        self.assertEqual(1, len(again.ignored))
+        self.assertEqual(1, len(intake.check(view(cpus=None), again).ignored))
