@@ -15,8 +15,7 @@
 I/O-perception paper, section III.B, "I/O load intensity threshold".
 """
 
-import bisect
-import collections
+import array
 
 
 class OtsuThreshold:
@@ -26,14 +25,15 @@ class OtsuThreshold:
     50. Intensity levels are whole numbers of events.
     """
 
-    __slots__ = ('_history', '_renewal', '_since', '_sorted', 'value')
+    __slots__ = ('_history', '_next', '_renewal', '_since', '_size', 'value')
 
     def __init__(self, history: int = 200, renewal: int = 50) -> None:
         """Start empty; there is no threshold before the first renewal."""
-        self._history: collections.deque[int] = collections.deque(
-            maxlen=max(2, history)
-        )
-        self._sorted: list[int] = []
+        # Numbers in one piece of memory, sorted only when that is asked for:
+        # with hundreds of VMs the time goes into fetching each from there.
+        self._history = array.array('q')
+        self._size = max(2, history)
+        self._next = 0
         self._renewal = max(1, renewal)
         self._since = 0
         self.value: float | None = None
@@ -41,11 +41,11 @@ class OtsuThreshold:
     def add(self, events: float) -> None:
         """Take one sample, >= 0; the oldest is dropped when full."""
         level = round(events)
-        history, ordered = self._history, self._sorted
-        if len(history) == history.maxlen:
-            del ordered[bisect.bisect_left(ordered, history[0])]
-        history.append(level)
-        bisect.insort(ordered, level)
+        if len(self._history) < self._size:
+            self._history.append(level)
+        else:
+            self._history[self._next] = level
+            self._next = (self._next + 1) % self._size
         self._since += 1
 
     @property
@@ -60,7 +60,7 @@ class OtsuThreshold:
         divide then.
         """
         self._since = 0
-        threshold = otsu(self._sorted)
+        threshold = otsu(sorted(self._history))
         if threshold is not None:
             self.value = threshold
 

@@ -32,6 +32,7 @@ STALE_STEPS = 10
 
 # To look up a member of an enum takes long, for each VM, each tick.
 _COMPUTING, _IO = model.Phase.COMPUTING, model.Phase.IO
+_AUTO = model.IoPoolUse.AUTO
 _ALWAYS, _NEVER = model.IoPoolUse.ALWAYS, model.IoPoolUse.NEVER
 
 
@@ -48,10 +49,15 @@ class VmPhase(NamedTuple):
     threshold_events: float | None = None
 
 
+_IO_BLINDLY, _COMPUTING_BLINDLY = VmPhase(_IO), VmPhase(_COMPUTING)
+"""Where nothing is known of a VM's I/O."""
+
+
 class _Watch:
     """What is remembered of one VM."""
 
     __slots__ = (
+        'cluster',
         'high',
         'key',
         'limit',
@@ -61,15 +67,11 @@ class _Watch:
         'threshold',
     )
 
-    def __init__(
-        self,
-        config: control_config.ControlConfig,
-        key: str,
-        predictor: predictors_base.Predictor,
-    ) -> None:
+    def __init__(self, config: control_config.ControlConfig) -> None:
         # Of the group whose members the predictor learns with.
-        self.key = key
-        self.predictor = predictor
+        self.key = ''
+        self.cluster: str | None = None
+        self.predictor: predictors_base.Predictor
         self.threshold = otsu.OtsuThreshold(
             config.otsu_history, config.otsu_renewal
         )
@@ -78,6 +80,13 @@ class _Watch:
         self.limit: float | None = None
         self.high = False
         self.missed = 0
+
+    def miss(self) -> None:
+        """There is no sample."""
+        self.missed += 1
+        if self.missed >= STALE_STEPS:
+            self.predicted = None
+            self.high = False
 
 
 class PhaseTracker:
@@ -109,7 +118,8 @@ class PhaseTracker:
         self._groups: dict[str, group_phase.GroupPhase] = {}
         self._sums: dict[str, tuple[float, int]] = {}
         self._elapsed_us = 0
-        self._renewals_left = 0
+        # The group of each VM, in the last tick.
+        self._shown: Mapping[str, str] = {}
 
     def own_phase(self, cluster: str) -> model.Phase:
         """A cluster's phase by its members on this host alone."""
@@ -122,18 +132,49 @@ class PhaseTracker:
         Ticks shorter than the sampling period are summed up to it.
         """
         self.faults.clear()
-        keys = {vm.uuid: _group_key(vm) for vm in view.vms}
-        if self._follow:
-            self._follow_on(view, keys)
-        return {
-            vm.uuid: self._vm_phase(vm, keys[vm.uuid], view.peers)
-            for vm in view.vms
-        }
+        peers = view.peers
+        if not self._follow:
+            return {
+                vm.uuid: _blindly(_allowed(vm, peers, _COMPUTING))
+                for vm in view.vms
+            }
+        keys = self._keys(view)
+        self._follow_on(view, keys)
+        watches, groups = self._watches, self._groups
+        vm_phases: dict[str, VmPhase] = {}
+        for vm in view.vms:
+            uuid = vm.uuid
+            group = groups.get(keys[uuid])
+            phase = _allowed(
+                vm, peers, _COMPUTING if group is None else group.phase
+            )
+            watch = watches.get(uuid)
+            vm_phases[uuid] = (
+                _blindly(phase)
+                if watch is None
+                else VmPhase(phase, watch.predicted, watch.limit)
+            )
+        return vm_phases
+
+    def _keys(self, view: model.HostView) -> dict[str, str]:
+        """The group of each VM."""
+        watches = self._watches
+        keys: dict[str, str] = {}
+        for vm in view.vms:
+            watch = watches.get(vm.uuid)
+            keys[vm.uuid] = (
+                watch.key
+                if watch is not None and watch.cluster == vm.cluster
+                else _group_key(vm)
+            )
+        return keys
 
     def _follow_on(
         self, view: model.HostView, keys: Mapping[str, str]
     ) -> None:
-        self._forget(keys)
+        if keys != self._shown:
+            self._shown = keys
+            self._forget(keys)
         self._elapsed_us += view.period_us
         # Ticks come a bit early or late; half a tick is near enough.
         due = self._elapsed_us + view.period_us // 2 >= self._config.sample_us
@@ -162,29 +203,72 @@ class PhaseTracker:
 
     def _step(self, view: model.HostView, keys: Mapping[str, str]) -> None:
         """One sampling period is over: predict and move groups."""
+        # Members learn from each other: all observe before one predicts.
+        self._observe(view, keys)
+        known, high, predicted_high = self._predict(view)
+        groups = self._groups
+        for key in known - groups.keys():
+            groups[key] = group_phase.GroupPhase(self._config)
+        # Of some nothing is known, or they never move: what the others of
+        # the group wanted must not last, here and on the other hosts.
+        for key, group in groups.items():
+            group.step(key in high, key in predicted_high)
+
+    def _observe(self, view: model.HostView, keys: Mapping[str, str]) -> None:
+        """Take one sample of each VM, or note that there is none."""
+        watches = self._watches
+        floor = self._config.io_floor_events
         # All VMs that start together would renew together; some per step
         # keep the time of a tick even.
-        self._renewals_left = max(RENEWALS, -(-len(view.vms) // 10))
-        means = {
-            uuid: total / count for uuid, (total, count) in self._sums.items()
-        }
-        summed_up = bool(means)
-        self._sums.clear()
-        # A predictor of each group, to make those of new members from.
-        known = {
-            watch.key: watch.predictor for watch in self._watches.values()
-        }
-        # Members learn from each other: all observe before one predicts.
+        renewals_left = max(RENEWALS, -(-len(view.vms) // 10))
+        summed_up = bool(self._sums)
+        known: dict[str, predictors_base.Predictor] | None = None
         for vm in view.vms:
             uuid = vm.uuid
+            events = self._mean(uuid) if summed_up else vm.sample.io_events
             try:
-                self._observe(
-                    self._watch(uuid, keys[uuid], known),
-                    means.get(uuid) if summed_up else vm.sample.io_events,
-                )
+                watch = watches.get(uuid)
+                if watch is None or watch.key != keys[uuid]:
+                    if known is None:
+                        # Before any has left: from these, too, can be made.
+                        known = {
+                            one.key: one.predictor for one in watches.values()
+                        }
+                    watch = self._join(vm, keys[uuid], known)
+                if events is None:
+                    watch.miss()
+                    continue
+                watch.missed = 0
+                threshold = watch.threshold
+                threshold.add(events)
+                if threshold.due and renewals_left > 0:
+                    renewals_left -= 1
+                    threshold.renew()
+                    if threshold.value is not None:
+                        watch.limit = max(threshold.value, floor)
+                limit = watch.limit
+                watch.high = limit is not None and events > limit
+                watch.predictor.observe(quantise.to_state(events), events)
             except Exception as error:
                 self._fail(uuid, error)
-        votes: dict[str, tuple[bool, bool]] = {}
+        self._sums.clear()
+
+    def _mean(self, uuid: str) -> float | None:
+        """Of the ticks that were shorter than a period."""
+        total, count = self._sums.get(uuid, (0.0, 0))
+        return total / count if count else None
+
+    def _predict(
+        self, view: model.HostView
+    ) -> tuple[set[str], set[str], set[str]]:
+        """Ask what comes next.
+
+        :returns: the groups in which some member's threshold is known, is
+            exceeded, and is predicted to be.
+        """
+        known: set[str] = set()
+        high: set[str] = set()
+        predicted_high: set[str] = set()
         for vm in view.vms:
             watch = self._watches.get(vm.uuid)
             if watch is None:
@@ -200,90 +284,59 @@ class PhaseTracker:
             limit = watch.limit
             if limit is None or vm.io_pool == _NEVER:
                 continue
-            key = watch.key
-            high, predicted_high = votes.get(key, (False, False))
-            votes[key] = (
-                high or watch.high,
-                predicted_high
-                or (watch.predicted is not None and watch.predicted > limit),
-            )
-        for key, (high, predicted_high) in votes.items():
-            group = self._groups.get(key)
-            if group is None:
-                group = self._groups[key] = group_phase.GroupPhase(
-                    self._config
-                )
-            group.step(high, predicted_high)
-        # Of those that are left nothing is known, or they never move: what
-        # the others wanted must not last, here and on the other hosts.
-        for key in self._groups.keys() - votes.keys():
-            self._groups[key].step(False, False)
+            known.add(watch.key)
+            if watch.high:
+                high.add(watch.key)
+            if watch.predicted is not None and watch.predicted > limit:
+                predicted_high.add(watch.key)
+        return known, high, predicted_high
 
     def _fail(self, uuid: str, error: Exception) -> None:
         self.faults.append(model.Ignored(uuid, f'predictor failed: {error!r}'))
 
-    def _watch(
-        self,
-        uuid: str,
-        key: str,
-        known: dict[str, predictors_base.Predictor],
-    ) -> _Watch:
-        """What is remembered of a VM; its group may be news."""
-        watch = self._watches.get(uuid)
-        if watch is not None and watch.key == key:
-            return watch
-        predictor = known[key] = predictors_base.for_member(
-            known.get(key), self._make_predictor
-        )
-        if watch is None:
-            watch = _Watch(self._config, key, predictor)
-            self._watches[uuid] = watch
-        else:
-            watch.key = key
-            watch.predictor = predictor
-        return watch
-
-    def _observe(self, watch: _Watch, events: float | None) -> None:
-        """Take one sample of one VM, or note that there is none."""
-        if events is None:
-            watch.missed += 1
-            if watch.missed >= STALE_STEPS:
-                watch.predicted = None
-                watch.high = False
-            return
-        watch.missed = 0
-        threshold = watch.threshold
-        threshold.add(events)
-        if threshold.due and self._renewals_left > 0:
-            self._renewals_left -= 1
-            threshold.renew()
-            if threshold.value is not None:
-                watch.limit = max(
-                    threshold.value, self._config.io_floor_events
-                )
-        watch.high = watch.limit is not None and events > watch.limit
-        watch.predictor.observe(quantise.to_state(events), events)
-
-    def _vm_phase(
+    def _join(
         self,
         vm: model.VmView,
         key: str,
-        peers: Mapping[str, model.PeerView],
-    ) -> VmPhase:
+        known: dict[str, predictors_base.Predictor],
+    ) -> _Watch:
+        """Begin to follow a VM, or follow it into another group.
+
+        :param known: a predictor of each group, to make new members' from.
+        """
+        predictor = known[key] = predictors_base.for_member(
+            known.get(key), self._make_predictor
+        )
         watch = self._watches.get(vm.uuid)
-        group = self._groups.get(key)
-        phase = _COMPUTING if group is None else group.phase
-        if peers and vm.cluster is not None:
-            peer = peers.get(vm.cluster)
-            if peer is not None and peer.io:
-                phase = _IO
+        if watch is None:
+            watch = self._watches[vm.uuid] = _Watch(self._config)
+        watch.cluster, watch.key, watch.predictor = vm.cluster, key, predictor
+        return watch
+
+
+def _allowed(
+    vm: model.VmView,
+    peers: Mapping[str, model.PeerView],
+    phase: model.Phase,
+) -> model.Phase:
+    """The phase that peers and the flavor leave to a VM.
+
+    :param phase: of its group.
+    """
+    if peers and vm.cluster is not None:
+        peer = peers.get(vm.cluster)
+        if peer is not None and peer.io:
+            phase = _IO
+    if vm.io_pool != _AUTO:
         if vm.io_pool == _ALWAYS:
             phase = _IO
         elif vm.io_pool == _NEVER:
             phase = _COMPUTING
-        if watch is None:
-            return VmPhase(phase)
-        return VmPhase(phase, watch.predicted, watch.limit)
+    return phase
+
+
+def _blindly(phase: model.Phase) -> VmPhase:
+    return _IO_BLINDLY if phase is _IO else _COMPUTING_BLINDLY
 
 
 def _cluster_key(cluster: str) -> str:
