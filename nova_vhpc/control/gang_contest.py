@@ -213,7 +213,7 @@ def fair_cpus(
     most |= {
         vm.uuid: vm.vcpus * vm.original.share
         for vm in view.vms
-        if vm.original.share is not None and vm.uuid not in members
+        if vm.uuid not in members and vm.original.share is not None
     }
     for uuid in sides.pins:
         reach = len(sides.reach(uuid))

@@ -19,7 +19,7 @@ that blocks is not, and windows neither help nor hurt it.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nova_vhpc.control import model
 
@@ -54,34 +54,61 @@ class _Vcpu:
     unclear_us: float = 0.0
     awake_us: float = 0.0
 
-    def add(self, elapsed_us: float, run_us: float, wait_us: float) -> None:
-        if run_us <= 0 and wait_us <= 0 and self.unclear_us < MEMORY_US:
-            self.unclear_us += elapsed_us
-            return
-        span_us = elapsed_us + self.unclear_us
-        self.unclear_us = 0.0
-        # No max() here: this runs for every vCPU of the host, each tick.
-        keep = 1 - span_us / MEMORY_US if span_us < MEMORY_US else 0.0
-        self.elapsed_us = all_us = self.elapsed_us * keep + span_us
-        self.run_us = self.run_us * keep + run_us
-        runnable_us = self.runnable_us * keep + run_us + wait_us
-        self.runnable_us = runnable_us
-        if runnable_us >= AWAKE * all_us:
-            self.awake_us += span_us
-        elif runnable_us < HUNGRY * all_us:
-            self.awake_us = 0.0
-
-    @property
-    def runnable(self) -> float:
-        """Part of the time in which it ran or wanted to."""
-        return min(1.0, self.runnable_us / self.elapsed_us)
-
 
 @dataclasses.dataclass(slots=True)
 class _Vm:
+    """All vCPUs of one VM, and what follows from their sums.
+
+    :ivar cpus: kept until the sums change, as are the next two.
+    """
+
     vcpus: list[_Vcpu]
     spins: bool | None = None
     blind: bool = False
+    cpus: float | None = None
+    busiest: float | None = None
+    awake: list[int] | None = None
+
+    def add(
+        self,
+        elapsed_us: float,
+        all_run_us: Sequence[float],
+        all_wait_us: Sequence[float],
+    ) -> None:
+        """Take in one period.
+
+        This runs for every vCPU of the host, each tick: no calls in it.
+        """
+        self.cpus = self.busiest = self.awake = None
+        for vcpu, run_us, wait_us in zip(  # noqa: B905
+            self.vcpus, all_run_us, all_wait_us
+        ):
+            unclear_us = vcpu.unclear_us
+            if run_us <= 0 and wait_us <= 0 and unclear_us < MEMORY_US:
+                vcpu.unclear_us = unclear_us + elapsed_us
+                continue
+            span_us = elapsed_us + unclear_us
+            vcpu.unclear_us = 0.0
+            keep = 1 - span_us / MEMORY_US if span_us < MEMORY_US else 0.0
+            vcpu.elapsed_us = all_us = vcpu.elapsed_us * keep + span_us
+            vcpu.run_us = vcpu.run_us * keep + run_us
+            runnable_us = vcpu.runnable_us * keep + run_us + wait_us
+            vcpu.runnable_us = runnable_us
+            if runnable_us >= AWAKE * all_us:
+                vcpu.awake_us += span_us
+            elif runnable_us < HUNGRY * all_us:
+                vcpu.awake_us = 0.0
+
+    def judge(self) -> None:
+        """Decide with hysteresis; the laziest vCPU counts."""
+        part = 1.0
+        for vcpu in self.vcpus:
+            if vcpu.elapsed_us < FIRST_US:
+                return
+            runnable = vcpu.runnable_us / vcpu.elapsed_us
+            if runnable < part:
+                part = runnable
+        self.spins = part >= (SETTLED if self.spins else HUNGRY)
 
 
 class DemandTracker:
@@ -102,19 +129,12 @@ class DemandTracker:
             sample = vm.sample
             if not sample.elapsed_us:
                 continue
-            state.blind = (
-                sample.vcpu_run_us is None or sample.vcpu_wait_us is None
-            )
-            if sample.vcpu_run_us is None or sample.vcpu_wait_us is None:
+            run_us, wait_us = sample.vcpu_run_us, sample.vcpu_wait_us
+            state.blind = run_us is None or wait_us is None
+            if run_us is None or wait_us is None:
                 continue
-            for vcpu, run_us, wait_us in zip(
-                state.vcpus,
-                sample.vcpu_run_us,
-                sample.vcpu_wait_us,
-                strict=False,
-            ):
-                vcpu.add(sample.elapsed_us, run_us, wait_us)
-            _judge(state)
+            state.add(sample.elapsed_us, run_us, wait_us)
+            state.judge()
         self._vms = known
 
     def spins(self, uuid: str) -> bool:
@@ -133,11 +153,16 @@ class DemandTracker:
         gets its work done in the end, so it wants what it used: what it
         waited must not count, or windows would feed themselves.
         """
-        return sum(
-            1.0 if vcpu.runnable >= HUNGRY else vcpu.run_us / vcpu.elapsed_us
-            for vcpu in self._vms[uuid].vcpus
-            if vcpu.elapsed_us > 0
-        )
+        state = self._vms[uuid]
+        if state.cpus is None:
+            state.cpus = sum(
+                1.0
+                if vcpu.runnable_us / vcpu.elapsed_us >= HUNGRY
+                else vcpu.run_us / vcpu.elapsed_us
+                for vcpu in state.vcpus
+                if vcpu.elapsed_us > 0
+            )
+        return state.cpus
 
     def hungry(self, uuid: str) -> bool:
         """Whether some vCPU of a VM has not slept for long."""
@@ -149,34 +174,25 @@ class DemandTracker:
 
     def awake_vcpus(self, uuid: str) -> list[int]:
         """Which ones these are."""
-        return [
-            number
-            for number, vcpu in enumerate(self._vms[uuid].vcpus)
-            if vcpu.awake_us >= AWAKE_US
-        ]
+        state = self._vms[uuid]
+        if state.awake is None:
+            state.awake = [
+                number
+                for number, vcpu in enumerate(state.vcpus)
+                if vcpu.awake_us >= AWAKE_US
+            ]
+        return state.awake
 
     def busiest(self, uuid: str) -> float:
         """Part of the time that the busiest vCPU of a VM ran."""
-        return max(
-            (
-                min(1.0, vcpu.run_us / vcpu.elapsed_us)
-                for vcpu in self._vms[uuid].vcpus
-                if vcpu.elapsed_us > 0
-            ),
-            default=0.0,
-        )
-
-
-def _judge(state: _Vm) -> None:
-    """Decide with hysteresis; the laziest vCPU counts."""
-    part = 1.0
-    for vcpu in state.vcpus:
-        if vcpu.elapsed_us < FIRST_US:
-            return
-        runnable = vcpu.runnable_us / vcpu.elapsed_us
-        if runnable < part:
-            part = runnable
-    if state.spins:
-        state.spins = part >= SETTLED
-    else:
-        state.spins = part >= HUNGRY
+        state = self._vms[uuid]
+        if state.busiest is None:
+            state.busiest = max(
+                (
+                    min(1.0, vcpu.run_us / vcpu.elapsed_us)
+                    for vcpu in state.vcpus
+                    if vcpu.elapsed_us > 0
+                ),
+                default=0.0,
+            )
+        return state.busiest

@@ -13,14 +13,13 @@
 
 """What the kernel's fair scheduler would give everyone, by weight."""
 
-import dataclasses
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nova_vhpc.control import defaults, model
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """One VM's claim.
 
     :ivar weight: its ``cpu_shares``, of the whole VM.
