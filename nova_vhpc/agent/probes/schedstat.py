@@ -22,7 +22,6 @@ itself is a VM. Needs CONFIG_SCHED_INFO, which distributions
 have; no capability, the file is readable for all.
 """
 
-import operator
 import pathlib
 import time
 
@@ -77,7 +76,6 @@ class SchedstatReader:
         '_nothing',
         '_starvation',
         '_texts',
-        '_vcpus',
     )
 
     def __init__(
@@ -85,43 +83,78 @@ class SchedstatReader:
     ) -> None:
         self._files = files
         self._starvation = starving
-        self._vcpus = vcpus = len(files)
-        self._last: list[int] | None = None
-        self._texts: bytes = b''
+        vcpus = len(files)
+        # By vCPU, what was read last; nothing if that is not known.
+        self._texts: list[bytes] = []
+        self._last: list[_Counters] = []
         zeros = (0.0,) * vcpus
         self._nothing = base.SyncReading(0.0, zeros, zeros, (0,) * vcpus)
 
     def read(self) -> base.SyncReading | None:
-        """One pread per vCPU, one parse for all."""
+        """One pread per vCPU; who slept all the time is not looked at."""
         try:
-            texts = self._files.read_joined()
+            texts = self._files.read()
             due = self._starvation.due()
-            if texts == self._texts and self._last is not None and not due:
-                # All asleep since the last tick: nothing to parse.
+            if texts == self._texts and not due:
                 return self._nothing
-            now = list(map(int, texts.split()))
+            if not self._texts:
+                self._last = [_counters(text) for text in texts]
+                self._texts = texts
+                return None
+            return self._differences(texts, due)
         except (OSError, ValueError):
-            self._last = None
+            self._texts = []
             self._starvation.clear()
             return None
+
+    def _differences(
+        self, texts: list[bytes], due: bool
+    ) -> base.SyncReading | None:
+        """What the counters have gone up by.
+
+        :param due: whether some may wait for a CPU, which no counter shows.
+        :raises ValueError: it is not what the kernel writes.
+        """
+        vcpus = len(texts)
+        run_us, runs = [0.0] * vcpus, [0] * vcpus
+        wait, ran = [0] * vcpus, [0] * vcpus
+        last = self._last
+        for vcpu, (text, before) in enumerate(
+            zip(texts, self._texts, strict=True)
+        ):
+            if text != before:
+                now = _counters(text)
+                run_was, wait_was, runs_was = last[vcpu]
+                last[vcpu] = now
+                run = now[0] - run_was
+                run_us[vcpu] = run / 1000
+                wait[vcpu] = now[1] - wait_was
+                runs[vcpu] = now[2] - runs_was
+                ran[vcpu] = run | runs[vcpu]
         self._texts = texts
-        last, self._last = self._last, now
-        vcpus = self._vcpus
-        if last is None or len(now) != 3 * vcpus != 0:
-            return None
-        delta = list(map(operator.sub, now, last))
-        wait = delta[1::3]
         if due:
-            ran = list(map(operator.or_, delta[::3], delta[2::3]))
             self._starvation.correct(ran, wait, time.monotonic_ns())
         return base.SyncReading(
             sum(wait) / (1000 * vcpus),
-            tuple([run / 1000 for run in delta[::3]]),
+            tuple(run_us),
             tuple([one / 1000 for one in wait]),
-            tuple(delta[2::3]),
+            tuple(runs),
         )
 
     def close(self) -> None:
         """Give back the files."""
         self._files.close()
         self._starvation.clear()
+
+
+_Counters = tuple[int, int, int]
+"""Run and wait time, and how often it ran."""
+
+
+def _counters(text: bytes) -> _Counters:
+    """Of one vCPU.
+
+    :raises ValueError: it is not what the kernel writes.
+    """
+    run, wait, runs = text.split()
+    return int(run), int(wait), int(runs)
