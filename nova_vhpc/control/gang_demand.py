@@ -77,19 +77,22 @@ class _Vm:
     ) -> None:
         """Take in one period.
 
-        This runs for every vCPU of the host, each tick: no calls in it.
+        This runs for every vCPU of the host, each tick: few calls in it.
         """
         self.cpus = self.busiest = self.awake = None
+        usual_keep = _keep(elapsed_us)
         for vcpu, run_us, wait_us in zip(  # noqa: B905
             self.vcpus, all_run_us, all_wait_us
         ):
+            span_us, keep = elapsed_us, usual_keep
             unclear_us = vcpu.unclear_us
             if run_us <= 0 and wait_us <= 0 and unclear_us < MEMORY_US:
                 vcpu.unclear_us = unclear_us + elapsed_us
                 continue
-            span_us = elapsed_us + unclear_us
-            vcpu.unclear_us = 0.0
-            keep = 1 - span_us / MEMORY_US if span_us < MEMORY_US else 0.0
+            if unclear_us:
+                vcpu.unclear_us = 0.0
+                span_us += unclear_us
+                keep = _keep(span_us)
             vcpu.elapsed_us = all_us = vcpu.elapsed_us * keep + span_us
             vcpu.run_us = vcpu.run_us * keep + run_us
             runnable_us = vcpu.runnable_us * keep + run_us + wait_us
@@ -109,6 +112,11 @@ class _Vm:
             if runnable < part:
                 part = runnable
         self.spins = part >= (SETTLED if self.spins else HUNGRY)
+
+
+def _keep(span_us: float) -> float:
+    """What is left of the sums after so long a time."""
+    return 1 - span_us / MEMORY_US if span_us < MEMORY_US else 0.0
 
 
 class DemandTracker:
