@@ -221,7 +221,7 @@ class Loop:
         self, uuid: str, target: guest.Guest, sample: model.Sample
     ) -> model.VmView:
         facts = (
-            *target.traits,
+            target.traits,
             self._cluster_of(target),
             target.repin,
             target.allowed_cpus,
@@ -232,7 +232,7 @@ class Loop:
         if last is not None and last[1].sample is sample and last[0] == facts:
             return last[1]
         # By position: this runs for nearly every VM, each tick.
-        view = model.VmView(uuid, *facts, sample)
+        view = model.VmView(uuid, *facts[0], *facts[1:], sample)
         self._shown[uuid] = (facts, view)
         return view
 
