@@ -107,9 +107,7 @@ class SchedstatReader:
             self._starvation.clear()
             return None
 
-    def _differences(
-        self, texts: list[bytes], due: bool
-    ) -> base.SyncReading | None:
+    def _differences(self, texts: list[bytes], due: bool) -> base.SyncReading:
         """What the counters have gone up by.
 
         :param due: whether some may wait for a CPU, which no counter shows.

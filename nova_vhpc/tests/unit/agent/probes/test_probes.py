@@ -102,6 +102,25 @@ class TestSchedstat(ProbeCase):
         self.stat(1, 2, 2, 2)
         self.assertIsNone(reader.read())
 
+    def test_garbage_of_one_is_no_reading_of_its_siblings(self) -> None:
+        for garbage in ('', 'x y z', '1 2', '1 2 3 4'):
+            for tid in (1, 2):
+                self.stat(tid, 1_000, 1_000, 1)
+            reader = schedstat.SchedstatProbe(self.host).attach(
+                self.target(tids=(1, 2))
+            )
+            reader.read()
+            self.stat(1, 2_000, 1_000, 2)
+            self.put('proc/7/task/2/schedstat', garbage)
+            self.assertIsNone(reader.read())
+            self.assertIsNone(reader.read())
+            self.stat(2, 5_000, 1_000, 1)
+            self.assertIsNone(reader.read())
+            self.stat(2, 7_000, 1_000, 2)
+            # Only since the last one that was sound.
+            self.assertEqual((0.0, 2.0), reader.read().run_us)
+            reader.close()
+
     def test_real_thread_that_ends(self) -> None:
         gate = threading.Event()
         thread = threading.Thread(target=gate.wait)
