@@ -33,20 +33,31 @@ from nova_vhpc.topology import model
 
 Candidate = Mapping[str, Any]
 
+_UPLINK = model.UPLINK
+
 
 def uplinks_of(candidate: Candidate) -> tuple[str, ...]:
     """Uuids of the uplinks that a candidate would claim."""
+    # No generators here and in offered(): thousands of hosts have several
+    # candidates each, and all of this is asked of every one of them.
     return tuple(
-        uuid
-        for uuid, allocation in candidate['allocations'].items()
-        if model.UPLINK in allocation['resources']
+        [
+            uuid
+            for uuid, allocation in candidate['allocations'].items()
+            if _UPLINK in allocation['resources']
+        ]
     )
 
 
 def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
     """Uuids of all uplinks that Placement offers in these candidates."""
     return frozenset(
-        uuid for candidate in candidates for uuid in uplinks_of(candidate)
+        [
+            uuid
+            for candidate in candidates
+            for uuid, allocation in candidate['allocations'].items()
+            if _UPLINK in allocation['resources']
+        ]
     )
 
 
@@ -130,8 +141,9 @@ class Ledger:
         self._uplinks = {uplink.uuid: uplink for uplink in uplinks}
         self._rule = network.ANY if rule is None else rule
         self._unknown = unknown
-        self._used: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
+        # No counters: there are thousands of ledgers, and most stay empty.
+        self._used: dict[str, int] = {}
+        self._lost: dict[str, int] = {}
 
     def members_left(self) -> int:
         """Members whose uplinks can still be claimed at the same time."""
@@ -142,7 +154,7 @@ class Ledger:
     def _free(self) -> Iterable[tuple[str, int]]:
         """Bridge and free slots of each uplink."""
         return (
-            (u.bridge, max(0, _offered_slots(u) - self._used[u.uuid]))
+            (u.bridge, max(0, _offered_slots(u) - self._used.get(u.uuid, 0)))
             for u in self._uplinks.values()
         )
 
@@ -159,8 +171,9 @@ class Ledger:
             tried = list(candidates[:1]) if gained else []
         for number, candidate in enumerate(tried, 1):
             won = gained and number == len(tried)
+            counts = self._used if won else self._lost
             for uuid in uplinks_of(candidate):
-                (self._used if won else self._lost)[uuid] += 1
+                counts[uuid] = counts.get(uuid, 0) + 1
 
     def order(
         self,
@@ -180,11 +193,12 @@ class Ledger:
         :param more: members that are to follow; a pair of bridges that
             leaves others without one comes last if they may need it.
         """
-        peers: Counter[str] = Counter()
-        if self._rule.kind is network.SHARED:
+        peers: dict[str, int] = {}
+        if self._used and self._rule.kind is network.SHARED:
             for uuid, members in self._used.items():
                 if uuid in self._uplinks:
-                    peers[self._uplinks[uuid].bridge] += members
+                    bridge = self._uplinks[uuid].bridge
+                    peers[bridge] = peers.get(bridge, 0) + members
         stranded = self._stranded(more)
         kept = []
         for candidate in candidates:
@@ -229,8 +243,8 @@ class Ledger:
         bridges = set()
         for uuid in claimed:
             uplink = self._uplinks.get(uuid)
-            used = self._used[uuid]
-            lost += self._lost[uuid]
+            used = self._used.get(uuid, 0)
+            lost += self._lost.get(uuid, 0)
             crowded += used
             if uplink is not None:
                 if used >= uplink.slots:
@@ -244,7 +258,9 @@ class Ledger:
                 return None
         if len(bridges) < self._rule.bridges and not self._unknown:
             return None
-        met = sum(peers.get(bridge, 0) for bridge in bridges)
+        met = 0
+        if peers:
+            met = sum(peers.get(bridge, 0) for bridge in bridges)
         return (lost, stranded(bridges), -met, -slowest, crowded, chance())
 
 

@@ -178,13 +178,14 @@ class Request:
     def slots(self, record: Record) -> int:
         """Members whose uplinks, devices and disk the host can still give."""
         slots = record.verdict.slots
-        if record.ledger is not None:
+        state = record.state
+        if record.ledger is not None and (
+            record.landed or not state.allocation_candidates
+        ):
+            # Before that, the verdict says the same.
             slots = min(slots, record.ledger.members_left())
         if self._judges_devices:
-            slots = min(
-                slots, hosts_.device_members(record.state, self.pci_requests)
-            )
-        state = record.state
+            slots = min(slots, hosts_.device_members(state, self.pci_requests))
         asked = candidates_.asked(state.allocation_candidates, state.uuid)
         return min(
             slots,
@@ -205,7 +206,11 @@ class Request:
 
     def _judge(self, state: Any) -> Record:
         record = Record(self, state, requirements.Verdict())
-        record.verdict = verdict = self._verdict(state)
+        found = state.allocation_candidates
+        offered = None
+        if found and self.wanted.claims:
+            offered = candidates_.offered(found)
+        record.verdict = verdict = self._verdict(state, offered)
         state._vhpc = record
         record.multiplier = (
             hosts_.multiplier(state, self._multiplier)
@@ -214,31 +219,36 @@ class Request:
         )
         if verdict.reason is None:
             if self.wanted.claims:
-                offered = candidates_.offered(state.allocation_candidates)
                 record.ledger = candidates_.Ledger(
-                    [u for u in verdict.uplinks if u.uuid in offered],
+                    [u for u in verdict.uplinks if u.uuid in (offered or ())],
                     self.wanted.rule,
                     verdict.unknown,
                 )
             self._order(record)
         return record
 
-    def _verdict(self, state: Any) -> requirements.Verdict:
-        view = self._view(state)
+    def _verdict(
+        self, state: Any, offered: frozenset[str] | None
+    ) -> requirements.Verdict:
+        topology = None
         if self._topology is not None:
-            view = view._replace(topology=self._topology.hosts.get(state.uuid))
-        if self.wanted.claims and state.allocation_candidates:
-            view = view._replace(
-                offered=candidates_.offered(state.allocation_candidates)
-            )
+            topology = self._topology.hosts.get(state.uuid)
+        view = self._view(state, topology, offered)
         return requirements.evaluate(view, self.wanted, self.limits)
 
-    def _view(self, state: Any) -> requirements.HostView:
+    def _view(
+        self,
+        state: Any,
+        topology: snapshots.HostUplinks | None = None,
+        offered: frozenset[str] | None = None,
+    ) -> requirements.HostView:
         cpus = hosts_.cpus(state, self.pinned)
         return requirements.HostView(
             cpus.total,
             cpus.used,
-            devices_lack=(
+            topology,
+            offered,
+            (
                 hosts_.devices_lack(state, self.pci_requests)
                 if self._judges_devices
                 else None
