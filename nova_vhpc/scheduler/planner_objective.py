@@ -37,10 +37,9 @@ Counts = dict[int, int]
 Value = tuple[int, float]
 """What the soft policy counts, then microseconds."""
 
-_NEXT_SWITCH = (
-    cost_table.TIER_FACTOR[Tier.RACK] - cost_table.TIER_FACTOR[Tier.SWITCH]
-)
-_NEXT_RACK = (
+SAME_SWITCH = cost_table.TIER_FACTOR[Tier.SWITCH]
+NEXT_SWITCH = cost_table.TIER_FACTOR[Tier.RACK] - SAME_SWITCH
+NEXT_RACK = (
     cost_table.TIER_FACTOR[Tier.ALL] - cost_table.TIER_FACTOR[Tier.RACK]
 )
 
@@ -133,6 +132,18 @@ class Objective:
         slowest = cost_table.SLOWEST_SHARE
         return (1.0 - slowest) * total / max(1, self.members) + slowest * worst
 
+    def spread(self, counts: Counts) -> tuple[dict[str, int], dict[str, int]]:
+        """Members of the whole cluster by switch and by rack."""
+        switches = dict(self._standing.switches)
+        racks = dict(self._standing.racks)
+        for index, new in counts.items():
+            host = self.hosts[index]
+            if host.switch is not None:
+                switches[host.switch] = switches.get(host.switch, 0) + new
+            if host.rack is not None:
+                racks[host.rack] = racks.get(host.rack, 0) + new
+        return switches, racks
+
     def walk(
         self,
         merged: Counts,
@@ -151,7 +162,6 @@ class Objective:
         hosts = self.hosts
         standing = self._standing
         members = self.members
-        first = cost_table.TIER_FACTOR[Tier.SWITCH]
         total = worst = 0.0
         for index, here in merged.items():
             host = hosts[index]
@@ -168,9 +178,9 @@ class Objective:
                     in_rack = racks.get(host.rack) or standing.racks[host.rack]
                     if in_rack > near:
                         middle = in_rack
-                factor = first + (
-                    _NEXT_SWITCH * (members - near)
-                    + _NEXT_RACK * (members - middle)
+                factor = SAME_SWITCH + (
+                    NEXT_SWITCH * (members - near)
+                    + NEXT_RACK * (members - middle)
                 ) / (members - here)
                 member_us += remote_us * factor
             total += here * member_us

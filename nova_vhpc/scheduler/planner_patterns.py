@@ -55,6 +55,8 @@ def patterns(field: Field) -> Iterator[Counts]:
         [group for group in groups.values() if group.total >= members]
         for groups in (field.switches, field.racks)
     ]
+    if len(orders) > 1:
+        large += [_fastest(field, groups) for groups in large]
     for level in dict.fromkeys(
         min(level, roomiest) for level in levels(members)
     ):
@@ -125,6 +127,31 @@ def balanced(counts: Counts, room: Sequence[int]) -> Counts:
         evened[index] = min(room[index], left // (len(ordered) - number))
         left -= evened[index]
     return evened
+
+
+def _fastest(field: Field, groups: Iterable[Group]) -> list[Group]:
+    """Groups without their slower links, where these are not needed.
+
+    The hosts with most room come first, however slow their links are; one
+    of them makes all members of the job wait.
+    """
+    hosts = field.objective.hosts
+    links = [host.link_mbps or PAPER_LINK_MBPS for host in hosts]
+    fastest = max(links[index] for index in field.everything.order)
+
+    def fast(group: Group) -> Group:
+        return Group(
+            [index for index in group.order if links[index] == fastest],
+            field.room,
+            [fast(child) for child in group.children],
+        )
+
+    return [
+        found
+        for group in groups
+        if (found := fast(group)).total >= field.objective.request.members
+        and len(found.order) < len(group.order)
+    ]
 
 
 def _promising(

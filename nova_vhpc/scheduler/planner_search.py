@@ -13,16 +13,19 @@
 
 """The search for a good placement: patterns first, then small moves.
 
-The best patterns are improved by moving members. The work is bounded,
-whatever the number of hosts.
+The best patterns are improved by moving members: what looks best by its
+prices first, then, from where that leads no further, whatever pays. The work
+is bounded, whatever the number of hosts.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from nova_vhpc.scheduler import planner_moves as moves
 from nova_vhpc.scheduler.planner_field import Field
 from nova_vhpc.scheduler.planner_objective import Counts, Value
 from nova_vhpc.scheduler.planner_patterns import balanced, patterns
+from nova_vhpc.scheduler.planner_prices import Prices
 
 MOST_STARTS = 3
 """Patterns of each field that are improved by moves."""
@@ -33,6 +36,15 @@ MOVE_WORK = 6000
 PAIR_WORK = 0.1
 """What it costs to see that a host has no room for another one's members,
 against a look at a host: thousands of full hosts make millions of pairs."""
+
+PRICE_WORK = 3
+"""What a price costs, against a look at a host."""
+
+MOST_LOST = 6
+"""Promising moves that may turn out not to pay before others are tried."""
+
+MOST_EMPTIED = 6
+"""Hosts, those of the slowest members, that are tried to do without."""
 
 
 def search(field: Field, starts_in: Sequence[Field] = ()) -> Counts | None:
@@ -76,75 +88,88 @@ def improve(
 
     :param work: hosts that all moves together may look at.
     """
-    objective = field.objective
-    spare = _spare_hosts(field, counts)
-    paid = True
-    while paid and work > 0:
-        paid = False
-        for pairs, changed in _moves(field, counts, spare):
-            work -= pairs * PAIR_WORK
-            if changed is not None:
-                new_value = objective.value(changed)
-                work -= max(len(changed), objective.looked_at)
-                if new_value < _less(value):
-                    counts, value = changed, new_value
-                    paid = True
-                    break
-            if work <= 0:
-                break
-    return value, {index: new for index, new in counts.items() if new}
+    climb = _Climb(field, counts, value, work)
+    while climb.work > 0 and climb.step():
+        pass
+    return climb.value, {i: new for i, new in climb.counts.items() if new}
 
 
-def _less(value: Value) -> Value:
-    """A value that is better by more than rounding."""
-    return value[0], value[1] - 1e-9 * abs(value[1])
+class _Climb:
+    """One placement on its way to a better one.
 
-
-def _spare_hosts(field: Field, counts: Counts) -> list[int]:
-    """Unused hosts worth moving to: the roomiest near by and anywhere."""
-    objective = field.objective
-    hosts = objective.hosts
-    merged = objective.merged(counts)
-    found: list[int] = []
-    near = {hosts[index].switch for index in merged}
-    for name, group in field.switches.items():
-        if name in near:
-            found += [i for i in group.order[:12] if i not in counts][:4]
-    found += [i for i in field.everything.order[:24] if i not in counts][:8]
-    found += [i for i in objective.existing if field.room[i]][:8]
-    return [i for i in dict.fromkeys(found) if i not in counts]
-
-
-def _moves(
-    field: Field, counts: Counts, spare: list[int]
-) -> Iterator[tuple[int, Counts | None]]:
-    """Neighbours of a placement: empty a host, or move one or half.
-
-    :returns: pairs of hosts looked at since the last answer, and a
-        placement; None when a host has no (further) one.
+    :ivar work: what is left to be spent.
     """
-    room = field.room
-    used = sorted(
-        (index for index, new in counts.items() if new),
-        key=lambda index: counts[index],
-    )
-    # What was emptied on the way may be worth coming back to.
-    unused = dict.fromkeys((*spare, *counts))
-    targets = used[::-1] + [i for i in unused if not counts.get(i)]
-    for source in used:
-        have = counts[source]
-        amounts = dict.fromkeys((have, 1, have // 2))
-        pairs = 0
-        for target in targets:
-            pairs += 1
-            if target == source:
-                continue
-            free = room[target] - counts.get(target, 0)
-            for amount in amounts:
-                if 0 < amount <= free:
-                    changed = dict(counts)
-                    changed[source] = have - amount
-                    changed[target] = counts.get(target, 0) + amount
-                    yield pairs, changed
-                    pairs = 0
-        yield pairs, None
+
+    def __init__(
+        self, field: Field, counts: Counts, value: Value, work: float
+    ) -> None:
+        self.counts = counts
+        self.value = value
+        self.work = work
+        self._field = field
+        self._spare = moves.spare_hosts(field, counts)
+
+    def step(self) -> bool:
+        """Make it better; False if no move was found that does."""
+        # What was emptied on the way may be worth coming back to.
+        spare = list(dict.fromkeys((*self._spare, *self.counts)))
+        prices = Prices(self._field.objective, self.counts)
+        paid = self._promising(prices, spare)
+        return paid or self._emptied(prices, spare) or self._any(spare)
+
+    def _promising(self, prices: Prices, spare: list[int]) -> bool:
+        room = self._field.room
+        found = moves.promising(prices, room, spare)
+        self.work -= PRICE_WORK * prices.work
+        paid = False
+        lost = 0
+        for move in found:
+            if lost == MOST_LOST or self.work <= 0:
+                break
+            # The prices of a host that has changed since may be wrong.
+            changed = move.of(self.counts, room)
+            if changed is not None:
+                if self._take(changed):
+                    paid = True
+                else:
+                    lost += 1
+        return paid
+
+    def _emptied(self, prices: Prices, spare: list[int]) -> bool:
+        for source in prices.dearest[:MOST_EMPTIED]:
+            rest = {i: new for i, new in self.counts.items() if i != source}
+            if self.work <= 0 or not any(rest.values()):
+                break
+            after = Prices(self._field.objective, rest)
+            changed = moves.emptied(
+                after,
+                self._field.room,
+                [index for index in spare if index != source],
+                self.counts[source],
+            )
+            self.work -= PRICE_WORK * after.work
+            if changed is not None and self._take(changed):
+                return True
+        return False
+
+    def _any(self, spare: list[int]) -> bool:
+        for pairs, changed in moves.neighbours(
+            self._field, self.counts, spare
+        ):
+            self.work -= pairs * PAIR_WORK
+            if changed is not None and self._take(changed):
+                return True
+            if self.work <= 0:
+                break
+        return False
+
+    def _take(self, changed: Counts) -> bool:
+        """Go on with a placement if it is better by more than rounding."""
+        objective = self._field.objective
+        first, cost_us = objective.value(changed)
+        self.work -= max(len(changed), objective.looked_at)
+        most = self.value[1] - 1e-9 * abs(self.value[1])
+        if (first, cost_us) >= (self.value[0], most):
+            return False
+        self.counts, self.value = changed, (first, cost_us)
+        return True
