@@ -74,7 +74,9 @@ class Members:
             seen.update(members.intersection(instances))
             self._add(record.state.host, len(others.intersection(instances)))
         found = None
-        if away or request.members > 1:
+        # Beside one that runs, another one may just start.
+        starting = others - seen
+        if away or request.members > 1 or whereabouts.may_tell(starting):
             found = whereabouts.locate(members)
         if found is None:
             # Each of the other hosts has one member at least.
@@ -83,8 +85,7 @@ class Members:
             if len(members) - len(seen) - len(away) < self.left:
                 self.left = 1
             return
-        for uuid in others - seen:
-            # Also those that just start beside one that runs.
+        for uuid in starting:
             if found.hosts.get(uuid) in everywhere:
                 self._add(found.hosts[uuid], 1)
         for record in landed:

@@ -17,11 +17,12 @@ host states tell that, and which aggregates a host is in, of the hosts only
 that Placement offers.
 """
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Set
 from typing import Any, NamedTuple
 
 from nova import context as nova_context
 from nova import objects
+from nova.compute import vm_states
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler.planner_model import one_of
@@ -30,6 +31,14 @@ LOG = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
 """For all cells together; without an answer the numbers are estimated."""
+
+
+MOST_NOWHERE = 10_000
+"""Members on no host that a process remembers; some 100 bytes each."""
+
+# Deleted ones, which stay in their group until Nova's database is archived,
+# shelved ones, and those whose boot has failed.
+_nowhere: dict[str, None] = {}
 
 
 class Whereabouts(NamedTuple):
@@ -65,7 +74,7 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
     except Exception:
         LOG.exception('Cannot look up the members of a server group')
         return None
-    hosts: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for cell, answer in answers.items():
         if nova_context.is_cell_failure_sentinel(answer):
             LOG.warning(
@@ -74,9 +83,27 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
                 cell,
             )
             return None
-        hosts.update(answer)
+        found.update(answer)
     booting = {m.instance_uuid for m in mappings if m.cell_mapping is None}
-    return Whereabouts(frozenset(booting), hosts)
+    _remember(set(uuids) - booting - found.keys())
+    return Whereabouts(
+        frozenset(booting),
+        {uuid: host for uuid, host in found.items() if host},
+    )
+
+
+def may_tell(uuids: Iterable[str]) -> bool:
+    """Whether members may be on a host by now, as far as remembered.
+
+    So that a group's deleted members do not cost a query at every boot.
+    """
+    return any(uuid not in _nowhere for uuid in uuids)
+
+
+def _remember(nowhere: Set[str]) -> None:
+    if len(_nowhere) + len(nowhere) > MOST_NOWHERE:
+        _nowhere.clear()
+    _nowhere.update(dict.fromkeys(nowhere))
 
 
 def racks(hosts: Set[str], key: str) -> dict[str, str]:
@@ -103,9 +130,13 @@ def racks(hosts: Set[str], key: str) -> dict[str, str]:
         return {}
 
 
-def _hosts(context: Any, uuids: Collection[str]) -> dict[str, str]:
-    """Host by server, of those in one cell."""
+def _hosts(context: Any, uuids: Collection[str]) -> dict[str, str | None]:
+    """Host by server of those in one cell, None until nova-compute has it."""
     found = objects.InstanceList.get_by_filters(
         context, {'uuid': uuids, 'deleted': False}, expected_attrs=[]
     )
-    return {server.uuid: server.host for server in found if server.host}
+    return {
+        server.uuid: server.host
+        for server in found
+        if server.host or server.vm_state == vm_states.BUILDING
+    }

@@ -130,6 +130,33 @@ class MembersTest(world.WorldTestCase):
         _, _, running = self.ask(spec, peer=uuids[3:], host00002=uuids[1:3])
         self.assertEqual({'peer': 1, 'host00002': 2}, running)
 
+    def test_one_boot_beside_one_that_runs_and_one_that_starts(self):
+        spec, uuids = self.group(members=3, hosts=('host00002',))
+        spec.num_instances = 1
+        self.states[2].instances = {uuids[1]: None}
+        _, _, running = self.ask(spec, uuids[:1], host00002=uuids[1:])
+        self.assertEqual({'host00002': 2}, running)
+
+    def test_one_boot_beside_peers_that_all_run(self):
+        self.whereabouts = 'nobody asks'
+        spec, uuids = self.group(members=3, hosts=('host00002',))
+        spec.num_instances = 1
+        self.states[2].instances = dict.fromkeys(uuids[1:])
+        self.assertEqual((1, {'host00002': 2}), self.ask(spec)[1:])
+
+    def test_deleted_members_are_not_looked_up_again(self):
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.whereabouts.may_tell',
+                lambda uuids: False,
+            )
+        )
+        self.whereabouts = 'nobody asks'
+        spec, uuids = self.group(members=3, hosts=('host00002',))
+        spec.num_instances = 1
+        self.states[2].instances = {uuids[1]: None}
+        self.assertEqual((1, {'host00002': 1}), self.ask(spec)[1:])
+
     def test_without_an_answer_it_is_estimated(self):
         # Four cannot be booted where one of four runs already.
         spec, _ = self.group()

@@ -23,7 +23,7 @@ from nova_vhpc.scheduler import whereabouts
 objects.register_all()
 
 CELL = objects.CellMapping(uuid='11111111-1111-4111-8111-111111111111')
-A, B, C = (f'{n}1111111-1111-4111-8111-111111111111' for n in 'abc')
+A, B, C, D = (f'{n}1111111-1111-4111-8111-111111111111' for n in 'abcd')
 
 
 def mapping(uuid, cell=CELL):
@@ -33,11 +33,13 @@ def mapping(uuid, cell=CELL):
 class LocateTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
+        whereabouts._nowhere.clear()
+        self.addCleanup(whereabouts._nowhere.clear)
         self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.answers = {
             CELL.uuid: [
                 objects.Instance(uuid=A, host='one'),
-                objects.Instance(uuid=B, host=None),
+                objects.Instance(uuid=B, host=None, vm_state='shelved'),
             ]
         }
         patches = contextlib.ExitStack()
@@ -75,6 +77,28 @@ class LocateTest(base.BaseTestCase):
         found = whereabouts.locate({A, B, C})
         self.assertEqual({A: 'one'}, found.hosts)
         self.assertEqual({C}, found.booting)
+
+    def test_members_on_no_host_are_asked_for_once(self):
+        self.assertFalse(whereabouts.may_tell([]))
+        self.assertTrue(whereabouts.may_tell({B}))
+        whereabouts.locate({A, B, C, D})
+        # Shelved the one, and deleted the other.
+        self.assertFalse(whereabouts.may_tell({B, D}))
+        self.assertTrue(whereabouts.may_tell({A, B}))
+        self.assertTrue(whereabouts.may_tell({B, C}))
+
+    def test_a_member_that_no_host_has_taken_yet_is_asked_for_again(self):
+        for server in self.answers[CELL.uuid]:
+            server.vm_state = 'building'
+        self.assertEqual({A: 'one'}, whereabouts.locate({A, B}).hosts)
+        self.assertTrue(whereabouts.may_tell({B}))
+
+    def test_memory_is_bounded(self):
+        with mock.patch.object(whereabouts, 'MOST_NOWHERE', 2):
+            whereabouts.locate({B, D})
+            self.assertFalse(whereabouts.may_tell({B, D}))
+            whereabouts.locate({A + A})
+        self.assertEqual([A + A], list(whereabouts._nowhere))
 
     def test_a_cell_that_does_not_answer(self):
         for answer in (
