@@ -170,16 +170,24 @@ class SchedulerTestCase(
         return self.api.post_server_groups(body)['id']
 
     def boot_cluster(
-        self, flavor_id, members, group=None, expected_state='ACTIVE'
+        self,
+        flavor_id,
+        members,
+        group=None,
+        expected_state='ACTIVE',
+        host=None,
     ):
         """Boot a virtual cluster in one multi-create.
 
+        :param host: that the user asks for.
         :returns: its servers, in their order of creation.
         """
         server = self._build_server(
             name='member', flavor_id=flavor_id, networks='none'
         )
         server['min_count'] = server['max_count'] = members
+        if host is not None:
+            server['host'] = host
         request = {'server': server}
         if group is not None:
             request['os:scheduler_hints'] = {'group': group}

@@ -53,6 +53,13 @@ class MultiCreateTest(base.SchedulerTestCase):
         self.assert_own_uplinks(servers)
         self.assertEqual(4, self.used_uplinks())
 
+    def test_two_members_on_the_host_that_was_asked_for(self):
+        servers = self.boot_cluster(
+            self.flavor_id, 2, self.group(), host='beta'
+        )
+        self.assertEqual(['beta', 'beta'], self.hosts_of(servers))
+        self.assert_own_uplinks(servers)
+
     def test_five_members_fail_as_a_whole(self):
         servers = self.boot_cluster(self.flavor_id, 5, expected_state='ERROR')
         self.assertEqual(5, len(servers))
