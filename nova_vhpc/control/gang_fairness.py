@@ -13,7 +13,8 @@
 
 """What the kernel's fair scheduler would give everyone, by weight."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nova_vhpc.control import defaults, model
@@ -24,11 +25,13 @@ class Claim(NamedTuple):
 
     :ivar weight: its ``cpu_shares``, of the whole VM.
     :ivar cpus: what it would use at most.
+    :ivar reach: the CPUs that it can be on; None for all.
     """
 
     uuid: str
     weight: float
     cpus: float
+    reach: frozenset[int] | None = None
 
 
 def fair_cpus(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
@@ -61,6 +64,58 @@ def fair_cpus(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
             left -= claim.cpus
             del open_claims[claim.uuid]
     return given
+
+
+def divide(
+    claims: Iterable[Claim],
+    room: Callable[[frozenset[int] | None], float],
+) -> dict[str, float]:
+    """The same where some can be on a part of the CPUs only.
+
+    What is short is divided first, among those who can be nowhere else.
+    Exact where of two reaches one is within the other or they share no CPU.
+
+    :param room: how many of the CPUs of a reach there are to divide.
+    """
+    open_claims = [
+        claim for claim in claims if claim.cpus > 0 and claim.weight > 0
+    ]
+    reaches = {claim.reach for claim in open_claims} | {None}
+    if len(reaches) == 1:
+        return fair_cpus(open_claims, room(None))
+    left = {reach: room(reach) for reach in reaches}
+    given: dict[str, float] = {}
+    while open_claims:
+        served: dict[str, float] = {}
+        least = math.inf
+        for reach in left:
+            inside = [one for one in open_claims if _within(one, reach)]
+            if not inside:
+                continue
+            found = fair_cpus(inside, max(0.0, left[reach]))
+            level = min(
+                (
+                    found[one.uuid] / one.weight
+                    for one in inside
+                    if found[one.uuid] < one.cpus
+                ),
+                default=math.inf,
+            )
+            if level < least or not served:
+                least, served = level, found
+        for claim in open_claims:
+            if claim.uuid not in served:
+                continue
+            given[claim.uuid] = served[claim.uuid]
+            for reach in left:
+                if _within(claim, reach):
+                    left[reach] -= served[claim.uuid]
+        open_claims = [one for one in open_claims if one.uuid not in given]
+    return given
+
+
+def _within(claim: Claim, reach: frozenset[int] | None) -> bool:
+    return reach is None or (claim.reach is not None and claim.reach <= reach)
 
 
 def shares(own: int | None, limits: model.ActuatorLimits) -> int:

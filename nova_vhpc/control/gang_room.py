@@ -13,10 +13,13 @@
 """How many CPUs gangs leave to VMs that never sleep and have no windows.
 
 Such a VM takes its fair part of any CPU that it is on, from all gangs with a
-vCPU there: they wait for that vCPU. On a host wider than its gangs it costs
-less to pin these elsewhere, so that such VMs find CPUs without them. What
-that is worth is estimated for each number of CPUs, and the best is taken.
-They must be CPUs that such VMs can be on, as some are bound to a NUMA node.
+vCPU there: they wait for that vCPU. One vCPU that is to have nearly a whole
+CPU leaves gangs that are on all CPUs next to nothing. On a host wider than its
+gangs it costs less to pin these elsewhere, so that such VMs find CPUs without
+them. For each number of CPUs it is estimated what gangs keep if each of the
+others is to have what is fair (:mod:`nova_vhpc.control.gang_claim`), and the
+best is taken. They must be CPUs that such VMs can be on, as some are bound to
+a NUMA node.
 """
 
 import collections
@@ -24,25 +27,19 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterable
 
-from nova_vhpc.control import gang_contest, gang_demand, model
+from nova_vhpc.control import gang_claim, gang_demand, gang_sides, model
 from nova_vhpc.control.pinning import usable_cpus
 
 GAIN = 0.1
 """Of the host's CPU time, by which it must be better than now: VMs are pinned
 anew for it, and it is only an estimate."""
 
-NEARLY = 0.2
-FAR = 0.5
-"""Of a CPU. So much less than what is fair may be missing for one more to be
-left clear; so much more may one have than is fair before it is taken back."""
+SERVED = 0.1
+"""Of the time, lost where all others have what is fair without gangs, and some
+are on the gangs' CPUs all the same: so much was it in simulations."""
 
 STEPS = 8
 """Between none and the most; on wide hosts to try all takes too long."""
-
-LITTLE = 0.08
-"""Others that have what is fair are not held off: whoever finds no clear CPU
-then takes what he can get of another."""
-
 
 MOST_LOOKS = 64
 """That must agree where what is best goes back and forth."""
@@ -52,89 +49,90 @@ MOST_BEFORE = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Others:
-    """Those who never sleep, and can be on the same CPUs.
-
-    :ivar cpus: how many these are.
-    :ivar fair: CPUs that are fair for them.
-    :ivar awake: how many vCPUs of theirs do not sleep.
-    :ivar free: how many of these CPUs have no gang now.
-    """
-
-    cpus: int
-    fair: float
-    awake: int
-    free: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Need:
     """Who is to be served on a host.
 
-    :ivar cpus: of the host.
-    :ivar widths: CPUs of each gang.
-    :ivar others: by where they can be.
-    :ivar order: CPUs to be left clear, the first one first, and for which of
-        the others.
+    :ivar host: its CPUs.
+    :ivar clusters: vCPUs of each member of those that take turns, or could.
+    :ivar others: who never sleeps, and is not pinned by us.
+    :ivar order: CPUs that may be left clear, the first one first.
+    :ivar free: CPUs that have no gang now.
     """
 
-    cpus: int
-    widths: tuple[int, ...] = ()
-    others: tuple[Others, ...] = ()
-    order: tuple[tuple[int, int], ...] = ()
+    host: frozenset[int]
+    clusters: tuple[tuple[int, ...], ...] = ()
+    others: tuple[gang_claim.Contender, ...] = ()
+    order: tuple[int, ...] = ()
+    free: frozenset[int] = frozenset()
 
     def efficiency(self, clear: int, now: int | None = None) -> float:
         """Part of the host's CPU time in which gangs get on.
 
+        What is left for it by pauses that give each of the others what is
+        fair, or by gangs that weigh little beside them.
+
         :param clear: CPUs that are left to the others.
-        :param now: that are clear now; so it is known who is on the rest.
+        :param now: that are clear now; so it is known which the rest are.
         """
-        room = self.cpus - clear
-        if not self.widths or max(self.widths) > room:
+        room = len(self.host) - clear
+        if not self.clusters or self._widest > room:
             return 0.0
-        together = sum(self.widths)
-        packed = together / (_rows(self.widths, room) * self.cpus)
-        used = min(room, together)
-        per_cpu = together / len(self.widths) / used
-        own = collections.Counter(place for _, place in self.order[:clear])
-        lost = 0.0
-        for place, group in enumerate(self.others):
-            rest = group.cpus - own[place]
+        sizes = widths(self.clusters, room)
+        used = min(room, sum(sizes))
+        left = frozenset(self.order[:clear])
+
+        def without_gangs(reach: frozenset[int] | None) -> float:
+            if clear == now:
+                return len(self.free if reach is None else self.free & reach)
+            if reach is None:
+                return len(self.host) - used
             # Gangs may be anywhere in their room.
-            free = own[place] + rest * (room - used) / room
-            if group.cpus == self.cpus:
-                free = self.cpus - used - (clear - own[place])
-            elif clear == now:
-                free = group.free
-            contested = min(used, rest, group.awake - free)
-            if contested <= 0:
-                continue
-            part = (group.fair - free) / contested
-            if part < LITTLE:
-                part = gang_contest.MOST_OF_A_CPU
-            part = min(gang_contest.MOST_OF_A_CPU, part)
-            lost += part * min(1.0, contested * per_cpu, rest / room)
-        return packed * (1 - min(1.0, lost))
+            return len(reach & left) + max(0, len(reach - left) - used)
+
+        touched = gang_claim.contested(self.others, without_gangs) * (
+            sum(sizes) / len(sizes) / used
+        )
+        reaches = [one.reach for one in self.others]
+        if None not in reaches:
+            touched = min(
+                touched,
+                len(frozenset().union(*filter(None, reaches)) - left) / room,
+            )
+        missing = gang_claim.needs(self.others, without_gangs)
+        if not missing:
+            part = SERVED
+        elif touched < 1:
+            part = max(need.beside for need in missing)
+        else:
+            part = max(need.pauses for need in missing)
+        lost = part * min(1.0, touched)
+        return _packed(sizes, room) / len(self.host) * (1 - lost)
 
     def best(self, now: int | None) -> int:
         """How many of the CPUs to leave clear.
 
         :param now: that are clear now; None if others are.
         """
+        most = min(len(self.host) - self._widest, len(self.order))
+        if not self.clusters or most <= 0:
+            return 0
         held = now or 0
-        spare = self.cpus - max(self.widths, default=self.cpus)
-        most = min(spare, len(self.order))
-        fair = sum(group.fair for group in self.others)
-        if held > min(spare, fair + FAR):
+        if held > most:
             held, now = 0, None
-        steps = min(most, STEPS) or 1
+        tried = {most * step // STEPS for step in range(STEPS + 1)}
+        tried |= {max(0, most - 1), max(0, most - 2), max(0, most - 3)}
         best = max(
-            (most * step // steps for step in range(steps + 1)),
-            key=lambda clear: self.efficiency(clear, now),
+            sorted(tried), key=lambda clear: self.efficiency(clear, now)
         )
         if self.efficiency(best, now) < self.efficiency(held, now) + GAIN:
             return held
         return best
+
+    @property
+    def _widest(self) -> int:
+        """CPUs that must be left to gangs."""
+        widest = max((max(sizes) for sizes in self.clusters), default=1)
+        return min(widest, len(self.host))
 
 
 class Room:
@@ -166,12 +164,11 @@ class Room:
 
     def look(self, need: Need) -> None:
         """See what is best now."""
-        order = [cpu for cpu, _ in need.order]
         now: int | None = len(self.clear_cpus)
-        if not self.clear_cpus.issubset(order):
+        if not self.clear_cpus.issubset(need.order):
             # Some serve nobody.
             now = None
-        clear = frozenset(order[: need.best(now)])
+        clear = frozenset(need.order[: need.best(now)])
         self._agreed = self._agreed + 1 if clear == self._wanted else 1
         self._wanted = clear
         if clear == self.clear_cpus:
@@ -189,9 +186,9 @@ class Room:
 
 def need(
     view: model.HostView,
-    sides: gang_contest.Sides,
+    sides: gang_sides.Sides,
     demands: gang_demand.DemandTracker,
-    members: Collection[model.VmView],
+    members: Iterable[model.VmView],
     pinned: Collection[str],
     clear_cpus: frozenset[int] = frozenset(),
 ) -> Need:
@@ -201,72 +198,87 @@ def need(
     :param pinned: uuids of the VMs that we pin.
     :param clear_cpus: that are clear now; these come first.
     """
-    cpus = len(view.cpus)
-    floating = sides.hungry.difference(pinned)
-    if not floating:
-        return Need(cpus)
-    fair = gang_contest.fair_cpus(view, sides, demands)
+    if sides.hungry.issubset(pinned):
+        return Need(sides.host)
+    others = [
+        one
+        for one in gang_claim.contenders(view, sides, demands)
+        if one.uuid not in pinned
+    ]
     # What is fair for each vCPU, by the CPUs that it can be on.
     groups: dict[frozenset[int], list[float]] = {}
-    for uuid in sorted(floating):
-        awake = demands.awake_vcpus(uuid)
-        for vcpu in awake:
-            groups.setdefault(sides.reach_of(uuid, vcpu), []).append(
-                fair.get(uuid, 0.0) / len(awake)
+    for one in others:
+        for vcpu in demands.awake_vcpus(one.uuid):
+            groups.setdefault(sides.reach_of(one.uuid, vcpu), []).append(
+                one.fair / one.vcpus
             )
-    reaches = sorted(groups, key=lambda reach: (len(reach), sorted(reach)))
     ranked = [cpu.id for cpu in usable_cpus.from_the_last(view.cpus)]
     ranked.sort(key=lambda cpu: cpu not in clear_cpus)
-    order: dict[int, int] = {}
-    others: list[Others] = []
-    for place, reach in enumerate(reaches):
-        part = min(sum(groups[reach]), float(len(reach)))
+    # By CPU, whether it is more than what is fair: one, as they are whole.
+    order: dict[int, bool] = {}
+    for reach in sorted(groups, key=lambda one: (len(one), sorted(one))):
+        whole = math.floor(sum(groups[reach]))
         here = [cpu for cpu in ranked if cpu in reach and cpu not in order]
-        kept = min(len(clear_cpus.intersection(here)), math.floor(part + FAR))
-        most = max(kept, math.floor(part + NEARLY))
-        order |= dict.fromkeys(here[:most], place)
-        others.append(
-            Others(
-                len(reach),
-                part,
-                len(groups[reach]),
-                len(reach - sides.cpus),
+        order |= {
+            cpu: number >= whole
+            for number, cpu in enumerate(
+                here[: min(whole + 1, len(groups[reach]))]
             )
-        )
+        }
     return Need(
-        cpus,
-        widths(members, cpus),
+        sides.host,
+        clusters_of(members),
         tuple(others),
         tuple(
-            sorted(order.items(), key=lambda item: item[0] not in clear_cpus)
+            sorted(order, key=lambda cpu: (cpu not in clear_cpus, order[cpu]))
         ),
+        sides.host - sides.cpus,
     )
 
 
-def widths(members: Iterable[model.VmView], cpus: int) -> tuple[int, ...]:
+def clusters_of(
+    members: Iterable[model.VmView],
+) -> tuple[tuple[int, ...], ...]:
+    """How wide the members are, cluster by cluster."""
+    found: dict[str, list[int]] = {}
+    for vm in members:
+        found.setdefault(vm.cluster or vm.uuid, []).append(vm.vcpus)
+    return tuple(map(tuple, found.values()))
+
+
+def widths(clusters: Iterable[tuple[int, ...]], cpus: int) -> list[int]:
     """CPUs of each gang: of a cluster's members where they fit side by side.
 
-    :param cpus: of the host.
+    :param cpus: that there are for gangs.
     """
-    clusters: dict[str, list[int]] = {}
-    for vm in members:
-        clusters.setdefault(vm.cluster or vm.uuid, []).append(
-            min(vm.vcpus, cpus)
-        )
     found: list[int] = []
-    for sizes in clusters.values():
+    for members in clusters:
+        sizes = [min(size, cpus) for size in members]
         found += [sum(sizes)] if sum(sizes) <= cpus else sizes
-    return tuple(found)
+    return found
 
 
-def _rows(sizes: Iterable[int], room: int) -> int:
-    """Turns that gangs need, if they never cross each other's CPUs."""
-    free: list[int] = []
+def _packed(sizes: Collection[int], room: int) -> float:
+    """On how many CPUs gangs run at a time, about.
+
+    Between turns of gangs that never cross each other's CPUs, and those where
+    whoever is narrow enough for what a turn leaves fits there: on simulated
+    hosts it was half way.
+    """
+    rows: list[list[int]] = []
     for size in sorted(sizes, reverse=True):
-        for row, left in enumerate(free):
-            if left >= size:
-                free[row] -= size
+        for row in rows:
+            if sum(row) + size <= room:
+                row.append(size)
                 break
         else:
-            free.append(room - size)
-    return len(free)
+            rows.append([size])
+    filled = 0
+    for number, row in enumerate(rows):
+        left = room - sum(row)
+        for other, fitting in enumerate(rows):
+            for size in fitting if other != number else ():
+                if size <= left:
+                    left -= size
+        filled += room - left
+    return (sum(sizes) + filled) / 2 / len(rows)

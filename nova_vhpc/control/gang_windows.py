@@ -165,6 +165,7 @@ def rotation(
     window_us: int,
     others_part: float,
     min_window_us: int,
+    alone: bool = False,
 ) -> Timeline:
     """One rotation of an island: a window for each turn, and for others.
 
@@ -173,9 +174,11 @@ def rotation(
         island is favoured; 0 for none.
     :param min_window_us: windows for others are not made shorter; there
         are fewer instead.
+    :param alone: whether a gang without others has a window all the same, as
+        what it weighs in it leaves others something.
     :returns: empty if there is nothing to take turns with.
     """
-    if len(island) < 2 and others_part <= 0:
+    if len(island) < 2 and others_part <= 0 and not alone:
         return []
     in_turn = turns(island)
     others_us = round(

@@ -23,13 +23,13 @@ here a shorter one costs more than it gives, so it is as short as the cost of
 its borders allows (:mod:`nova_vhpc.control.gang_width`).
 
 VMs that do not take part are never written. Those that never sleep get
-pauses, windows of their own, as long as the kernel's fair division would
-have served them; only then does a gang outweigh them in its window. Where
-they are so few that most gangs have none of them on their CPUs, there are no
-pauses: the favoured gang weighs so little that they get in its window what is
-fair. Where all of them sleep now and then, it weighs on each CPU what all
-gangs there weigh together and no more, so that whoever wakes up is served as
-before (:mod:`nova_vhpc.control.gang_contest`).
+pauses, windows of their own, so long that each of them has what the kernel's
+fair division would give it; only then does a gang outweigh them in its
+window. Where they are so few that most gangs have none of them on their CPUs,
+there are no pauses: the favoured gang weighs so little that they get in its
+window what is fair. Where all of them sleep now and then, it weighs on each
+CPU what all gangs there weigh together and no more, so that whoever wakes up
+is served as before (:mod:`nova_vhpc.control.gang_contest`).
 """
 
 import dataclasses
@@ -37,6 +37,7 @@ from collections.abc import Mapping
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
+    gang_claim,
     gang_contest,
     gang_demand,
     gang_fairness,
@@ -44,6 +45,7 @@ from nova_vhpc.control import (
     gang_reach,
     gang_rest,
     gang_room,
+    gang_sides,
     gang_width,
     gang_windows,
     model,
@@ -148,12 +150,12 @@ class GangPolicy:
                     self.room.clear_cpus,
                 )
             )
-        part, weights = self._weigh(view, lineup, sides)
+        part, contested, weights = self._weigh(view, lineup, sides)
         timeline = self._timeline(
             lineup.gangs,
             self._width.advance(view.window_late_us),
             part,
-            sides.contested_cpus() if part > 0 else frozenset(),
+            contested,
         )
         if not any(window.favoured for window in timeline):
             return base.SliceDecision(
@@ -172,24 +174,25 @@ class GangPolicy:
     ) -> gang_windows.Timeline:
         """One rotation of all gangs; the same object while they stay.
 
-        :param contested: CPUs that those who are to have pauses can be on.
+        :param contested: CPUs on which gangs leave others something: there one
+            that shares its CPUs with no other has a window, too.
         """
         asked = (gangs, width_us, part, contested)
         if self._rotated is not None and self._rotated[0] == asked:
             return self._rotated[1]
-        timeline = gang_windows.merge(
-            [
+        rotations: list[gang_windows.Timeline] = []
+        for island in gang_windows.islands(gangs):
+            touched = any(not contested.isdisjoint(one.cpus) for one in island)
+            rotations.append(
                 gang_windows.rotation(
                     island,
                     width_us,
-                    0.0
-                    if all(contested.isdisjoint(one.cpus) for one in island)
-                    else part,
+                    part if touched else 0.0,
                     self._config.gang_min_window_us,
+                    alone=touched,
                 )
-                for island in gang_windows.islands(gangs)
-            ]
-        )
+            )
+        timeline = gang_windows.merge(rotations)
         self._rotated = asked, timeline
         return timeline
 
@@ -198,11 +201,11 @@ class GangPolicy:
         context: base.SliceContext,
         lineup: gang_lineup.Lineup,
         weights: Mapping[str, int],
-    ) -> gang_contest.Sides:
+    ) -> gang_sides.Sides:
         """Who is in a gang, and who competes with the gangs."""
         gangs, members = lineup.gangs, lineup.members
         if not gangs:
-            return gang_contest.Sides()
+            return gang_sides.Sides()
         view = context.view
         shown: list[model.VmView | model.OtherVm] = [
             vm
@@ -214,7 +217,7 @@ class GangPolicy:
         is_hungry = self._demands.hungry
         hungry = {vm.uuid: vm for vm in shown if is_hungry(vm.uuid)}
         host = self._usable.all_cpus
-        return gang_contest.Sides(
+        return gang_sides.Sides(
             members,
             frozenset(hungry),
             lineup.cpus,
@@ -236,44 +239,49 @@ class GangPolicy:
         self,
         view: model.HostView,
         lineup: gang_lineup.Lineup,
-        sides: gang_contest.Sides,
-    ) -> tuple[float, dict[str, int]]:
+        sides: gang_sides.Sides,
+    ) -> tuple[float, frozenset[int], dict[str, int]]:
         """What VMs that never sleep get, and what gangs weigh against them.
 
         The others are served within the windows.
 
-        :returns: the part of the time that is to be pauses; by member,
-            what it weighs in its window.
+        :returns: the part of the time that is to be pauses; the CPUs on
+            which gangs must leave them something; by member, what it weighs
+            in its window.
         """
-        claim = gang_contest.fair_claim(view, sides, self._demands)
+        nobody: frozenset[int] = frozenset()
+        claim = gang_claim.fair_claim(view, sides, self._demands)
         if claim.part <= 0:
-            return 0.0, self._weigh_gently(view, lineup, sides)
+            return 0.0, nobody, self._weigh_gently(view, lineup, sides)
         if claim.touches_few(sides):
             most = gang_contest.bounds(view, sides, self._demands, claim)
-            if (
-                self._most is None
-                or claim.moves(self._most, most) > LEAST_MOVE
-            ):
+            if self._most is None or most.moves(self._most) > LEAST_MOVE:
                 self._most = most
-            return 0.0, gang_contest.yielding(view, sides, self._most)
+            weights = gang_contest.yielding(view, sides, self._most)
+            return 0.0, sides.contested_cpus(), weights
         sleepers = gang_contest.leaves_sleepers(view, sides, self._demands)
         if abs(sleepers - self._sleepers) > NOTICEABLE * abs(self._sleepers):
             self._sleepers = sleepers
         strong = gang_contest.strong(
             view, sides, self._sleepers, self._config.gang_favour
         )
-        leak = gang_contest.leak(view, sides, claim, strong)
-        part = (claim.part - leak) / (1 - leak)
+        part = claim.pause(
+            gang_contest.in_windows(sides, strong),
+            sum(sides.weights[uuid] for uuid in sides.members)
+            / OUT_OF_TURN
+            / len(sides.cpus),
+        )
         self._part = _steady(self._part, part if part >= LEAST_PART else 0.0)
         if self._part <= 0:
-            return 0.0, self._weigh_gently(view, lineup, sides)
-        return min(self._part, 1 - 1 / STEPS), strong
+            return 0.0, nobody, self._weigh_gently(view, lineup, sides)
+        part = min(self._part, 1 - 1 / STEPS)
+        return part, sides.contested_cpus(), strong
 
     def _weigh_gently(
         self,
         view: model.HostView,
         lineup: gang_lineup.Lineup,
-        sides: gang_contest.Sides,
+        sides: gang_sides.Sides,
     ) -> dict[str, int]:
         known = self._gentle
         # A lineup that is the same has members of the same weights.

@@ -85,3 +85,86 @@ class TestFairCpus(base.TestCase):
             if cpus < wanted[name][1]:
                 # Who is left short has as much for its weight as anyone.
                 self.assertAlmostEqual(best, per_weight[name], places=6)
+
+
+class TestDivide(base.TestCase):
+    """Some can be on a part of the CPUs only."""
+
+    def divide(self, *claims, cpus=8):
+        """CPUs by name; a claim is a weight, CPUs and a reach."""
+        return gang_fairness.divide(
+            [
+                gang_fairness.Claim(name, *claim)
+                for name, claim in zip('abcd', claims, strict=False)
+            ],
+            lambda reach: cpus if reach is None else len(reach),
+        )
+
+    def test_nobody_is_bound(self):
+        self.assertEqual({'a': 2.0, 'b': 6.0}, self.divide((1, 8.0), (3, 8.0)))
+
+    def test_who_can_be_nowhere_else_divides_what_is_there(self):
+        here = frozenset({0, 1})
+        self.assertEqual(
+            {'a': 1.0, 'b': 1.0, 'c': 6.0},
+            self.divide((1, 2.0, here), (1, 2.0, here), (1, 8.0)),
+        )
+
+    def test_who_can_be_elsewhere_has_as_much_for_its_weight(self):
+        first, last = frozenset(range(4)), frozenset(range(4, 8))
+        found = self.divide((1, 4.0, first), (1, 4.0, last), (2, 8.0))
+        self.assertEqual({'a': 2.0, 'b': 2.0, 'c': 4.0}, found)
+
+    def test_nobody_gets_more_than_it_wants(self):
+        first = frozenset(range(4))
+        self.assertEqual(
+            {'a': 1.0, 'b': 3.0, 'c': 2.0},
+            self.divide((1, 1.0, first), (1, 4.0, first), (9, 2.0)),
+        )
+
+    def test_a_reach_within_another(self):
+        one, four = frozenset({0}), frozenset(range(4))
+        self.assertEqual(
+            {'a': 0.5, 'b': 0.5, 'c': 3.0, 'd': 4.0},
+            self.divide(
+                (1, 1.0, one), (1, 1.0, one), (3, 4.0, four), (1, 8.0)
+            ),
+        )
+
+    def test_no_cpu_to_divide(self):
+        found = self.divide((1, 4.0, frozenset()), (1, 4.0), cpus=0)
+        self.assertEqual({'a': 0.0, 'b': 0.0}, found)
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(1, 1_000),
+                st.floats(0.01, 16),
+                st.sampled_from(
+                    (None, frozenset(range(4)), frozenset(range(4, 8)))
+                ),
+            ),
+            max_size=4,
+        )
+    )
+    def test_nothing_is_divided_twice_and_none_is_left_to_want(self, claims):
+        found = self.divide(*claims)
+        wanted = dict(zip('abcd', claims, strict=False))
+        for reach in {claim[2] for claim in claims} | {None}:
+            inside = [
+                name
+                for name, claim in wanted.items()
+                if reach is None or claim[2] == reach
+            ]
+            given_cpus = sum(found[name] for name in inside)
+            self.assertLessEqual(
+                given_cpus, (8 if reach is None else 4) + 1e-6
+            )
+        for name, (_, cpus, _) in wanted.items():
+            self.assertLessEqual(found[name], cpus + 1e-9)
+        if all(claim[2] is None for claim in claims):
+            self.assertAlmostEqual(
+                min(8.0, sum(claim[1] for claim in claims)),
+                sum(found.values()),
+                places=6,
+            )

@@ -100,6 +100,17 @@ class TestRotation(tests_base.TestCase):
         whole = gang_windows.length_us(timeline)
         self.assertAlmostEqual(part, pauses / whole, 2)
 
+    def test_one_row_has_a_window_only_where_it_is_asked_for(self):
+        self.assertEqual(
+            [], gang_windows.rotation(self.gangs(1), 50_000, 0.0, 20_000)
+        )
+        self.assertEqual(
+            [gang_windows.Window(50_000, frozenset({'0'}))],
+            gang_windows.rotation(
+                self.gangs(1), 50_000, 0.0, 20_000, alone=True
+            ),
+        )
+
     def test_pauses_are_no_shorter_than_their_least_width(self):
         for part, number in ((0.05, 1), (0.1, 1), (0.2, 2), (0.5, 4)):
             pauses = [

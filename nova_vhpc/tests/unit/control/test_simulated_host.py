@@ -84,6 +84,46 @@ class TestWideHost(base.TestCase):
         self.assertGreater(host.efficiency(got), 0.7)
 
 
+class TestNarrowBesideWide(base.TestCase):
+    """Busy VMs that did not opt in, of one vCPU and of as many as CPUs.
+
+    All weigh the same, so the one vCPU has a CPU to itself without us.
+    """
+
+    def others(self, managed, gangs, narrow=1):
+        """What each of them gets."""
+        host = Host(8, [*gangs, *hogs([1] * narrow + [8])], managed)
+        got = host.run(13_000, 4_000)
+        return host, {
+            vm.name: got[vm.name] for vm in host.vms if not vm.parallel
+        }
+
+    def check(self, make_gangs, narrow=1):
+        _, stock = self.others(False, make_gangs(), narrow)
+        host, found = self.others(True, make_gangs(), narrow)
+        for name, got in found.items():
+            self.assertGreater(got, 0.88 * stock[name], name)
+        return host
+
+    def test_gangs_are_narrower_than_the_host(self):
+        for narrow in (1, 2):
+            host = self.check(lambda: gangs(4, 4), narrow)
+            self.assertNotEqual(set(), host.slices.room.clear_cpus)
+            got = host.run(0, 4_000)
+            # Stock Linux: 0.1 or less.
+            self.assertGreater(host.efficiency(got), 0.3)
+
+    def test_gangs_are_as_wide_as_the_host(self):
+        # It needs its CPU, and they need all of them.
+        self.check(lambda: gangs(2, 8))
+
+    def test_before_cpus_are_left_clear(self):
+        host = Host(8, [*gangs(4, 4), *hogs([1, 8])])
+        got = host.run(5_000, 4_000)
+        self.assertEqual(set(), host.slices.room.clear_cpus)
+        self.assertGreater(got['h0'], 0.85)
+
+
 class TestSleepingVcpus(base.TestCase):
     """Parallel VMs of which only some vCPUs, or none, want to run."""
 
@@ -168,4 +208,4 @@ class TestBoundVms(base.TestCase):
 class TestMadeUpHosts(base.TestCase):
     def test_report(self):
         """What the figures of the documentation come from can be run."""
-        self.assertIsNone(simulated_host.compare(5))
+        self.assertIsNone(simulated_host.compare(14))

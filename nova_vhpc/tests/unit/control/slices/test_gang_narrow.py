@@ -109,6 +109,66 @@ class TestAllGangsTouched(NarrowTestCase):
             self.assertGreater(self.part_favoured(windows, f'0.{one}'), 0)
 
 
+class TestBesideWide(NarrowTestCase):
+    """One vCPU, and as many as there are CPUs: all VMs weigh the same."""
+
+    def shares_of(self, others, areas=1, wide=8):
+        """Windows, and weights that a gang has in its own."""
+        pins = places(areas, gangs=2, wide=wide)
+        windows = self.decide(
+            *(vm(uuid, vcpus=wide) for uuid in pins),
+            others=others,
+            cpus=cpus(areas * wide),
+            pins=pins,
+        ).windows
+        pauses = sum(
+            turn.width_us for turn in windows.turns if not turn.favoured
+        )
+        return pauses / windows.cycle_us, {
+            turn.shares[uuid]
+            for turn in windows.turns
+            for uuid in turn.favoured
+        }
+
+    def test_pauses_are_as_long_as_the_one_needs(self):
+        wide = hog('w', vcpus=8)
+        for others, pauses in (
+            ((wide,), 1 / 3),
+            ((hog('n', vcpus=1), wide), 0.92),
+            # A fifth of a CPU is fair for it.
+            ((hog('n', vcpus=1, shares=80), wide), 1 / 3),
+        ):
+            found, _ = self.shares_of(others)
+            self.assertAlmostEqual(pauses, found, delta=0.05)
+
+    def test_gangs_yield_to_whoever_needs_most(self):
+        # One of four areas is touched by each of them.
+        light = hog('l', vcpus=1, shares=100)
+        _, (alone,) = self.shares_of((hog('n', vcpus=1),), 4, 2)
+        _, (both,) = self.shares_of((hog('n', vcpus=1), light), 4, 2)
+        _, (little,) = self.shares_of((light,), 4, 2)
+        self.assertAlmostEqual(alone, both, delta=0.15 * alone)
+        self.assertLess(alone, 2 * SHARES)
+        self.assertNotEqual(alone, little)
+
+    def test_a_gang_with_its_cpus_to_itself_yields_too(self):
+        pins = places(areas=4, gangs=1, wide=2)
+        windows = self.decide(
+            *(vm(uuid) for uuid in pins),
+            others=(
+                dataclasses.replace(
+                    hog('h', vcpus=1),
+                    vcpu_pins=(frozenset({0, 1}),),
+                ),
+            ),
+            cpus=cpus(8),
+            pins=pins,
+        ).windows
+        (turn,) = windows.turns
+        self.assertEqual({'0.0'}, turn.favoured)
+        self.assertGreater(SHARES / (SHARES + turn.shares['0.0'] / 2), 0.9)
+
+
 class TestQuota(NarrowTestCase):
     """The kernel counts as waiting what a quota holds back."""
 

@@ -75,7 +75,7 @@ class TestBesideHogs(test_gang.GangTestCase):
 
     def test_what_sleepers_leave_is_divided_fairly(self):
         # A CPU for the hog and one for the gang, less what the sleeper
-        # uses; whether that one has opted in makes no difference.
+        # uses, in pauses, too; whether it has opted in makes no difference.
         sleeper = hog('w', part=0.3)
         opted_in = vm(
             'w',
@@ -91,7 +91,9 @@ class TestBesideHogs(test_gang.GangTestCase):
                 for turn in windows.turns
             )
             self.assertAlmostEqual(
-                (2 - 0.3) / 2 / 2, hogs / windows.cycle_us, delta=0.03
+                (2 - 0.3) / 2,
+                (2 - 0.3) * hogs / windows.cycle_us,
+                delta=0.03,
             )
 
 
