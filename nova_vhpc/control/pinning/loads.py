@@ -14,7 +14,7 @@
 
 import collections
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from nova_vhpc.control import gang_fairness, model
@@ -49,51 +49,28 @@ class Request(NamedTuple):
     weight: int = 1
 
 
-def fair_loads(requests: Collection[Request]) -> dict[str, int]:
+def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
     """Load of one vCPU of each VM, in parts of a CPU (:data:`WHOLE`).
 
     What the kernel would let it have if it divided the CPUs fairly: that of
     a narrow VM is more than that of a wide one of the same weight. Where loads
     are even by this measure, everybody can have what is fair.
 
+    :param cpus: of the host.
     :returns: by uuid, without those that are idle.
     """
-    found: dict[str, int] = {}
-    for cpus, sharing in _sharing(requests):
-        fair = gang_fairness.fair_cpus(
-            (
-                gang_fairness.Claim(
-                    one.uuid, one.weight, min(one.vcpus, len(one.domain))
-                )
-                for one in sharing
-            ),
-            len(cpus),
-        )
-        for one in sharing:
-            load = round(WHOLE * fair.get(one.uuid, 0.0) / one.vcpus)
-            found[one.uuid] = max(1, load)
-    return found
-
-
-def _sharing(
-    requests: Iterable[Request],
-) -> list[tuple[frozenset[int], list[Request]]]:
-    """Those who may get the same CPUs, directly or through others."""
-    by_domain: dict[frozenset[int], list[Request]] = {}
-    for request in requests:
-        if not request.idle:
-            by_domain.setdefault(request.domain, []).append(request)
-    found: list[tuple[frozenset[int], list[Request]]] = []
-    for domain, sharing in by_domain.items():
-        apart = []
-        for cpus, others in found:
-            if cpus.isdisjoint(domain):
-                apart.append((cpus, others))
-            else:
-                domain |= cpus
-                sharing = others + sharing
-        found = [*apart, (domain, sharing)]
-    return found
+    busy = [one for one in requests if not one.idle]
+    fair = gang_fairness.divide(
+        (
+            gang_fairness.Claim(one.uuid, one.weight, one.vcpus, one.domain)
+            for one in busy
+        ),
+        lambda domain: cpus if domain is None else len(domain),
+    )
+    return {
+        one.uuid: max(1, round(WHOLE * fair.get(one.uuid, 0.0) / one.vcpus))
+        for one in busy
+    }
 
 
 class Loads:

@@ -93,7 +93,7 @@ class Spreader:
 
     def _weigh(self, requests: Sequence[loads.Request]) -> None:
         """Count anew if what is fair has changed for anybody."""
-        load = loads.fair_loads(requests)
+        load = loads.fair_loads(requests, len(self._cpus))
         if load == self._load:
             return
         self._load = load

@@ -211,7 +211,7 @@ class PlaceTest(base.TestCase):
 
 class FairLoadTest(base.TestCase):
     def loads(self, *requests):
-        return loads.fair_loads(requests)
+        return loads.fair_loads(requests, len(ALL))
 
     def test_a_whole_cpu_at_most(self):
         self.assertEqual(
@@ -230,8 +230,8 @@ class FairLoadTest(base.TestCase):
         self.assertEqual({'a': loads.WHOLE}, found)
 
     def test_pools_apart(self):
-        # Three in one pool, one in the other; what one may use of both
-        # joins them.
+        # Three in one pool, one in the other. Who may use both is where
+        # there is more left.
         left, right = frozenset(range(4)), frozenset(range(4, 8))
         apart = [request(f'a{n}', 4, left) for n in range(3)]
         apart.append(request('b', 4, right))
@@ -239,7 +239,9 @@ class FairLoadTest(base.TestCase):
         self.assertEqual(loads.WHOLE, found['b'])
         self.assertEqual(round(loads.WHOLE / 3), found['a0'])
         joined = self.loads(*apart, request('c', 8, ALL))
-        self.assertEqual(joined['a0'], joined['b'])
+        self.assertEqual(found['a0'], joined['a0'])
+        self.assertEqual(loads.WHOLE // 2, joined['b'])
+        self.assertEqual(loads.WHOLE // 4, joined['c'])
 
     @given(
         st.lists(
@@ -385,7 +387,7 @@ class StabilityTest(base.TestCase):
             ]
             pins = subject.assign(requests, EIGHT, {})
             self.assertEqual(set(wanted), set(pins))
-            load = loads.fair_loads(requests)
+            load = loads.fair_loads(requests, len(ALL))
             afresh = loads.Loads(EIGHT)
             for one in requests:
                 afresh.add(one, tuple(cpus_of(pins[one.uuid])), load[one.uuid])
