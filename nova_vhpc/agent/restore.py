@@ -21,6 +21,7 @@ from typing import Any
 
 import libvirt
 
+from nova_vhpc import cgroup
 from nova_vhpc.agent import (
     arrival,
     cpus,
@@ -228,7 +229,7 @@ def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
     return found
 
 
-def from_definition(domain: Any, cgroup: pathlib.Path) -> cputune.Cputune:
+def from_definition(domain: Any, cgroup_root: pathlib.Path) -> cputune.Cputune:
     """What a domain would be set to if it were started anew.
 
     The last resort when the journal is torn and there is no mark: Nova and
@@ -241,7 +242,7 @@ def from_definition(domain: Any, cgroup: pathlib.Path) -> cputune.Cputune:
     root = ElementTree.fromstring(
         domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
-    v2 = (cgroup / 'cgroup.controllers').exists()
+    v2 = cgroup.cpu_is_v2(cgroup_root)
     shares = defaults.SHARES_V2 if v2 else defaults.SHARES_V1
     unset = {
         cputune.PERIOD: ('period', DEFAULT_PERIOD_US),

@@ -27,8 +27,8 @@ from keystoneauth1 import exceptions as ks_exceptions
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from nova_vhpc import cgroup, credentials, kernel
 from nova_vhpc import conf as conf_package
-from nova_vhpc import credentials, kernel
 from nova_vhpc.conf import nova_api, opts, unread
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
@@ -143,7 +143,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_cgroup(self) -> checks.Result:
         return checks.cgroup(
-            controllers(Path(self._conf.vhpc_agent.cgroup_root))
+            cgroup.controllers(Path(self._conf.vhpc_agent.cgroup_root))
         )
 
     def _check_tick(self) -> checks.Result:
@@ -220,23 +220,6 @@ def hook(script: Path) -> tuple[str | None, bool]:
     return found[1], os.access(script, os.X_OK) and os.access(
         found[1], os.X_OK
     )
-
-
-def controllers(root: Path) -> set[str]:
-    """cgroup controllers that are usable below a cgroup mount."""
-    try:
-        return set((root / 'cgroup.controllers').read_text().split())
-    except OSError:
-        pass
-    # cgroup v1 has one hierarchy per controller, or several joined by a comma.
-    if not root.is_dir():
-        return set()
-    return {
-        name
-        for entry in root.iterdir()
-        if entry.is_dir()
-        for name in entry.name.split(',')
-    }
 
 
 def _providers(

@@ -18,7 +18,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc import kernel
+from nova_vhpc import cgroup, kernel
 from nova_vhpc.agent import cputune, guest
 from nova_vhpc.control import model
 
@@ -46,7 +46,7 @@ class LibvirtCputuneActuator:
     def limits(self) -> model.ActuatorLimits:
         """Of libvirt, of the cgroup version, and of the kernel's tick."""
         if self._limits is None:
-            v2 = (self._cgroup / 'cgroup.controllers').exists()
+            v2 = cgroup.cpu_is_v2(self._cgroup)
             self._limits = model.ActuatorLimits(
                 effective_min_slice_us=max(
                     1000,

@@ -23,6 +23,7 @@ libvirt makes when the cpu controller is usable.
 import pathlib
 import re
 
+from nova_vhpc import cgroup
 from nova_vhpc.agent.probes import base
 
 _THROTTLED = re.compile(rb'^throttled_(time|usec) (\d+)$', re.MULTILINE)
@@ -38,16 +39,7 @@ class CpuStatProbe:
 
     def check(self) -> str | None:
         """Whether there is a cpu controller."""
-        v2 = self._cgroup / 'cgroup.controllers'
-        try:
-            if 'cpu' in v2.read_text().split():
-                return None
-        except OSError:
-            pass
-        if any(
-            (self._cgroup / name / 'cpu.stat').is_file()
-            for name in ('cpu', 'cpu,cpuacct')
-        ):
+        if 'cpu' in cgroup.controllers(self._cgroup):
             return None
         return f'{self._cgroup}: no cpu controller, neither v1 nor v2'
 

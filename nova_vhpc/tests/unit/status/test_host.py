@@ -24,24 +24,6 @@ from nova_vhpc.status import checks, host
 from nova_vhpc.tests import base
 
 
-class HostTest(base.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-
-    def test_controllers_of_cgroup_v2(self):
-        (self.dir / 'cgroup.controllers').write_text('cpuset cpu io\n')
-        self.assertEqual({'cpuset', 'cpu', 'io'}, host.controllers(self.dir))
-
-    def test_controllers_of_cgroup_v1(self):
-        (self.dir / 'cpu,cpuacct').mkdir()
-        (self.dir / 'cpuset').mkdir()
-        self.assertEqual(
-            {'cpu', 'cpuacct', 'cpuset'}, host.controllers(self.dir)
-        )
-        self.assertEqual(set(), host.controllers(self.dir / 'absent'))
-
-
 class HookTest(base.TestCase):
     """Whether libvirt's hook can do what it is for."""
 
