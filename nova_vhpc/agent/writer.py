@@ -250,7 +250,7 @@ class Writer:
         try:
             for actuator in self._actuators:
                 actuator.write(target, todo, target.slice_us)
-        except libvirt.libvirtError:
+        except (libvirt.libvirtError, OSError):
             # Part of it may have been written, or put back, all the same.
             with contextlib.suppress(libvirt.libvirtError):
                 if self._went_astray(target):

@@ -78,6 +78,12 @@ class TestStrays(test_domains.DomainsCase):
             libvirt.VIR_ERR_OPERATION_INVALID, 'domain is not running'
         )
 
+    def test_a_tick_of_which_another_actuator_fails(self) -> None:
+        failing = mock.Mock(write=mock.Mock(side_effect=OSError('no daemon')))
+        self.made._writer._actuators += (failing,)
+        self.made.write(self.target, TUNE)
+        self.assert_as_it_began()
+
     def test_the_new_run_has_settings_of_its_own(self) -> None:
         self.domain.extra = OWN
         self.original |= {cputune.PERIOD: 50_000, cputune.QUOTA: 20_000}
