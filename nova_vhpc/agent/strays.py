@@ -57,7 +57,9 @@ class Strays:
         """
         if self._connection.runs(target.uuid, target.domain_id):
             return False
-        # Where it was found may be the other run's.
+        # Where it was found may be the other run's. A window that writes there
+        # without the lock would look for it anew.
+        target.stop_free_weights()
         target.weight = None
         domain = self._connection.get().lookupByUUIDString(target.uuid)
         if domain.ID() >= 0 and not _marked(domain):

@@ -12,13 +12,15 @@
 
 """A VM is destroyed and started anew while we write to it."""
 
+import pathlib
+import tempfile
 import threading
 from typing import Any
 from unittest import mock
 
 import libvirt
 
-from nova_vhpc.agent import cputune
+from nova_vhpc.agent import cputune, guest, weight_file, weights
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -148,4 +150,38 @@ class TestStrays(test_domains.DomainsCase):
             self.made.workers.drain(0.02)
         late.join()
         self.assertEqual([False], written)
+        self.assert_as_it_began()
+
+    def test_nor_does_one_that_needs_no_lock_find_the_new_file(self) -> None:
+        path = pathlib.Path(tempfile.mkdtemp()) / 'cpu.weight'
+        self.target.weight = weight_file.WeightFile(path)
+        self.target.weight.proven = True
+        self.target.free_weights = frozenset({20})
+        entered, go_on = threading.Event(), threading.Event()
+        write_file = weights.Weights.write_file
+
+        def slowly(
+            own: weights.Weights, target: guest.Guest, shares: int
+        ) -> bool:
+            entered.set()
+            go_on.wait(HELD_S)
+            return write_file(own, target, shares)
+
+        with (
+            mock.patch.object(weights.Weights, 'write_file', slowly),
+            mock.patch.object(weights, '_find') as find,
+        ):
+            window = threading.Thread(
+                target=self.made.set_shares, args=('u', 20)
+            )
+            window.start()
+            self.assertTrue(entered.wait(test_domains.PATIENCE_S))
+            self.restart()
+            with self.target.lock:
+                self.made._writer._strays.take_back(self.target)
+            go_on.set()
+            window.join()
+        find.assert_not_called()
+        self.assertEqual('20', path.read_text())
+        self.assertEqual(frozenset(), self.target.free_weights)
         self.assert_as_it_began()
