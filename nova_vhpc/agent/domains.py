@@ -273,7 +273,11 @@ class Domains:
         # Not only those found: an agent before this may have left others.
         return (
             done
-            and not any(target.journalled for target in todo)
+            # One whose run has ended is not in the roster any more.
+            and not any(
+                target.journalled and self.guests.get(target.uuid) is target
+                for target in todo
+            )
             and not self._undo.leaves_any()
         )
 

@@ -16,6 +16,8 @@ import threading
 import time
 from unittest import mock
 
+import libvirt
+
 from nova_vhpc.agent import cputune, domains, guest, journal, undo
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -88,6 +90,20 @@ class TestStop(test_domains.DomainsCase):
         self.domain.refuse = self.refuse
         self.assertFalse(self.made.stop(PATIENCE_S))
         self.assertEqual(('u',), self.records.uuids())
+
+    def test_one_that_ends_meanwhile_is_none_that_is_left(self) -> None:
+        """As all do that are shut down with their host."""
+        self.write(self.look())
+
+        def end() -> None:
+            self.domain.id = -1
+            raise fake_libvirt.error(
+                libvirt.VIR_ERR_OPERATION_INVALID, 'domain is not running'
+            )
+
+        self.domain.refuse = end
+        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertEqual((), self.records.uuids())
 
     def test_one_that_hangs_holds_up_no_other(self) -> None:
         """With one thread, and long before ``call_deadline``."""
