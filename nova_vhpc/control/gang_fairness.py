@@ -14,10 +14,13 @@
 """What the kernel's fair scheduler would give everyone, by weight."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control import defaults, model
+
+Reach = frozenset[int] | None
+"""CPUs that a VM can be on; None for all."""
 
 
 class Claim(NamedTuple):
@@ -31,7 +34,7 @@ class Claim(NamedTuple):
     uuid: str
     weight: float
     cpus: float
-    reach: frozenset[int] | None = None
+    reach: Reach = None
 
 
 def fair_cpus(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
@@ -68,7 +71,7 @@ def fair_cpus(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
 
 def divide(
     claims: Iterable[Claim],
-    room: Callable[[frozenset[int] | None], float],
+    room: Callable[[Reach], float],
 ) -> dict[str, float]:
     """The same where some can be on a part of the CPUs only.
 
@@ -77,45 +80,63 @@ def divide(
 
     :param room: how many of the CPUs of a reach there are to divide.
     """
-    open_claims = [
-        claim for claim in claims if claim.cpus > 0 and claim.weight > 0
-    ]
-    reaches = {claim.reach for claim in open_claims} | {None}
-    if len(reaches) == 1:
-        return fair_cpus(open_claims, room(None))
-    left = {reach: room(reach) for reach in reaches}
+    # Those that are left: nearly always VMs are many, and their reaches few.
+    groups: dict[Reach, list[Claim]] = {None: []}
+    for claim in claims:
+        if claim.cpus > 0 and claim.weight > 0:
+            groups.setdefault(claim.reach, []).append(claim)
+    if len(groups) == 1:
+        return fair_cpus(groups[None], room(None))
+    inside = {
+        reach: [other for other in groups if _within(other, reach)]
+        for reach in groups
+    }
+    around: dict[Reach, list[Reach]] = {reach: [] for reach in groups}
+    for reach, others in inside.items():
+        for other in others:
+            around[other].append(reach)
+    left = {reach: room(reach) for reach in groups}
     given: dict[str, float] = {}
-    while open_claims:
-        served: dict[str, float] = {}
-        least = math.inf
-        for reach in left:
-            inside = [one for one in open_claims if _within(one, reach)]
-            if not inside:
-                continue
-            found = fair_cpus(inside, max(0.0, left[reach]))
-            level = min(
-                (
-                    found[one.uuid] / one.weight
-                    for one in inside
-                    if found[one.uuid] < one.cpus
-                ),
-                default=math.inf,
-            )
-            if level < least or not served:
-                least, served = level, found
-        for claim in open_claims:
-            if claim.uuid not in served:
-                continue
-            given[claim.uuid] = served[claim.uuid]
-            for reach in left:
-                if _within(claim, reach):
-                    left[reach] -= served[claim.uuid]
-        open_claims = [one for one in open_claims if one.uuid not in given]
-    return given
+    found: dict[Reach, dict[str, float]] = {}
+    levels: dict[Reach, float] = {}
+    # Where somebody was served; all else is as it was.
+    changed = dict.fromkeys(groups)
+    while True:
+        for reach in changed:
+            those = [one for other in inside[reach] for one in groups[other]]
+            if those:
+                found[reach] = fair_cpus(those, max(0.0, left[reach]))
+                levels[reach] = _level(those, found[reach])
+            else:
+                levels.pop(reach, None)
+        if not levels:
+            return given
+        tightest = min(levels, key=levels.__getitem__)
+        served = found[tightest]
+        given |= served
+        changed = {}
+        for other in inside[tightest]:
+            used = sum(served[one.uuid] for one in groups[other])
+            groups[other] = []
+            for reach in around[other]:
+                left[reach] -= used
+                changed[reach] = None
 
 
-def _within(claim: Claim, reach: frozenset[int] | None) -> bool:
-    return reach is None or (claim.reach is not None and claim.reach <= reach)
+def _within(reach: Reach, other: Reach) -> bool:
+    return other is None or (reach is not None and reach <= other)
+
+
+def _level(claims: Iterable[Claim], found: Mapping[str, float]) -> float:
+    """What those have for their weight who would use more."""
+    return min(
+        (
+            found[one.uuid] / one.weight
+            for one in claims
+            if found[one.uuid] < one.cpus
+        ),
+        default=math.inf,
+    )
 
 
 def shares(own: int | None, limits: model.ActuatorLimits) -> int:

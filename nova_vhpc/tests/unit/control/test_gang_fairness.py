@@ -13,6 +13,8 @@
 
 """What is fair among VMs of different weight and appetite."""
 
+from unittest import mock
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,6 +136,21 @@ class TestDivide(base.TestCase):
     def test_no_cpu_to_divide(self):
         found = self.divide((1, 4.0, frozenset()), (1, 4.0), cpus=0)
         self.assertEqual({'a': 0.0, 'b': 0.0}, found)
+
+    def test_each_of_many_reaches_is_divided_once(self):
+        # The whole host is looked at again for each; not all the others.
+        claims = [
+            gang_fairness.Claim(str(cpu), 1 + cpu, 2.0, frozenset({cpu}))
+            for cpu in range(64)
+        ]
+        with mock.patch.object(
+            gang_fairness, 'fair_cpus', wraps=gang_fairness.fair_cpus
+        ) as divided:
+            found = gang_fairness.divide(
+                claims, lambda reach: 64 if reach is None else len(reach)
+            )
+        self.assertEqual({one.uuid: 1.0 for one in claims}, found)
+        self.assertLessEqual(divided.call_count, 3 * len(claims))
 
     @given(
         st.lists(
