@@ -56,7 +56,7 @@ class ControlConfig:
 
     Gang windows (``gang``):
 
-    :ivar gang_window_us: mean width of a window where borders cost
+    :ivar gang_window_us: width of a gang's window where borders cost
         little.
     :ivar gang_max_window_us: where they cost more, windows are widened
         up to this.
