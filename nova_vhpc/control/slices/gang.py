@@ -41,6 +41,7 @@ from nova_vhpc.control import (
     gang_contest,
     gang_demand,
     gang_fairness,
+    gang_leeway,
     gang_lineup,
     gang_reach,
     gang_rest,
@@ -66,10 +67,6 @@ of demand do not make a new schedule every period."""
 
 LEAST_MOVE = 0.75 / STEPS
 """Smaller changes of the others' part change nothing."""
-
-NOTICEABLE = 0.25
-"""Of what gangs may weigh beside those who sleep now and then; smaller changes
-change nothing. Those are left three times what they use."""
 
 OUT_OF_TURN = 50
 """A VM that is not favoured weighs its own share divided by this, or what it
@@ -109,7 +106,7 @@ class GangPolicy:
         self._resting = gang_rest.Resting(config.rebalance_periods)
         self._part = 0.0
         self._most: gang_contest.Bounds | None = None
-        self._sleepers = 0.0
+        self._leeway = gang_leeway.Leeway(config.rebalance_periods)
         # What is as it was is not made anew: nearly always all of it.
         self._gentle: (
             tuple[gang_lineup.Lineup, model.ActuatorLimits, dict[str, int]]
@@ -259,11 +256,11 @@ class GangPolicy:
                 self._most = most
             weights = gang_contest.yielding(view, sides, self._most)
             return 0.0, sides.contested_cpus(), weights
-        sleepers = gang_contest.leaves_sleepers(view, sides, self._demands)
-        if abs(sleepers - self._sleepers) > NOTICEABLE * abs(self._sleepers):
-            self._sleepers = sleepers
+        beside_sleepers = self._leeway.advance(
+            gang_contest.leaves_sleepers(view, sides, self._demands)
+        )
         strong = gang_contest.strong(
-            view, sides, self._sleepers, self._config.gang_favour
+            view, sides, beside_sleepers, self._config.gang_favour
         )
         part = claim.pause(
             gang_contest.in_windows(sides, strong),

@@ -13,6 +13,7 @@
 """Gang windows: how much everybody weighs, and for how long."""
 
 import functools
+import itertools
 
 from nova_vhpc.control import model
 from nova_vhpc.control.slices import gang
@@ -67,6 +68,31 @@ class TestBesideHogs(test_gang.GangTestCase):
             for tick in range(30)
         ]
         self.assertEqual([schedules[0]] * 30, schedules)
+
+    def test_windows_do_not_follow_each_breath_of_who_sleeps(self):
+        # It runs for a quarter of the time, more or less: what it leaves may
+        # be half as much or twice, and pauses would follow it.
+        policy = gang.GangPolicy(CONFIG)
+        self.decide(
+            vm('a'), vm('b'), policy=policy, others=(hog('h'),), ticks=40
+        )
+        schedules = [
+            self.decide(
+                vm('a'),
+                vm('b'),
+                policy=policy,
+                others=(
+                    hog('h'),
+                    hog('w', 2, 4_096, 0.8 if tick // 8 % 2 else 0.2),
+                ),
+                ticks=1,
+            ).windows
+            for tick in range(240)
+        ]
+        changes = [
+            before != now for before, now in itertools.pairwise(schedules)
+        ]
+        self.assertLess(sum(changes[-160:]), 10)
 
     def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
         self.assertEqual(
