@@ -46,8 +46,8 @@ HOST = tuple(
 
 PERIOD_US = 100_000
 
-DEAREST = {'slice_policy': 'atc', 'pinning_policy': 'io_pool'}
-"""The policies whose decisions take longest: they need predictions."""
+DEAREST = {'slice_policy': 'gang', 'pinning_policy': 'io_pool'}
+"""The policies whose decisions take longest: windows, and predictions."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -67,11 +67,11 @@ class ControllerBenchTest(base.TestCase):
         figures, headings = self.run_bench()
         self.assertEqual(2, len(headings))
         self.assertIn('gang / balance / nothing predicted', headings[0])
-        self.assertIn('atc / io_pool / adaptive', headings[1])
+        self.assertIn('gang / io_pool / adaptive', headings[1])
         dearest = figures['dearest']
         for one, names in (
             (figures, ('gang', 'balance', False)),
-            (dearest, ('atc', 'io_pool', True)),
+            (dearest, ('gang', 'io_pool', True)),
         ):
             self.assertEqual(
                 names,
