@@ -62,7 +62,7 @@ def promising(
         for target in targets:
             if room[target] - counts.get(target, 0) >= amount:
                 there = prices.change(target, amount)
-                value_us = prices.value_us(
+                value_us = prices.objective.value_us(
                     there.total_us, max(there.each_us, rest_us)
                 )
                 offers.append((there.first, value_us, target, there))
@@ -79,7 +79,7 @@ def promising(
                 )
                 value = (
                     there.first + left.first,
-                    prices.value_us(
+                    prices.objective.value_us(
                         there.total_us + left.total_us,
                         worst_us - prices.worst_us,
                     ),
@@ -109,7 +109,7 @@ def emptied(
         if free > 0:
             there = prices.change(target, free)
             slower_us = max(0.0, there.each_us - prices.worst_us)
-            value_us = prices.value_us(there.total_us, slower_us)
+            value_us = prices.objective.value_us(there.total_us, slower_us)
             offers.append((there.first, value_us / free, target, free))
     offers.sort()
     changed = dict(counts)

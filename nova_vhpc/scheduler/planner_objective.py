@@ -109,17 +109,10 @@ class Objective:
         member's peers are counted by switch and by rack. Running members
         of whose part of the fabric nothing changes are not looked at.
         """
-        hosts = self.hosts
         standing = self._standing
         switches: dict[str, int] = {}
         racks: dict[str, int] = {}
-        for index, new in counts.items():
-            if new:
-                host = hosts[index]
-                if host.switch is not None:
-                    switches[host.switch] = switches.get(host.switch, 0) + new
-                if host.rack is not None:
-                    racks[host.rack] = racks.get(host.rack, 0) + new
+        self._count(counts, switches, racks)
         walked, total, worst = standing.around(switches, racks, counts)
         self.looked_at = len(walked)
         for name in switches:
@@ -129,20 +122,33 @@ class Objective:
         more, most = self.walk(walked, counts, switches, racks)
         total += more
         worst = max(worst, most)
+        return self.value_us(total, worst)
+
+    def value_us(self, total_us: float, worst_us: float) -> float:
+        """A sum over all members and a slowest one, as they count."""
         slowest = cost_table.SLOWEST_SHARE
-        return (1.0 - slowest) * total / max(1, self.members) + slowest * worst
+        mean_part = (1.0 - slowest) * total_us / max(1, self.members)
+        return mean_part + slowest * worst_us
 
     def spread(self, counts: Counts) -> tuple[dict[str, int], dict[str, int]]:
         """Members of the whole cluster by switch and by rack."""
         switches = dict(self._standing.switches)
         racks = dict(self._standing.racks)
-        for index, new in counts.items():
-            host = self.hosts[index]
-            if host.switch is not None:
-                switches[host.switch] = switches.get(host.switch, 0) + new
-            if host.rack is not None:
-                racks[host.rack] = racks.get(host.rack, 0) + new
+        self._count(counts, switches, racks)
         return switches, racks
+
+    def _count(
+        self, counts: Counts, switches: dict[str, int], racks: dict[str, int]
+    ) -> None:
+        """Add new members to those of each switch and rack."""
+        hosts = self.hosts
+        for index, new in counts.items():
+            if new:
+                host = hosts[index]
+                if host.switch is not None:
+                    switches[host.switch] = switches.get(host.switch, 0) + new
+                if host.rack is not None:
+                    racks[host.rack] = racks.get(host.rack, 0) + new
 
     def walk(
         self,

@@ -20,7 +20,6 @@ host, what it would save or cost to move members away or there.
 import heapq
 from typing import NamedTuple
 
-from nova_vhpc.scheduler import cost_table
 from nova_vhpc.scheduler.planner_model import Policy
 from nova_vhpc.scheduler.planner_objective import (
     NEXT_RACK,
@@ -99,12 +98,6 @@ class Prices:
             if index not in (one, other):
                 return each_us
         return 0.0
-
-    def value_us(self, total_us: float, worst_us: float) -> float:
-        """A sum over all members and a slowest one, as they count."""
-        slowest = cost_table.SLOWEST_SHARE
-        mean_us = total_us / max(1, self._members)
-        return (1.0 - slowest) * mean_us + slowest * worst_us
 
     def change(self, index: int, more: int) -> Change:
         """What it changes that a host has more members, or fewer."""

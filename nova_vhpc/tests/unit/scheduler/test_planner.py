@@ -565,7 +565,7 @@ class OptimumTest(base.TestCase):
                 found = (
                     first + less.first + more.first,
                     cost_us
-                    + prices.value_us(
+                    + prices.objective.value_us(
                         less.total_us + more.total_us,
                         worst_us - prices.worst_us,
                     ),
