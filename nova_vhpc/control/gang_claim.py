@@ -17,9 +17,10 @@ only all of them together: one vCPU can use no more than one CPU of a pause,
 and so needs longer ones than many vCPUs that get as much.
 """
 
+import collections
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from nova_vhpc.control import (
     gang_demand,
@@ -45,9 +46,7 @@ class Contender:
     """A VM that never sleeps and has no windows.
 
     :ivar vcpus: that never sleep.
-    :ivar reach: CPUs that it can be on; None for all.
-    :ivar cpus: that it would use.
-    :ivar weight: of the whole VM.
+    :ivar claim: its weight, the CPUs that it would use, and where.
     :ivar fair: CPUs that the kernel would give it.
     :ivar pause: CPUs that it has while no gang runs.
     :ivar crowd: what all who never sleep weigh on one of these.
@@ -55,9 +54,7 @@ class Contender:
 
     uuid: str
     vcpus: int
-    reach: frozenset[int] | None
-    cpus: float
-    weight: float
+    claim: gang_fairness.Claim
     fair: float
     pause: float
     crowd: float
@@ -159,17 +156,23 @@ def contested(found: Collection[Contender], without_gangs: Divided) -> float:
     CPUs without gangs serve those who can be there. What counts are vCPUs that
     do not sleep, as their number changes seldom.
     """
-    awake = [
+    awake = collections.Counter(
         gang_fairness.Claim(
-            one.uuid,
             1.0,
-            one.vcpus if one.reach is None else min(one.vcpus, len(one.reach)),
-            one.reach,
+            (
+                one.vcpus
+                if one.claim.reach is None
+                else min(one.vcpus, len(one.claim.reach))
+            ),
+            one.claim.reach,
         )
         for one in found
-    ]
+    )
     served = gang_fairness.divide(awake, without_gangs)
-    return sum(one.cpus - served.get(one.uuid, 0.0) for one in awake)
+    return sum(
+        vms * (claim.cpus - served.get(claim, 0.0))
+        for claim, vms in awake.items()
+    )
 
 
 def needs(
@@ -181,18 +184,15 @@ def needs(
     weighs much there, and they divide them by weight. So for a vCPU that is to
     have a whole CPU it is not enough to leave one: beside it are all the rest.
     """
-    served: dict[str, float] = {}
+    served: dict[gang_fairness.Claim, float] = {}
     if without_gangs(None) > 0:
         served = gang_fairness.divide(
-            (
-                gang_fairness.Claim(one.uuid, one.weight, one.cpus, one.reach)
-                for one in found
-            ),
+            collections.Counter(one.claim for one in found),
             lambda reach: without_gangs(reach) / UNEVEN,
         )
     missing: list[Need] = []
     for one in found:
-        got = served.get(one.uuid, 0.0)
+        got = served.get(one.claim, 0.0)
         lacks = one.fair - UNEVEN * got
         if lacks > 0:
             # Beside gangs are vCPUs that have none of the other CPUs: all of
@@ -217,65 +217,68 @@ def contenders(
     demands: gang_demand.DemandTracker,
 ) -> list[Contender]:
     """All VMs that never sleep, and what is fair for them."""
-    members, hungry, host = sides.members, sides.hungry, sides.host
-    quotas = _quotas(view)
-    claims = _claims(view, sides, demands, quotas)
+    hungry, host = sides.hungry, sides.host
 
     def every_cpu(reach: frozenset[int] | None) -> float:
         return len(host if reach is None else reach)
 
-    fair = gang_fairness.divide(claims, every_cpu)
-    # In a pause one runs until its quota is used up.
-    unlimited = _claims(view, sides, demands, {}) if quotas else claims
-    pause = gang_fairness.divide(
-        (one for one in unlimited if one.uuid not in members), every_cpu
+    claims, in_pauses = _claims(view, sides, demands)
+    among_all = collections.Counter(claims.values())
+    # Members of gangs want a CPU for each vCPU.
+    among_all.update(
+        gang_fairness.Claim(sides.weights[vm.uuid], vm.vcpus)
+        for vm in view.vms
+        if vm.uuid in sides.members
     )
-    sleep = sum(got for uuid, got in pause.items() if uuid not in hungry)
+    fair = gang_fairness.divide(among_all, every_cpu)
+    pause = gang_fairness.divide(
+        collections.Counter(in_pauses.values()), every_cpu
+    )
+    sleep = sum(
+        pause.get(claim, 0.0)
+        for uuid, claim in in_pauses.items()
+        if uuid not in hungry
+    )
     awake = 1 - sleep / len(host)
-    return [
-        Contender(
-            one.uuid,
-            demands.awake(one.uuid),
-            one.reach,
-            one.cpus,
-            one.weight,
-            fair[one.uuid],
-            pause[one.uuid],
-            awake * one.weight / pause[one.uuid],
-        )
-        for one in claims
-        if one.uuid in hungry and pause.get(one.uuid)
-    ]
+    found: list[Contender] = []
+    for uuid, claim in claims.items():
+        cpus = pause.get(in_pauses[uuid])
+        if uuid in hungry and cpus:
+            found.append(
+                Contender(
+                    uuid,
+                    demands.awake(uuid),
+                    claim,
+                    fair.get(claim, 0.0),
+                    cpus,
+                    awake * claim.weight / cpus,
+                )
+            )
+    return found
 
 
 def _claims(
     view: model.HostView,
     sides: gang_sides.Sides,
     demands: gang_demand.DemandTracker,
-    quotas: Mapping[str, float],
-) -> list[gang_fairness.Claim]:
-    """All VMs of the host; members of gangs want a CPU for each vCPU."""
-    members = sides.members
-    wanted = {vm.uuid: float(vm.vcpus) for vm in view.vms}
-    for uuid in sides.weights:
-        if uuid not in members:
-            wanted[uuid] = min(demands.cpus(uuid), quotas.get(uuid, math.inf))
+) -> tuple[dict[str, gang_fairness.Claim], dict[str, gang_fairness.Claim]]:
+    """What VMs that are no members claim, by uuid.
+
+    :returns: on the whole, and in a pause: there one runs until its quota is
+        used up. What is held back is runnable, and never runs.
+    """
+    claims: dict[str, gang_fairness.Claim] = {}
+    in_pauses: dict[str, gang_fairness.Claim] = {}
     reaches = {uuid: sides.reach(uuid) for uuid in sides.pins}
-    return [
-        gang_fairness.Claim(uuid, weight, wanted[uuid], reaches.get(uuid))
-        for uuid, weight in sides.weights.items()
-    ]
-
-
-def _quotas(view: model.HostView) -> dict[str, float]:
-    """CPUs that VMs may use: what is held back is runnable, and never runs."""
-    found = {
-        vm.uuid: vm.vcpus * vm.share
-        for vm in view.others
-        if vm.share is not None
-    }
-    return found | {
-        vm.uuid: vm.vcpus * vm.original.share
-        for vm in view.vms
-        if vm.original.share is not None
-    }
+    shown: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
+    for vm in shown:
+        uuid = vm.uuid
+        if uuid in sides.members:
+            continue
+        claim = claims[uuid] = in_pauses[uuid] = gang_fairness.Claim(
+            sides.weights[uuid], demands.cpus(uuid), reaches.get(uuid)
+        )
+        share = vm.original.share if isinstance(vm, model.VmView) else vm.share
+        if share is not None and vm.vcpus * share < claim.cpus:
+            claims[uuid] = claim._replace(cpus=vm.vcpus * share)
+    return claims, in_pauses

@@ -14,7 +14,7 @@
 """What the kernel's fair scheduler would give everyone, by weight."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control import defaults, model
@@ -24,55 +24,57 @@ Reach = frozenset[int] | None
 
 
 class Claim(NamedTuple):
-    """One VM's claim.
+    """What a VM claims. Who claims the same gets the same.
 
     :ivar weight: its ``cpu_shares``, of the whole VM.
     :ivar cpus: what it would use at most.
     :ivar reach: the CPUs that it can be on; None for all.
     """
 
-    uuid: str
     weight: float
     cpus: float
     reach: Reach = None
 
 
-def fair_cpus(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
+Claims = Mapping[Claim, int]
+"""How many VMs claim it. Most VMs are of a few flavors, so claims are few."""
+
+
+def fair_cpus(claims: Claims, capacity: float) -> dict[Claim, float]:
     """Weighted max-min fair division of a host's CPUs.
 
     :param capacity: number of CPUs.
-    :returns: CPUs by uuid; nobody gets more than it claims, and what one
-        does not want goes to the others by weight.
+    :returns: CPUs of each VM with that claim; nobody gets more than it claims,
+        and what one does not want goes to the others by weight.
     """
     open_claims = {
-        claim.uuid: claim
-        for claim in claims
+        claim: vms
+        for claim, vms in claims.items()
         if claim.cpus > 0 and claim.weight > 0
     }
-    given: dict[str, float] = {}
+    given: dict[Claim, float] = {}
     left = capacity
     while open_claims:
-        weights = sum(claim.weight for claim in open_claims.values())
+        weights = sum(claim.weight * vms for claim, vms in open_claims.items())
         sated = [
             claim
-            for claim in open_claims.values()
+            for claim in open_claims
             if claim.cpus <= left * claim.weight / weights
         ]
         if not sated:
-            for uuid, claim in open_claims.items():
-                given[uuid] = left * claim.weight / weights
+            for claim in open_claims:
+                given[claim] = left * claim.weight / weights
             break
         for claim in sated:
-            given[claim.uuid] = claim.cpus
-            left -= claim.cpus
-            del open_claims[claim.uuid]
+            given[claim] = claim.cpus
+            left -= claim.cpus * open_claims.pop(claim)
     return given
 
 
 def divide(
-    claims: Iterable[Claim],
+    claims: Claims,
     room: Callable[[Reach], float],
-) -> dict[str, float]:
+) -> dict[Claim, float]:
     """The same where some can be on a part of the CPUs only.
 
     What is short is divided first, among those who can be nowhere else.
@@ -80,11 +82,11 @@ def divide(
 
     :param room: how many of the CPUs of a reach there are to divide.
     """
-    # Those that are left: nearly always VMs are many, and their reaches few.
-    groups: dict[Reach, list[Claim]] = {None: []}
-    for claim in claims:
+    # Those that are left.
+    groups: dict[Reach, dict[Claim, int]] = {None: {}}
+    for claim, vms in claims.items():
         if claim.cpus > 0 and claim.weight > 0:
-            groups.setdefault(claim.reach, []).append(claim)
+            groups.setdefault(claim.reach, {})[claim] = vms
     if len(groups) == 1:
         return fair_cpus(groups[None], room(None))
     inside = {
@@ -96,17 +98,19 @@ def divide(
         for other in others:
             around[other].append(reach)
     left = {reach: room(reach) for reach in groups}
-    given: dict[str, float] = {}
-    found: dict[Reach, dict[str, float]] = {}
+    given: dict[Claim, float] = {}
+    found: dict[Reach, dict[Claim, float]] = {}
     levels: dict[Reach, float] = {}
     # Where somebody was served; all else is as it was.
     changed = dict.fromkeys(groups)
     while True:
         for reach in changed:
-            those = [one for other in inside[reach] for one in groups[other]]
+            those: dict[Claim, int] = {}
+            for other in inside[reach]:
+                those |= groups[other]
             if those:
                 found[reach] = fair_cpus(those, max(0.0, left[reach]))
-                levels[reach] = _level(those, found[reach])
+                levels[reach] = _level(found[reach])
             else:
                 levels.pop(reach, None)
         if not levels:
@@ -116,8 +120,10 @@ def divide(
         given |= served
         changed = {}
         for other in inside[tightest]:
-            used = sum(served[one.uuid] for one in groups[other])
-            groups[other] = []
+            used = sum(
+                served[claim] * vms for claim, vms in groups[other].items()
+            )
+            groups[other] = {}
             for reach in around[other]:
                 left[reach] -= used
                 changed[reach] = None
@@ -127,13 +133,13 @@ def _within(reach: Reach, other: Reach) -> bool:
     return other is None or (reach is not None and reach <= other)
 
 
-def _level(claims: Iterable[Claim], found: Mapping[str, float]) -> float:
+def _level(found: Mapping[Claim, float]) -> float:
     """What those have for their weight who would use more."""
     return min(
         (
-            found[one.uuid] / one.weight
-            for one in claims
-            if found[one.uuid] < one.cpus
+            cpus / claim.weight
+            for claim, cpus in found.items()
+            if cpus < claim.cpus
         ),
         default=math.inf,
     )

@@ -92,7 +92,7 @@ class Need:
         touched = gang_claim.contested(self.others, without_gangs) * (
             sum(sizes) / len(sizes) / used
         )
-        reaches = [one.reach for one in self.others]
+        reaches = [one.claim.reach for one in self.others]
         if None not in reaches:
             touched = min(
                 touched,

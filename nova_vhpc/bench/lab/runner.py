@@ -19,6 +19,7 @@ its own, and before and after each what a cluster does alone; only figures
 of one round are ever divided by each other.
 """
 
+import collections
 import contextlib
 import dataclasses
 import random
@@ -234,15 +235,13 @@ def others_fair(mix: mixes.Mix, cpus: int) -> float:
 
     Only for guests that never sleep.
     """
-    fair = gang_fairness.fair_cpus(
-        [
-            gang_fairness.Claim(one.name, 1024, min(one.vcpus, cpus))
-            for one in mix.guests
-        ],
-        cpus,
-    )
+    claims = {
+        one.name: gang_fairness.Claim(1024, min(one.vcpus, cpus))
+        for one in mix.guests
+    }
+    fair = gang_fairness.fair_cpus(collections.Counter(claims.values()), cpus)
     return sum(
-        fair[one.name] / min(one.vcpus, cpus)
+        fair[claims[one.name]] / claims[one.name].cpus
         for one in mix.guests
         if not one.parallel
     )

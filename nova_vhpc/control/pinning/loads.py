@@ -59,17 +59,18 @@ def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
     :param cpus: of the host.
     :returns: by uuid, without those that are idle.
     """
-    busy = [one for one in requests if not one.idle]
+    claims = {
+        one.uuid: gang_fairness.Claim(one.weight, one.vcpus, one.domain)
+        for one in requests
+        if not one.idle
+    }
     fair = gang_fairness.divide(
-        (
-            gang_fairness.Claim(one.uuid, one.weight, one.vcpus, one.domain)
-            for one in busy
-        ),
+        collections.Counter(claims.values()),
         lambda domain: cpus if domain is None else len(domain),
     )
     return {
-        one.uuid: max(1, round(WHOLE * fair.get(one.uuid, 0.0) / one.vcpus))
-        for one in busy
+        uuid: max(1, round(WHOLE * fair.get(claim, 0.0) / claim.cpus))
+        for uuid, claim in claims.items()
     }
 
 

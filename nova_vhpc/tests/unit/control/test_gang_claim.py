@@ -12,6 +12,8 @@
 
 """What each VM that never sleeps asks of the gangs."""
 
+import collections
+
 import hypothesis
 from hypothesis import strategies
 
@@ -29,34 +31,27 @@ def contenders(*vcpus, cpus=8, gangs=4, reaches=()):
     """
     reaches = tuple(reaches) + (None,) * (len(vcpus) - len(reaches))
     claims = [
-        gang_fairness.Claim(f'h{n}', SHARES, float(one), reach)
-        for n, (one, reach) in enumerate(zip(vcpus, reaches, strict=True))
+        gang_fairness.Claim(SHARES, float(one), reach)
+        for one, reach in zip(vcpus, reaches, strict=True)
     ]
 
     def room(reach):
         return cpus if reach is None else len(reach)
 
-    fair = gang_fairness.divide(
-        claims
-        + [
-            gang_fairness.Claim(f'g{n}', SHARES, float(cpus))
-            for n in range(gangs)
-        ],
-        room,
-    )
-    pause = gang_fairness.divide(claims, room)
+    count = collections.Counter(claims)
+    pause = gang_fairness.divide(count, room)
+    count[gang_fairness.Claim(SHARES, float(cpus))] += gangs
+    fair = gang_fairness.divide(count, room)
     return [
         gang_claim.Contender(
-            one.uuid,
+            f'h{n}',
             int(one.cpus),
-            one.reach,
-            one.cpus,
-            SHARES,
-            fair[one.uuid],
-            pause[one.uuid],
-            SHARES / pause[one.uuid],
+            one,
+            fair[one],
+            pause[one],
+            SHARES / pause[one],
         )
-        for one in claims
+        for n, one in enumerate(claims)
     ]
 
 
@@ -106,14 +101,10 @@ class TestNeeds(base.TestCase):
         found = contenders(*vcpus, gangs=gangs)
         pauses = max(self.pauses(found, cpus), default=0.0)
         served = gang_fairness.divide(
-            [
-                gang_fairness.Claim(one.uuid, one.weight, one.cpus)
-                for one in found
-            ],
-            clear(cpus),
+            collections.Counter(one.claim for one in found), clear(cpus)
         )
         for one in found:
-            got = pauses * one.pause + (1 - pauses) * served[one.uuid]
+            got = pauses * one.pause + (1 - pauses) * served[one.claim]
             self.assertGreater(got, 0.9 * one.fair)
 
 

@@ -13,6 +13,7 @@
 
 """What is fair among VMs of different weight and appetite."""
 
+import collections
 from unittest import mock
 
 from hypothesis import given
@@ -22,14 +23,25 @@ from nova_vhpc.control import gang_fairness
 from nova_vhpc.tests import base
 
 
+def by_name(claims, divide):
+    """CPUs of each, the first one being called a."""
+    named = {
+        name: gang_fairness.Claim(*claim)
+        for name, claim in zip('abcd', claims, strict=False)
+    }
+    given_cpus = divide(collections.Counter(named.values()))
+    return {
+        name: given_cpus[claim]
+        for name, claim in named.items()
+        if claim in given_cpus
+    }
+
+
 def fair(capacity, *claims):
     """CPUs by name; a claim is a weight and the CPUs that are wanted."""
-    return gang_fairness.fair_cpus(
-        [
-            gang_fairness.Claim(name, *claim)
-            for name, claim in zip('abcd', claims, strict=False)
-        ],
-        capacity,
+    return by_name(
+        claims,
+        lambda counted: gang_fairness.fair_cpus(counted, capacity),
     )
 
 
@@ -94,12 +106,12 @@ class TestDivide(base.TestCase):
 
     def divide(self, *claims, cpus=8):
         """CPUs by name; a claim is a weight, CPUs and a reach."""
-        return gang_fairness.divide(
-            [
-                gang_fairness.Claim(name, *claim)
-                for name, claim in zip('abcd', claims, strict=False)
-            ],
-            lambda reach: cpus if reach is None else len(reach),
+        return by_name(
+            claims,
+            lambda counted: gang_fairness.divide(
+                counted,
+                lambda reach: cpus if reach is None else len(reach),
+            ),
         )
 
     def test_nobody_is_bound(self):
@@ -140,16 +152,17 @@ class TestDivide(base.TestCase):
     def test_each_of_many_reaches_is_divided_once(self):
         # The whole host is looked at again for each; not all the others.
         claims = [
-            gang_fairness.Claim(str(cpu), 1 + cpu, 2.0, frozenset({cpu}))
+            gang_fairness.Claim(1 + cpu, 2.0, frozenset({cpu}))
             for cpu in range(64)
         ]
         with mock.patch.object(
             gang_fairness, 'fair_cpus', wraps=gang_fairness.fair_cpus
         ) as divided:
             found = gang_fairness.divide(
-                claims, lambda reach: 64 if reach is None else len(reach)
+                collections.Counter(claims),
+                lambda reach: 64 if reach is None else len(reach),
             )
-        self.assertEqual({one.uuid: 1.0 for one in claims}, found)
+        self.assertEqual(dict.fromkeys(claims, 1.0), found)
         self.assertLessEqual(divided.call_count, 3 * len(claims))
 
     @given(

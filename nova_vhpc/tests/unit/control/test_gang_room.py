@@ -18,7 +18,7 @@ from unittest import mock
 import hypothesis
 from hypothesis import strategies
 
-from nova_vhpc.control import gang_claim, gang_room, model
+from nova_vhpc.control import gang_claim, gang_fairness, gang_room, model
 from nova_vhpc.tests import base
 
 
@@ -26,7 +26,12 @@ def other(fair, vcpus, cpus=16, uuid='h', weight=1_024.0, reach=None):
     """Who never sleeps, and is alone but for the gangs."""
     pause = float(min(vcpus, len(reach or range(cpus))))
     return gang_claim.Contender(
-        uuid, vcpus, reach, float(vcpus), weight, fair, pause, weight / pause
+        uuid,
+        vcpus,
+        gang_fairness.Claim(weight, float(vcpus), reach),
+        fair,
+        pause,
+        weight / pause,
     )
 
 

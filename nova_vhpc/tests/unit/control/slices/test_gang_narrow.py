@@ -87,16 +87,11 @@ class TestAllGangsTouched(NarrowTestCase):
         self, wide, gangs, hogs
     ):
         windows = self.windows(1, gangs, wide, hogs)
-        fair = gang_fairness.fair_cpus(
-            [gang_fairness.Claim(f'h{n}', SHARES, 1.0) for n in range(hogs)]
-            + [
-                gang_fairness.Claim(f'0.{n}', SHARES, float(wide))
-                for n in range(gangs)
-            ],
-            wide,
-        )
+        hog = gang_fairness.Claim(SHARES, 1.0)
+        gang = gang_fairness.Claim(SHARES, float(wide))
+        fair = gang_fairness.fair_cpus({hog: hogs, gang: gangs}, wide)
         on_cpus = min(hogs, wide)
-        theirs = sum(fair[f'h{n}'] for n in range(hogs)) / on_cpus
+        theirs = hogs * fair[hog] / on_cpus
         got = 0.0
         for turn in windows.turns:
             others = sum(turn.shares.values()) / wide
