@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The requirements files name what is imported, and nothing else."""
+
+import ast
+import functools
+import importlib.metadata
+import pathlib
+import re
+import sys
+
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+PACKAGE = TOP / 'nova_vhpc'
+TESTS = PACKAGE / 'tests'
+
+# The scheduler part loads into the nova that is there; two benches say what
+# they need if it is not.
+NOT_REQUIRED = {'nova', 'openstack-placement', 'matplotlib'}
+# Programs, a driver that a URL names, and what builds an example of a plugin.
+NOT_IMPORTED = {'build', 'pymysql', 'setuptools', 'stestr', 'twine'}
+
+
+def plain(name):
+    return re.sub('[-_.]+', '-', name).lower()
+
+
+def required(name):
+    """Names of distributions in a requirements file."""
+    lines = (TOP / name).read_text().splitlines()
+    return {
+        plain(re.match(r'[\w.-]+', line)[0])
+        for line in lines
+        if line and not line.startswith('#')
+    }
+
+
+@functools.cache
+def distributions():
+    return importlib.metadata.packages_distributions()
+
+
+def imported(paths):
+    """Names of distributions that modules import from."""
+    tops = set()
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                tops |= {alias.name.split('.')[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                tops.add(node.module.split('.')[0])
+    tops -= sys.stdlib_module_names | {'nova_vhpc'}
+    return {plain(name) for top in tops for name in distributions()[top]}
+
+
+class RequirementsTest(base.TestCase):
+    def test_what_runs_needs_what_is_required(self):
+        modules = set(PACKAGE.rglob('*.py')) - set(TESTS.rglob('*.py'))
+        self.assertEqual(
+            imported(modules) - NOT_REQUIRED, required('requirements.txt')
+        )
+
+    def test_tests_need_what_is_required_for_them(self):
+        tests = imported(TESTS.rglob('*.py')) - required('requirements.txt')
+        # The product's own optional imports are tested, too.
+        self.assertEqual(
+            tests | NOT_REQUIRED,
+            required('test-requirements.txt') - NOT_IMPORTED,
+        )
