@@ -187,6 +187,7 @@ def restore_host(conf: Any) -> int:
             options.libvirt_uri,
             len(records.uuids()),
         )
+        guard.release()
         return 1
     restorer = restore.Restorer(records, processes.make_processes(conf))
     try:

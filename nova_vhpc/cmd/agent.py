@@ -29,6 +29,7 @@ from nova_vhpc import credentials, version
 from nova_vhpc.agent import (
     errors,
     host_restore,
+    lock,
     messaging,
     publishing,
     report,
@@ -172,13 +173,18 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
     """Take this host's uplinks out of Placement.
 
     :returns: 0; 1 when Placement is away or claims keep some of them.
+    :raises AgentError: an agent runs; it would publish them again.
     """
+    guard = lock.Lock(conf.vhpc_agent.run_path)
+    guard.acquire()
     host = conf.vhpc_agent.host or socket.gethostname()
     try:
         kept = publishing.PublishWorker(conf, host).withdraw()
     except placement.PlacementError as error:
         print(f'nova-vhpc-agent: {error}', file=sys.stderr)
         return 1
+    finally:
+        guard.release()
     for name in kept:
         print(
             f'nova-vhpc-agent: {name} is reserved, as servers still have '

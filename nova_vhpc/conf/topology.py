@@ -29,8 +29,8 @@ opts = [
 Publish this host's bridges and uplinks to Placement.
 
 Turn it off on hosts whose uplinks nobody may claim, or when nothing but
-the time slice control is wanted. ``nova-vhpc-agent --withdraw`` takes
-away what was published before.
+the time slice control is wanted. With the agent stopped,
+``nova-vhpc-agent --withdraw`` takes away what was published before.
 """,
     ),
     cfg.StrOpt(

@@ -360,7 +360,8 @@ class PluginTest(base.TestCase):
         self.assertFalse((self.hooks / 'qemu.d' / 'nova-vhpc').exists())
         self.assertIn('pip_uninstall nova-vhpc', calls)
         (withdraw,) = [c for c in calls if c.endswith(' --withdraw')]
-        self.assertTrue(withdraw.startswith('nova-vhpc-agent --config-file'))
+        self.assertTrue(withdraw.startswith('sudo '), withdraw)
+        self.assertIn('/nova-vhpc-agent --config-file', withdraw)
         self.assertNotIn('nova_vhpc', self.nova_conf.read_text())
         self.assertNotIn('VirtualCluster', self.nova_conf.read_text())
         self.assertEqual(
