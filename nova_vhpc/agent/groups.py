@@ -248,7 +248,7 @@ class Groups:
             filed = membership.read_file(
                 yaml.safe_load(Path(name).read_text('utf-8'))
             )
-        except (OSError, ValueError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             if self._file_stamp != (0.0, 0):
                 LOG.warning(
                     '[vhpc_nova] groups_file %s cannot be used; the last '

@@ -108,9 +108,11 @@ def read_file(content: Any) -> dict[str, str]:
         if not isinstance(servers, list):
             raise ValueError(f"'{cluster}' must be a list of server uuids")
         for server in servers:
-            if found.setdefault(str(server), str(cluster)) != str(cluster):
+            if not isinstance(server, str):
+                # No word of what it is: YAML's aliases make it endless.
+                raise ValueError(f"'{cluster}' has a server that is no text")
+            if found.setdefault(server, str(cluster)) != str(cluster):
                 raise ValueError(
-                    f'server {server} is in {found[str(server)]} and '
-                    f'in {cluster}'
+                    f'server {server} is in {found[server]} and in {cluster}'
                 )
     return found

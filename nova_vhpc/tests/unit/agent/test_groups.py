@@ -87,6 +87,17 @@ class GroupsFileTest(base.BaseTestCase):
         told._read_file()
         self.assertEqual('weather', told.cluster_of('s1'))
 
+    def test_files_that_would_never_end(self) -> None:
+        bomb = ''.join(
+            f'b{n}: &b{n} [{", ".join([f"*b{n - 1}"] * 9)}]\n'
+            for n in range(1, 30)
+        )
+        for content in (f'b0: &b0 [s1]\n{bomb}', 'cfd: ' + '[' * 3000):
+            self.path.write_text(content)
+            told = self.make()
+            self.assertIsNone(told.cluster_of('s1'))
+        self.assertEqual(2, self.log.output.count('cannot be used'))
+
     def test_nobody_to_ask(self) -> None:
         self.conf.set_override('groups_file', None, 'vhpc_nova')
         told = self.make()

@@ -113,6 +113,7 @@ class ReadFileTest(base.BaseTestCase):
             (['s1'], 'map cluster names'),
             ({'a': 's1'}, "'a' must be a list"),
             ({'a': ['s1'], 'b': ['s1']}, 's1 is in a and in b'),
+            ({'a': [['s1']]}, "'a' has a server that is no text"),
         ):
             error = self.assertRaises(
                 ValueError, membership.read_file, content
