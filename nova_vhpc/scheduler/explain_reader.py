@@ -74,9 +74,13 @@ class Reader:
         ]
 
     def integer(
-        self, key: str, default: Any = _MISSING, least: int = 0
+        self,
+        key: str,
+        default: Any = _MISSING,
+        least: int = 0,
+        most: int = MOST,
     ) -> int:
-        """An integer that is not too small."""
+        """An integer that is neither too small nor too large."""
         value = self.get(key, default)
         if (
             isinstance(value, bool)
@@ -86,8 +90,8 @@ class Reader:
             raise RequestError(
                 f'{self.where}.{key}: {value!r} is no integer >= {least}'
             )
-        if value > MOST:
-            raise RequestError(f'{self.where}.{key}: it is more than {MOST}')
+        if value > most:
+            raise RequestError(f'{self.where}.{key}: it is more than {most}')
         return value
 
     def optional(self, key: str, least: int = 0) -> int | None:

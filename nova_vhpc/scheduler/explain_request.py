@@ -32,6 +32,12 @@ from nova_vhpc.scheduler.requirements import HostView, requirements
 from nova_vhpc.scheduler.snapshot import HostUplinks, UplinkState
 from nova_vhpc.topology.model import BridgeKind, provider_uuid
 
+MOST_VCPUS = 10**6
+"""Of a flavor: far more than a guest has, and few enough to list in a mask."""
+
+MOST_CHARACTERS = 255
+"""Of an extra spec's value, as Nova has it."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
@@ -182,13 +188,20 @@ def read(
 
 def _flavor(document: Any) -> Flavor:
     reader = Reader(document, 'request.flavor')
-    specs = reader.child('extra_specs').values
+    extra_specs = reader.child('extra_specs')
+    specs = {name: str(value) for name, value in extra_specs.values.items()}
+    for name, value in specs.items():
+        if len(value) > MOST_CHARACTERS:
+            raise RequestError(
+                f'{extra_specs.where}.{name}: it has {len(value)} characters, '
+                f'Nova takes {MOST_CHARACTERS}'
+            )
     found = Flavor(
-        vcpus=reader.integer('vcpus', least=1),
+        vcpus=reader.integer('vcpus', least=1, most=MOST_VCPUS),
         ram_mb=reader.integer('ram_mb', 0),
         disk_gb=reader.integer('disk_gb', 0),
         name=reader.text('name', None),
-        extra_specs={name: str(value) for name, value in specs.items()},
+        extra_specs=specs,
     )
     reader.done()
     return found

@@ -103,9 +103,13 @@ def levels(members: int) -> list[int]:
 
     At most :data:`MOST_LEVELS`, thinned out evenly, both ends kept.
     """
-    found = list(
-        dict.fromkeys(-(-members // hosts) for hosts in range(1, members + 1))
-    )
+    found = []
+    hosts = 1
+    while hosts <= members:
+        level = -(-members // hosts)
+        found.append(level)
+        # Not host by host: an absurd number of members is to end, too.
+        hosts = (members - 1) // (level - 1) + 1 if level > 1 else members + 1
     if len(found) <= MOST_LEVELS:
         return found
     step = (len(found) - 1) / (MOST_LEVELS - 1)

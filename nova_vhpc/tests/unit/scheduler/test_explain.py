@@ -269,6 +269,11 @@ class ReadTest(base.TestCase):
             ({'hosts__0__free_ram_mb': float('inf')}, 'inf is no number'),
             ({'hosts__0__free_ram_mb': 10**400}, 'is no number up to'),
             ({'hosts__0__cpus': 10**400}, 'hosts[0].cpus: it is more than'),
+            ({'flavor__vcpus': 10**7}, 'flavor.vcpus: it is more than'),
+            (
+                {'flavor__extra_specs': {'pci_passthrough:alias': 'a:' * 200}},
+                'pci_passthrough:alias: it has 400 characters',
+            ),
             ({'hosts__0__switch': ['a']}, "hosts[0].switch: ['a'] is no text"),
             ({'hosts__0__rack': 7}, 'hosts[0].rack: 7 is no text'),
             (

@@ -728,6 +728,11 @@ class OptimumTest(base.TestCase):
             dict(plan(16, [host(0, slots=NO_LIMIT)]).assignments),
         )
 
+    def test_an_absurd_number_of_members_ends(self):
+        members = 10**9
+        found = plan(members, hosts(3, cpus=members, free_ram_mb=1e18))
+        self.assertEqual(members, sum(found.assignments.values()))
+
     def test_full_hosts_that_are_looked_at_count_as_work(self):
         # As many members as places, one to a host: no move is possible,
         # and there are millions of pairs of hosts to find that out from.
