@@ -37,7 +37,7 @@ MOST_NOWHERE = 10_000
 """Members on no host that a process remembers; some 100 bytes each."""
 
 # Deleted ones, which stay in their group until Nova's database is archived,
-# shelved ones, and those whose boot has failed.
+# and those whose boot has failed.
 _nowhere: dict[str, None] = {}
 
 
@@ -131,12 +131,13 @@ def racks(hosts: Set[str], key: str) -> dict[str, str]:
 
 
 def _hosts(context: Any, uuids: Collection[str]) -> dict[str, str | None]:
-    """Host by server of those in one cell, None until nova-compute has it."""
+    """Host by server of those in one cell, None if one may still take it."""
     found = objects.InstanceList.get_by_filters(
         context, {'uuid': uuids, 'deleted': False}, expected_attrs=[]
     )
     return {
         server.uuid: server.host
         for server in found
-        if server.host or server.vm_state == vm_states.BUILDING
+        if server.host
+        or server.vm_state in (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
     }

@@ -39,7 +39,7 @@ class LocateTest(base.BaseTestCase):
         self.answers = {
             CELL.uuid: [
                 objects.Instance(uuid=A, host='one'),
-                objects.Instance(uuid=B, host=None, vm_state='shelved'),
+                objects.Instance(uuid=B, host=None, vm_state='error'),
             ]
         }
         patches = contextlib.ExitStack()
@@ -73,7 +73,7 @@ class LocateTest(base.BaseTestCase):
             return {c.uuid: function(c.uuid, *args) for c in cells}
         return {c.uuid: self.answers for c in cells}
 
-    def test_running_shelved_and_booting_members(self):
+    def test_running_failed_and_booting_members(self):
         found = whereabouts.locate({A, B, C})
         self.assertEqual({A: 'one'}, found.hosts)
         self.assertEqual({C}, found.booting)
@@ -82,16 +82,18 @@ class LocateTest(base.BaseTestCase):
         self.assertFalse(whereabouts.may_tell([]))
         self.assertTrue(whereabouts.may_tell({B}))
         whereabouts.locate({A, B, C, D})
-        # Shelved the one, and deleted the other.
+        # Failed the one, and deleted the other.
         self.assertFalse(whereabouts.may_tell({B, D}))
         self.assertTrue(whereabouts.may_tell({A, B}))
         self.assertTrue(whereabouts.may_tell({B, C}))
 
     def test_a_member_that_no_host_has_taken_yet_is_asked_for_again(self):
-        for server in self.answers[CELL.uuid]:
-            server.vm_state = 'building'
-        self.assertEqual({A: 'one'}, whereabouts.locate({A, B}).hosts)
-        self.assertTrue(whereabouts.may_tell({B}))
+        # A shelved one keeps its state until its nova-compute has started it.
+        for state in ('building', 'shelved_offloaded'):
+            for server in self.answers[CELL.uuid]:
+                server.vm_state = state
+            self.assertEqual({A: 'one'}, whereabouts.locate({A, B}).hosts)
+            self.assertTrue(whereabouts.may_tell({B}))
 
     def test_memory_is_bounded(self):
         with mock.patch.object(whereabouts, 'MOST_NOWHERE', 2):
