@@ -111,15 +111,17 @@ def measure(
     args: argparse.Namespace, names: plugins.Plugins
 ) -> dict[str, Any]:
     """All that was asked for, as one document."""
-    result = _tick(args.vms, args.vcpus, args.seconds, names)
-    result['libvirt_us_per_vm'] = None
-    result['libvirt_ratio'] = None
+    peer: dict[str, Any] = {'libvirt_us_per_vm': None}
     if args.guests > 0:
+        # First, as libvirt is what this machine may not have.
         peer = libvirt_us_per_vm(args.guests, args.vcpus)
-        result.update(peer)
-        result['libvirt_ratio'] = (
-            peer['libvirt_us_per_vm'] / result['us_per_vm']
-        )
+    result = _tick(args.vms, args.vcpus, args.seconds, names)
+    result.update(peer)
+    result['libvirt_ratio'] = (
+        peer['libvirt_us_per_vm'] / result['us_per_vm']
+        if args.guests > 0
+        else None
+    )
     if args.scaling:
         result['scaling'] = {
             str(vms): {

@@ -71,17 +71,20 @@ def main(argv: list[str]) -> int:
         sys.stdin.read()
         return 0
     vms, vcpus = int(argv[0]), int(argv[1])
-    pids = []
-    for _ in range(vms):
-        pid = os.fork()
-        if pid == 0:
-            os.close(0)
-            os.close(1)
-            _vm(vcpus)
-        pids.append(pid)
-    print(' '.join(str(pid) for pid in pids), flush=True)
+    pids: list[int] = []
     try:
+        for _ in range(vms):
+            pid = os.fork()
+            if pid == 0:
+                os.close(0)
+                os.close(1)
+                _vm(vcpus)
+            pids.append(pid)
+        # Nothing is held back that would be tried again at the end.
+        os.write(1, f'{" ".join(map(str, pids))}\n'.encode())
         sys.stdin.read()
+    except BrokenPipeError:
+        pass  # whoever asked for them has ended meanwhile
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)

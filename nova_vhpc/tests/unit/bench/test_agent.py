@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from unittest import mock
+
+from nova_vhpc.bench import agent, agent_load
+from nova_vhpc.bench.lab import libvirtd
+from nova_vhpc.cmd import bench
+from nova_vhpc.tests import base
+
+
+class AgentBenchTest(base.TestCase):
+    def test_a_machine_without_libvirtd_is_told_before_measuring(self):
+        with (
+            mock.patch.object(
+                agent,
+                'libvirt_us_per_vm',
+                side_effect=libvirtd.LibvirtdError('no libvirtd'),
+            ),
+            mock.patch.object(agent, '_tick') as measured,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            self.assertEqual(1, bench.main(['agent']))
+        measured.assert_not_called()
+        self.assertEqual(
+            'nova-vhpc-bench agent: no libvirtd\n', err.getvalue()
+        )
+
+
+class LoadTest(base.TestCase):
+    """Stand-ins of a bench that was ended while they started."""
+
+    def test_none_stay_when_nobody_wants_their_pids(self):
+        load = subprocess.Popen(
+            (sys.executable, '-S', agent_load.__file__, '5', '2'),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
+        self.addCleanup(self.end_all, load.pid)
+        # No reader: the pids cannot be told.
+        load.stdout.close()
+        _, err = load.communicate(timeout=60)
+        self.assertEqual(b'', err)
+        self.assertRaises(ProcessLookupError, os.killpg, load.pid, 0)
+
+    @staticmethod
+    def end_all(group):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
