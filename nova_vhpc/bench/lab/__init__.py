@@ -113,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
         errors,
         experiments,
         guest,
+        host,
         kbest,
         libvirtd,
         mixes,
@@ -140,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
     began = time.monotonic()
     try:
         cpus = _two_cpus()
+        # Before the image, which takes a download.
+        host.check()
         image = guest.build_image()
         for name in args.mixes:
             mix = mixes.MIXES[name]

@@ -177,11 +177,7 @@ class Lab:
     # -- starting ------------------------------------------------------
 
     def _start(self) -> None:
-        if os.geteuid() != 0:
-            raise errors.LabError(
-                'the lab starts libvirtd and guests: run as root'
-            )
-        controller = cpu_group.CpuController.find()
+        controller = check()
         scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
         self.root = Path(self._stack.enter_context(scratch))
         daemon = self._stack.enter_context(
@@ -270,6 +266,20 @@ class Lab:
         _ip('addr', 'add', f'{self._net}.1/24', 'dev', name)
         _ip('link', 'set', name, 'up')
         return name
+
+
+def check() -> cpu_group.CpuController:
+    """The CPU controller of a machine that a lab can be set up on.
+
+    :raises LabError: not root, or no such controller.
+    :raises LibvirtdError: libvirtd is not installed.
+    """
+    if os.geteuid() != 0:
+        raise errors.LabError(
+            'the lab starts libvirtd and guests: run as root'
+        )
+    libvirtd.check()
+    return cpu_group.CpuController.find()
 
 
 def _ip(*arguments: str) -> None:

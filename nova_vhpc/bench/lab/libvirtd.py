@@ -70,6 +70,18 @@ class LibvirtdError(Exception):
     """The private libvirtd does not come up; says where its log is."""
 
 
+def check() -> None:
+    """Complain of a machine without libvirtd.
+
+    :raises LibvirtdError: it is not installed.
+    """
+    if shutil.which('libvirtd') is None:
+        raise LibvirtdError(
+            'no libvirtd on this machine; install the packages of '
+            'bindep.txt (libvirt-daemon, libvirt-daemon-driver-qemu)'
+        )
+
+
 def wait_until_it_answers(
     uri: str,
     socket: Path,
@@ -230,11 +242,7 @@ class PrivateLibvirtd:
                 f'{self.root}: path too long for unix sockets; '
                 'take a root of at most 80 characters'
             )
-        if shutil.which('libvirtd') is None:
-            raise LibvirtdError(
-                'no libvirtd on this machine; install the packages of '
-                'bindep.txt (libvirt-daemon, libvirt-daemon-driver-qemu)'
-            )
+        check()
         self.cache.mkdir(parents=True, exist_ok=True)
         for name in ('sock', *reaper.REDIRECTED):
             if name != 'cache':

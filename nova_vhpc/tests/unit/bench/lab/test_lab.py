@@ -29,6 +29,7 @@ from nova_vhpc.bench import lab, outputs
 from nova_vhpc.bench.lab import (
     errors,
     guest,
+    host,
     image,
     kbest,
     libvirtd,
@@ -284,12 +285,32 @@ class TestCommandLine(base.TestCase):
             err = io.StringIO()
             with (
                 mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
+                mock.patch.object(host, 'check'),
                 mock.patch.object(guest, 'build_image'),
                 mock.patch.object(runner, 'measure_mix', side_effect=error),
                 contextlib.redirect_stderr(err),
             ):
                 self.assertEqual(1, lab.run(self.parse('--mixes', 'alone')))
             self.assertEqual(f'nova-vhpc-bench lab: {error}\n', err.getvalue())
+
+    def test_who_may_not_set_it_up_waits_for_no_image(self):
+        with (
+            mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(os, 'geteuid', return_value=1000),
+            mock.patch.object(guest, 'build_image') as built,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            self.assertEqual(1, lab.run(self.parse('--mixes', 'alone')))
+        built.assert_not_called()
+        self.assertIn('run as root', err.getvalue())
+
+    def test_a_machine_without_libvirtd(self):
+        with (
+            mock.patch.object(os, 'geteuid', return_value=0),
+            mock.patch.dict(os.environ, {'PATH': '/nonexistent'}),
+        ):
+            error = self.assertRaises(libvirtd.LibvirtdError, host.check)
+        self.assertIn('bindep.txt', str(error))
 
     def test_no_place_for_the_image(self):
         with tempfile.NamedTemporaryFile() as file:
@@ -317,6 +338,7 @@ class TestCommandLine(base.TestCase):
         figures = {'stock': {}}
         with (
             mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(host, 'check'),
             mock.patch.object(guest, 'build_image'),
             mock.patch.object(runner, 'measure_mix') as measured,
             mock.patch.object(runner, 'summarise', return_value=figures),
