@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nova_vhpc.agent import errors, policy
-from nova_vhpc.bench import outputs, plugins
+from nova_vhpc.bench import numbers, outputs, plugins
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 
@@ -57,16 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--vms',
-        type=int,
+        type=numbers.whole(),
         nargs='+',
+        metavar='N',
         default=[100, 200, 500, 1000],
         help='numbers of VMs to measure (default: %(default)s)',
     )
-    parser.add_argument(
-        '--ticks',
-        type=int,
-        default=150,
-        help='decisions per measurement (default: %(default)s)',
+    numbers.add_whole(
+        parser, '--ticks', 150, 'decisions per measurement', least=2
     )
     plugins.add_arguments(parser)
 
@@ -77,12 +75,6 @@ def run(args: argparse.Namespace) -> int:
     :returns: 0, or 1 if a plugin cannot be had.
     :raises OutputError: if the JSON file cannot be written.
     """
-    if min(args.vms) < 1 or args.ticks < 2:
-        print(
-            'controller: --vms needs numbers >= 1, --ticks >= 2',
-            file=sys.stderr,
-        )
-        return 1
     outputs.check(args.json)
     try:
         document = _table(plugins.chosen(args), args.vms, args.ticks)

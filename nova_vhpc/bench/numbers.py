@@ -24,21 +24,24 @@ def add_whole(
     default: int,
     about: str,
     least: int = 1,
+    most: float = math.inf,
 ) -> None:
     """Declare an argument that is a whole number.
 
     :param about: what it is, for the help.
     :param least: the smallest one that is taken.
+    :param most: the greatest one that is taken.
     """
-    _add(parser, name, whole(least), default, 'N', about)
+    _add(parser, name, whole(least, most), default, 'N', about)
 
 
-def whole(least: int = 1) -> Callable[[str], float]:
+def whole(least: int = 1, most: float = math.inf) -> Callable[[str], float]:
     """Argparse type of a whole number.
 
     :param least: the smallest one that is taken.
+    :param most: the greatest one that is taken.
     """
-    return _number(int, 'a whole number', least)
+    return _number(int, 'a whole number', least, most)
 
 
 def add_seconds(
@@ -75,7 +78,10 @@ def _add(
 
 
 def _number(
-    convert: Callable[[str], float], words: str, least: float
+    convert: Callable[[str], float],
+    words: str,
+    least: float,
+    most: float = math.inf,
 ) -> Callable[[str], float]:
     """Argparse type of a finite number.
 
@@ -85,10 +91,11 @@ def _number(
     def parse(text: str) -> float:
         with contextlib.suppress(ValueError):
             number = convert(text)
-            if least <= number < math.inf:
+            if least <= number <= most and number < math.inf:
                 return number
         raise argparse.ArgumentTypeError(
             f"'{text}' is not {words} from {least:g}"
+            + (f' to {most:g}' if most < math.inf else '')
         )
 
     return parse

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 
 import stevedore
 
-from nova_vhpc.bench import outputs, predictors_score, traces
+from nova_vhpc.bench import numbers, outputs, predictors_score, traces
 from nova_vhpc.control.predictors import base
 
 HELP = 'precision, time and memory of the I/O state predictors, on traces'
@@ -46,11 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--json', type=pathlib.Path, metavar='FILE', help='write figures there'
     )
-    parser.add_argument(
-        '--rounds',
-        type=int,
-        default=3,
-        help='times each is run; the fastest counts (default: %(default)s)',
+    numbers.add_whole(
+        parser, '--rounds', 3, 'times each is run; the fastest counts'
     )
 
 
@@ -59,12 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
     A trace that cannot be used is named; the others are scored.
 
-    :returns: 0; 1 if a trace cannot be used; 2 for bad arguments.
+    :returns: 0; 1 if a trace cannot be used.
     :raises OutputError: if the JSON file cannot be written.
     """
-    if args.rounds < 1:
-        print('predictors: --rounds must be at least 1', file=sys.stderr)
-        return 2
     outputs.check(args.json)
     try:
         all_traces, faults = traces.read_all(args.traces)

@@ -18,6 +18,7 @@ import sys
 
 from nova_vhpc.agent import errors
 from nova_vhpc.bench import (
+    numbers,
     outputs,
     replay_plot,
     replay_result,
@@ -67,17 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='NAME',
         help='pinning policy (default: %(default)s)',
     )
-    parser.add_argument(
-        '--cpus',
-        type=int,
-        default=4,
-        help='CPUs of the host, in two sockets (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--vcpus',
-        type=int,
-        default=2,
-        help='vCPUs of each VM (default: %(default)s)',
+    numbers.add_whole(parser, '--cpus', 4, 'CPUs of the host, in two sockets')
+    numbers.add_whole(
+        parser, '--vcpus', 2, 'vCPUs of each VM', most=intake.MAX_VCPUS
     )
 
 
@@ -91,11 +84,6 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         replay_plot.check(args.plot)
     try:
-        if args.cpus < 1 or not 1 <= args.vcpus <= intake.MAX_VCPUS:
-            raise traces.TraceError(
-                '--cpus and --vcpus: at least 1; --vcpus: at most '
-                f'{intake.MAX_VCPUS}'
-            )
         trace = traces.read_gapped(args.trace)
         replays = {
             rule: replay_run.replay(

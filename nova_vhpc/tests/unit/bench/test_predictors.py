@@ -220,11 +220,6 @@ class BenchTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn('no *.csv', err)
 
-    def test_rounds_must_be_positive(self):
-        status, _out, err = self.run_bench('--rounds', '0')
-        self.assertEqual(2, status)
-        self.assertIn('--rounds', err)
-
     def test_json_that_cannot_be_written(self):
         (self.directory / 'good.csv').write_text('vm0\n1\n2\n')
         self.json = self.directory / 'none' / 'out.json'

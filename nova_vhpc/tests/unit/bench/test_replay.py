@@ -227,9 +227,3 @@ class ReplayTest(base.TestCase):
         )
         self.assertEqual(1, status)
         self.assertIn('pinning_policy = nosuch', err)
-
-    def test_no_vm_is_as_wide(self):
-        for words in (('--vcpus', 0), ('--vcpus', 5000), ('--cpus', 0)):
-            status, _, err = self.run_bench(self.trace(), *words)
-            self.assertEqual(1, status)
-            self.assertIn('--cpus and --vcpus: at least 1', err)
