@@ -101,9 +101,8 @@ def _digest(tree: Path) -> str:
 
 
 def _build_initrd(tree: Path, initrd: Path) -> None:
-    busybox = shutil.which('busybox')
-    if busybox is None:
-        raise errors.ImageError('busybox is not installed; get busybox-static')
+    busybox = toolchain.need('busybox')
+    cpio = toolchain.need('cpio')
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         sources = scratch / 'sources'
@@ -130,7 +129,7 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
         with open(partial, 'wb') as output:
             names = sorted(str(p.relative_to(root)) for p in root.rglob('*'))
             done = subprocess.run(
-                ['cpio', '--quiet', '-o', '-H', 'newc'],
+                [cpio, '--quiet', '-o', '-H', 'newc'],
                 input='\n'.join(names).encode(),
                 stdout=output,
                 stderr=subprocess.PIPE,

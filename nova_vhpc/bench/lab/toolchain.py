@@ -19,6 +19,23 @@ from pathlib import Path
 
 from nova_vhpc.bench.lab import errors
 
+TIMEOUT_S = 300
+"""Enough to download a kernel."""
+
+
+def need(program: str) -> str:
+    """Where a program is.
+
+    :raises ImageError: it is not installed.
+    """
+    path = shutil.which(program)
+    if path is None:
+        raise errors.ImageError(
+            f'{program} is not installed; the lab needs apt, dpkg, gcc, '
+            'cpio, lz4, zstd and busybox-static'
+        )
+    return path
+
 
 def run_tool(
     *command: str, cwd: Path | None = None, may_fail: bool = False
@@ -26,16 +43,17 @@ def run_tool(
     """What a program that builds something prints.
 
     :param may_fail: what it printed is wanted also where it failed.
-    :raises ImageError: it is not installed, or fails.
+    :raises ImageError: it is not installed, fails, or does not end.
     """
-    if shutil.which(command[0]) is None:
-        raise errors.ImageError(
-            f'{command[0]} is not installed; the lab needs apt, dpkg, gcc, '
-            'cpio, lz4, zstd and busybox-static'
+    need(command[0])
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S
         )
-    done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=300
-    )
+    except subprocess.TimeoutExpired:
+        raise errors.ImageError(
+            f'{" ".join(command)} has not ended in {TIMEOUT_S} s'
+        ) from None
     if done.returncode != 0 and not may_fail:
         raise errors.ImageError(
             f'{" ".join(command)} failed: {done.stderr.strip()[-500:]}'

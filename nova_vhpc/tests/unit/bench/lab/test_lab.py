@@ -32,12 +32,14 @@ from nova_vhpc.bench.lab import (
     host,
     image,
     kbest,
+    kernel,
     libvirtd,
     mixes,
     plot,
     policies,
     report,
     runner,
+    toolchain,
 )
 from nova_vhpc.tests import base
 
@@ -320,6 +322,27 @@ class TestCommandLine(base.TestCase):
                 Path(file.name, 'cache'),
             )
         self.assertIn('XDG_CACHE_HOME', str(error))
+
+    def test_a_program_that_the_image_needs_and_is_not_there(self):
+        with tempfile.TemporaryDirectory() as name:
+            bin_ = Path(name, 'bin')
+            bin_.mkdir()
+            (bin_ / 'busybox').symlink_to('/bin/true')
+            with (
+                mock.patch.dict(os.environ, {'PATH': str(bin_)}),
+                mock.patch.object(kernel, 'fetch', return_value=Path(name)),
+            ):
+                error = self.assertRaises(
+                    errors.ImageError, image.build_image, Path(name, 'cache')
+                )
+        self.assertIn('cpio is not installed', str(error))
+
+    def test_a_program_that_does_not_end(self):
+        with mock.patch.object(toolchain, 'TIMEOUT_S', 0.01):
+            error = self.assertRaises(
+                errors.ImageError, toolchain.run_tool, 'sleep', '60'
+            )
+        self.assertIn('sleep 60 has not ended', str(error))
 
     def test_added_policies(self):
         options, added = lab._policy_options(
