@@ -34,8 +34,7 @@ PLUGINS = ('slice_policy', 'pinning_policy', 'predictor', 'follows_io')
 
 class TestBench(base.BaseTestCase):
     def test_figures_and_no_growth(self) -> None:
-        file = pathlib.Path(tempfile.mkdtemp(dir='/tmp'), 'agent.json')
-        self.addCleanup(file.unlink, missing_ok=True)
+        file = pathlib.Path(tempfile.mkdtemp(), 'agent.json')
         done = subprocess.run(
             [
                 sys.executable,
