@@ -57,8 +57,16 @@ make_venv() {
     if [ -f "$VENV" ]; then
         rm -f "$VENV"
     fi
-    [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" ||
-        die "python3 -m venv $VENV failed"
+    if [ -x "$VENV/bin/pip" ]; then
+        return
+    fi
+    # One whose making was broken off may hold half of pip, which would be
+    # taken for all of it.
+    local clear=()
+    if [ -e "$VENV/pyvenv.cfg" ]; then
+        clear=(--clear)
+    fi
+    python3 -m venv "$VENV" "${clear[@]}" || die "python3 -m venv $VENV failed"
 }
 
 # ensure_venv [EXTRA-REQUIREMENTS...]: the virtual environment with what runs

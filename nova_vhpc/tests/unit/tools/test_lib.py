@@ -26,8 +26,11 @@ LIB = TOOLS / 'lib.sh'
 PYTHON3 = """#!/bin/sh
 set -e
 mkdir -p "$3/bin"
-printf '#!/bin/sh\\n' >"$3/bin/python"
-chmod +x "$3/bin/python"
+touch "$3/pyvenv.cfg"
+for program in python pip; do
+    printf '#!/bin/sh\\n' >"$3/bin/$program"
+    chmod +x "$3/bin/$program"
+done
 echo "$*"
 """
 
@@ -59,6 +62,12 @@ class MakeVenvTest(base.TestCase):
 
     def test_is_made_once(self):
         self.assertEqual(f'-m venv {self.venv}\n', self.make())
+        self.assertEqual('', self.make())
+
+    def test_one_that_was_broken_off_is_made_anew(self):
+        self.make()
+        (self.venv / 'bin' / 'pip').unlink()
+        self.assertEqual(f'-m venv {self.venv} --clear\n', self.make())
         self.assertEqual('', self.make())
 
     def test_the_file_that_tox_leaves_is_in_nobodys_way(self):
