@@ -13,11 +13,13 @@
 """Credentials of keystoneauth's option groups, own or another section's."""
 
 import contextlib
+import threading
 from collections.abc import Iterable
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
 from keystoneauth1 import loading
+from keystoneauth1.identity import base
 from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
@@ -78,7 +80,34 @@ def load(conf: cfg.ConfigOpts, group: str) -> Any:
     :raises Exception: of many kinds, when it cannot be used.
     """
     _register_section(conf, group)
-    return loading.load_auth_from_conf_options(conf, group)
+    plugin = loading.load_auth_from_conf_options(conf, group)
+    if isinstance(plugin, base.BaseIdentityPlugin):
+        _keep_from_itself(plugin)
+    return plugin
+
+
+def _keep_from_itself(plugin: Any) -> None:
+    """Have a plugin that needs a token to get a token be refused it.
+
+    Where Keystone's list of versions answers 401, keystoneauth asks for it
+    with a token, and so waits for ever for a lock that its own thread holds.
+    Refused, it goes by the version in ``auth_url``.
+    """
+    get_access = plugin.get_access
+    thread = threading.local()
+
+    def once(session: Any, **kwargs: Any) -> Any:
+        if getattr(thread, 'asks', False):
+            raise ksa_exceptions.Unauthorized(
+                'Keystone tells its versions to nobody without a token'
+            )
+        thread.asks = True
+        try:
+            return get_access(session, **kwargs)
+        finally:
+            thread.asks = False
+
+    plugin.get_access = once
 
 
 def _register_section(conf: cfg.ConfigOpts, group: str) -> str:

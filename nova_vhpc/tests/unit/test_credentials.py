@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A Keystone that tells its versions to nobody without a token."""
+
+import concurrent.futures
+import http.server
+import json
+import pathlib
+import threading
+
+import fixtures
+from keystoneauth1 import exceptions as ksa_exceptions
+from keystoneauth1 import session as ksa_session
+from oslo_config import cfg
+
+from nova_vhpc import credentials
+from nova_vhpc.conf import placement
+from nova_vhpc.tests import base
+
+PATIENCE_S = 10.0
+
+TOKEN = {
+    'token': {
+        'methods': ['password'],
+        'expires_at': '2099-01-01T00:00:00.000000Z',
+        'issued_at': '2026-01-01T00:00:00.000000Z',
+        'user': {'id': 'u', 'name': 'u', 'domain': {'id': 'd', 'name': 'D'}},
+    }
+}
+
+
+class _Keystone(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self._send(401, {'error': {'message': 'Who are you?'}})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        self._send(201, TOKEN)
+
+    def log_message(self, *args):
+        """Nothing on stderr."""
+
+    def _send(self, status, body):
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header('X-Subject-Token', 'a-token')
+        self.send_header('Content-Type', 'application/json')
+        self.send_header('Content-Length', str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+class VersionsForNobodyTest(base.TestCase):
+    def log_in(self, path):
+        """A login, in a thread that may hang."""
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Keystone)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(
+            '[placement]\nauth_type = password\n'
+            f'auth_url = http://127.0.0.1:{server.server_port}{path}\n'
+            'username = u\npassword = p\nproject_name = service\n'
+            'user_domain_name = Default\nproject_domain_name = Default\n'
+        )
+        conf = cfg.ConfigOpts()
+        placement.register_opts(conf)
+        conf(['--config-file', str(file)])
+        auth = credentials.load(conf, 'placement')
+        answer = concurrent.futures.Future()
+
+        def ask():
+            try:
+                answer.set_result(ksa_session.Session(auth).get_token())
+            except Exception as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        return answer.result(PATIENCE_S)
+
+    def test_the_version_in_the_url_serves(self):
+        self.assertEqual('a-token', self.log_in('/v3'))
+
+    def test_without_one_it_is_told(self):
+        error = self.assertRaises(
+            ksa_exceptions.DiscoveryFailure, self.log_in, ''
+        )
+        self.assertIn('without a token', str(error))
