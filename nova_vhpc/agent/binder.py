@@ -51,6 +51,8 @@ class UplinkBinder:
         self._connection = connection
         self._claims = claims
         self._stop = threading.Event()
+        # Held while NICs are moved: none must be once all are put back.
+        self._moving = threading.Lock()
         self._thread: threading.Thread | None = None
         self._bound: dict[str, int] = {}
         self._problems: dict[str, str] = {}
@@ -74,7 +76,8 @@ class UplinkBinder:
         self._thread.join(timeout_s)
         self._thread = None
         try:
-            failed = self._plugger.undo_all(self._connection())
+            with self._moving:
+                failed = self._plugger.undo_all(self._connection())
         except libvirt.libvirtError as error:
             failed = {'all': str(error)}
         for uuid, reason in failed.items():
@@ -142,12 +145,13 @@ class UplinkBinder:
         if self._bound.get(uuid) == target.domain_id:
             return
         bridges = self._claims(uuid)
-        # Placement may have taken its time.
-        if not bridges or target.hands_off or self._stop.is_set():
-            return
-        moved = self._plugger.bind(
-            target.domain, bridges, target.info.specs.uplink_nic
-        )
+        with self._moving:
+            # Placement may have taken its time.
+            if not bridges or target.hands_off or self._stop.is_set():
+                return
+            moved = self._plugger.bind(
+                target.domain, bridges, target.info.specs.uplink_nic
+            )
         self._bound[uuid] = target.domain_id
         if moved:
             LOG.info(

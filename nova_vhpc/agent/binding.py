@@ -119,11 +119,7 @@ class Plugger:
         uuid = domain.UUIDString()
         identity = self._host.identity(uuid, domain.ID())
         record = self._records.load_binding(uuid)
-        moved = (
-            dict(record.moved)
-            if record is not None and record.identity.same_run(identity)
-            else {}
-        )
+        moved = _moved(domain, record, identity)
         for mac, bridge in moves.items():
             before = moved.get(mac, (known[mac].bridge or '', ''))[0]
             moved[mac] = (before, bridge)
@@ -143,13 +139,12 @@ class Plugger:
         if record is None:
             return 0
         done = 0
-        identity = self._host.identity(uuid, domain.ID())
-        if record.identity.same_run(identity):
-            for nic in nics.read(domain.XMLDesc(0)):
-                before, after = record.moved.get(nic.mac, ('', ''))
-                if after and nic.bridge == after and before != after:
-                    domain.updateDeviceFlags(nic.plugged_into(before), LIVE)
-                    done += 1
+        moved = _moved(domain, record, self._host.identity(uuid, domain.ID()))
+        for nic in nics.read(domain.XMLDesc(0)):
+            before, after = moved.get(nic.mac, ('', ''))
+            if after and nic.bridge == after and before != after:
+                domain.updateDeviceFlags(nic.plugged_into(before), LIVE)
+                done += 1
         self._records.remove(uuid)
         return done
 
@@ -180,6 +175,34 @@ class Plugger:
             except (journal.JournalError, libvirt.libvirtError) as error:
                 failed[uuid] = str(error)
         return failed
+
+
+def _moved(
+    domain: Any, record: Binding | None, identity: processes.Identity
+) -> dict[str, tuple[str, str]]:
+    """What we have moved in a run of a domain, as far as a record tells.
+
+    libvirt's calls name the domain only: one that waits while the VM is
+    destroyed and started anew is carried out on the new run. So a NIC that is
+    where we wanted it in another run, and that the definition has where it was
+    before, is one that we have moved, too.
+
+    :returns: by MAC address: the bridge before, and the one after.
+    :raises libvirt.libvirtError: it cannot be told.
+    """
+    if record is None:
+        return {}
+    if record.identity.same_run(identity):
+        return dict(record.moved)
+    now, defined = (
+        {nic.mac: nic.bridge for nic in nics.read(domain.XMLDesc(flags))}
+        for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
+    )
+    return {
+        mac: (before, after)
+        for mac, (before, after) in record.moved.items()
+        if (defined.get(mac), now.get(mac)) == (before, after)
+    }
 
 
 def make_plugger(conf: Any) -> Plugger:

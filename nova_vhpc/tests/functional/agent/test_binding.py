@@ -16,6 +16,7 @@
 import contextlib
 import pathlib
 import socket
+import threading
 import types
 import uuid as uuid_module
 import xml.etree.ElementTree as ElementTree
@@ -23,8 +24,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import binding, nics, processes
-from nova_vhpc.agent.binder import UplinkBinder
+from nova_vhpc.agent import binder, binding, nics, processes
 from nova_vhpc.agent.domain_xml import parse
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
@@ -50,7 +50,7 @@ class BindingCase(base.AgentTestCase):
         self.plugger = binding.Plugger(self.records, processes.Processes())
         self.claimed: dict[str, tuple[str, ...]] = {}
         self.guests: dict[str, Any] = {}
-        self.binder = UplinkBinder(
+        self.binder = binder.UplinkBinder(
             self.plugger,
             lambda: self.guests,
             lambda: self.conn,
@@ -74,6 +74,10 @@ class BindingCase(base.AgentTestCase):
         system = root.find('os')
         for tag in ('kernel', 'initrd', 'cmdline'):
             system.remove(system.find(tag))
+        for nic in root.findall('./devices/interface'):
+            # As Nova does: taps are called the same in each run.
+            tap = f'tap{uuid_module.uuid4().hex[:8]}'
+            ElementTree.SubElement(nic, 'target', dev=tap)
         domain = self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
         self.addCleanup(self._end_domain, domain.UUIDString())
         domain.create()
@@ -142,6 +146,29 @@ class BindingCase(base.AgentTestCase):
                 sock.send(frame)
 
 
+class _Meanwhile:
+    """A domain to which something happens just before it is written.
+
+    :param number: of the write, from 1 on.
+    """
+
+    def __init__(
+        self, domain: libvirt.virDomain, number: int, happens: Any
+    ) -> None:
+        self._domain = domain
+        self._left = number
+        self._happens = happens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._domain, name)
+
+    def updateDeviceFlags(self, xml: str, flags: int) -> Any:
+        self._left -= 1
+        if not self._left:
+            self._happens()
+        return self._domain.updateDeviceFlags(xml, flags)
+
+
 class BindingTest(BindingCase):
     def test_the_last_nic_goes_to_the_claimed_uplink(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
@@ -182,6 +209,55 @@ class BindingTest(BindingCase):
         self.assertEqual([self.shared, self.own], self.plugs(domain))
         self.plugger.undo_all(self.conn)
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
+
+    def bind_and_restart(
+        self, bridges: tuple[str, ...], number: int
+    ) -> libvirt.virDomain:
+        """A guest that libvirt has bound in a run that was not meant.
+
+        :param number: of the NIC that was the first to be bound there.
+        """
+        domain = self.boot((self.shared, self.shared), bridges)
+
+        def restart() -> None:
+            domain.destroy()
+            domain.create()
+
+        target = self.guests[domain.UUIDString()]
+        target.domain = _Meanwhile(domain, number, restart)
+        self.binder.step()
+        self.assertIn(bridges[number - 1], self.plugs(domain))
+        return domain
+
+    def test_restarted_while_it_is_bound_then_killed(self) -> None:
+        domain = self.bind_and_restart((self.own,), 1)
+        self.assertEqual({}, self.plugger.undo_all(self.conn))
+        self.assertEqual([self.shared, self.shared], self.plugs(domain))
+
+    def test_restarted_while_it_is_bound(self) -> None:
+        third = self.links.bridge('t')
+        domain = self.bind_and_restart((self.own, third), 2)
+        self.follow(domain)
+        self.binder.step()
+        self.assertEqual([self.own, third], self.plugs(domain))
+        self.assertEqual({}, self.plugger.undo_all(self.conn))
+        self.assertEqual([self.shared, self.shared], self.plugs(domain))
+
+    def test_the_end_waits_for_a_nic_that_is_being_moved(self) -> None:
+        domain = self.boot((self.shared,), (self.own,))
+        ends = threading.Thread(target=self.binder.stop)
+
+        def end() -> None:
+            ends.start()
+            ends.join(1)
+
+        target = self.guests[domain.UUIDString()]
+        target.domain = _Meanwhile(domain, 1, end)
+        self.binder.start()
+        self.wait_for(ends.is_alive, 'the end', 3 * binder.PERIOD_S)
+        ends.join()
+        self.assertEqual([self.shared], self.plugs(domain))
+        self.assertEqual((), self.records.uuids())
 
     def test_put_back_before_it_migrates_and_when_paused(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
