@@ -87,11 +87,11 @@ class Restorer:
         identity = self.host.identity(uuid, domain.ID())
         if self._left_alone.get(uuid) == identity:
             return Outcome.FROM_DEFINITION_NEWER
+        earlier: journal.Record | None = None
         if record is not None and not record.identity.same_run(identity):
             # Restarted since: the settings were made anew from the
             # persistent definition, which we never write.
-            self._drop(uuid)
-            record = None
+            earlier, record = record, None
         copy: journal.Record | None = None
         torn_copy: journal.JournalError | None = None
         if record is None:
@@ -113,6 +113,14 @@ class Restorer:
             if not migration.leaves(domain):
                 mark.remove(domain)
             return Outcome.NOTHING
+        if earlier is not None:
+            # An agent may have been killed before it looked what it met.
+            astray = not marked and take_back(
+                domain, earlier.written or {}, self.host.cgroup
+            )
+            self._drop(uuid)
+            if astray:
+                return Outcome.RESTORED
         original, released = self._original(domain, record, copy, identity)
         outcome = Outcome.RESTORED
         if original is None and (unreadable or torn_copy) is not None:
@@ -212,6 +220,34 @@ class Restorer:
             ),
             arrival.not_ours(copy),
         )
+
+
+def take_back(
+    domain: Any, written: ours.Written, cgroup_root: pathlib.Path
+) -> bool:
+    """Put back what came into a run that it was not meant for.
+
+    :param written: to an earlier run of the domain.
+    :returns: whether there was anything.
+    :raises RestoreError: it is not exactly what it was.
+    :raises libvirt.libvirtError: it cannot be told, or was refused.
+    """
+    if not written:
+        return False
+    definition = from_definition(domain, cgroup_root)
+    names = frozenset(cputune.names(definition))
+    astray = ours.found(written, definition, cputune.read(domain))
+    if not astray:
+        return False
+    left = cputune.restore(domain, definition, names - astray)
+    if left:
+        raise RestoreError('; '.join(left))
+    LOG.info(
+        'VM %s: restarted while it was written; taken back: %s',
+        domain.name(),
+        ', '.join(sorted(astray)),
+    )
+    return True
 
 
 def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:

@@ -19,21 +19,17 @@ write, too, and what went astray is taken back. Nobody reads it before: who
 takes the new run in waits for the lock of the old one.
 """
 
-import logging
+import contextlib
 from typing import Any
 
 from nova_vhpc.agent import (
     connection,
-    cputune,
     guest,
     journal,
     mark,
-    ours,
     processes,
     restore,
 )
-
-LOG = logging.getLogger(__name__)
 
 
 class Strays:
@@ -63,20 +59,10 @@ class Strays:
         target.weight = None
         domain = self._connection.get().lookupByUUIDString(target.uuid)
         if domain.ID() >= 0 and not _marked(domain):
-            self._clean(domain, target.written)
+            # Who takes it in tries again, while there is a record.
+            with contextlib.suppress(restore.RestoreError):
+                restore.take_back(domain, target.written, self._host.cgroup)
         return True
-
-    def _clean(self, domain: Any, written: ours.Written) -> None:
-        definition = restore.from_definition(domain, self._host.cgroup)
-        names = frozenset(cputune.names(definition))
-        astray = ours.found(written, definition, cputune.read(domain))
-        if astray:
-            cputune.restore(domain, definition, names - astray)
-            LOG.info(
-                'VM %s: restarted while it was written; taken back: %s',
-                domain.name(),
-                ', '.join(sorted(astray)),
-            )
 
 
 def _marked(domain: Any) -> bool:

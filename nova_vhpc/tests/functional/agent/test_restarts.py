@@ -19,7 +19,14 @@ from collections.abc import Callable
 import libvirt
 from oslo_config import cfg
 
-from nova_vhpc.agent import domains, guest, journal, processes, sampler
+from nova_vhpc.agent import (
+    cputune,
+    domains,
+    guest,
+    journal,
+    processes,
+    sampler,
+)
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.control import model
@@ -104,6 +111,39 @@ class TestRestarts(base.AgentTestCase):
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(self.ended.set)
+
+    def test_killed_before_it_saw_which_run_it_wrote_to(self) -> None:
+        before = base.everything(self.started)
+        for restored in (True, False):
+            process = self.start_agent(period_ms=30)
+            self.wait_for_period(self.started)
+            process.kill()
+            process.join()
+            records = journal.Journal(str(self.path / 'state'))
+            written = dict(records.load(self.uuid).written)
+            self.started.destroy()
+            self.started.create()
+            # What libvirt carries out on this run instead.
+            period, quota, pin = (
+                next(iter(written[name]))
+                for name in (
+                    cputune.PERIOD,
+                    cputune.QUOTA,
+                    cputune.pin_name(0),
+                )
+            )
+            cputune.write_bandwidth(self.started, period, quota, before[0])
+            cputune.write_pin(self.started, 0, pin, 2)
+            self.assertNotEqual(before, base.everything(self.started))
+            if restored:
+                self.assertEqual(0, self.restore())
+            else:
+                # The next agent takes it for what it is, too.
+                process = self.start_agent()
+                self.wait_for_period(self.started)
+                self.assertEqual(0, self.stop_agent(process))
+            self.assertEqual(before, base.everything(self.started))
+            self.assertEqual((), records.uuids())
 
     def test_no_new_run_keeps_what_the_old_one_was_to_get(self) -> None:
         before = base.everything(self.started)
