@@ -60,7 +60,10 @@ def theirs(
     found = set()
     for name, value in is_now.items():
         known = written.get(name, frozenset())
-        if value != was.get(name) and known is not None and value not in known:
+        if name not in was or known is None:
+            # A vCPU that was plugged in since then is as it came.
+            continue
+        if value != was[name] and value not in known:
             found.add(name)
     return frozenset(found)
 

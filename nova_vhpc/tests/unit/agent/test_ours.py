@@ -115,6 +115,12 @@ class TestOurs(base.BaseTestCase):
     def test_what_is_as_it_was_is_nobodys(self) -> None:
         self.assertEqual(frozenset(), ours.theirs({}, ORIGINAL, ORIGINAL))
 
+    def test_what_was_not_there_is_nobodys(self) -> None:
+        grown = dataclasses.replace(
+            ORIGINAL, vcpupins=(*ORIGINAL.vcpupins, ONE)
+        )
+        self.assertEqual(frozenset(), ours.theirs({}, ORIGINAL, grown))
+
     def test_an_older_record_does_not_say(self) -> None:
         self.assertEqual(
             frozenset(), ours.theirs(None, ORIGINAL, changed(cpu_shares=3))
