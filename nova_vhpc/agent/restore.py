@@ -32,6 +32,7 @@ from nova_vhpc.agent import (
     migration,
     ours,
     processes,
+    weights,
 )
 from nova_vhpc.agent.actuators import kernel_slice
 from nova_vhpc.control import defaults, model
@@ -145,6 +146,9 @@ class Restorer:
         if record is not None:
             # The copy is not kept up to date with what we write.
             released |= _theirs(domain, record)
+            if migration.leaves(domain):
+                # What follows is refused as long as that lasts.
+                weights.give_back_recorded(record, self.host)
         weighed = (
             record is None
             or record.written is None

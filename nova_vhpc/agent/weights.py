@@ -21,9 +21,10 @@ same file, so ``virsh schedinfo`` shows what is in force; it also puts back.
 
 import logging
 import pathlib
+from collections.abc import Container
 from typing import Any
 
-from nova_vhpc.agent import cputune, guest, processes, weight_file
+from nova_vhpc.agent import cputune, guest, journal, processes, weight_file
 
 LOG = logging.getLogger(__name__)
 
@@ -92,22 +93,51 @@ def give_back(target: guest.Guest, host: processes.Processes) -> None:
     ):
         return
     file = _find(target, host)
-    if file is None:
-        return
     # A window that began to write before the VM was held ends first.
     with target.weighing:
-        try:
-            # Whatever else is in it is not ours.
-            if int(file.read_text()) not in target.shares_ours - {original}:
-                return
-            file.write_text(str(original))
-        except (OSError, ValueError) as error:
-            LOG.debug('VM %s: its weight stays: %r', target.name, error)
+        ours = target.shares_ours - {original}
+        if not _put_back(file, original, ours, target.name):
             return
         # What went into the file alone has never been in libvirt's XML.
         target.unweighed = not target.weighs_by_file
         target.shares_ours.add(original)
         target.note_written({cputune.SHARES: original})
+
+
+def give_back_recorded(
+    record: journal.Record, host: processes.Processes
+) -> None:
+    """The same for what an agent has left that was killed in a window."""
+    original = record.original.parameters.get(cputune.SHARES)
+    ours = (record.written or {}).get(cputune.SHARES)
+    if original is None or ours is None or cputune.SHARES in record.released:
+        return
+    pid = host.find(record.uuid)
+    if not pid:
+        return
+    (tid,) = host.vcpu_threads(pid, 1) or (pid,)
+    file = host.weight_file(pid, tid)
+    _put_back(file, original, ours - {original}, record.name)
+
+
+def _put_back(
+    file: pathlib.Path | None, original: int, ours: Container[Any], name: str
+) -> bool:
+    """Set the weight, if it is one of ours.
+
+    :returns: whether it was set.
+    """
+    if file is None:
+        return False
+    try:
+        # Whatever else is in it is not ours.
+        if int(file.read_text()) not in ours:
+            return False
+        file.write_text(str(original))
+    except (OSError, ValueError) as error:
+        LOG.debug('VM %s: its weight stays: %r', name, error)
+        return False
+    return True
 
 
 def settle(target: guest.Guest) -> None:

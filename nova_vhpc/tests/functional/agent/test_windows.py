@@ -12,16 +12,20 @@
 
 """Gang windows: weights that change several times a second."""
 
+import fcntl
 import os
 import pathlib
 import random
+import select
 import signal
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import processes
+from nova_vhpc.agent import migration, processes
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -203,3 +207,47 @@ class TestWindows(base.AgentTestCase):
         self.assertEqual(self.before, self.everything())
         for shares, domain in zip(told, self.domains, strict=True):
             self.assertIn(shares, domain.XMLDesc())
+
+    def send_away(self, domain: libvirt.virDomain) -> Callable[[], None]:
+        """Begin a job as a migration is one; returns what ends it."""
+        pipe = self.path / 'pipe'
+        os.mkfifo(pipe)
+        # Opened to write, too: the job waits until somebody reads.
+        reader = os.open(pipe, os.O_RDWR)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        other = libvirt.open(self.daemon.uri)
+        copy = other.lookupByUUIDString(domain.UUIDString())
+        job = threading.Thread(target=copy.save, args=(str(pipe),))
+        job.start()
+        self.wait_for(lambda: migration.leaves(domain), 'the job')
+
+        def end() -> None:
+            while job.is_alive():
+                if select.select([reader], [], [], 0.1)[0]:
+                    os.read(reader, 1 << 16)
+            os.close(reader)
+            other.close()
+
+        return end
+
+    def test_killed_in_a_window_of_one_that_migrates(self) -> None:
+        process = self.start_windows()
+        leaving, staying = self.domains
+        path, own = self.weight_file(leaving), self.before[0][0]['cpu_shares']
+        for domain in self.domains:
+            self.wait_for_windows(domain)
+        process.kill()
+        process.join(10)
+        self.assertNotEqual(own, int(path.read_text()))
+        end = self.send_away(leaving)
+        restore = threading.Thread(target=self.restore)
+        restore.start()
+        try:
+            self.wait_for(
+                lambda: int(path.read_text()) == own, 'its weight', 10
+            )
+            self.assertTrue(migration.leaves(leaving))
+        finally:
+            end()
+        restore.join()
+        self.assertEqual(self.before[1], base.everything(staying))
