@@ -125,6 +125,7 @@ class Record:
             TypeError,
             AttributeError,
             OverflowError,
+            RecursionError,
         ) as error:
             raise JournalError(
                 f'{source}: not a whole record ({error!r})'

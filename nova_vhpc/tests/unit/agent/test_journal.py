@@ -70,6 +70,7 @@ class TestJournal(base.BaseTestCase):
             'somewhere',
         )
 
+    @hypothesis.example(b'[' * 100_000)
     @hypothesis.given(strategies.binary(max_size=50))
     def test_garbage_is_refused(self, garbage: bytes) -> None:
         self.file.write_bytes(garbage)
