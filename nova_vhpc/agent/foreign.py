@@ -198,11 +198,23 @@ class ForeignChanges:
         ours = target.taken_back_with()
         if not ours:
             return
+        # Who sets one sets the next just after, and the journal took its time.
+        now = cputune.read(target.domain, target.expected)
+        ours -= frozenset(_changed(target, target.expected, now))
         kept = frozenset(cputune.names(target.original)) - ours
-        if not cputune.differences(target.original, target.expected, kept):
+        if not cputune.differences(target.original, now, kept):
             return
         cputune.restore(target.domain, target.original, kept)
-        target.set_expected(cputune.read(target.domain, target.expected))
+        # Nothing else: what they set meanwhile is left to the next look.
+        was = target.original
+        target.note_written(
+            {n: value for n, value in was.parameters.items() if n in ours},
+            {
+                vcpu: pin
+                for vcpu, pin in enumerate(was.vcpupins)
+                if cputune.pin_name(vcpu) in ours
+            },
+        )
 
     @staticmethod
     def _give_back(target: guest.Guest) -> None:

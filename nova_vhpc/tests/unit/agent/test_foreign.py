@@ -34,9 +34,11 @@ class Domain(test_cputune.Cgroup):
     def __init__(self) -> None:
         super().__init__(100_000, 50_000, 1.0)
         self.marked = False
+        self.meanwhile = lambda: None
 
     def setMetadata(self, *arguments: Any) -> None:
         self.marked = True
+        self.meanwhile()
 
 
 class ForeignCase(base.BaseTestCase):
@@ -142,6 +144,25 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual(0, self.look(target))
         cputune.restore(self.domain, target.original, target.released)
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
+
+    def test_whoever_sets_one_after_the_other_keeps_both(self) -> None:
+        """The second one comes while the first one is journalled."""
+
+        def set_next() -> None:
+            self.domain.values[cputune.PERIOD] = 77_000
+            self.domain.pins[1] = (True, False)
+
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        self.domain.pins[0] = (False, True)
+        self.domain.meanwhile = set_next
+        self.assertEqual(2, self.look(target))
+        self.domain.meanwhile = lambda: None
+        self.assertEqual(2, self.look(target))
+        self.assertEqual(77_000, self.domain.values[cputune.PERIOD])
+        self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
+        self.assertEqual([(False, True), (True, False)], self.domain.pins)
+        self.assertEqual(target.released, self.journal.load('u').released)
 
     def test_vcpus_that_are_plugged_in_are_put_back_too(self) -> None:
         target = self.written()
