@@ -145,6 +145,28 @@ class TestCputune(base.BaseTestCase):
                 self.assertEqual((), cputune.restore(group, original))
             write.assert_not_called()
 
+    def test_a_limit_is_not_the_same_as_none(self) -> None:
+        for one, other in ((-1, 5_000), (5_000, -1), (5_000, 6_000)):
+            self.assertFalse(cputune.same(cputune.QUOTA, one, other))
+
+    def test_where_libvirt_tells_of_no_bandwidth(self) -> None:
+        """As on a kernel without it: pins are put back all the same."""
+        group = Cgroup(100_000, -1, 1e9)
+        original = cputune.Cputune({}, ((BOTH),) * 2, BOTH, 2)
+        group.pins = [(True, False), (True, True)]
+        self.assertEqual((), cputune.restore(group, original))
+        self.assertEqual([(True, True)] * 2, group.pins)
+
+    def test_one_of_period_and_quota_is_somebody_elses(self) -> None:
+        for name in (cputune.PERIOD, cputune.QUOTA):
+            group = Cgroup(100_000, 50_000, 1e9)
+            before = cputune.read(group)
+            group.values |= {cputune.PERIOD: 20_000, cputune.QUOTA: 10_000}
+            theirs = group.values[name]
+            left = cputune.restore(group, before, frozenset({name}))
+            self.assertEqual((), left)
+            self.assertEqual({**before.parameters, name: theirs}, group.values)
+
     def test_released_values_are_left(self) -> None:
         group = Cgroup(100_000, -1, 1e9)
         before = cputune.read(group)
@@ -204,6 +226,7 @@ class TestCputune(base.BaseTestCase):
             {'parameters': {cputune.PERIOD: 100_000}},
             {'vcpupins': [[0], []]},
             {'vcpupins': [[0], [7]]},
+            {'vcpupins': [[0], [0, 2]]},
         ):
             self.assertRaises(
                 ValueError, cputune.Cputune.from_dict, {**sound, **change}

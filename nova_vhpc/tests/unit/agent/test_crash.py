@@ -81,6 +81,59 @@ class TestCrash(test_domains.DomainsCase):
             self.start()
         reset.assert_called_once_with(mock.ANY, 0, 2)
 
+    def tear(self) -> None:
+        (self.records.path / 'u.json').write_text('{')
+
+    def assert_kept_for_people(self) -> None:
+        self.assertEqual((), self.records.uuids())
+        (kept,) = self.records.path.iterdir()
+        self.assertEqual('u.bad', kept.name)
+
+    def test_a_torn_record_beside_the_copy(self) -> None:
+        original = {**ORIGINAL, cputune.QUOTA: 50_000}
+        self.domain.values = dict(original)
+        self.write(self.look())
+        self.crash()
+        self.tear()
+        self.start()
+        self.assertEqual(original, self.domain.values)
+        self.assertIsNone(self.domain.mark)
+        self.assert_kept_for_people()
+
+    def test_a_torn_record_without_a_copy(self) -> None:
+        self.domain.vcpu = "<vcpu cpuset='1'>2</vcpu>"
+        self.domain.extra = (
+            '<cputune><shares>512</shares><quota>25000</quota>'
+            "<vcpupin vcpu='0' cpuset='0'/>"
+            # Of a vCPU that could be, but is not there.
+            "<vcpupin vcpu='2' cpuset='0'/></cputune>"
+        )
+        self.write(self.look())
+        self.domain.pins = [(True, True)] * 2
+        self.crash()
+        self.tear()
+        self.domain.mark = None
+        self.start()
+        self.assertEqual(
+            {**ORIGINAL, cputune.SHARES: 512, cputune.QUOTA: 25_000},
+            self.domain.values,
+        )
+        self.assertEqual([(True, False), (False, True)], self.domain.pins)
+        self.assert_kept_for_people()
+
+    def test_libvirt_says_that_it_has_done_what_it_has_not(self) -> None:
+        self.write(self.look())
+        self.crash()
+        self.made = self.make()
+        with mock.patch.object(self.domain, 'setSchedulerParametersFlags'):
+            self.made.look('u')
+            self.drain()
+        self.assertIn('vcpu_quota is 8000', self.made.refused['u'])
+        self.assertEqual(('u',), self.records.uuids())
+        self.assertIsNotNone(self.domain.mark)
+        self.look()
+        self.assert_put_back()
+
     def test_what_has_our_value_no_more(self) -> None:
         target = self.look()
         self.write(target)

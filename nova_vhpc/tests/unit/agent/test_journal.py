@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import tempfile
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies
@@ -104,6 +105,42 @@ class TestJournal(base.BaseTestCase):
         self.assertEqual('old', loaded.name)
         self.assertEqual([f'{UUID}.json'], os.listdir(self.file.parent))
 
+    def test_on_the_disk_before_it_takes_its_place(self) -> None:
+        calls: list[object] = []
+        fsync, replace = os.fsync, pathlib.Path.replace
+
+        def note_fsync(descriptor: int) -> None:
+            path = pathlib.Path(f'/proc/self/fd/{descriptor}').resolve()
+            # All of it: what Python still holds back is not on the disk.
+            calls.append(path if path.is_dir() else path.read_text())
+            fsync(descriptor)
+
+        def note_replace(draft: pathlib.Path, target: pathlib.Path) -> None:
+            calls.append('replace')
+            replace(draft, target)
+
+        with (
+            mock.patch.object(os, 'fsync', note_fsync),
+            mock.patch.object(pathlib.Path, 'replace', note_replace),
+        ):
+            self.journal.save(record())
+            directory = self.file.parent
+            text = record().to_json() + '\n'
+            self.assertEqual([text, 'replace', directory], calls)
+            self.journal.remove(UUID)
+            self.assertEqual([directory], calls[3:])
+
+    def test_a_longer_draft_of_before_leaves_nothing_in_it(self) -> None:
+        draft = self.file.with_name(f'.{UUID}.json.tmp')
+        draft.write_text('x' * 10_000)
+        self.journal.save(record())
+        self.assertEqual(record(), self.journal.load(UUID))
+
+    def test_a_record_that_cannot_be_removed(self) -> None:
+        # As on a disk that is read-only; root may remove all else.
+        self.file.mkdir()
+        self.assertRaises(journal.JournalError, self.journal.remove, UUID)
+
     def test_no_directory_possible(self) -> None:
         path = pathlib.Path(self.state, 'file')
         path.write_text('')
@@ -126,4 +163,5 @@ class TestJournal(base.BaseTestCase):
         self.assertEqual((), self.journal.uuids())
 
     def test_uuid_cannot_leave_the_directory(self) -> None:
-        self.assertRaises(journal.JournalError, self.journal.load, '../x')
+        for uuid in ('../x', 'a/b', '.x'):
+            self.assertRaises(journal.JournalError, self.journal.load, uuid)

@@ -114,6 +114,17 @@ class TestOurs(base.BaseTestCase):
 
     def test_what_is_as_it_was_is_nobodys(self) -> None:
         self.assertEqual(frozenset(), ours.theirs({}, ORIGINAL, ORIGINAL))
+        known = ours.with_tune({}, TUNE)
+        self.assertEqual(frozenset(), ours.found(known, ORIGINAL, ORIGINAL))
+
+    def test_what_may_be_ours(self) -> None:
+        known = ours.with_tune({}, TUNE)
+        now = dataclasses.replace(
+            changed(vcpu_period=8_000, cpu_shares=21), vcpupins=(ZERO, ZERO)
+        )
+        self.assertEqual(
+            {cputune.PERIOD, 'vcpupin 0'}, ours.found(known, ORIGINAL, now)
+        )
 
     def test_what_was_not_there_is_nobodys(self) -> None:
         grown = dataclasses.replace(

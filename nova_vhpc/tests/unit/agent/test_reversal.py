@@ -12,9 +12,11 @@
 
 """A VM that may migrate next is put back, and says that it was ours."""
 
+from unittest import mock
+
 import libvirt
 
-from nova_vhpc.agent import guest, journal
+from nova_vhpc.agent import cputune, guest, journal
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import (
     fake_libvirt,
@@ -114,6 +116,43 @@ class TestSettled(SettledCase):
         self.leave()
         self.assert_put_back()
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+
+
+class TestNotOurs(SettledCase):
+    """What we have not written is not put back."""
+
+    def pause(self) -> None:
+        self.domain.written.clear()
+        self.made.pause()
+        self.drain()
+
+    def test_of_a_vm_that_we_never_wrote_to(self) -> None:
+        self.domain.values[cputune.QUOTA] = 50_000
+        self.domain.pins[0] = (True, False)
+        self.pause()
+        self.assertEqual([], self.domain.written)
+
+    def test_pins_of_one_that_we_have_not_pinned(self) -> None:
+        """Their elements would stay in the XML, and migrate."""
+        self.made.write(self.target, test_domains.WISH)
+        self.drain()
+        self.pause()
+        self.assertNotIn('pin', self.domain.written)
+        self.assert_put_back()
+
+
+class TestInVain(SettledCase):
+    """libvirt says that it has done what it has not."""
+
+    def test_said_and_tried_again(self) -> None:
+        self.pin()
+        with mock.patch.object(self.domain, 'pinVcpuFlags'):
+            done = self.made.restore_one('u')
+            said = done.result(test_domains.PATIENCE_S)
+        self.assertIn('vcpupin 0 is [0], not [0, 1]', said)
+        self.assertEqual(('u',), self.records.uuids())
+        self.reconcile()
+        self.assert_settled()
 
 
 class TestPinsOfSomebody(SettledCase):

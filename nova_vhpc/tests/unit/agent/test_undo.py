@@ -13,6 +13,7 @@
 """A put-back that fails is tried again, until it is done or in vain."""
 
 import threading
+from collections.abc import Callable
 from unittest import mock
 
 import libvirt
@@ -110,11 +111,57 @@ class TestUndo(test_domains.DomainsCase):
             self.made.connection.get().domains.clear()
             raise fake_libvirt.error(libvirt.VIR_ERR_NO_DOMAIN)
 
+        self.assert_gone(vanish)
+
+    def assert_gone(self, vanish: Callable[[], None]) -> None:
         self.domain.refuse = vanish
         done = self.made.restore_one('u')
         self.assertEqual('it is gone', done.result(test_domains.PATIENCE_S))
         self.assertEqual({}, self.made.guests)
         self.assertEqual({}, self.made._undo._owed)
+
+    def ends(self, next_id: int) -> None:
+        self.domain.id = next_id
+        raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_INVALID)
+
+    def test_so_is_one_that_is_shut_off(self) -> None:
+        self.assert_gone(lambda: self.ends(-1))
+
+    def test_and_one_that_was_started_anew(self) -> None:
+        self.assert_gone(lambda: self.ends(self.target.domain_id + 1))
+
+    def test_the_next_run_is_not_owed_what_the_last_one_was(self) -> None:
+        self.made.restore_one('u').result(test_domains.PATIENCE_S)
+        self.domain.refuse = lambda: None
+        self.domain.id += 1
+        self.domain.mark = None
+        now = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
+        self.domain.values = dict(now)
+        self.look()
+        self.reconcile()
+        self.assertEqual(now, self.domain.values)
+
+    def test_one_of_two_reasons_ends(self) -> None:
+        self.made.let_leave(frozenset({'u'}))
+        self.made.pause()
+        self.drain()
+        self.made.let_leave(frozenset())
+        self.recover()
+        self.assert_put_back()
+
+    def test_the_record_of_a_vm_that_runs_is_kept(self) -> None:
+        with mock.patch.object(self.made._undo._host, 'find', return_value=77):
+            self.made._undo.gone('u')
+        self.assertEqual(('u',), self.records.uuids())
+        self.made._undo.gone('u')
+        self.assertEqual((), self.records.uuids())
+
+    def test_nobody_waits_for_workers_that_have_ended(self) -> None:
+        self.made.workers.close()
+        done = self.made.restore_one('u')
+        self.assertEqual(
+            'the agent is ending', done.result(test_domains.PATIENCE_S)
+        )
 
     def test_a_vm_that_was_resumed_is_owed_no_more(self) -> None:
         self.made.pause()

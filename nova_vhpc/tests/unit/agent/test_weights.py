@@ -183,3 +183,20 @@ class TestGiveBack(WeightsCase):
         self.target.released = frozenset()
         self.target.shares_theirs = 20
         self.assertEqual('20', self.give_back())
+
+    def test_not_in_a_vm_that_was_put_back(self) -> None:
+        # What it weighs since then is its own, or somebody else's.
+        self.target.journalled = False
+        self.assertEqual('20', self.give_back())
+
+    def test_not_where_it_cannot_be_written(self) -> None:
+        self.weights().write(self.target, 20)
+        self.target.shares_ours.add(20)
+        with mock.patch.object(
+            pathlib.Path, 'write_text', side_effect=OSError(19, 'gone')
+        ):
+            weights.give_back(self.target, self.host)
+        self.assertEqual(20, self.target.in_force.shares)
+        self.host.find.return_value = 0
+        weights.give_back(self.target, self.host)
+        self.assertEqual(20, self.target.in_force.shares)
