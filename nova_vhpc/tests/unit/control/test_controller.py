@@ -132,8 +132,13 @@ class WritesTest(base.TestCase):
             ORIGINAL, vcpu_pins=(frozenset({0}), frozenset({1}))
         )
         half = dataclasses.replace(own, quota_us=50_000)
+        wide = dataclasses.replace(own, vcpu_pins=(frozenset({0}), ALL))
+        unknown = dataclasses.replace(own, vcpu_pins=None)
         for changes, written in (
             ({}, False),
+            # Not each vCPU has a CPU of its own, or it is not known.
+            ({'original': wide, 'in_force': wide}, True),
+            ({'original': unknown, 'in_force': unknown}, True),
             # A shorter period holds a vCPU up for less long at a time.
             ({'original': half, 'in_force': half}, True),
             # As the administrator wants it.
@@ -160,11 +165,11 @@ class WritesTest(base.TestCase):
 
     def test_an_unknown_original_quota_is_not_written(self):
         subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
-        for tick in range(2):
-            plan = subject.decide(
-                view(vm(original=model.CpuTune()), tick=tick)
-            )
+        one = vm(original=model.CpuTune())
+        for tick in range(3):
+            plan = subject.decide(view(one, tick=tick))
             self.assertIsNone(plan.vms['a'].writes)
+            self.assertIsNone(plan.vms['a'].slice_us)
             (said,) = plan.ignored
             self.assertEqual('a', said.uuid)
             self.assertIn('quota unknown', said.reason)
@@ -180,6 +185,15 @@ class WritesTest(base.TestCase):
         self.assertIsNone(plan.vms['a'].writes.period_us)
         # But it is pinned all the same.
         self.assertIsNotNone(plan.vms['a'].writes.vcpu_pins)
+
+    def test_and_gets_its_period_back(self):
+        tiny = dataclasses.replace(
+            ORIGINAL, period_us=1_000_000, quota_us=1_000
+        )
+        plan = make(fixed.FixedPolicy, no_pinning.NonePolicy).decide(
+            view(vm(original=tiny, in_force=ORIGINAL))
+        )
+        self.assertEqual(model.CpuTune(1_000_000, 1_000), plan.vms['a'].writes)
 
     def test_shares_that_the_actuator_takes_are_put_back(self):
         subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
@@ -210,6 +224,24 @@ class WritesTest(base.TestCase):
             for tick, events in enumerate((0.0, 125.0, 125.0, 0.0))
         ]
         self.assertEqual([0.0, 125.0, 125.0, 0.0], told)
+
+    def test_so_is_where_it_belongs(self):
+        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        one = vm(cluster='c')
+        told = [
+            subject.decide(view(one, peers={'c': model.PeerView(io=io)}))
+            .vms['a']
+            .phase
+            for io in (False, True, True, False)
+        ]
+        io, computing = model.Phase.IO, model.Phase.COMPUTING
+        self.assertEqual([computing, io, io, computing], told)
+
+    def test_so_is_why(self):
+        subject = make(Asking, no_pinning.NonePolicy)
+        one = vm()
+        told = [subject.decide(view(one)).vms['a'].reason for _ in range(3)]
+        self.assertEqual(['call 1', 'call 2', 'call 3'], told)
 
 
 class IoPoolTest(base.TestCase):
@@ -309,6 +341,26 @@ class Faulty:
     pin = decide
 
 
+class Asking:
+    """A slice plugin that asks the pinning policy for something."""
+
+    asked = {
+        'clear_cpus': frozenset((3,)),
+        'loose': frozenset(('a',)),
+        'idle': frozenset(('b',)),
+    }
+
+    def __init__(self, config):
+        self.calls = 0
+
+    def decide(self, context):
+        self.calls += 1
+        reason = f'call {self.calls}'
+        return slices_base.SliceDecision(
+            vms={'a': slices_base.VmSlice(reason=reason)}, **self.asked
+        )
+
+
 class Stubborn:
     """A plugin that gives the same pins whatever the VM has become."""
 
@@ -316,9 +368,15 @@ class Stubborn:
 
     def __init__(self, config):
         self.pins = {'a': (frozenset((0,)), frozenset((1,)))}
+        self.asked = []
 
     def pin(self, context):
-        return pinning_base.PinDecision(pins=self.pins)
+        self.asked.append(
+            {name: getattr(context, name) for name in Asking.asked}
+        )
+        return pinning_base.PinDecision(
+            pins=self.pins, in_io_pool=frozenset(self.pins)
+        )
 
 
 class Wild:
@@ -334,7 +392,7 @@ class Wild:
             pins={
                 'a': (frozenset((99,)),) * 2,
                 'b': (frozenset((0,)),),
-                'c': (frozenset(), frozenset()),
+                'c': (frozenset((0,)), frozenset()),
                 'stranger': (frozenset((0,)),),
             },
             in_io_pool=frozenset(('a', 'stranger')),
@@ -373,15 +431,40 @@ class PluginTest(base.TestCase):
 
     def test_pins_that_were_right_are_checked_again_when_the_vm_changes(self):
         subject = make(no_slices.NonePolicy, Stubborn)
-        for one, right in (
-            (vm(), True),
-            (vm(), True),
-            (vm(allowed_cpus=frozenset((0, 2))), False),
-            (vm(), True),
-            (vm(vcpus=3), False),
+        for shown, right in (
+            (view(vm()), True),
+            (view(vm()), True),
+            (view(vm(allowed_cpus=frozenset((0, 2)))), False),
+            (view(vm()), True),
+            (view(vm(vcpus=3)), False),
+            (view(vm()), True),
+            (view(vm(), cpus=CPUS[1:]), False),
         ):
-            plan = subject.decide(view(one))
+            plan = subject.decide(shown)
             self.assertEqual(not right, bool(plan.ignored))
+
+    def test_and_when_they_change(self):
+        config = control_config.ControlConfig()
+        policy = Stubborn(config)
+        subject = controller.Controller(
+            config, no_slices.NonePolicy(config), policy, LastValue
+        )
+        self.assertEqual((), subject.decide(view(vm())).ignored)
+        policy.pins = {'a': (frozenset((0,)), frozenset((9,)))}
+        plan = subject.decide(view(vm(), tick=2))
+        self.assertEqual('a', plan.ignored[0].uuid)
+        self.assertEqual(ORIGINAL.vcpu_pins, plan.vms['a'].tune.vcpu_pins)
+
+    def test_what_slices_ask_for_is_pinned_by_in_the_next_tick(self):
+        config = control_config.ControlConfig()
+        policy = Stubborn(config)
+        subject = controller.Controller(
+            config, Asking(config), policy, LastValue
+        )
+        for tick in range(2):
+            subject.decide(view(vm(), vm('b'), tick=tick))
+        self.assertEqual(Asking.asked, policy.asked[1])
+        self.assertFalse(any(policy.asked[0].values()))
 
     def test_a_policy_that_goes_wild_is_reined_in(self):
         plan = make(Wild, Wild).decide(view(vm('a'), vm('b'), vm('c')))
@@ -394,11 +477,15 @@ class PluginTest(base.TestCase):
 
     def test_who_is_not_pinned_is_not_in_the_io_pool(self):
         # Else its short slice would throttle it on the others' CPUs.
-        for one in (vm('a'), vm('a', repin=False)):
-            plan = make(fixed.FixedPolicy, Wild).decide(view(one))
+        for one, pinning in (
+            (vm('a'), Wild),
+            (vm('a', repin=False), Wild),
+            (vm('a', repin=False), Stubborn),
+        ):
+            plan = make(fixed.FixedPolicy, pinning).decide(view(one))
             self.assertEqual('fixed', plan.vms['a'].reason)
             self.assertEqual(10_000, plan.vms['a'].slice_us)
-            plan = make(Gang, Wild).decide(view(one))
+            plan = make(Gang, pinning).decide(view(one))
             self.assertEqual({'a'}, set(plan.windows.shares_after))
 
 
@@ -429,10 +516,13 @@ class StubbornGang:
     """Always the same windows, for a and b."""
 
     def __init__(self, config):
+        self.show(50_000)
+
+    def show(self, width_us):
         shares = {'a': 100, 'b': 100}
         self._decision = slices_base.SliceDecision(
             windows=model.WindowSchedule(
-                (model.Turn(50_000, frozenset(shares), shares),), shares
+                (model.Turn(width_us, frozenset(shares), shares),), shares
             )
         )
 
@@ -457,6 +547,22 @@ class WindowsTest(base.TestCase):
             plan = subject.decide(shown)
             self.assertEqual(right, plan.windows is not None)
             self.assertEqual(right, not plan.ignored)
+
+    def test_and_when_they_change(self):
+        config = control_config.ControlConfig()
+        policy = StubbornGang(config)
+        subject = controller.Controller(
+            config, policy, no_pinning.NonePolicy(config), LastValue
+        )
+        both = (vm('a'), vm('b'))
+        self.assertIsNotNone(subject.decide(view(*both)).windows)
+        policy.show(0)
+        self.assertIsNone(subject.decide(view(*both, tick=2)).windows)
+
+    def test_nobody_in_the_io_pool_is_in_windows(self):
+        plan = make(StubbornGang, Stubborn).decide(view(vm('a'), vm('b')))
+        self.assertIsNone(plan.windows)
+        self.assertIn('I/O pool', plan.ignored[-1].reason)
 
     def test_windows_leave_period_and_quota_and_own_the_shares(self):
         odd = dataclasses.replace(ORIGINAL, shares=2)
