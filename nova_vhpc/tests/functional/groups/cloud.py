@@ -28,9 +28,12 @@ from oslo_config import cfg
 from wsgi_intercept import interceptor
 
 from nova_vhpc.conf import nova_api
+from nova_vhpc.tests.functional import patience
 
 
-class CloudCase(integrated_helpers.ProviderUsageBaseTestCase):
+class CloudCase(
+    patience.Patience, integrated_helpers.ProviderUsageBaseTestCase
+):
     """Computes ``host1`` and ``host2`` with nova's fake driver."""
 
     compute_driver = 'fake.MediumFakeDriver'

@@ -19,6 +19,7 @@ from nova.tests.functional import integrated_helpers
 
 from nova_vhpc import flavors
 from nova_vhpc.scheduler import uplinks
+from nova_vhpc.tests.functional import patience
 from nova_vhpc.topology import model
 
 FILTER = 'nova_vhpc.scheduler.filters.VirtualClusterFilter'
@@ -133,7 +134,9 @@ class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
 
 
 class SchedulerTestCase(
-    integrated_helpers.ProviderUsageBaseTestCase, Publishing
+    patience.Patience,
+    integrated_helpers.ProviderUsageBaseTestCase,
+    Publishing,
 ):
     """Real API, conductor, scheduler and Placement; fake hypervisors."""
 

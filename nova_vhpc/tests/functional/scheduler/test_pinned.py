@@ -24,7 +24,7 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base as libvirt_base
 
 from nova_vhpc.cmd import explain
-from nova_vhpc.tests.functional import sdk
+from nova_vhpc.tests.functional import patience, sdk
 from nova_vhpc.tests.functional.scheduler import base
 
 PINNED = {'hw:cpu_policy': 'dedicated'}
@@ -50,7 +50,9 @@ def start(test, shared, dedicated, name='compute1', **cpus):
     )
 
 
-class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
+class PinnedTest(
+    patience.Patience, libvirt_base.ServersTestBase, base.Publishing
+):
     """One host with eight CPUs; OpenMP never shares one by default."""
 
     microversion = 'latest'
@@ -156,7 +158,9 @@ class PinnedTest(libvirt_base.ServersTestBase, base.Publishing):
             self.assertNotIn('VCPU', claimed)
 
 
-class PlannedTest(libvirt_base.ServersTestBase, base.Publishing):
+class PlannedTest(
+    patience.Patience, libvirt_base.ServersTestBase, base.Publishing
+):
     """Two hosts that the plan could take for equal."""
 
     microversion = 'latest'

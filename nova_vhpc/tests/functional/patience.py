@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How long servers may take on a machine that does much else."""
+
+from typing import Any
+
+from nova.tests.functional import integrated_helpers
+
+_RETRIES = 120
+
+
+class Patience(integrated_helpers.InstanceHelperMixin):
+    """Waits a minute for a server's state, where nova's tests wait 5 s.
+
+    Before nova's own classes among a test's bases.
+    """
+
+    def _wait_for_state_change(
+        self,
+        server: dict[str, Any],
+        expected_status: str,
+        max_retries: int = _RETRIES,
+        wait_for_fault_key: bool = True,
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = super()._wait_for_state_change(
+            server,
+            expected_status,
+            max_retries=max_retries,
+            wait_for_fault_key=wait_for_fault_key,
+        )
+        return found
