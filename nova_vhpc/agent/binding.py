@@ -83,7 +83,14 @@ class BindingJournal(journal.Journal):
             )
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise journal.JournalError(f'{target}: {error!r}') from None
 
 

@@ -12,8 +12,11 @@
 
 """NICs go back whenever a VM is not ours to plug any more."""
 
+import json
+from unittest import mock
+
 from nova_vhpc.agent import binder, binding, guest, processes
-from nova_vhpc.tests.unit.agent import test_domains
+from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
 
 class TestUplinkBinder(test_domains.DomainsCase):
@@ -127,6 +130,29 @@ class TestUplinkBinder(test_domains.DomainsCase):
         self.binder.start()
         self.binder.step()
         self.assert_put_back()
+
+    def test_torn_records_keep_no_other_vm_from_being_put_back(self) -> None:
+        self.bind()
+        link = self.made.connection.get()
+        link.domains['a'] = fake_libvirt.Domain('a')
+        whole = json.loads((self.bindings.path / 'u.json').read_text())
+        for torn in (
+            '{',
+            '[]',
+            '[' * 100_000,
+            json.dumps({**whole, 'moved': []}),
+            json.dumps({**whole, 'identity': []}),
+        ):
+            self.binder = self.make_binder()
+            self.bind()
+            # It comes first.
+            (self.bindings.path / 'a.json').write_text(torn)
+            with mock.patch.object(
+                processes.Processes, 'find', return_value=1
+            ):
+                failed = self.binder._plugger.undo_all(link)
+            self.assertEqual({'a'}, failed.keys())
+            self.assertEqual('br-int', self.domain.bridge)
 
     def test_not_to_a_vm_that_is_held_meanwhile(self) -> None:
         def answer_late(uuid: str) -> tuple[str, ...]:
