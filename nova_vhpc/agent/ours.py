@@ -73,9 +73,8 @@ def found(
 ) -> frozenset[str]:
     """Names of what is not as it was, and may be as we made it."""
     was, is_now = _all_values(original), _all_values(now)
-    changed = {
-        name for name, value in is_now.items() if value != was.get(name)
-    }
+    both = was.keys() & is_now.keys()
+    changed = {name for name in both if was[name] != is_now[name]}
     return frozenset(changed - theirs(written, original, now))
 
 

@@ -131,6 +131,7 @@ class TestOurs(base.BaseTestCase):
             ORIGINAL, vcpupins=(*ORIGINAL.vcpupins, ONE)
         )
         self.assertEqual(frozenset(), ours.theirs({}, ORIGINAL, grown))
+        self.assertEqual(frozenset(), ours.found({}, ORIGINAL, grown))
 
     def test_an_older_record_does_not_say(self) -> None:
         self.assertEqual(
