@@ -47,25 +47,33 @@ def with_tune(written: Written, tune: model.CpuTune) -> Written:
     return {**written, **fresh} if fresh else written
 
 
+def may_be(written: Written | None, name: str, value: Value) -> bool:
+    """Whether a value may be one that we wrote.
+
+    :param written: None if that is not known: then all may be ours.
+    """
+    if written is None:
+        return True
+    known = written.get(name, frozenset())
+    return known is None or value in known
+
+
 def theirs(
     written: Written | None, original: cputune.Cputune, now: cputune.Cputune
 ) -> frozenset[str]:
     """Names of what is neither as it was nor as we made it.
 
-    :param written: None if that is not known: then all may be ours.
+    :param written: see :func:`may_be`.
     """
-    if written is None:
-        return frozenset()
     was, is_now = _all_values(original), _all_values(now)
-    found = set()
-    for name, value in is_now.items():
-        known = written.get(name, frozenset())
-        if name not in was or known is None:
-            # A vCPU that was plugged in since then is as it came.
-            continue
-        if value != was[name] and value not in known:
-            found.add(name)
-    return frozenset(found)
+    return frozenset(
+        name
+        for name, value in is_now.items()
+        # A vCPU that was plugged in since then is as it came.
+        if name in was
+        and value != was[name]
+        and not may_be(written, name, value)
+    )
 
 
 def found(

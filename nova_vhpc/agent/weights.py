@@ -21,10 +21,17 @@ same file, so ``virsh schedinfo`` shows what is in force; it also puts back.
 
 import logging
 import pathlib
-from collections.abc import Container
+from collections.abc import Callable
 from typing import Any
 
-from nova_vhpc.agent import cputune, guest, journal, processes, weight_file
+from nova_vhpc.agent import (
+    cputune,
+    guest,
+    journal,
+    ours,
+    processes,
+    weight_file,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -95,8 +102,8 @@ def give_back(target: guest.Guest, host: processes.Processes) -> None:
     file = _find(target, host)
     # A window that began to write before the VM was held ends first.
     with target.weighing:
-        ours = target.shares_ours - {original}
-        if not _put_back(file, original, ours, target.name):
+        known = target.shares_ours
+        if not _put_back(file, original, known.__contains__, target.name):
             return
         # What went into the file alone has never been in libvirt's XML.
         target.unweighed = not target.weighs_by_file
@@ -109,29 +116,38 @@ def give_back_recorded(
 ) -> None:
     """The same for what an agent has left that was killed in a window."""
     original = record.original.parameters.get(cputune.SHARES)
-    ours = (record.written or {}).get(cputune.SHARES)
-    if original is None or ours is None or cputune.SHARES in record.released:
+    if original is None or cputune.SHARES in record.released:
         return
     pid = host.find(record.uuid)
     if not pid:
         return
     (tid,) = host.vcpu_threads(pid, 1) or (pid,)
     file = host.weight_file(pid, tid)
-    _put_back(file, original, ours - {original}, record.name)
+    _put_back(
+        file,
+        original,
+        lambda now: ours.may_be(record.written, cputune.SHARES, now),
+        record.name,
+    )
 
 
 def _put_back(
-    file: pathlib.Path | None, original: int, ours: Container[Any], name: str
+    file: pathlib.Path | None,
+    original: int,
+    is_ours: Callable[[int], bool],
+    name: str,
 ) -> bool:
     """Set the weight, if it is one of ours.
 
+    :param is_ours: whether a weight is.
     :returns: whether it was set.
     """
     if file is None:
         return False
     try:
         # Whatever else is in it is not ours.
-        if int(file.read_text()) not in ours:
+        now = int(file.read_text())
+        if now == original or not is_ours(now):
             return False
         file.write_text(str(original))
     except (OSError, ValueError) as error:

@@ -12,13 +12,14 @@
 
 """A window that is open when a migration begins does not stay open."""
 
+import dataclasses
 import pathlib
 import tempfile
 from xml.etree import ElementTree
 
 import libvirt
 
-from nova_vhpc.agent import cputune, guest, processes, restore
+from nova_vhpc.agent import cputune, guest, ours, processes, restore
 from nova_vhpc.tests.unit.agent import test_domains
 
 PID = 42
@@ -92,6 +93,41 @@ class TestMigratingWeight(test_domains.DomainsCase):
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.look()
         self.assertFalse(target.unweighed)
+
+    def killed(self, written: ours.Written | None) -> int:
+        """An agent is killed in a window, then a migration begins.
+
+        :param written: what its record says that it may have written.
+        :returns: the weight, once the next one has tried to put it back.
+        """
+        self.look()
+        self.made.set_shares('u', 20)
+        self.made._gate.ending.set()
+        self.domain.values[cputune.SHARES] = 20
+        self.file.write_text('20\n')
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.domain.refuse = self.refuse
+        record = self.records.load('u')
+        self.records.save(dataclasses.replace(record, written=written))
+        restorer = restore.Restorer(self.records, self.made._inspector._host)
+        self.assertRaises(libvirt.libvirtError, restorer.clean, self.domain)
+        return self.weight()
+
+    def test_given_back_by_the_record(self) -> None:
+        self.assertEqual(1024, self.killed({cputune.SHARES: frozenset({20})}))
+
+    def test_given_back_where_anything_may_be_ours(self) -> None:
+        """As after more weights than are noted one by one."""
+        self.assertEqual(1024, self.killed({cputune.SHARES: None}))
+
+    def test_not_given_back_what_is_somebody_elses(self) -> None:
+        for written in ({cputune.SHARES: frozenset({30})}, {}):
+            self.domain.job = 0
+            self.domain.refuse = lambda: None
+            self.assertEqual(20, self.killed(written))
+
+    def test_given_back_by_an_older_agents_record(self) -> None:
+        self.assertEqual(1024, self.killed(None))
 
     def told(self) -> int:
         """The weight that libvirt knows of; it reads the file for others."""
