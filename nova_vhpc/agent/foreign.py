@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_vhpc.agent import cputune, guest, journal, mark
+from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
@@ -204,11 +205,22 @@ class ForeignChanges:
         kept = frozenset(cputune.names(target.original)) - ours
         if not cputune.differences(target.original, now, kept):
             return
-        cputune.restore(target.domain, target.original, kept)
-        # Nothing else: what they set meanwhile is left to the next look.
         was = target.original
+        parameters = {n: v for n, v in was.parameters.items() if n in ours}
+        # Theirs may come in the very moment. Its event then tells of it, if
+        # this is known to have been written over it.
+        target.note_bandwidth(
+            model.CpuTune(
+                parameters.get(cputune.PERIOD), parameters.get(cputune.QUOTA)
+            )
+        )
+        cputune.restore(target.domain, was, kept)
+        now = cputune.read(target.domain, target.expected)
+        # What is in force all the same stays ours, to be tried again.
+        ours &= frozenset(_changed(target, target.expected, now))
+        # Nothing else: what they set meanwhile is left to the next look.
         target.note_written(
-            {n: value for n, value in was.parameters.items() if n in ours},
+            {n: value for n, value in parameters.items() if n in ours},
             {
                 vcpu: pin
                 for vcpu, pin in enumerate(was.vcpupins)

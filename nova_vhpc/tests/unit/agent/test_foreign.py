@@ -164,6 +164,44 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual([(False, True), (True, False)], self.domain.pins)
         self.assertEqual(target.released, self.journal.load('u').released)
 
+    def test_also_where_it_comes_just_before_ours_is_put_back(self) -> None:
+        """Then libvirt's event alone tells of it."""
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        restore = cputune.restore
+
+        def set_next(*arguments: Any) -> tuple[str, ...]:
+            self.domain.values[cputune.PERIOD] = 77_000
+            target.bandwidth_theirs = {cputune.PERIOD: 77_000}
+            return restore(*arguments)
+
+        with mock.patch.object(cputune, 'restore', set_next):
+            self.look(target)
+        self.look(target)
+        self.assertEqual(77_000, self.domain.values[cputune.PERIOD])
+        self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
+        self.assertEqual({cputune.PERIOD, cputune.QUOTA}, target.released)
+
+    def test_what_libvirt_says_it_has_put_back_and_has_not(self) -> None:
+        for name, value in ((cputune.QUOTA, 25_000), (cputune.PERIOD, 77_000)):
+            self.domain = Domain()
+            target = self.written()
+            self.domain.values[name] = value
+            self.domain.pins[0] = (False, True)
+            with (
+                mock.patch.object(self.domain, 'setSchedulerParametersFlags'),
+                mock.patch.object(self.domain, 'pinVcpuFlags'),
+            ):
+                self.assertEqual(2, self.look(target))
+            self.assertEqual(0, self.look(target))
+            released = {name, cputune.pin_name(0)}
+            self.assertEqual(released, target.released)
+            original = target.original
+            left = cputune.differences(
+                original, cputune.read(self.domain), target.released
+            )
+            self.assertEqual((), left)
+
     def test_vcpus_that_are_plugged_in_are_put_back_too(self) -> None:
         target = self.written()
         self.domain.pins += [(False, True)]
