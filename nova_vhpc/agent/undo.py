@@ -283,6 +283,11 @@ class Undo:
             # The call would not be refused at once, but hang for long.
             return MIGRATES
         try:
+            if not self._connection.runs(target.uuid, target.domain_id):
+                # libvirt's calls would go to the next run, if there is one:
+                # of another flavor maybe, and not ours.
+                self.gone(target.uuid)
+                return GONE
             self._reversal.put_back(target)
         except Exception as error:
             LOG.debug('VM %s: not put back', target.name, exc_info=True)

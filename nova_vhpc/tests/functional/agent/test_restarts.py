@@ -14,7 +14,9 @@
 
 import itertools
 import threading
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from unittest import mock
 
 import libvirt
 from oslo_config import cfg
@@ -26,6 +28,7 @@ from nova_vhpc.agent import (
     journal,
     processes,
     sampler,
+    undo,
 )
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
@@ -45,7 +48,7 @@ class TestRestarts(base.AgentTestCase):
         self.uuid = self.started.UUIDString()
         self.ended = threading.Event()
 
-    def make(self) -> domains.Domains:
+    def make(self, **options: str) -> domains.Domains:
         """All of the agent that calls libvirt; the tests decide."""
         conf = cfg.ConfigOpts()
         agent_conf.register_opts(conf)
@@ -53,6 +56,7 @@ class TestRestarts(base.AgentTestCase):
         for name, value in {
             'libvirt_uri': self.daemon.uri,
             'window_weights': 'libvirt',
+            **options,
         }.items():
             conf.set_override(name, value, 'vhpc_agent')
         records = journal.Journal(str(self.path))
@@ -144,6 +148,29 @@ class TestRestarts(base.AgentTestCase):
                 self.assertEqual(0, self.stop_agent(process))
             self.assertEqual(before, base.everything(self.started))
             self.assertEqual((), records.uuids())
+
+    def test_no_new_run_gets_what_the_old_one_had(self) -> None:
+        """It is resized and started, and nobody has looked at it yet."""
+        made = self.make(foreign_changes='override')
+        target = self.taken_in(made)
+        made.write(target, model.CpuTune(8_000, 8_000))
+        self.assertTrue(made.workers.drain(base.PATIENCE_S))
+        self.assertEqual(8_000, self.period(self.started))
+        with mock.patch.object(made._events, '_look'):
+            self.started.destroy()
+            root = ElementTree.fromstring(self.started.XMLDesc())
+            root.remove(root.find('metadata'))
+            tune = ElementTree.fromstring(
+                f'<cputune>{base.OWN_QUOTA}</cputune>'
+            )
+            root.insert(list(root).index(root.find('vcpu')) + 1, tune)
+            self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
+            self.started.create()
+            before = base.everything(self.started)
+            done = made.pause()[self.uuid].result(base.PATIENCE_S)
+        self.assertEqual(before, base.everything(self.started))
+        self.assertEqual(undo.GONE, done)
+        self.assertTrue(made.stop(base.PATIENCE_S))
 
     def test_no_new_run_keeps_what_the_old_one_was_to_get(self) -> None:
         before = base.everything(self.started)

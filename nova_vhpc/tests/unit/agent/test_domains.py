@@ -31,6 +31,7 @@ from nova_vhpc.agent import (
     journal,
     processes,
     sampler,
+    undo,
 )
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
@@ -386,6 +387,25 @@ class TestRestarted(DomainsCase):
         self.drain()
         self.assertEqual([], self.domain.written)
         self.assertIsNot(self.target, self.made.guests['u'])
+
+    def test_what_it_was_is_not_put_into_the_new_run(self) -> None:
+        """Which may be of another flavor, and be none of ours."""
+        for choice in ('respect', 'override'):
+            self.made._foreign._options.foreign_changes = choice
+            now = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
+            self.domain.values = dict(now)
+            log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+            tried = self.made.restore_one('u').result(PATIENCE_S)
+            self.assertEqual(undo.GONE, tried)
+            self.assertEqual([], self.domain.written)
+            self.assertEqual(now, self.domain.values)
+            self.assertNotIn('somebody', log.output)
+            # Found as the new run, it is written, and started once more.
+            self.made.resume()
+            self.write(self.look())
+            self.domain.id += 1
+            self.domain.mark = None
+            self.domain.written.clear()
 
     def test_nobody_has_changed_what_is_new(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
