@@ -57,11 +57,11 @@ make_venv() {
     if [ -f "$VENV" ]; then
         rm -f "$VENV"
     fi
-    if [ -x "$VENV/bin/pip" ]; then
+    if [ -x "$VENV/bin/python" ] && [ -x "$VENV/bin/pip" ]; then
         return
     fi
     # One whose making was broken off may hold half of pip, which would be
-    # taken for all of it.
+    # taken for all of it; one whose Python was taken away, what that had built.
     local clear=()
     if [ -e "$VENV/pyvenv.cfg" ]; then
         clear=(--clear)
@@ -81,7 +81,7 @@ ensure_venv() {
     want=$(cd "$TOP_DIR" && cat "$CONSTRAINTS" ./*requirements.txt \
         doc/requirements.txt pyproject.toml bindep.txt | sha256sum)"$*"
     # A superset of what is wanted will do.
-    if [[ -e $stamp && $(cat "$stamp") == "$want"* ]]; then
+    if [[ -x $VENV/bin/python && -e $stamp && $(cat "$stamp") == "$want"* ]]; then
         return
     fi
     make_venv

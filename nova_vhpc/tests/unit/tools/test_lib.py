@@ -25,9 +25,11 @@ TOOLS = pathlib.Path(__file__).parents[4] / 'tools'
 LIB = TOOLS / 'lib.sh'
 PYTHON3 = """#!/bin/sh
 set -e
+[ "$1" = -m ] || exit 0
+[ "$4" != --clear ] || rm -r "$3"
 mkdir -p "$3/bin"
 touch "$3/pyvenv.cfg"
-for program in python pip; do
+for program in python pip bindep; do
     printf '#!/bin/sh\\n' >"$3/bin/$program"
     chmod +x "$3/bin/$program"
 done
@@ -47,10 +49,10 @@ class MakeVenvTest(base.TestCase):
         python3.write_text(PYTHON3)
         python3.chmod(0o755)
 
-    def make(self):
+    def make(self, function='make_venv'):
         """What python3 was called with."""
         return subprocess.run(
-            ('bash', '-euc', 'source "$0"; make_venv', LIB),
+            ('bash', '-euc', f'source "$0"; {function}', LIB),
             env={
                 'PATH': f'{self.root}/bin:{os.environ["PATH"]}',
                 'VHPC_VENV': str(self.venv),
@@ -69,6 +71,17 @@ class MakeVenvTest(base.TestCase):
         (self.venv / 'bin' / 'pip').unlink()
         self.assertEqual(f'-m venv {self.venv} --clear\n', self.make())
         self.assertEqual('', self.make())
+
+    def test_one_whose_python_went_away_is_made_anew(self):
+        self.assertIn(f'-m venv {self.venv}\n', self.make('ensure_venv'))
+        self.assertEqual('', self.make('ensure_venv'))
+        python = self.venv / 'bin' / 'python'
+        for function in ('ensure_venv', 'make_venv'):
+            python.unlink()
+            python.symlink_to('/nonexistent/python3.11')
+            self.assertIn(
+                f'-m venv {self.venv} --clear\n', self.make(function)
+            )
 
     def test_the_file_that_tox_leaves_is_in_nobodys_way(self):
         self.venv.write_text('.tox/docs\n')
