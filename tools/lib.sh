@@ -17,25 +17,49 @@ die() {
     exit 1
 }
 
+# apt_get LOG ARGUMENTS...: what apt-get prints goes into the file. A fresh
+# machine's own upgrades, and others, hold locks for minutes; apt can be told
+# to wait for dpkg's, not for those of its lists and archives.
+apt_get() {
+    local log=$1 end held told=
+    end=$((SECONDS + 600))
+    shift
+    until LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get "$@" >"$log" 2>&1 9<&-; do
+        held=$(grep -m 1 'Could not get lock' "$log") || held=
+        if [ -z "$held" ] || [ "$SECONDS" -ge "$end" ]; then
+            tail -n 20 "$log" >&2
+            return 1
+        fi
+        [ -n "$told" ] || say "waiting up to ten minutes: ${held#E: }"
+        told=yes
+        sleep 2
+    done
+}
+
 # Debian's packages start their services when installed; we start private
-# ones on private ports instead, so the system ones must stay off.
+# ones on private ports instead, so the system ones must stay off. One clone
+# after the other, or the first to end would let those of the others start;
+# the directory itself is locked, so that no file stays.
 apt_install() {
-    local policy=/usr/sbin/policy-rc.d made=
+    local policy=${VHPC_POLICY:-/usr/sbin/policy-rc.d}
     [ "$(id -u)" = 0 ] || die "must run as root to install: $*"
-    if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' >"$policy"
-        chmod 755 "$policy"
-        made=yes
-    fi
-    apt-get update -qq || die "apt-get update failed; is a package mirror configured?"
-    local status=0
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-        --no-install-recommends "$@" >"${TMPDIR:-/tmp}/vhpc-apt.log" 2>&1 || status=$?
-    [ -z "$made" ] || rm -f "$policy"
-    if [ "$status" != 0 ]; then
-        tail -n 20 "${TMPDIR:-/tmp}/vhpc-apt.log" >&2
-        die "apt-get install failed for: $*"
-    fi
+    (
+        flock -n 9 || {
+            say "waiting for another clone that installs packages"
+            flock 9
+        }
+        log=$(mktemp "${TMPDIR:-/tmp}/vhpc-apt-XXXXXX")
+        trap 'rm -f "$log"' EXIT
+        if [ ! -e "$policy" ]; then
+            trap 'rm -f "$log" "$policy"' EXIT
+            printf '#!/bin/sh\nexit 101\n' >"$policy"
+            chmod 755 "$policy"
+        fi
+        apt_get "$log" update -qq ||
+            die "apt-get update failed; is a package mirror configured?"
+        apt_get "$log" install -y -qq --no-install-recommends "$@" ||
+            die "apt-get install failed for: $*"
+    ) 9<"${policy%/*}" || exit 1
 }
 
 ensure_python() {

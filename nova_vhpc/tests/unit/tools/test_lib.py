@@ -12,10 +12,13 @@
 
 """What tools/*.sh share."""
 
+import fcntl
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
+import time
 
 import fixtures
 
@@ -87,6 +90,140 @@ class MakeVenvTest(base.TestCase):
         self.venv.write_text('.tox/docs\n')
         self.make()
         self.assertTrue((self.venv / 'bin' / 'python').exists())
+
+
+class AptInstallTest(base.TestCase):
+    """Packages of Debian, with services that must not start."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (self.root / 'bin').mkdir()
+        (self.root / 'sbin').mkdir()
+        self.stub('id', 'echo 0')
+        self.stub('update')
+        self.stub('install')
+        self.stub(
+            'apt-get',
+            'echo "$1: $(ls sbin)" >>log',
+            '"$@" || exit',
+            'echo "$1 ended" >>log',
+        )
+
+    def stub(self, name, *lines):
+        path = self.root / 'bin' / name
+        path.write_text('\n'.join(('#!/bin/sh', *lines, '')))
+        path.chmod(0o755)
+
+    def start(self):
+        return subprocess.Popen(
+            ('bash', '-euc', 'source "$0"; apt_install some', LIB),
+            env={
+                'PATH': f'{self.root}/bin:{os.environ["PATH"]}',
+                'VHPC_POLICY': 'sbin/policy-rc.d',
+                'TMPDIR': str(self.root),
+            },
+            cwd=self.root,
+            process_group=0,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def install(self):
+        """What is said, and the exit code."""
+        process = self.start()
+        out, err = process.communicate(timeout=60)
+        self.assert_nothing_stays()
+        return out, err, process.returncode
+
+    def assert_nothing_stays(self):
+        self.assertEqual(
+            ([], ['bin', 'log', 'sbin']),
+            (os.listdir(self.root / 'sbin'), sorted(os.listdir(self.root))),
+        )
+
+    def log(self):
+        return (self.root / 'log').read_text().splitlines()
+
+    def test_services_do_not_start(self):
+        self.assertEqual(('', '', 0), self.install())
+        self.assertIn('install: policy-rc.d', self.log())
+
+    def test_a_policy_of_others_stays(self):
+        policy = self.root / 'sbin' / 'policy-rc.d'
+        policy.write_text('theirs')
+        process = self.start()
+        process.communicate(timeout=60)
+        self.assertEqual(
+            (0, 'theirs'), (process.returncode, policy.read_text())
+        )
+
+    def test_what_fails_is_told(self):
+        for name in ('install', 'update'):
+            self.stub(name, 'echo "E: no such $1" >&2', 'exit 100')
+            _, err, code = self.install()
+            self.assertEqual(1, code)
+            self.assertIn('E: no such', err)
+            self.assertIn(f'apt-get {name} failed', err)
+
+    def test_waits_while_others_have_a_lock(self):
+        self.stub('sleep')
+        for name in ('update', 'install'):
+            self.stub(
+                name,
+                f'[ ! -e {self.root}/sbin/{name} ] || exit 0',
+                f'touch {self.root}/sbin/{name}',
+                'echo "E: Could not get lock /a. It is held by process 1" >&2',
+                'exit 100',
+            )
+        process = self.start()
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(('', 0), (err, process.returncode))
+        self.assertIn('Could not get lock /a. It is held by process 1', out)
+        self.assertEqual(
+            ['update', 'install'],
+            [line.split()[0] for line in self.log() if 'ended' in line],
+        )
+
+    def test_two_clones_take_turns(self):
+        self.stub('update', 'sleep 0.2')
+        both = [self.start(), self.start()]
+        for process in both:
+            process.communicate(timeout=60)
+        self.assertEqual([0, 0], [process.returncode for process in both])
+        self.assert_nothing_stays()
+        one = [
+            'update: policy-rc.d',
+            'update ended',
+            'install: policy-rc.d',
+            'install ended',
+        ]
+        self.assertEqual(one * 2, self.log())
+
+    def test_waiting_for_another_clone_is_told(self):
+        other = os.open(self.root / 'sbin', os.O_RDONLY)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        process = self.start()
+        self.assertEqual('\n', process.stdout.readline())
+        self.assertIn('another clone', process.stdout.readline())
+        self.assertFalse((self.root / 'log').exists())
+        os.close(other)
+        process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode)
+
+    def test_nothing_stays_when_it_is_interrupted(self):
+        self.stub('update', f'touch {self.root}/sbin/begun', 'exec sleep 60')
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start()
+            while not (self.root / 'sbin' / 'begun').exists():
+                self.assertIsNone(process.poll())
+                time.sleep(0.01)
+            os.killpg(process.pid, number)
+            # Until all that have its output have ended.
+            process.communicate(timeout=60)
+            (self.root / 'sbin' / 'begun').unlink()
+            self.assert_nothing_stays()
 
 
 class ArgumentsTest(base.TestCase):
