@@ -14,11 +14,13 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
+from nova_vhpc import version
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
@@ -30,9 +32,16 @@ DEFAULT_FILES = (
 )
 
 
+class _Options(cfg.ConfigOpts):
+    """Has a ``--version``, which upgradecheck.main() gives nobody."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        super().__call__(*args, version=version.version_string(), **kwargs)
+
+
 def make_conf() -> cfg.ConfigOpts:
     """Every option that the checks read, nova's own ones as nova has them."""
-    conf = cfg.ConfigOpts()
+    conf = _Options()
     agent_conf.register_opts(conf)
     placement_conf.register_opts(conf)
     scheduler_conf.register_opts(conf)

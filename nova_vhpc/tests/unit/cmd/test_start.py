@@ -230,7 +230,16 @@ class StartTest(base.TestCase):
         self.assertIn('--once', err)
 
     def test_version(self):
-        for program in (bench, ctl, explain, flavor, top):
+        for program in (
+            agent,
+            bench,
+            ctl,
+            explain,
+            flavor,
+            status,
+            top,
+            vendordata,
+        ):
             code, out, _ = self.run_(program, '--version')
             self.assertEqual(0, code)
             self.assertRegex(out, r'^\d+\.')
