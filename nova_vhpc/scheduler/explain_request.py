@@ -20,7 +20,7 @@ names the place in the file, what is there and what is wanted.
 import collections
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_vhpc import flavor_aliases, flavor_checks, flavor_cpus
@@ -176,14 +176,17 @@ def read(
     hosts = None
     if top.get('hosts', None) is not None:
         hosts = tuple(_host(reader, now_s) for reader in top.children('hosts'))
-        names = collections.Counter(host.facts.name for host in hosts)
-        twice = sorted(name for name, count in names.items() if count > 1)
-        if twice:
-            raise RequestError(
-                f'request.hosts: {", ".join(twice)} stands there twice'
-            )
+        _no_twins('request.hosts', (host.facts.name for host in hosts))
     top.done()
     return request, hosts
+
+
+def _no_twins(where: str, names: Iterable[str]) -> None:
+    twice = [n for n, count in collections.Counter(names).items() if count > 1]
+    if twice:
+        raise RequestError(
+            f'{where}: {", ".join(sorted(twice))} stands there twice'
+        )
 
 
 def _flavor(document: Any) -> Flavor:
@@ -248,8 +251,11 @@ def _host(reader: Reader, now_s: float) -> explain.Host:
     age = reader.optional('published_minutes_ago')
     topology = None
     if reader.get('uplinks', None) is not None:
+        uplinks = [_uplink(item, name) for item in reader.children('uplinks')]
+        # Each is one resource provider, named after bridge and NIC.
+        _no_twins(f'{reader.where}.uplinks', map(str, uplinks))
         topology = HostUplinks(
-            tuple(_uplink(item, name) for item in reader.children('uplinks')),
+            tuple(uplinks),
             # Without a stamp, what was published never grows stale.
             None if age is None else int(now_s // 60) - age,
         )

@@ -263,6 +263,10 @@ class ReadTest(base.TestCase):
             ),
             ({'hosts__0__uplinks__0__speed': 1}, 'nobody knows speed'),
             ({'hosts': [host(1), host(1)]}, 'c1 stands there twice'),
+            (
+                {'hosts__0__uplinks': [uplink(2), uplink(1), uplink(2)]},
+                'hosts[0].uplinks: NIC eth2 on bridge br2 stands there twice',
+            ),
             ({'options': {'spare_cpus': -1}}, 'request.options.spare_cpus'),
             ({'options': {'ttl': 1}}, 'nobody knows ttl'),
             ({'hosts__0__free_ram_mb': float('nan')}, 'nan is no number'),
