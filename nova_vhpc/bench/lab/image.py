@@ -19,6 +19,7 @@ source changes.
 """
 
 import dataclasses
+import errno
 import fcntl
 import functools
 import hashlib
@@ -79,12 +80,33 @@ def build_image(cache: Path | None = None) -> GuestImage:
         ) from None
     with open(cache / 'lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        tree = kernel.fetch(cache)
-        digest = _digest(tree)
-        initrd = cache / f'initrd-{digest}.cpio'
-        if not initrd.exists():
-            _build_initrd(tree, initrd)
-        return GuestImage(kernel=tree / 'kernel', initrd=initrd)
+        try:
+            return _build(cache)
+        except OSError as error:
+            hint = ''
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                hint = (
+                    f'; it takes some 100 MB in {cache} (XDG_CACHE_HOME) and '
+                    '200 MB of temporary files (TMPDIR)'
+                )
+            raise errors.ImageError(
+                f"the guests' image cannot be built: {error}{hint}"
+            ) from None
+
+
+def _build(cache: Path) -> GuestImage:
+    tree = kernel.fetch(cache)
+    digest = _digest(tree)
+    initrd = cache / f'initrd-{digest}.cpio'
+    if not initrd.exists():
+        partial = initrd.with_suffix('.partial')
+        try:
+            _build_initrd(tree, partial)
+            partial.rename(initrd)
+        finally:
+            # Of a disk that is full it would take what is left.
+            partial.unlink(missing_ok=True)
+    return GuestImage(kernel=tree / 'kernel', initrd=initrd)
 
 
 @functools.cache
@@ -121,12 +143,12 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
         shutil.copy(busybox, root / 'bin/busybox')
         for applet in ('sh', 'cat', 'mount', 'insmod', 'ip', 'sleep'):
             (root / 'bin' / applet).symlink_to('busybox')
-        shutil.copytree(tree / 'modules', root / 'modules', dirs_exist_ok=True)
+        for module in (tree / 'modules').iterdir():
+            shutil.copy(module, root / 'modules')
         init = root / 'init'
         shutil.copy(sources / 'init.sh', init)
         init.chmod(0o755)
-        partial = initrd.with_suffix('.partial')
-        with open(partial, 'wb') as output:
+        with open(initrd, 'wb') as output:
             names = sorted(str(p.relative_to(root)) for p in root.rglob('*'))
             done = subprocess.run(
                 [cpio, '--quiet', '-o', '-H', 'newc'],
@@ -139,4 +161,3 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
             raise errors.ImageError(
                 f'cpio failed: {done.stderr.decode()[-500:]}'
             )
-        partial.rename(initrd)

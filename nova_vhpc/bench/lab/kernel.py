@@ -165,13 +165,23 @@ def fetch(cache: Path) -> Path:
         for archive in scratch.glob('*.deb'):
             toolchain.run_tool('dpkg-deb', '-x', str(archive), str(root))
         shutil.rmtree(tree, ignore_errors=True)
-        (tree / 'modules').mkdir(parents=True)
-        compressed = root / 'boot' / f'vmlinuz-{release}'
-        (tree / 'kernel').write_bytes(uncompressed(compressed.read_bytes()))
-        builtin = next(root.glob(f'**/modules/{release}/modules.builtin'))
-        # Last, as its "order" says that the tree is complete.
-        collect_modules(builtin.parent, tree / 'modules')
+        try:
+            _collect(root, release, tree)
+        except BaseException:
+            # Nothing that nobody can use: the disk may be full.
+            shutil.rmtree(tree, ignore_errors=True)
+            raise
     return tree
+
+
+def _collect(root: Path, release: str, tree: Path) -> None:
+    """Take kernel and modules out of the packages' files."""
+    (tree / 'modules').mkdir(parents=True)
+    compressed = root / 'boot' / f'vmlinuz-{release}'
+    (tree / 'kernel').write_bytes(uncompressed(compressed.read_bytes()))
+    builtin = next(root.glob(f'**/modules/{release}/modules.builtin'))
+    # Last, as its "order" says that the tree is complete.
+    collect_modules(builtin.parent, tree / 'modules')
 
 
 def _newest() -> tuple[str, str]:

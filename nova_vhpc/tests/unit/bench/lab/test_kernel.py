@@ -13,14 +13,18 @@
 
 """Taking apart the kernels of Debian and Ubuntu."""
 
+import errno
 import gzip
 import lzma
 import pathlib
 import struct
 import subprocess
 import tempfile
+from unittest import mock
 
-from nova_vhpc.bench.lab import errors, kernel
+import fixtures
+
+from nova_vhpc.bench.lab import errors, kernel, toolchain
 from nova_vhpc.tests import base
 
 ELF = b'\x7fELF' + bytes(range(256)) * 64
@@ -138,3 +142,35 @@ class CollectModulesTest(base.TestCase):
         self.write('.xz', lambda data: b'rubbish')
         error = self.assertRaises(errors.ImageError, self.collected)
         self.assertIn('virtio_ring.ko.xz', str(error))
+
+
+class FetchTest(base.TestCase):
+    def test_a_kernel_that_could_not_be_taken_apart_is_not_kept(self):
+        cache = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+        def run_tool(*command, **more):
+            """As the distribution's programs, by whose files it goes."""
+            if command[0] == 'apt-cache':
+                return '  Depends: linux-image-6.12-cloud\n'
+            if command[0] == 'apt-get':
+                (more['cwd'] / 'some.deb').touch()
+            else:
+                root = pathlib.Path(command[-1])
+                for name in (
+                    'boot/vmlinuz-6.12-cloud',
+                    'lib/modules/6.12-cloud/modules.builtin',
+                ):
+                    (root / name).parent.mkdir(parents=True)
+                    (root / name).write_bytes(bytes(1024))
+            return ''
+
+        def collect(modules, target):
+            (target / 'order').touch()
+            raise OSError(errno.ENOSPC, 'No space left on device')
+
+        with (
+            mock.patch.object(toolchain, 'run_tool', run_tool),
+            mock.patch.object(kernel, 'collect_modules', collect),
+        ):
+            self.assertRaises(OSError, kernel.fetch, cache)
+        self.assertEqual([], list(cache.iterdir()))

@@ -14,15 +14,18 @@
 """The lab's arithmetic: what the figures are made of."""
 
 import contextlib
+import errno
 import importlib
 import io
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree
 
+import fixtures
 import libvirt
 
 from nova_vhpc.bench import lab, outputs
@@ -322,6 +325,39 @@ class TestCommandLine(base.TestCase):
                 Path(file.name, 'cache'),
             )
         self.assertIn('XDG_CACHE_HOME', str(error))
+
+    def test_a_full_disk_while_the_image_is_built(self):
+        name = self.useFixture(fixtures.TempDir()).path
+        full = OSError(errno.ENOSPC, 'No space left on device')
+        with (
+            mock.patch.dict(os.environ, {'XDG_CACHE_HOME': name}),
+            mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(host, 'check'),
+            mock.patch.object(kernel, 'fetch', side_effect=full),
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            self.assertEqual(1, lab.run(self.parse('--mixes', 'alone')))
+        self.assertEqual(1, len(err.getvalue().splitlines()))
+        self.assertIn('No space left on device; it takes', err.getvalue())
+        self.assertIn(name, err.getvalue())
+
+    def test_no_part_of_an_image_stays(self):
+        cache = Path(self.useFixture(fixtures.TempDir()).path)
+        tree = cache / 'kernel-6.12'
+        (tree / 'modules').mkdir(parents=True)
+        with (
+            mock.patch.object(kernel, 'fetch', return_value=tree),
+            # As cpio does where there is no room.
+            mock.patch.object(
+                toolchain, 'need', return_value=shutil.which('false')
+            ),
+            mock.patch.object(toolchain, 'run_tool'),
+        ):
+            error = self.assertRaises(
+                errors.ImageError, image.build_image, cache
+            )
+        self.assertIn('cpio failed', str(error))
+        self.assertEqual(['kernel-6.12', 'lock'], sorted(os.listdir(cache)))
 
     def test_a_program_that_the_image_needs_and_is_not_there(self):
         with tempfile.TemporaryDirectory() as name:
