@@ -32,7 +32,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -67,7 +67,7 @@ stdio_handler = "file"
 
 
 class LibvirtdError(Exception):
-    """The private libvirtd does not come up; says where its log is."""
+    """The private libvirtd does not come up; says how its log ends."""
 
 
 def check() -> None:
@@ -85,12 +85,12 @@ def check() -> None:
 def wait_until_it_answers(
     uri: str,
     socket: Path,
-    where: str,
+    logs: Iterable[Path],
     ended: Callable[[], bool] = lambda: False,
 ) -> None:
     """Wait for a libvirtd that was started.
 
-    :param where: its messages are.
+    :param logs: with its messages; the benches take them away at the end.
     :param ended: whether it runs no more.
     :raises LibvirtdError: it does not answer in time, or has ended.
     """
@@ -113,7 +113,19 @@ def wait_until_it_answers(
                 return
             problem = done.stderr.strip()
         time.sleep(0.05)
-    raise LibvirtdError(f'libvirtd does not answer ({problem}); see {where}')
+    raise LibvirtdError(
+        f'libvirtd does not answer ({problem})'
+        + ''.join(f'; {log} ends: {_end(log)}' for log in logs if _end(log))
+    )
+
+
+def _end(log: Path) -> str:
+    """The last line of a file; none if it says nothing."""
+    try:
+        text = log.read_text(errors='replace').strip()
+    except OSError:
+        return ''
+    return text.rpartition('\n')[2]
 
 
 class PrivateLibvirtd:
@@ -297,7 +309,7 @@ class PrivateLibvirtd:
         wait_until_it_answers(
             self.uri,
             self.socket,
-            f'{self.log} and {self.root / "libvirtd.out"}',
+            (self.log, self.root / 'libvirtd.out'),
             lambda: not _alive(pid),
         )
 

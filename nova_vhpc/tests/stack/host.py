@@ -91,7 +91,7 @@ class Host:
             self.root / 'libvirtd.pid',
         )
         libvirtd.wait_until_it_answers(
-            self.uri, self._socket, str(self.root / 'libvirtd.log')
+            self.uri, self._socket, [self.root / 'libvirtd.log']
         )
 
     def _install_hook(self) -> None:

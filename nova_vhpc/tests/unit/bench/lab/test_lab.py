@@ -317,6 +317,24 @@ class TestCommandLine(base.TestCase):
             error = self.assertRaises(libvirtd.LibvirtdError, host.check)
         self.assertIn('bindep.txt', str(error))
 
+    def test_why_libvirtd_does_not_start(self):
+        # Its log goes with the lab.
+        root = Path(self.useFixture(fixtures.TempDir()).path)
+        (root / 'log').write_text('all is well\nno room left\n\n')
+        error = self.assertRaises(
+            libvirtd.LibvirtdError,
+            libvirtd.wait_until_it_answers,
+            'qemu:///system',
+            root / 'socket',
+            (root / 'log', root / 'out'),
+            lambda: True,
+        )
+        self.assertEqual(
+            f'libvirtd does not answer (it ended); {root}/log ends: no room '
+            'left',
+            str(error),
+        )
+
     def test_no_place_for_the_image(self):
         with tempfile.NamedTemporaryFile() as file:
             error = self.assertRaises(
