@@ -282,10 +282,12 @@ class Undo:
         ):
             # The call would not be refused at once, but hang for long.
             return MIGRATES
+        # libvirt's calls would go to the next run, if there is one: of another
+        # flavor maybe, and not ours.
+        if self._roster.guests.get(target.uuid) is not target:
+            return GONE
         try:
             if not self._connection.runs(target.uuid, target.domain_id):
-                # libvirt's calls would go to the next run, if there is one:
-                # of another flavor maybe, and not ours.
                 self.gone(target.uuid)
                 return GONE
             self._reversal.put_back(target)

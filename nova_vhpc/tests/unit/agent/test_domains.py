@@ -407,6 +407,17 @@ class TestRestarted(DomainsCase):
             self.domain.mark = None
             self.domain.written.clear()
 
+    def test_nor_is_the_new_run_lost_that_was_found_before(self) -> None:
+        """A pause has seen the old one, and a look came in between."""
+        found = self.look()
+        self.write(found)
+        self.domain.written.clear()
+        tried = self.made._undo.submit(self.target, guest.Hold.PAUSED)
+        self.assertEqual(undo.GONE, tried.result(PATIENCE_S))
+        self.assertEqual([], self.domain.written)
+        self.assertIs(found, self.made.guests['u'])
+        self.assertEqual(('u',), self.records.uuids())
+
     def test_nobody_has_changed_what_is_new(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.made._foreign.look(self.target)
