@@ -93,6 +93,10 @@ class Restorer:
             # Restarted since: the settings were made anew from the
             # persistent definition, which we never write.
             earlier, record = record, None
+        if record is not None:
+            # First: libvirt takes no writes while a VM is sent away, and
+            # waits for one that hangs, or that a window has starved.
+            weights.give_back_recorded(domain, record, self.host)
         copy: journal.Record | None = None
         torn_copy: journal.JournalError | None = None
         if record is None:
@@ -146,9 +150,6 @@ class Restorer:
         if record is not None:
             # The copy is not kept up to date with what we write.
             released |= _theirs(domain, record)
-            if migration.leaves(domain):
-                # What follows is refused as long as that lasts.
-                weights.give_back_recorded(record, self.host)
         weighed = (
             record is None
             or record.written is None

@@ -112,9 +112,12 @@ def give_back(target: guest.Guest, host: processes.Processes) -> None:
 
 
 def give_back_recorded(
-    record: journal.Record, host: processes.Processes
+    domain: Any, record: journal.Record, host: processes.Processes
 ) -> None:
-    """The same for what an agent has left that was killed in a window."""
+    """The same for what an agent has left that was killed in a window.
+
+    :raises libvirt.libvirtError: it cannot tell what is in force.
+    """
     original = record.original.parameters.get(cputune.SHARES)
     if original is None or cputune.SHARES in record.released:
         return
@@ -123,10 +126,14 @@ def give_back_recorded(
         return
     (tid,) = host.vcpu_threads(pid, 1) or (pid,)
     file = host.weight_file(pid, tid)
+    told = domain.schedulerParametersFlags(cputune.LIVE).get(cputune.SHARES)
     _put_back(
         file,
         original,
-        lambda now: ours.may_be(record.written, cputune.SHARES, now),
+        # Nobody has proven that it is the file that libvirt means.
+        lambda now: (
+            now == told and ours.may_be(record.written, cputune.SHARES, now)
+        ),
         record.name,
     )
 

@@ -15,6 +15,7 @@
 import dataclasses
 import pathlib
 import tempfile
+from unittest import mock
 from xml.etree import ElementTree
 
 import libvirt
@@ -95,7 +96,9 @@ class TestMigratingWeight(test_domains.DomainsCase):
         self.assertFalse(target.unweighed)
 
     def killed(self, written: ours.Written | None) -> int:
-        """An agent is killed in a window, then a migration begins.
+        """An agent is killed in a window, then libvirt takes no writes.
+
+        It does not tell either for how long, as where it waits for the VM.
 
         :param written: what its record says that it may have written.
         :returns: the weight, once the next one has tried to put it back.
@@ -105,12 +108,14 @@ class TestMigratingWeight(test_domains.DomainsCase):
         self.made._gate.ending.set()
         self.domain.values[cputune.SHARES] = 20
         self.file.write_text('20\n')
-        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.domain.refuse = self.refuse
         record = self.records.load('u')
         self.records.save(dataclasses.replace(record, written=written))
         restorer = restore.Restorer(self.records, self.made._inspector._host)
-        self.assertRaises(libvirt.libvirtError, restorer.clean, self.domain)
+        with mock.patch.object(self.domain, 'jobInfo', self.refuse):
+            self.assertRaises(
+                libvirt.libvirtError, restorer.clean, self.domain
+            )
         return self.weight()
 
     def test_given_back_by_the_record(self) -> None:
@@ -122,9 +127,15 @@ class TestMigratingWeight(test_domains.DomainsCase):
 
     def test_not_given_back_what_is_somebody_elses(self) -> None:
         for written in ({cputune.SHARES: frozenset({30})}, {}):
-            self.domain.job = 0
             self.domain.refuse = lambda: None
             self.assertEqual(20, self.killed(written))
+
+    def test_not_into_a_file_that_libvirt_does_not_read(self) -> None:
+        self.killed({cputune.SHARES: None})
+        self.file.write_text('77\n')
+        restorer = restore.Restorer(self.records, self.made._inspector._host)
+        self.assertRaises(libvirt.libvirtError, restorer.clean, self.domain)
+        self.assertEqual(77, self.weight())
 
     def test_given_back_by_an_older_agents_record(self) -> None:
         self.assertEqual(1024, self.killed(None))
