@@ -154,6 +154,15 @@ class TestUplinkBinder(test_domains.DomainsCase):
             self.assertEqual({'a'}, failed.keys())
             self.assertEqual('br-int', self.domain.bridge)
 
+    def test_another_run_that_is_defined_so_is_left_alone(self) -> None:
+        """What is there is not by our hand, though it is where we want it."""
+        self.bind()
+        self.domain.id += 1
+        self.assertIn('br-own', self.domain.XMLDesc(1))
+        self.assertEqual(0, self.binder._plugger.undo(self.domain))
+        self.assertEqual('br-own', self.domain.bridge)
+        self.assertEqual((), self.bindings.uuids())
+
     def test_not_to_a_vm_that_is_held_meanwhile(self) -> None:
         def answer_late(uuid: str) -> tuple[str, ...]:
             self.target.holds.add(guest.Hold.PAUSED)

@@ -121,6 +121,28 @@ class TestCrash(test_domains.DomainsCase):
         self.assertEqual([(True, False), (False, True)], self.domain.pins)
         self.assert_kept_for_people()
 
+    def test_what_met_another_run_and_what_others_set_there(self) -> None:
+        target = self.look()
+        tune = model.CpuTune(
+            8_000, 8_000, vcpu_pins=(frozenset({0}), frozenset({1}))
+        )
+        self.made.write(target, tune)
+        self.drain()
+        self.crash()
+        self.domain.id += 1
+        self.domain.mark = None
+        theirs = {**ORIGINAL, cputune.QUOTA: 50_000, cputune.SHARES: 77}
+        self.domain.values = {**theirs, cputune.PERIOD: 8_000}
+        # The second one is not as we ever had it.
+        self.domain.pins = [(True, False)] * 2
+        self.start()
+        self.assertEqual(theirs, self.domain.values)
+        self.assertEqual([(True, True), (True, False)], self.domain.pins)
+        self.assertEqual((), self.records.uuids())
+        # And now it is what the VM had before us.
+        target = self.made.guests['u']
+        self.assertEqual(theirs, target.original.parameters)
+
     def test_libvirt_says_that_it_has_done_what_it_has_not(self) -> None:
         self.write(self.look())
         self.crash()

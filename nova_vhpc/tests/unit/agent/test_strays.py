@@ -20,7 +20,7 @@ from unittest import mock
 
 import libvirt
 
-from nova_vhpc.agent import cputune, guest, weight_file, weights
+from nova_vhpc.agent import cputune, guest, weight_file, weights, writer
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -92,6 +92,18 @@ class TestStrays(test_domains.DomainsCase):
         self.made.write(self.target, TUNE)
         self.assert_as_it_began()
 
+    def test_what_is_not_taken_back_at_once_is_when_it_is_found(self) -> None:
+        """libvirt says that it has done what it has not."""
+        restore = cputune.restore
+        tries = iter((('vcpu_period is 8000',), None))
+        with mock.patch.object(
+            cputune, 'restore', lambda *all_: next(tries) or restore(*all_)
+        ):
+            self.made.write(self.target, TUNE)
+            self.drain()
+        self.assertIsNone(next(tries, None))
+        self.assert_as_it_began()
+
     def test_it_came_back_from_disk(self) -> None:
         """With what is in its copy, by which it is put back."""
         self.mark = self.domain.mark
@@ -143,11 +155,15 @@ class TestStrays(test_domains.DomainsCase):
         late = threading.Thread(
             target=lambda: written.append(self.made.set_shares('u', 20))
         )
-        with self.target.lock:
+        patience = mock.patch.object(
+            writer, 'LOCK_SECONDS', test_domains.PATIENCE_S
+        )
+        with patience, self.target.lock:
             late.start()
             self.restart()
             self.made.look('u')
             self.made.workers.drain(0.02)
+            self.assertTrue(late.is_alive())
         late.join()
         self.assertEqual([False], written)
         self.assert_as_it_began()
