@@ -109,5 +109,6 @@ class Reconciler:
         # Records of domains that stopped, maybe while we were not here. Last:
         # hundreds take seconds, and those that run may be throttled.
         for uuid in self._journal.uuids():
-            if uuid not in running:
+            # The look that finds one of ours gone waits for calls about it.
+            if uuid not in running and uuid not in self._roster.guests:
                 self._undo.forget_record(uuid)

@@ -12,6 +12,7 @@
 
 """All are looked at, again and again, without events."""
 
+import dataclasses
 import tempfile
 import threading
 import time
@@ -48,6 +49,7 @@ class TestReconciler(base.BaseTestCase):
         records = journal.Journal(tempfile.mkdtemp())
         records.prepare()
         records.save(test_journal.record())
+        records.save(dataclasses.replace(test_journal.record(), uuid='u'))
         vms = test_roster.make()
         vms.add(test_guest.make())
         vms.add_other('gone', (1, 1))
@@ -96,6 +98,14 @@ class TestReconciler(base.BaseTestCase):
         made.wake()
         self.wait_for(lambda: bool(seen))
         self.assertEqual([3], seen)
+
+    def test_the_record_of_one_of_ours_goes_when_it_is_found_gone(
+        self,
+    ) -> None:
+        """A call about it may still wait, and meet its next run."""
+        self.start(0.02)
+        self.wait_for(lambda: len(self.forgotten) > 1)
+        self.assertEqual({test_journal.UUID}, set(self.forgotten))
 
     def test_all_at_once_on_a_new_connection(self) -> None:
         made = self.start(1e6)
