@@ -81,18 +81,19 @@ def load(conf: cfg.ConfigOpts, group: str) -> Any:
     """
     _register_section(conf, group)
     plugin = loading.load_auth_from_conf_options(conf, group)
-    if isinstance(plugin, base.BaseIdentityPlugin):
-        _keep_from_itself(plugin)
+    keep_from_itself(plugin)
     return plugin
 
 
-def _keep_from_itself(plugin: Any) -> None:
+def keep_from_itself(plugin: Any) -> None:
     """Have a plugin that needs a token to get a token be refused it.
 
     Where Keystone's list of versions answers 401, keystoneauth asks for it
     with a token, and so waits for ever for a lock that its own thread holds.
     Refused, it goes by the version in ``auth_url``.
     """
+    if not isinstance(plugin, base.BaseIdentityPlugin):
+        return
     get_access = plugin.get_access
     thread = threading.local()
 

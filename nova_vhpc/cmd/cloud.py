@@ -77,8 +77,10 @@ def connect(args: argparse.Namespace) -> Any:
     import openstack
     import openstack.exceptions
 
+    from nova_vhpc import credentials
+
     try:
-        return openstack.connect(cloud=args.os_cloud)
+        connection = openstack.connect(cloud=args.os_cloud)
     except (
         openstack.exceptions.SDKException,
         keystoneauth1.exceptions.ClientException,
@@ -87,6 +89,8 @@ def connect(args: argparse.Namespace) -> Any:
             f'cannot connect to the cloud: {error}; set OS_CLOUD or the '
             'OS_* variables'
         ) from None
+    credentials.keep_from_itself(connection.session.auth)
+    return connection
 
 
 def validating(connection: Any) -> None:

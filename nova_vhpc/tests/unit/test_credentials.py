@@ -12,6 +12,7 @@
 
 """A Keystone that tells its versions to nobody without a token."""
 
+import argparse
 import concurrent.futures
 import http.server
 import json
@@ -24,6 +25,7 @@ from keystoneauth1 import session as ksa_session
 from oslo_config import cfg
 
 from nova_vhpc import credentials
+from nova_vhpc.cmd import cloud
 from nova_vhpc.conf import placement
 from nova_vhpc.tests import base
 
@@ -61,18 +63,22 @@ class _Keystone(http.server.BaseHTTPRequestHandler):
 
 
 class VersionsForNobodyTest(base.TestCase):
-    def log_in(self, path):
-        """A login, in a thread that may hang."""
+    def serve(self):
+        """Its address."""
         server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Keystone)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
+        return f'http://127.0.0.1:{server.server_port}'
+
+    def log_in(self, path):
+        url = self.serve() + path
         file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         file.write_text(
             '[placement]\nauth_type = password\n'
-            f'auth_url = http://127.0.0.1:{server.server_port}{path}\n'
+            f'auth_url = {url}\n'
             'username = u\npassword = p\nproject_name = service\n'
             'user_domain_name = Default\nproject_domain_name = Default\n'
         )
@@ -80,11 +86,15 @@ class VersionsForNobodyTest(base.TestCase):
         placement.register_opts(conf)
         conf(['--config-file', str(file)])
         auth = credentials.load(conf, 'placement')
+        return self.ask(ksa_session.Session(auth).get_token)
+
+    def ask(self, question):
+        """The answer to what may hang, from a thread that then does."""
         answer = concurrent.futures.Future()
 
         def ask():
             try:
-                answer.set_result(ksa_session.Session(auth).get_token())
+                answer.set_result(question())
             except Exception as error:
                 answer.set_exception(error)
 
@@ -99,3 +109,17 @@ class VersionsForNobodyTest(base.TestCase):
             ksa_exceptions.DiscoveryFailure, self.log_in, ''
         )
         self.assertIn('without a token', str(error))
+
+    def test_programs_that_ask_the_cloud_end_too(self):
+        for name, value in (
+            ('AUTH_URL', self.serve() + '/v3'),
+            ('USERNAME', 'u'),
+            ('PASSWORD', 'p'),
+            ('PROJECT_NAME', 'service'),
+            ('USER_DOMAIN_NAME', 'Default'),
+            ('PROJECT_DOMAIN_NAME', 'Default'),
+        ):
+            self.useFixture(fixtures.EnvironmentVariable(f'OS_{name}', value))
+        connection = cloud.connect(argparse.Namespace(os_cloud=None))
+        self.addCleanup(connection.close)
+        self.assertEqual('a-token', self.ask(connection.authorize))
