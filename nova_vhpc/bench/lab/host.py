@@ -272,7 +272,7 @@ def check() -> cpu_group.CpuController:
     """The CPU controller of a machine that a lab can be set up on.
 
     :raises LabError: not root, or no such controller.
-    :raises LibvirtdError: libvirtd is not installed.
+    :raises LibvirtdError: libvirtd, virsh or QEMU is not installed.
     """
     if os.geteuid() != 0:
         raise errors.LabError(

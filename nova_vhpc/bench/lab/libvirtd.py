@@ -70,16 +70,25 @@ class LibvirtdError(Exception):
     """The private libvirtd does not come up; says how its log ends."""
 
 
-def check() -> None:
-    """Complain of a machine without libvirtd.
+_PACKAGES = {
+    'libvirtd': 'libvirt-daemon, libvirt-daemon-driver-qemu',
+    'virsh': 'libvirt-clients',
+    'qemu-system-x86_64': 'qemu-system-x86',
+}
+"""Where Debian has what is needed, as ``bindep.txt`` names it."""
 
-    :raises LibvirtdError: it is not installed.
+
+def check() -> None:
+    """Complain of a machine without libvirtd, virsh or QEMU.
+
+    :raises LibvirtdError: one of them is not installed.
     """
-    if shutil.which('libvirtd') is None:
-        raise LibvirtdError(
-            'no libvirtd on this machine; install the packages of '
-            'bindep.txt (libvirt-daemon, libvirt-daemon-driver-qemu)'
-        )
+    for program, packages in _PACKAGES.items():
+        if shutil.which(program) is None:
+            raise LibvirtdError(
+                f'no {program} on this machine; install the packages of '
+                f'bindep.txt ({packages})'
+            )
 
 
 def wait_until_it_answers(

@@ -309,13 +309,17 @@ class TestCommandLine(base.TestCase):
         built.assert_not_called()
         self.assertIn('run as root', err.getvalue())
 
-    def test_a_machine_without_libvirtd(self):
-        with (
-            mock.patch.object(os, 'geteuid', return_value=0),
-            mock.patch.dict(os.environ, {'PATH': '/nonexistent'}),
-        ):
-            error = self.assertRaises(libvirtd.LibvirtdError, host.check)
-        self.assertIn('bindep.txt', str(error))
+    def test_a_machine_without_libvirtd_virsh_or_qemu(self):
+        there = Path(self.useFixture(fixtures.TempDir()).path)
+        for name in ('libvirtd', 'virsh', 'qemu-system-x86_64'):
+            with (
+                mock.patch.object(os, 'geteuid', return_value=0),
+                mock.patch.dict(os.environ, {'PATH': str(there)}),
+            ):
+                error = self.assertRaises(libvirtd.LibvirtdError, host.check)
+            self.assertIn(f'no {name} on this machine', str(error))
+            self.assertIn('bindep.txt', str(error))
+            (there / name).symlink_to('/bin/true')
 
     def test_why_libvirtd_does_not_start(self):
         # Its log goes with the lab.
