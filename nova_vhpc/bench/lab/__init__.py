@@ -112,6 +112,7 @@ def run(args: argparse.Namespace) -> int:
     from nova_vhpc.bench.lab import (
         errors,
         experiments,
+        figures,
         guest,
         host,
         kbest,
@@ -149,9 +150,9 @@ def run(args: argparse.Namespace) -> int:
             runs = runner.measure_mix(
                 mix, image, names, timing, scheme, _say, cpus, options
             )
-            figures = runner.summarise(mix, runs, scheme, len(cpus))
-            document['mixes'].setdefault(name, {}).update(figures)
-            document['overall'] = runner.overall(document['mixes'])
+            found = figures.summarise(mix, runs, scheme, len(cpus))
+            document['mixes'].setdefault(name, {}).update(found)
+            document['overall'] = figures.overall(document['mixes'])
             document['seconds'] = round(time.monotonic() - began)
             _keep(args.json, document)
         if args.claims:

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The lab's arithmetic: what the figures are made of."""
+"""The lab's command line, what it starts, and what it reports."""
 
 import contextlib
 import errno
@@ -31,10 +31,10 @@ import libvirt
 from nova_vhpc.bench import lab, outputs
 from nova_vhpc.bench.lab import (
     errors,
+    figures,
     guest,
     host,
     image,
-    kbest,
     kernel,
     libvirtd,
     mixes,
@@ -47,133 +47,6 @@ from nova_vhpc.bench.lab import (
 from nova_vhpc.tests import base
 
 IMAGE = guest.GuestImage(Path('/kernel'), Path('/initrd'))
-SCHEME = kbest.KBest(k=2, epsilon=0.02, m=4)
-
-
-def run(**progress):
-    return runner.Run(1, progress)
-
-
-class TestKBest(base.TestCase):
-    """NPC'09, section 3."""
-
-    def test_k_values_that_agree(self):
-        self.assertTrue(SCHEME.converged([50.0, 99.0, 100.0]))
-
-    def test_the_best_ones_must_agree(self):
-        self.assertFalse(SCHEME.converged([50.0, 50.1, 100.0]))
-
-    def test_fewer_than_k(self):
-        self.assertFalse(SCHEME.converged([100.0]))
-
-    def test_gives_up_after_m(self):
-        self.assertFalse(SCHEME.done([1.0, 2.0, 4.0]))
-        self.assertTrue(SCHEME.done([1.0, 2.0, 4.0, 8.0]))
-
-    def test_reports_the_best(self):
-        self.assertEqual(99.5, SCHEME.best([10.0, 99.0, 100.0]))
-        self.assertRaises(ValueError, SCHEME.best, [])
-
-
-class TestFigures(base.TestCase):
-    """The definitions of DESIGN.md, section 7."""
-
-    clusters = mixes.MIXES['clusters']
-    hogs = mixes.MIXES['hogs']
-    phased = mixes.MIXES['phased']
-
-    def test_efficiency_is_the_sum_of_parts(self):
-        self.assertAlmostEqual(
-            0.9,
-            runner.efficiency(self.clusters, run(a=0.2, b=0.3, c=0.4)),
-        )
-
-    def test_a_cluster_counts_once_whatever_its_members(self):
-        self.assertAlmostEqual(
-            0.8, runner.efficiency(self.phased, run(p0=0.4, p1=0.6, c=0.3))
-        )
-
-    def test_fairness_is_least_over_greatest(self):
-        self.assertAlmostEqual(
-            0.5, runner.fairness(self.clusters, run(a=0.2, b=0.3, c=0.4))
-        )
-
-    def test_fairness_compares_equals_only(self):
-        self.assertAlmostEqual(
-            1.0, runner.fairness(self.phased, run(p0=0.4, p1=0.4, c=0.1))
-        )
-
-    def test_fair_share_of_hogs(self):
-        self.assertAlmostEqual(0.5, runner.others_fair(self.hogs, 2))
-
-    def test_speedup_is_the_geometric_mean_over_stock(self):
-        figures = runner.summarise(
-            self.clusters,
-            {
-                'stock': [run(a=0.1, b=0.1, c=0.1)],
-                'default': [run(a=0.1, b=0.2, c=0.4)],
-            },
-            SCHEME,
-        )
-        self.assertEqual(1.0, figures['stock']['speedup'])
-        self.assertAlmostEqual(2.0, figures['default']['speedup'], 2)
-        self.assertEqual(
-            {'a': 1.0, 'b': 2.0, 'c': 4.0}, figures['default']['speedups']
-        )
-
-    def test_loss_is_against_stock_and_against_the_fair_share(self):
-        figures = runner.summarise(
-            self.hogs,
-            {
-                'stock': [run(a=0.1, b=0.1, h=0.2, i=0.2)],
-                'default': [run(a=0.2, b=0.2, h=0.15, i=0.15)],
-            },
-            SCHEME,
-        )
-        self.assertAlmostEqual(0.25, figures['default']['loss'])
-        self.assertAlmostEqual(0.4, figures['default']['loss_fair'])
-
-    def test_nothing_is_said_against_a_stock_that_was_not_measured(self):
-        figures = runner.summarise(
-            self.hogs, {'default': [run(a=0.2, b=0.2, h=0.15, i=0.15)]}, SCHEME
-        )
-        self.assertIsNone(figures['default']['speedup'])
-        self.assertIsNone(figures['default']['loss'])
-        self.assertAlmostEqual(0.4, figures['default']['loss_fair'])
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            report.print_tables({'mixes': {'hogs': figures}})
-        self.assertNotIn('%', out.getvalue())
-
-    def test_medians_not_means(self):
-        figures = runner.summarise(
-            self.clusters,
-            {'stock': [run(a=x, b=x, c=x) for x in (0.1, 0.1, 9.0)]},
-            SCHEME,
-        )
-        self.assertAlmostEqual(0.3, figures['stock']['efficiency'])
-
-    def test_overall_leaves_out_what_is_not_overcommitted(self):
-        entry = {'default': {'speedups': {'a': 2.0}}}
-        slow = {'default': {'speedups': {'a': 0.1}}}
-        self.assertEqual(
-            {'default': {'speedup': 2.0, 'worst_speedup': 2.0}},
-            runner.overall({'clusters': entry, 'alone': slow}),
-        )
-
-    def test_times_are_normalised_to_stock(self):
-        document = {
-            'mixes': {
-                'clusters': {
-                    'stock': {'speedup': 1.0},
-                    'default': {'speedup': 4.0},
-                    'broken': {'speedup': None},
-                }
-            }
-        }
-        self.assertEqual(
-            {'clusters': {'stock': 1.0, 'default': 0.25}},
-            plot.normalised_times(document),
-        )
 
 
 class TestMixes(base.TestCase):
@@ -416,14 +289,14 @@ class TestCommandLine(base.TestCase):
         )
 
     def test_a_full_disk_does_not_end_the_measuring(self):
-        figures = {'stock': {}}
+        found = {'stock': {}}
         with (
             mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
             mock.patch.object(host, 'check'),
             mock.patch.object(guest, 'build_image'),
             mock.patch.object(runner, 'measure_mix') as measured,
-            mock.patch.object(runner, 'summarise', return_value=figures),
-            mock.patch.object(runner, 'overall', return_value={}),
+            mock.patch.object(figures, 'summarise', return_value=found),
+            mock.patch.object(figures, 'overall', return_value={}),
             mock.patch.object(report, 'print_tables') as printed,
             contextlib.redirect_stderr(io.StringIO()) as err,
         ):
