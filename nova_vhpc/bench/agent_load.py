@@ -43,12 +43,18 @@ def _vcpu(number: int) -> None:
 
 
 def _vm(vcpus: int) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.stack_size(64 * 1024)
-    for number in range(vcpus):
-        threading.Thread(target=_vcpu, args=(number,), daemon=True).start()
-    while True:
-        time.sleep(60)
+    """What a child does; what its parent cleans up is not its own to."""
+    try:
+        os.close(0)
+        os.close(1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        threading.stack_size(64 * 1024)
+        for number in range(vcpus):
+            threading.Thread(target=_vcpu, args=(number,), daemon=True).start()
+        while True:
+            time.sleep(60)
+    finally:
+        os._exit(1)
 
 
 def _send() -> None:
@@ -76,8 +82,6 @@ def main(argv: list[str]) -> int:
         for _ in range(vms):
             pid = os.fork()
             if pid == 0:
-                os.close(0)
-                os.close(1)
                 _vm(vcpus)
             pids.append(pid)
         # Nothing is held back that would be tried again at the end.
@@ -85,6 +89,8 @@ def main(argv: list[str]) -> int:
         sys.stdin.read()
     except BrokenPipeError:
         pass  # whoever asked for them has ended meanwhile
+    except OSError:
+        return 1  # no more processes; the pids that are missing tell
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -111,6 +117,22 @@ class Traffic:
         self._process.communicate()
 
 
+class StartError(Exception):
+    """Not all stand-ins start."""
+
+    def __init__(self, vms: int, vcpus: int) -> None:
+        super().__init__(
+            f'stand-ins of {vms} VMs with {vcpus} vCPUs do not start; they '
+            f'take {vms * (vcpus + 1)} processes and threads (ulimit -u, '
+            'pids.max of the control group)'
+        )
+
+
+def _ended(pid: int) -> bool:
+    with open(f'/proc/{pid}/stat') as file:
+        return file.read().rpartition(')')[2].split()[0] == 'Z'
+
+
 class Load:
     """The stand-ins, for the length of a ``with`` block."""
 
@@ -131,9 +153,13 @@ class Load:
         self.pids = tuple(
             int(pid) for pid in self._process.stdout.readline().split()
         )
-        if len(self.pids) != self.vms:
-            raise RuntimeError(f'only {len(self.pids)} stand-ins started')
-        self._wait_for_threads()
+        try:
+            if len(self.pids) != self.vms:
+                raise StartError(self.vms, self.vcpus)
+            self._wait_for_threads()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -144,8 +170,8 @@ class Load:
         end = time.monotonic() + 60
         for pid in self.pids:
             while len(os.listdir(f'/proc/{pid}/task')) <= self.vcpus:
-                if time.monotonic() > end:
-                    raise RuntimeError('the stand-ins do not start')
+                if time.monotonic() > end or _ended(pid):
+                    raise StartError(self.vms, self.vcpus)
                 time.sleep(0.01)
         # Names come a moment after the threads.
         time.sleep(0.5)

@@ -256,9 +256,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--soak', action='store_true')
     plugins.add_arguments(parser)
     args = parser.parse_args(argv)
-    with agent_load.Load(args.vms, args.vcpus) as load:
-        figures = measure(load, args.seconds, args.soak, plugins.chosen(args))
-        print(json.dumps(figures), flush=True)
+    try:
+        with agent_load.Load(args.vms, args.vcpus) as load:
+            figures = measure(
+                load, args.seconds, args.soak, plugins.chosen(args)
+            )
+    except agent_load.StartError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(figures), flush=True)
     return 0
 
 

@@ -13,12 +13,15 @@
 import contextlib
 import io
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 from unittest import mock
 
-from nova_vhpc.bench import agent, agent_load
+import fixtures
+
+from nova_vhpc.bench import agent, agent_load, agent_run
 from nova_vhpc.bench.lab import libvirtd
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
@@ -59,6 +62,35 @@ class LoadTest(base.TestCase):
         _, err = load.communicate(timeout=60)
         self.assertEqual(b'', err)
         self.assertRaises(ProcessLookupError, os.killpg, load.pid, 0)
+
+    def test_no_more_threads(self):
+        # As where the control group's pids.max is reached.
+        script = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'load')
+        script.write_text(
+            'import runpy, threading\n'
+            'def start(self):\n'
+            '    raise RuntimeError("can\'t start new thread")\n'
+            'threading.Thread.start = start\n'
+            f'runpy.run_path({agent_load.__file__!r}, run_name="__main__")\n'
+        )
+        load = subprocess.run(
+            (sys.executable, '-S', script, '3', '2'),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+        self.assertEqual((0, b''), (load.returncode, load.stderr))
+        with (
+            mock.patch.object(agent_load, '__file__', str(script)),
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            self.assertEqual(
+                1,
+                agent_run.main(
+                    ['--vms', '3', '--vcpus', '2', '--seconds', '1']
+                ),
+            )
+        self.assertIn('3 VMs with 2 vCPUs do not start', err.getvalue())
+        self.assertIn('take 9 processes and threads', err.getvalue())
 
     @staticmethod
     def end_all(group):
