@@ -51,6 +51,10 @@ def _vcpus_on(vm: model.VmView, cpus: frozenset[int]) -> model.VmView:
     return dataclasses.replace(
         vm,
         vcpus=len(here),
+        # Those that are left may be bound to a NUMA node (see `bound`).
+        in_force=dataclasses.replace(
+            vm.in_force, vcpu_pins=tuple(pins[n] for n in here)
+        ),
         sample=dataclasses.replace(
             sample,
             vcpu_run_us=_of(sample.vcpu_run_us, here),

@@ -440,6 +440,37 @@ class TestOthers(GangTestCase):
             windows = self.decide(vm('a'), vm('b'), busy_one).windows
             self.assertEqual(pauses, self.part_of_pauses(windows) > 0, pins)
 
+    def test_its_other_vcpus_are_where_they_are_bound_to(self):
+        """Nova binds these to NUMA nodes, too."""
+        one_node = frozenset({2, 3})
+        pins = {
+            'a': (frozenset({0}), frozenset({1})),
+            'b': (frozenset({0}), frozenset({1})),
+            'c': (frozenset({2}), frozenset({3})),
+            'd': (frozenset({2}), frozenset({3})),
+        }
+        anywhere = hog('m')
+        plain = dataclasses.replace(anywhere, vcpu_pins=(one_node,) * 2)
+        mixed = vm(
+            'm',
+            vcpus=3,
+            workload=model.Workload.GENERAL,
+            repin=False,
+            allowed_cpus=one_node,
+            in_force=model.CpuTune(
+                vcpu_pins=(frozenset({8}), one_node, one_node)
+            ),
+        )
+        gangs = [vm(uuid) for uuid in pins]
+        cpus = tuple(model.Cpu(n) for n in range(4))
+        expected = self.decide(*gangs, others=(plain,), pins=pins, cpus=cpus)
+        everywhere = self.decide(
+            *gangs, others=(anywhere,), pins=pins, cpus=cpus
+        )
+        found = self.decide(*gangs, mixed, pins=pins, cpus=cpus)
+        self.assertEqual(expected.windows, found.windows)
+        self.assertNotEqual(everywhere.windows, found.windows)
+
     def test_who_would_get_next_to_nothing_is_served_within_the_windows(self):
         for shares, pauses in ((100, False), (400, True)):
             windows = self.decide(
