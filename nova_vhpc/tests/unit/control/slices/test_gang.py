@@ -619,34 +619,54 @@ class TestShares(GangTestCase):
 
     @hypothesis.given(
         names=strategies.lists(
-            strategies.sampled_from('abcdefgh'), unique=True, max_size=8
+            strategies.sampled_from('abcdef'),
+            unique=True,
+            min_size=1,
+            max_size=4,
         ),
-        shares=strategies.integers(2, 262_144),
-        hogs=strategies.integers(0, 5),
+        apart=strategies.integers(0, 2),
+        shares=strategies.sampled_from((1, 100, 1024, 10_000, 262_144)),
+        hogs=strategies.lists(strategies.integers(1, 3), max_size=3),
+        hog_shares=strategies.sampled_from((1, 100, 1024, 262_144)),
         v2=strategies.booleans(),
         window_us=strategies.integers(5_000, 1_000_000),
     )
+    @hypothesis.settings(deadline=None)
     def test_every_schedule_can_be_written_and_played(
-        self, names, shares, hogs, v2, window_us
+        self, names, apart, shares, hogs, hog_shares, v2, window_us
     ):
+        """
+        :param apart: how many are on other CPUs than the rest.
+        """
         limits = V2 if v2 else V1
         windows = self.decide(
             *(
                 vm(name, original=model.CpuTune(100_000, -1, shares))
                 for name in names
             ),
-            others=tuple(hog(f'h{n}') for n in range(hogs)),
+            others=tuple(
+                hog(f'h{n}', vcpus, hog_shares) for n, vcpus in enumerate(hogs)
+            ),
             limits=limits,
-            ticks=5,
+            cpus=tuple(model.Cpu(n) for n in range(4 if apart else 2)),
+            pins={
+                name: (frozenset({2}), frozenset({3})) if n < apart else APART
+                for n, name in enumerate(names)
+            },
+            # Until it is known who never sleeps.
+            ticks=25,
             config=dataclasses.replace(CONFIG, gang_window_us=window_us),
         ).windows
         if windows is None:
-            self.assertTrue(len(names) < 2)
+            # Two would share CPUs, and have to take turns.
+            self.assertLess(min(apart, len(names)), 2)
+            self.assertLess(len(names) - apart, 2)
             return
         for turn in windows.turns:
             self.assertGreater(turn.width_us, 0)
             self.assertEqual(windows.shares_after.keys(), turn.shares.keys())
             for value in turn.shares.values():
+                self.assertIs(int, type(value))
                 self.assertLessEqual(limits.min_shares, value)
                 self.assertGreaterEqual(limits.max_shares, value)
         for name in windows.shares_after:
