@@ -217,7 +217,8 @@ def need(
     # By CPU, whether it is more than what is fair: one, as they are whole.
     order: dict[int, bool] = {}
     for reach in sorted(groups, key=lambda one: (len(one), sorted(one))):
-        whole = math.floor(sum(groups[reach]))
+        # Six times a third of a CPU are two, whatever rounding says.
+        whole = math.floor(round(sum(groups[reach]), 6))
         here = [cpu for cpu in ranked if cpu in reach and cpu not in order]
         order |= {
             cpu: number >= whole

@@ -18,7 +18,14 @@ from unittest import mock
 import hypothesis
 from hypothesis import strategies
 
-from nova_vhpc.control import gang_claim, gang_fairness, gang_room, model
+from nova_vhpc.control import (
+    gang_claim,
+    gang_demand,
+    gang_fairness,
+    gang_room,
+    gang_sides,
+    model,
+)
 from nova_vhpc.tests import base
 
 
@@ -135,6 +142,87 @@ class TestNeed(base.TestCase):
         gangs = sum(size for (size,) in one.clusters)
         free = frozenset(range(min(gangs, 24 - best), 24))
         self.assertEqual(best, dataclasses.replace(one, free=free).best(best))
+
+
+class TestWhom(base.TestCase):
+    """Who is left CPUs, and which ones."""
+
+    def spinning(self, uuid, vcpus, pins=None, weight=1_024):
+        half = (50_000.0,) * vcpus
+        sample = model.Sample(
+            vcpu_run_us=half, vcpu_wait_us=half, elapsed_us=100_000.0
+        )
+        return model.OtherVm(uuid, vcpus, weight, sample, None, pins)
+
+    def need(self, *others, gangs=3, wide=8, pinned=(), clear=()):
+        """Beside gangs on the first of eight CPUs.
+
+        :param gangs: each of which weighs as much as any of the others.
+        """
+        host = frozenset(range(8))
+        demands = gang_demand.DemandTracker()
+        for _ in range(30):
+            demands.advance(others)
+        members = {f'm{number}': wide for number in range(gangs)}
+        vms = tuple(model.VmView(*member) for member in members.items())
+        view = model.HostView(
+            1,
+            0,
+            100_000,
+            tuple(model.Cpu(number) for number in range(8)),
+            vms,
+            others=others,
+        )
+        cpus = frozenset(range(wide))
+        sides = gang_sides.Sides(
+            frozenset(members),
+            frozenset(one.uuid for one in others),
+            cpus,
+            dict.fromkeys(members, cpus),
+            wide,
+            gang_fairness.weights_of(view),
+            host,
+            {one.uuid: one.vcpu_pins for one in others if one.vcpu_pins},
+        )
+        return gang_room.need(
+            view, sides, demands, vms, {*members, *pinned}, frozenset(clear)
+        )
+
+    def test_as_many_cpus_as_are_fair_and_one_for_any_number_of_vcpus(self):
+        for vcpus in range(3, 13):
+            found = self.need(self.spinning('h', vcpus))
+            self.assertAlmostEqual(2.0, found.others[0].fair)
+            self.assertEqual((7, 6, 5), found.order, vcpus)
+
+    def test_no_more_cpus_than_vcpus(self):
+        self.assertEqual((7,), self.need(self.spinning('h', 1)).order)
+
+    def test_those_that_are_clear_stay_so(self):
+        found = self.need(self.spinning('h', 8), clear={1, 2})
+        self.assertEqual((2, 1, 7), found.order)
+
+    def test_where_they_can_be(self):
+        pins = (frozenset({0, 1}), frozenset({0, 1, 9}))
+        found = self.need(self.spinning('h', 2, pins))
+        self.assertEqual((1, 0), found.order)
+
+    def test_a_cpu_that_is_more_than_fair_comes_later(self):
+        # A third of one for who is bound to the last, and eight thirds.
+        bound = self.spinning('b', 1, (frozenset({7}),))
+        heavy = self.spinning('h', 8, weight=8 * 1_024)
+        found = self.need(bound, heavy, gangs=15)
+        self.assertEqual((6, 5, 7, 4), found.order)
+
+    def test_who_is_pinned_needs_none(self):
+        others = self.spinning('h', 2), self.spinning('p', 2)
+        self.assertEqual(
+            ['h'], [one.uuid for one in self.need(*others, pinned='p').others]
+        )
+        self.assertEqual((), self.need(*others, pinned='hp').order)
+
+    def test_cpus_without_gangs_are_free(self):
+        found = self.need(self.spinning('h', 2), wide=6)
+        self.assertEqual({6, 7}, found.free)
 
 
 class TestRoom(base.TestCase):
