@@ -70,6 +70,14 @@ class TestFairCpus(base.TestCase):
     def test_who_wants_nothing_or_weighs_nothing_is_not_in_the_way(self):
         self.assertEqual({'c': 2.0}, fair(2, (1, 0.0), (0, 2.0), (1, 2.0)))
 
+    def test_as_many_as_claim_the_same(self):
+        narrow = gang_fairness.Claim(1, 1.0)
+        wide = gang_fairness.Claim(1, 8.0)
+        self.assertEqual(
+            {narrow: 1.0, wide: 2.5},
+            gang_fairness.fair_cpus({narrow: 3, wide: 2}, 8),
+        )
+
     def test_nobody_there(self):
         self.assertEqual({}, fair(2))
 
@@ -128,6 +136,24 @@ class TestDivide(base.TestCase):
         first, last = frozenset(range(4)), frozenset(range(4, 8))
         found = self.divide((1, 4.0, first), (1, 4.0, last), (2, 8.0))
         self.assertEqual({'a': 2.0, 'b': 2.0, 'c': 4.0}, found)
+
+    def test_who_wants_nothing_is_not_in_the_way(self):
+        here = frozenset({0, 1})
+        self.assertEqual(
+            {'b': 2.0, 'd': 6.0},
+            self.divide((1, 0.0, here), (1, 2.0, here), (1, 0.0), (1, 8.0)),
+        )
+
+    def test_as_many_as_claim_the_same(self):
+        bound = gang_fairness.Claim(1, 1.0, frozenset(range(4)))
+        free = gang_fairness.Claim(1, 8.0)
+        self.assertEqual(
+            {bound: 1.0, free: 2.5},
+            gang_fairness.divide(
+                {bound: 3, free: 2},
+                lambda reach: 8 if reach is None else len(reach),
+            ),
+        )
 
     def test_nobody_gets_more_than_it_wants(self):
         first = frozenset(range(4))
