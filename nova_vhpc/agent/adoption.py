@@ -19,6 +19,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import (
+    cpus,
     cputune,
     domain_xml,
     foreign,
@@ -111,7 +112,8 @@ class Adoption:
             LOG.info('VM %s: %s', info.name, outcome)
         known = copy or before
         now = cputune.read(domain)
-        repin = _repin(domain, now) if known is None else known.repin
+        online = cpus.online_cpus(self._options.sys_root)
+        repin = known.repin if known else _repin(domain, now, online)
         allowed = self._changes.allowed_cpus(now)
         reader, tids = self.open(info, identity.pid)
         target = guest.Guest(
@@ -125,6 +127,7 @@ class Adoption:
             tids=tids,
             xml_hash=seen[1],
             allowed_cpus=allowed,
+            online=online,
             repin=repin and bool(allowed) and not info.dedicated,
             sliced=self._sliced,
         )
@@ -179,7 +182,7 @@ class Adoption:
         return reader, tids
 
 
-def _repin(domain: Any, now: cputune.Cputune) -> bool:
+def _repin(domain: Any, now: cputune.Cputune, online: frozenset[int]) -> bool:
     """Whether a VM that we have not written to may be pinned.
 
     Nova makes the live XML that it migrates the persistent one, too. So
@@ -188,4 +191,4 @@ def _repin(domain: Any, now: cputune.Cputune) -> bool:
     info = domain_xml.parse(
         domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
-    return info.repin or (now.floats(info.cpuset) and not info.placed)
+    return info.repin or (now.floats(info.cpuset, online) and not info.placed)

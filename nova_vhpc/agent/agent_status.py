@@ -47,7 +47,7 @@ def daemon(
         'dry_run': followed.dry_run,
         'foreign_changes': followed.foreign,
         'late_calls': followed.late_calls,
-        'cpus': cpus.format_cpu_set(cpu.id for cpu in ticker.cpus),
+        'cpus': cpus.format_cpu_set(cpu.id for cpu in ticker.cpus()),
         'probes': probes.names(),
         'effective_min_slice_us': ticker.limits.effective_min_slice_us,
         'journal_records': len(records.uuids()),

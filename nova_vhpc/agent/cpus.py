@@ -121,6 +121,17 @@ def usable_cpus(
     return usable
 
 
+def present_cpus(
+    wanted: frozenset[int] | None, sys_root: str = '/sys'
+) -> frozenset[int]:
+    """Those of the wanted CPUs that can be used now; maybe none.
+
+    :param wanted: None for all.
+    """
+    found = frozenset(os.sched_getaffinity(0)) & online_cpus(sys_root)
+    return found if wanted is None else found & wanted
+
+
 def host_cpus(
     usable: Iterable[int], sys_root: str = '/sys'
 ) -> tuple[model.Cpu, ...]:

@@ -72,13 +72,18 @@ class Cputune:
             self.vcpupins[:vcpus],
         )
 
-    def floats(self, cpuset: frozenset[int] | None) -> bool:
+    def floats(
+        self, cpuset: frozenset[int] | None, online: frozenset[int]
+    ) -> bool:
         """Whether it has the pins that Nova gives to all guests, or none.
 
         :param cpuset: of the domain's ``<vcpu>``; None without one.
+        :param online: CPUs of the host that are: without pins libvirt tells
+            only those, also where others are there and off, as by ``nosmt``.
         """
-        everywhere = cpuset or frozenset(range(self.host_cpus))
-        return all(pin == everywhere for pin in self.vcpupins)
+        if cpuset:
+            return all(pin == cpuset for pin in self.vcpupins)
+        return all(pin >= online for pin in self.vcpupins)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -207,6 +212,28 @@ def pin_name(vcpu: int) -> str:
     return f'{PINS} {vcpu}'
 
 
+def unpinned(domain: Any) -> frozenset[int]:
+    """vCPUs that nothing was ever said of: whose pins follow the host.
+
+    For these libvirt tells the CPUs that are online, which change with the
+    host. Once pinned, a vCPU keeps its element in the live XML.
+
+    :raises libvirt.libvirtError: when it cannot tell.
+    """
+    root = ElementTree.fromstring(domain.XMLDesc(0))
+    vcpu = root.find('vcpu')
+    if vcpu is None or vcpu.get('cpuset') or vcpu.get('placement') == 'auto':
+        return frozenset()
+    pinned = {
+        element.get('vcpu') for element in root.findall('./cputune/vcpupin')
+    }
+    return frozenset(
+        number
+        for number in range(int(vcpu.text or 1))
+        if str(number) not in pinned
+    )
+
+
 def restore(
     domain: Any,
     original: Cputune,
@@ -227,6 +254,9 @@ def restore(
     :raises libvirt.libvirtError: when a call was refused; the first one's.
     """
     now = read(domain)
+    if now.vcpupins != original.vcpupins:
+        # CPUs of the host came or went; nothing was written there.
+        released |= {pin_name(vcpu) for vcpu in unpinned(domain)}
     refused: list[libvirt.libvirtError] = []
     for put_back in _steps(domain, original, now, released, weighed):
         try:

@@ -62,7 +62,7 @@ class Domains:
     :param host: reads the QEMU processes.
     :param probes: opens the VMs' probes.
     :param actuators: write what was decided, in order.
-    :param usable: CPUs that VMs may be pinned to.
+    :param usable: gives the CPUs that VMs may be pinned to.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Domains:
         host: processes.Processes,
         probes: sampler.Sampler,
         actuators: Iterable[Any],
-        usable: frozenset[int],
+        usable: Callable[[], frozenset[int]],
     ) -> None:
         options = conf.vhpc_agent
         actuators = tuple(actuators)

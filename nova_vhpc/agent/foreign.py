@@ -30,7 +30,7 @@ class ForeignChanges:
 
     :param options: ``[vhpc_agent]``.
     :param records: the journal.
-    :param usable: CPUs that VMs may be pinned to.
+    :param usable: gives the CPUs that VMs may be pinned to.
     :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden,
         or not what we wrote last: while windows are played, their player
         alone writes them.
@@ -38,7 +38,10 @@ class ForeignChanges:
     """
 
     def __init__(
-        self, options: Any, records: journal.Journal, usable: frozenset[int]
+        self,
+        options: Any,
+        records: journal.Journal,
+        usable: Callable[[], frozenset[int]],
     ) -> None:
         self._options = options
         self._journal = records
@@ -49,7 +52,7 @@ class ForeignChanges:
 
     def allowed_cpus(self, now: cputune.Cputune) -> frozenset[int]:
         """CPUs that a VM may be pinned to, by the pins that it has."""
-        return frozenset().union(*now.vcpupins) & self._usable
+        return frozenset().union(*now.vcpupins) & self._usable()
 
     def look(self, target: guest.Guest) -> None:
         """Find out whether somebody else wrote to a VM."""
@@ -104,6 +107,8 @@ class ForeignChanges:
         if not self.still_runs(target.uuid, target.domain_id):
             # Restarted since it was looked up: that is what changed it.
             return
+        self._follow_host(target, old, now)
+        old = target.expected
         if not target.journalled:
             # We have not written: these are its settings, whoever made them.
             changed = _changed(target, old, now)
@@ -133,6 +138,40 @@ class ForeignChanges:
         # Another one's event may have come meanwhile: the last one wins.
         self._give_back(target)
 
+    def _follow_host(
+        self, target: guest.Guest, old: cputune.Cputune, now: cputune.Cputune
+    ) -> None:
+        """CPUs of the host came or went: that was nobody's doing.
+
+        Where nothing says what a vCPU may use, that is how it was before us.
+        """
+        moved = {
+            vcpu: pin
+            for vcpu, (pin, before) in enumerate(
+                zip(now.vcpupins, old.vcpupins, strict=False)
+            )
+            if pin != before
+        }
+        if not moved:
+            return
+        moved = {
+            vcpu: moved[vcpu]
+            for vcpu in cputune.unpinned(target.domain) & moved.keys()
+        }
+        if not moved:
+            return
+        target.online = next(iter(moved.values()))
+        target.original = dataclasses.replace(
+            target.original,
+            vcpupins=tuple(
+                moved.get(vcpu, pin)
+                for vcpu, pin in enumerate(target.original.vcpupins)
+            ),
+        )
+        target.note_written(pins=moved)
+        target.first_tune = target.original.tune(target.info.vcpus)
+        target.allowed_cpus = self.allowed_cpus(target.original)
+
     def _count_vcpus(self, target: guest.Guest, now: cputune.Cputune) -> None:
         """vCPUs were plugged in or out of a VM that we have written to.
 
@@ -160,7 +199,8 @@ class ForeignChanges:
             return
         old = target.expected
         now = cputune.read(target.domain, old)
-        changed = _theirs(target, old, now, target.shares_theirs)
+        self._follow_host(target, old, now)
+        changed = _theirs(target, target.expected, now, target.shares_theirs)
         if changed:
             self.count += len(changed)
             LOG.warning(RESPECTED, target.name, ', '.join(changed))

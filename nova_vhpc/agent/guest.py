@@ -60,6 +60,7 @@ class Guest:
 
     :ivar domain: libvirt's object, of the present connection.
     :ivar original: its cputune before we first wrote to it.
+    :ivar online: CPUs that the host had online then.
     :ivar expected: what it is as far as we know: read or written.
     :ivar in_force: the same, in the controller's terms.
     :ivar released: managed values that somebody else has taken over.
@@ -104,6 +105,7 @@ class Guest:
     in_force: model.CpuTune = NO_TUNE
     first_tune: model.CpuTune = NO_TUNE
     allowed_cpus: frozenset[int] | None = None
+    online: frozenset[int] = frozenset()
     repin: bool = True
     released: frozenset[str] = frozenset()
     journalled: bool = False
@@ -313,7 +315,9 @@ class Guest:
     @property
     def floats(self) -> bool:
         """Whether it could use all CPUs that Nova gives to guests."""
-        return not self.info.placed and self.original.floats(self.info.cpuset)
+        return not self.info.placed and self.original.floats(
+            self.info.cpuset, self.online
+        )
 
     @property
     def tells_another_host(self) -> bool:

@@ -67,7 +67,7 @@ class Loop:
     """Runs the tick in a thread of its own.
 
     :param period_us: length of the control period.
-    :param cpus: CPUs that VMs may be pinned to.
+    :param cpus: gives the CPUs that VMs may be pinned to, at each tick.
     :param limits: of the actuators.
     :param cluster_of: the virtual cluster of a VM.
     :param peers: gives the other hosts' views of clusters.
@@ -79,7 +79,7 @@ class Loop:
     def __init__(
         self,
         period_us: int,
-        cpus: tuple[model.Cpu, ...],
+        cpus: Callable[[], tuple[model.Cpu, ...]],
         limits: model.ActuatorLimits,
         writer: Writer,
         controller: Decider,
@@ -208,7 +208,7 @@ class Loop:
             self.ticks,
             now_us,
             period_us,
-            self.cpus,
+            self.cpus(),
             tuple(vms),
             time.time_ns() // 1000,
             self.limits,

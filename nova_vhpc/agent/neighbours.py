@@ -21,7 +21,7 @@ ones, compete with nobody of ours and are not shown.
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import libvirt
@@ -54,11 +54,13 @@ class Neighbours:
     """Followed by libvirt's workers, read by the tick.
 
     :param host: reads the QEMU processes.
-    :param usable: CPUs that our VMs may be pinned to.
+    :param usable: gives the CPUs that our VMs may be pinned to.
     """
 
     def __init__(
-        self, host: processes.Processes, usable: frozenset[int]
+        self,
+        host: processes.Processes,
+        usable: Callable[[], frozenset[int]],
     ) -> None:
         self._host = host
         self._usable = usable
@@ -72,12 +74,12 @@ class Neighbours:
 
     def follow(self, uuid: str, domain: Any, vcpus: int) -> None:
         """Begin, or begin again, to read a VM."""
-        pins = self._pins(uuid, domain)
+        pins, usable = self._pins(uuid, domain), self._usable()
         # With ``hw:cpu_policy=mixed`` some vCPUs are near and some are not.
         near = tuple(
             vcpu
             for vcpu in range(vcpus)
-            if vcpu not in pins or not self._usable.isdisjoint(pins[vcpu])
+            if vcpu not in pins or not usable.isdisjoint(pins[vcpu])
         )
         if not near:
             self.forget(uuid)

@@ -261,6 +261,8 @@ def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
         ours.theirs(record.written, record.original, cputune.read(domain))
         - record.released
     )
+    if any(name.startswith(cputune.PINS) for name in found):
+        found -= {cputune.pin_name(vcpu) for vcpu in cputune.unpinned(domain)}
     if found:
         LOG.warning(
             'VM %s: somebody changed %s while no agent ran; left so',

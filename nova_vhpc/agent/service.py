@@ -40,6 +40,7 @@ from nova_vhpc.agent import (
     put_back,
     report,
     sampler,
+    shared_cpus,
     signals,
     status,
 )
@@ -66,9 +67,12 @@ class Service:
         self.conf = conf
         options = conf.vhpc_agent
         self.host_name = options.host or socket.gethostname()
-        usable = cpus.usable_cpus(options.cpu_shared_set, options.sys_root)
-        self.host_cpus = cpus.host_cpus(usable, options.sys_root)
-        self.controller = policy.make_controller(conf, self.host_cpus)
+        self.host_cpus = shared_cpus.SharedCpus(
+            options.cpu_shared_set, options.sys_root
+        )
+        self.controller = policy.make_controller(
+            conf, self.host_cpus.described()
+        )
         actuators = loader.load_actuators(conf)
         self.lock = lock.Lock(options.run_path)
         self.journal = journal.Journal(options.state_path)
@@ -95,7 +99,7 @@ class Service:
             self.processes,
             self.sampler,
             actuators,
-            usable,
+            self.host_cpus.usable,
         )
         self.binder = (
             binder.UplinkBinder(
@@ -113,7 +117,7 @@ class Service:
         self.metrics = metrics.Metrics(self.status)
         self.loop = loop.Loop(
             options.period_ms * 1000,
-            self.host_cpus,
+            self.host_cpus.described,
             actuators[0].limits(),
             self.domains,
             self.controller,
@@ -242,7 +246,7 @@ class Service:
         LOG.info(
             'nova-vhpc-agent: host %s, CPUs %s, period %d ms%s',
             self.host_name,
-            cpus.format_cpu_set(cpu.id for cpu in self.host_cpus),
+            cpus.format_cpu_set(self.host_cpus.usable()),
             options.period_ms,
             ', dry run: nothing is written' if options.dry_run else '',
         )

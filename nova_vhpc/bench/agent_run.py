@@ -197,7 +197,7 @@ def measure(
     histogram = metrics.Metrics(document)
     ticker = loop.Loop(
         conf.vhpc_agent.period_ms * 1000,
-        controller.HOST,
+        lambda: controller.HOST,
         writer.actuator.limits(),
         writer,
         policy.make_controller(conf, controller.HOST),

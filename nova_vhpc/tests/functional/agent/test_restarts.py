@@ -67,7 +67,7 @@ class TestRestarts(base.AgentTestCase):
             processes.Processes(),
             sampler.Sampler([], []),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
-            frozenset({0, 1}),
+            lambda: frozenset({0, 1}),
         )
         made.start()
         return made

@@ -12,7 +12,7 @@
 
 """A libvirt of memory: domains that follow calls, and may refuse them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import libvirt
@@ -22,7 +22,7 @@ from nova_vhpc.agent import cputune, mark
 XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
 <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1">
 <n:flavor name="f"><n:extraSpecs>{spec}</n:extraSpecs></n:flavor></n:instance>
-{mark}</metadata>{vcpu}{extra}
+{mark}</metadata>{vcpu}{extra}{pins}
 <devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
 <source bridge='{bridge}'/><target dev='tap0'/></interface></devices></domain>
 """
@@ -33,6 +33,17 @@ ORIGINAL = {
     cputune.PERIOD: 100_000,
     cputune.QUOTA: -1,
 }
+
+
+def vcpupins(
+    pins: Sequence[tuple[bool, ...]], online: tuple[bool, ...]
+) -> str:
+    """Elements of the live XML: of vCPUs that may not use all there is."""
+    return ''.join(
+        f"<cputune><vcpupin vcpu='{vcpu}'/></cputune>"
+        for vcpu, pin in enumerate(pins)
+        if pin != online
+    )
 
 
 def refused(text: str) -> libvirt.libvirtError:
@@ -53,6 +64,7 @@ class Domain:
     """One that runs.
 
     :ivar extra: further elements, of the persistent definition as well.
+    :ivar online: CPUs of the host; who may use just these has no pins.
     :ivar comes: it is still on its way from another host.
     :ivar refuse: called before each write; may raise.
     :ivar written: what was written, and how often.
@@ -66,6 +78,7 @@ class Domain:
         self.comes = False
         self.values = dict(ORIGINAL)
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
+        self.online: tuple[bool, ...] = (True, True)
         self.bridge = 'br-int'
         self.mark: str | None = None
         self.vcpu = '<vcpu>2</vcpu>'
@@ -93,6 +106,7 @@ class Domain:
             bridge=self.bridge,
             vcpu=self.vcpu,
             extra=self.extra,
+            pins='' if flags else vcpupins(self.pins, self.online),
             mark=MARK.format(mark.URI) if self.mark and not flags else '',
         )
 

@@ -41,6 +41,7 @@ class Cgroup:
             cputune.SHARES: 1024,
         }
         self.pins = [(True, True), (True, True)]
+        self.online = (True, True)
         self.limit = limit
 
     def ratio(self) -> float:
@@ -64,6 +65,10 @@ class Cgroup:
 
     def vcpuPinInfo(self, flags: int) -> Any:
         return list(self.pins)
+
+    def XMLDesc(self, flags: int) -> str:
+        pins = fake_libvirt.vcpupins(self.pins, self.online)
+        return f'<domain><vcpu>2</vcpu>{pins}</domain>'
 
     def emulatorPinInfo(self, flags: int) -> Any:
         return (True, True)

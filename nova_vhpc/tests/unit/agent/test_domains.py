@@ -64,7 +64,7 @@ class DomainsCase(base.BaseTestCase):
             processes.Processes('/nowhere', '/nowhere'),
             sampler.Sampler([], []),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
-            frozenset({0, 1}),
+            lambda: frozenset({0, 1}),
         )
         made.connection._conn = fake_libvirt.Link(self.domain)
         self.addCleanup(made.workers.close)

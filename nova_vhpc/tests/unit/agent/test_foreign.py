@@ -61,7 +61,7 @@ class ForeignCase(base.BaseTestCase):
         changes = foreign.ForeignChanges(
             types.SimpleNamespace(foreign_changes=choice),
             self.journal,
-            BOTH,
+            lambda: BOTH,
         )
         changes.on_shares = self.told.append
         changes.look(target)
@@ -105,6 +105,49 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual(1024, target.in_force.shares)
         self.assertEqual(0, self.look(target))
         self.assertEqual(['u'], self.told)
+
+    def switch_off(self) -> None:
+        """Of the host's two CPUs the second one."""
+        self.domain.online = (True, False)
+        self.domain.pins = [(True, False)] * 2
+
+    def test_a_cpu_that_is_switched_off_is_nobodys_change(self) -> None:
+        for choice in ('respect', 'override'):
+            self.domain.online = (True, True)
+            self.domain.pins = [(True, True)] * 2
+            target = self.make(journalled=True)
+            target.original = target.expected
+            target.note_written({cputune.SHARES: 7})
+            self.domain.values[cputune.SHARES] = 7
+            self.switch_off()
+            self.assertEqual(0, self.look(target, choice))
+            self.assertEqual(frozenset(), target.released)
+            only = (frozenset({0}),) * 2
+            self.assertEqual(only, target.in_force.vcpu_pins)
+            self.assertEqual(only, target.first_tune.vcpu_pins)
+            self.assertEqual({0}, target.allowed_cpus)
+            self.assertTrue(target.floats)
+
+    def test_nor_is_it_when_a_vm_is_put_back(self) -> None:
+        target = self.make(journalled=True)
+        target.original = target.expected
+        self.switch_off()
+        foreign.ForeignChanges(
+            types.SimpleNamespace(foreign_changes='respect'),
+            self.journal,
+            lambda: BOTH,
+        ).settle(target)
+        self.assertEqual(frozenset(), target.released)
+
+    def test_what_was_pinned_does_not_follow_the_hosts_cpus(self) -> None:
+        target = self.make(journalled=True)
+        target.original = target.expected
+        cputune.write_pin(self.domain, 0, frozenset({0}), 2)
+        target.note_written(pins={0: frozenset({0})})
+        self.domain.pins = [(False, True), (True, False)]
+        self.domain.online = (True, False)
+        self.assertEqual(1, self.look(target))
+        self.assertEqual({cputune.pin_name(0)}, target.released)
 
     def written(self) -> guest.Guest:
         """A VM with a slice and pins of ours in it."""
@@ -360,7 +403,7 @@ class TestBandwidthWrittenOver(ForeignCase):
         foreign.ForeignChanges(
             types.SimpleNamespace(foreign_changes='respect'),
             self.journal,
-            BOTH,
+            lambda: BOTH,
         ).settle(self.target)
         self.assertEqual((100_000, 30_000), self.bandwidth())
         self.assertEqual({cputune.QUOTA}, self.target.released)
@@ -444,7 +487,7 @@ class TestSharesInWindows(ForeignCase):
         changes = foreign.ForeignChanges(
             types.SimpleNamespace(foreign_changes='respect'),
             self.journal,
-            BOTH,
+            lambda: BOTH,
         )
         refused = fake_libvirt.refused('busy')
         for method in (changes.look, changes.settle):

@@ -12,6 +12,8 @@
 
 """What is ours to write, and the quarantine."""
 
+import dataclasses
+
 from oslotest import base
 
 from nova_vhpc import extra_specs
@@ -54,6 +56,17 @@ class TestGuest(base.BaseTestCase):
             model.CpuTune(100_000, model.UNLIMITED, 1024, (BOTH, BOTH)),
             target.in_force,
         )
+
+    def test_floats_beside_cpus_that_are_off(self) -> None:
+        """Without pins libvirt tells the others only, as with nosmt."""
+        one = frozenset({0})
+        target = make(online=one)
+        target.original = dataclasses.replace(
+            target.original, vcpupins=(one,) * 3
+        )
+        self.assertTrue(target.floats)
+        target.online = BOTH
+        self.assertFalse(target.floats)
 
     def test_what_is_so_already_is_left_out(self) -> None:
         target = make()

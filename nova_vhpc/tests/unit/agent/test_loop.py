@@ -89,7 +89,7 @@ class TestLoop(base.BaseTestCase):
     def make(self, period_us: int = 10_000) -> loop.Loop:
         return loop.Loop(
             period_us,
-            (model.Cpu(0),),
+            lambda: (model.Cpu(0),),
             model.ActuatorLimits(),
             self.writer,
             self.decider,

@@ -66,7 +66,7 @@ class TestNeighbours(base.TestCase):
         self.stand(0, 0)
         self.neighbours = neighbours.Neighbours(
             processes.Processes(str(self.proc), str(self.proc / 'cgroup')),
-            frozenset({0, 1, 2, 3}),
+            lambda: frozenset({0, 1, 2, 3}),
         )
 
     def stand(self, run_ms, wait_ms):

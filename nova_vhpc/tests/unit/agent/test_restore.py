@@ -12,6 +12,7 @@
 
 """What another host's agent, or this one, has said of a VM in its XML."""
 
+import dataclasses
 import tempfile
 from typing import Any
 
@@ -58,6 +59,7 @@ class TestCopy(base.BaseTestCase):
         self.assertEqual([(False, True)] * 2, self.domain.pins)
 
     def test_pins_of_somebody_stay_where_they_can(self) -> None:
+        self.domain.pins = [(False, True)] * 2
         self.clean()
         self.assertEqual([(True, False)] * 2, self.domain.pins)
 
@@ -68,6 +70,27 @@ class TestCopy(base.BaseTestCase):
         self.clean(repin=False)
         self.assertEqual([(False, True)] * 2, self.domain.pins)
         self.assertNotEqual(7, self.domain.values[cputune.SHARES])
+
+    def test_pins_that_follow_the_hosts_cpus_are_not_written(self) -> None:
+        """One was switched off while no agent ran, and libvirt says so."""
+        everything = dataclasses.replace(ORIGINAL, vcpupins=(BOTH, BOTH))
+        self.domain.values[cputune.SHARES] = 7
+        self.domain.online = (True, False)
+        self.domain.pins = [(True, False)] * 2
+        for written in ({cputune.SHARES: frozenset({7})}, None):
+            self.records.save(
+                journal.Record(
+                    'u',
+                    'vm',
+                    processes.Identity('', 0, 0, self.domain.id),
+                    everything,
+                    written=written,
+                )
+            )
+            with self.assertNoLogs(restore.LOG, 'WARNING'):
+                self.restorer.clean(self.domain)
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertNotIn('pin', self.domain.written)
 
     def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
         self.domain.pins = [(True, False)] * 2

@@ -21,7 +21,7 @@ from nova_vhpc.tests.unit.agent import test_guest
 def make() -> roster.Roster:
     return roster.Roster(
         neighbours.Neighbours(
-            processes.Processes('/nowhere', '/nowhere'), frozenset()
+            processes.Processes('/nowhere', '/nowhere'), frozenset
         )
     )
 

@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The host CPUs that VMs may be pinned to, as they come and go.
+
+A host may lose CPUs while it runs, as by ``echo off`` into
+``/sys/devices/system/cpu/smt/control``, or get them back. The kernel refuses
+pins to CPUs that are off, and all else that is to be written with them.
+"""
+
+import logging
+import time
+
+from nova_vhpc.agent import cpus
+from nova_vhpc.control import model
+
+LOG = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""Between two looks. One costs about 10 us."""
+
+
+class SharedCpus:
+    """Those of ``cpu_shared_set`` that are online and that we may use.
+
+    :param shared_set: ``[vhpc_agent]cpu_shared_set``.
+    :param sys_root: where sysfs is mounted.
+    :raises ConfigError: when the option is wrong or nothing is left.
+    """
+
+    def __init__(self, shared_set: str | None, sys_root: str = '/sys') -> None:
+        self._sys_root = sys_root
+        self._usable = cpus.usable_cpus(shared_set, sys_root)
+        self._wanted = cpus.parse_cpu_set(shared_set) if shared_set else None
+        self._described = cpus.host_cpus(self._usable, sys_root)
+        self._looked_s = time.monotonic()
+
+    def usable(self) -> frozenset[int]:
+        """Their numbers."""
+        return self._usable
+
+    def described(self) -> tuple[model.Cpu, ...]:
+        """How they lie in the host; the same object until some come or go.
+
+        Called each tick. What was known is kept where none would be left:
+        with no CPU at all nothing could be decided.
+        """
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            found = cpus.present_cpus(self._wanted, self._sys_root)
+            if found and found != self._usable:
+                self._take(found)
+        return self._described
+
+    def _take(self, found: frozenset[int]) -> None:
+        LOG.warning(
+            'CPUs that VMs may be pinned to: %s from now on, %s before',
+            cpus.format_cpu_set(found),
+            cpus.format_cpu_set(self._usable),
+        )
+        self._described = cpus.host_cpus(found, self._sys_root)
+        self._usable = found

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CPUs of the host that are switched off and on.
+
+The machine's own stay on: libvirtd and the agent are shown a file that says
+otherwise, and the kernel takes pins to all of them.
+"""
+
+import pathlib
+import subprocess
+
+from nova_vhpc.tests.functional.agent import base
+
+ONLINE = '/sys/devices/system/cpu/online'
+PARALLEL = {'vhpc:workload': 'parallel'}
+
+
+class TestCpus(base.AgentTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.shown = self.path / f'sys{ONLINE.removeprefix("/sys")}'
+        self.shown.parent.mkdir(parents=True)
+        self.switch('0-1')
+        enter = ('nsenter', '-t', str(self.daemon.pid), '-m')
+        subprocess.run(
+            (*enter, 'mount', '--bind', str(self.shown), ONLINE), check=True
+        )
+        self.addCleanup(subprocess.run, (*enter, 'umount', ONLINE), check=True)
+
+    def switch(self, online: str) -> None:
+        """In place, as it is a mount point of libvirtd's."""
+        self.shown.write_text(online + '\n')
+
+    def pins(self, uuid: str) -> list[str] | None:
+        """As the agent knows them."""
+        for vm in self.status()['vms']:
+            if vm['uuid'] == uuid:
+                found: list[str] = vm['vcpu_pins']
+                return found
+        return None
+
+    def wait_for_cpus(self, online: str) -> None:
+        self.wait_for(
+            lambda: self.status()['agent']['cpus'] == online,
+            f'the agent to take {online}',
+        )
+
+    def sys_root(self) -> pathlib.Path:
+        return self.path / 'sys'
+
+    def test_vms_without_pins_of_ours(self) -> None:
+        """libvirt tells other CPUs; that was not somebody's change."""
+        domain = self.domain(PARALLEL)
+        before = base.everything(domain)
+        for choice in ('respect', 'override'):
+            with self.running(
+                vhpc_control__pinning_policy='none',
+                foreign_changes=choice,
+                sys_root=self.sys_root(),
+            ):
+                self.wait_for_period(domain)
+                for online, pins in (('0', ['0']), ('0-1', ['0-1'])):
+                    self.switch(online)
+                    self.wait_for_cpus(online)
+                    self.wait_for(
+                        lambda pins=pins: (
+                            self.pins(domain.UUIDString()) == pins * 2
+                        ),
+                        f'pins {pins}',
+                    )
+                self.switch('0')
+            self.switch('0-1')
+            self.assertEqual(before, base.everything(domain))
+        self.assertEqual([], self.log_lines('somebody changed'))
+        self.assertNotIn('<vcpupin', domain.XMLDesc(0))
+
+    def test_pins_of_ours_leave_a_cpu_that_is_off(self) -> None:
+        domain = self.domain(PARALLEL)
+        before = base.everything(domain)
+        with self.running(sys_root=self.sys_root()):
+            uuid = domain.UUIDString()
+            self.wait_for(
+                lambda: sorted(self.pins(uuid) or ()) == ['0', '1'], 'pins'
+            )
+            self.switch('0')
+            self.wait_for_cpus('0')
+            self.wait_for(
+                lambda: '1' not in (self.pins(uuid) or '1'),
+                'no pin to the CPU that is off',
+            )
+            self.switch('0-1')
+            self.wait_for(
+                lambda: sorted(self.pins(uuid) or ()) == ['0', '1'],
+                'the pins again',
+            )
+        self.assertEqual(before, base.everything(domain))
+        self.assertEqual([], self.log_lines('somebody changed'))
+        self.assertEqual(2, len(self.log_lines('may be pinned to:')))
