@@ -12,7 +12,7 @@
 
 """The server group of one request: who runs where, and who is to be placed."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nova_vhpc.scheduler import whereabouts
@@ -40,7 +40,8 @@ class Members:
     :param landed: hosts on which members of this very request landed
         before the first plan, one entry per member.
     :ivar running: members by host name, the one to be placed left out.
-    :ivar left: members that are to be placed in this request.
+    :ivar left: members to plan for: those that are to be placed in this
+        request, and with the first one of a shelved cluster all others.
     """
 
     def __init__(
@@ -50,52 +51,53 @@ class Members:
         landed: Sequence['Record'],
     ) -> None:
         self.running: dict[str, int] = {}
-        self.left = request.members - len(landed)
+        self.left = max(0, request.members - len(landed))
         spec_obj = request.spec_obj
         group = of(spec_obj)
-        if group is None or not group.hosts:
+        if group is None or not (group.hosts or request.moved):
             return
         members = set(group.members or ())
         others = members - {spec_obj.instance_uuid}
-        everywhere = frozenset(group.hosts)
+        # For a move Nova names those of one cell only.
+        everywhere = frozenset(group.hosts or ())
         away = set(everywhere)
         # But for the worker that placed it, a host state has a member only
         # when nova-compute has started it; the group's hosts have it at once.
-        offered = [
-            record
-            for record in set(records)
-            if record.state.host in away
-            and not members.isdisjoint(record.state.instances)
-        ]
-        away.difference_update(record.state.host for record in offered)
-        seen: set[str] = set()
-        for record in offered:
-            instances = record.state.instances
-            seen.update(members.intersection(instances))
-            self._add(record.state.host, len(others.intersection(instances)))
+        seen: dict[str, str] = {}
+        doubtful = False
+        for record in dict.fromkeys(records):
+            host = record.state.host
+            if host in everywhere:
+                here = members.intersection(record.state.instances)
+                if here:
+                    away.discard(host)
+                # One that moved may still be seen where it was.
+                doubtful = doubtful or any(
+                    seen.get(uuid, host) != host for uuid in here
+                )
+                seen.update(dict.fromkeys(here & others, host))
         found = None
         # Beside one that runs, another one may just start.
-        starting = others - seen
-        if away or request.members > 1 or whereabouts.may_tell(starting):
+        if away or doubtful or whereabouts.may_tell(others - seen.keys()):
             found = whereabouts.locate(members)
-        if found is None:
-            # Each of the other hosts has one member at least.
-            for host in away:
-                self._add(host, 1)
-            if len(members) - len(seen) - len(away) < self.left:
-                self.left = 1
-            return
-        for uuid in starting:
-            if found.hosts.get(uuid) in everywhere:
-                self._add(found.hosts[uuid], 1)
-        for record in landed:
-            if record.state.host in away:
+            if found is None:
+                # Each of the other hosts has one member at least.
+                self._add(away)
+        if found is not None:
+            self._add(
+                record.state.host
+                for record in landed
                 # No database has it yet.
-                self._add(record.state.host, 1)
-        if spec_obj.instance_uuid not in found.booting:
-            # A member is moved. num_instances is that of its first boot.
-            self.left = max(0, 1 - len(landed))
+                if record.state.host in away
+            )
+            seen.update(found.hosts)
+            # So may one whose boot has failed there.
+            for uuid in found.gone | (seen.keys() - others):
+                seen.pop(uuid, None)
+        self._add(seen.values())
+        if request.moved and not self.running and found is not None:
+            self.left += len(others - found.gone)
 
-    def _add(self, host: str, members: int) -> None:
-        if members:
-            self.running[host] = self.running.get(host, 0) + members
+    def _add(self, hosts: Iterable[str]) -> None:
+        for host in hosts:
+            self.running[host] = self.running.get(host, 0) + 1

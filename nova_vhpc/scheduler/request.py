@@ -83,6 +83,8 @@ class Request:
     """A request for members of a virtual cluster.
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
+    :ivar members: that are to be placed.
+    :ivar moved: whether it is for a member that has been on a host before.
     """
 
     def __init__(self, spec_obj: Any, conf: Any) -> None:
@@ -113,11 +115,14 @@ class Request:
         self._attempts = group.claim_attempts if self.wanted.claims else 0
         self._read: snapshots.Snapshot | None = None
         self._topology, self.limits = self._read_topology()
-        self.members = (
-            int(spec_obj.num_instances) if 'num_instances' in spec_obj else 1
-        )
+        self.moved = _moved(spec_obj)
+        self.members = 1
+        # A move still names how many its server was booted with.
+        if not self.moved and 'num_instances' in spec_obj:
+            self.members = int(spec_obj.num_instances)
         self._landed = 0
         self._run = 0
+        self._weighed = -1
         self._handed: list[Record] = []
         self.steering = steering.Steering(self)
 
@@ -167,6 +172,14 @@ class Request:
         if spare > 0:
             kept.extend(self._further_attempts(kept, spare))
         return kept
+
+    def weigh(self, states: Sequence[Any]) -> list[float]:
+        """Raw weights of hosts for the next member."""
+        if self._weighed == self._run:
+            # The filter is not enabled: nobody has looked since.
+            self._settle()
+        self._weighed = self._run
+        return self.steering.weigh(states)
 
     def record(self, state: Any) -> Record:
         """A host's record, made now if the filter was not asked."""
@@ -379,6 +392,14 @@ class Request:
                 reason,
                 instance_uuid=uuid,
             )
+
+
+def _moved(spec_obj: Any) -> bool:
+    """Whether a server is moved; only moves are bound to a cell by Nova."""
+    if 'requested_destination' not in spec_obj:
+        return False
+    wish = spec_obj.requested_destination
+    return wish is not None and 'cell' in wish and wish.cell is not None
 
 
 def _pci_requests(spec_obj: Any) -> list[Any]:

@@ -69,7 +69,7 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
         if request is None:
             # Forced hosts pass no filter.
             request = requests.Request(spec_obj, CONF)
-        return request.steering.weigh([item.obj for item in weighed_obj_list])
+        return request.weigh([item.obj for item in weighed_obj_list])
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         return self.weigh_objects([_Weighed(obj)], weight_properties)[0]

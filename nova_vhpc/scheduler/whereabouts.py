@@ -36,6 +36,8 @@ TIMEOUT_S = 5.0
 MOST_NOWHERE = 10_000
 """Members on no host that a process remembers; some 100 bytes each."""
 
+_COMING = (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
+
 # Deleted ones, which stay in their group until Nova's database is archived,
 # and those whose boot has failed.
 _nowhere: dict[str, None] = {}
@@ -44,12 +46,13 @@ _nowhere: dict[str, None] = {}
 class Whereabouts(NamedTuple):
     """What the databases have of some members.
 
-    :ivar booting: those that were never placed yet: no cell has them.
     :ivar hosts: host by member, of those that are on one.
+    :ivar gone: those that are on none and will not come to one by a request
+        of their own: deleted, also softly, or failed.
     """
 
-    booting: frozenset[str]
     hosts: dict[str, str]
+    gone: frozenset[str]
 
 
 def locate(uuids: Collection[str]) -> Whereabouts | None:
@@ -69,12 +72,12 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
             if mapping.cell_mapping is not None
         }
         answers = nova_context.scatter_gather_cells(
-            context, list(cells.values()), TIMEOUT_S, _hosts, list(uuids)
+            context, list(cells.values()), TIMEOUT_S, _servers, list(uuids)
         )
     except Exception:
         LOG.exception('Cannot look up the members of a server group')
         return None
-    found: dict[str, str | None] = {}
+    found: dict[str, _Server] = {}
     for cell, answer in answers.items():
         if nova_context.is_cell_failure_sentinel(answer):
             LOG.warning(
@@ -85,10 +88,18 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
             return None
         found.update(answer)
     booting = {m.instance_uuid for m in mappings if m.cell_mapping is None}
-    _remember(set(uuids) - booting - found.keys())
+    gone = set(uuids) - booting - found.keys()
+    gone.update(uuid for uuid, server in found.items() if server.failed)
+    _remember(gone)
+    # These may be restored where they are.
+    gone.update(uuid for uuid, server in found.items() if server.deleted)
     return Whereabouts(
-        frozenset(booting),
-        {uuid: host for uuid, host in found.items() if host},
+        {
+            uuid: server.host
+            for uuid, server in found.items()
+            if server.host and uuid not in gone
+        },
+        frozenset(gone),
     )
 
 
@@ -130,14 +141,25 @@ def racks(hosts: Set[str], key: str) -> dict[str, str]:
         return {}
 
 
-def _hosts(context: Any, uuids: Collection[str]) -> dict[str, str | None]:
-    """Host by server of those in one cell, None if one may still take it."""
+class _Server(NamedTuple):
+    host: str | None
+    failed: bool
+    deleted: bool
+
+
+def _servers(context: Any, uuids: Collection[str]) -> dict[str, _Server]:
+    """What one cell has of servers that are not deleted for good."""
     found = objects.InstanceList.get_by_filters(
-        context, {'uuid': uuids, 'deleted': False}, expected_attrs=[]
+        context,
+        {'uuid': uuids, 'deleted': False, 'soft_deleted': True},
+        expected_attrs=[],
     )
     return {
-        server.uuid: server.host
+        server.uuid: _Server(
+            server.host,
+            # Of those on no host a boot or an unshelving may still end on one.
+            not server.host and server.vm_state not in _COMING,
+            server.vm_state == vm_states.SOFT_DELETED,
+        )
         for server in found
-        if server.host
-        or server.vm_state in (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
     }

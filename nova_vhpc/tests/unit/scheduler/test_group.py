@@ -14,6 +14,7 @@
 
 import fixtures
 from nova import objects
+from oslo_utils.fixture import uuidsentinel
 
 from nova_vhpc.scheduler import whereabouts
 from nova_vhpc.tests.unit.scheduler import world
@@ -36,20 +37,20 @@ class MembersTest(world.WorldTestCase):
         # One uplink is free there: room for one member and no more.
         near.allocation_candidates = near.allocation_candidates[:1]
 
-    def ask(self, spec, booting=(), **hosts):
+    def ask(self, spec, gone=(), **hosts):
         """Where the first member goes, and how many the plan has.
 
-        :param booting: members that the databases have on no host.
+        :param gone: members that the databases have on no host for good.
         :param hosts: members by name of their host; none for no answer.
         """
-        if hosts or booting:
+        if hosts or gone:
             self.whereabouts = whereabouts.Whereabouts(
-                frozenset(booting),
                 {
                     uuid: host
                     for host, uuids in hosts.items()
                     for uuid in uuids
                 },
+                frozenset(gone),
             )
         states = list(self.filter.filter_all(self.states, spec))
         weighed = [world.weights_of(state) for state in states]
@@ -63,40 +64,79 @@ class MembersTest(world.WorldTestCase):
         )
 
     def group(self, members=4, hosts=('peer',), num_instances=None):
-        """A request for the first member of a group that runs already."""
+        """A request for the first member of a group that has others."""
         spec = self.request(members=members)
         spec.num_instances = num_instances or members
         spec.instance_group.hosts = list(hosts)
         return spec, list(spec.instance_group.members)
 
+    def moved(self, *args, **kwargs):
+        """The same, where the member was booted long ago."""
+        spec, uuids = self.group(*args, **kwargs)
+        # As Nova does for each kind of move.
+        spec.requested_destination = objects.Destination(
+            cell=objects.CellMapping(uuid=uuidsentinel.cell)
+        )
+        return spec, uuids
+
     def test_moved_member_goes_near_its_peers(self):
         for num_instances in (1, 2, 4):
-            spec, uuids = self.group(num_instances=num_instances)
+            spec, uuids = self.moved(num_instances=num_instances)
             self.assertEqual(
                 ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
             )
 
     def test_moved_member_of_a_group_that_grew(self):
-        # Two boots of four each: no number in the request tells of a move.
-        spec, uuids = self.group(members=8, num_instances=4)
+        spec, uuids = self.moved(members=8, num_instances=4)
         self.assertEqual(
             ('host00001', 1, {'peer': 7}), self.ask(spec, peer=uuids)
         )
 
     def test_unshelved_member_beside_a_shelved_one(self):
-        # Both are on no host, but were booted long ago.
-        spec, uuids = self.group()
+        spec, uuids = self.moved()
         self.assertEqual(
             ('host00001', 1, {'peer': 2}), self.ask(spec, peer=uuids[2:])
         )
 
+    def test_moved_member_of_a_deleted_group(self):
+        # Its request still has the number of its first boot.
+        spec, _ = self.moved()
+        spec.instance_group = None
+        self.assertEqual((1, {}), self.ask(spec)[1:])
+
+    def test_first_one_of_a_shelved_cluster(self):
+        spec, uuids = self.moved(hosts=[], num_instances=1)
+        self.assertEqual((3, {}), self.ask(spec, uuids[3:])[1:])
+
+    def test_unshelved_member_whose_peers_are_in_another_cell(self):
+        spec, uuids = self.moved(hosts=[])
+        self.assertEqual(
+            ('host00001', 1, {'peer': 2}),
+            self.ask(spec, uuids[3:], peer=uuids[1:3]),
+        )
+
+    def test_a_host_that_has_not_told_of_a_move(self):
+        spec, uuids = self.moved(hosts=['host00002', 'host00003'])
+        self.states[2].instances = dict.fromkeys(uuids[1:3])
+        self.states[3].instances = dict.fromkeys(uuids[2:])
+        _, _, running = self.ask(
+            spec, host00002=uuids[1:2], host00003=uuids[2:]
+        )
+        self.assertEqual({'host00002': 1, 'host00003': 2}, running)
+
+    def test_a_host_that_has_not_told_of_a_failed_boot(self):
+        spec, uuids = self.group(hosts=['host00002'])
+        self.states[2].instances = dict.fromkeys(uuids[2:])
+        _, _, running = self.ask(spec, uuids[3:], host00002=uuids[2:3])
+        self.assertEqual({'host00002': 1}, running)
+
     def test_multi_create_of_the_rest(self):
         spec, uuids = self.group(members=6, num_instances=4)
-        _, planned, running = self.ask(spec, uuids[:4], peer=uuids[4:])
+        _, planned, running = self.ask(spec, peer=uuids[4:])
         self.assertEqual((4, {'peer': 2}), (planned, running))
 
     def test_peers_on_offered_hosts_count_by_their_host_state(self):
-        spec, uuids = self.group(hosts=['peer', 'host00002'])
+        spec, uuids = self.moved(hosts=['peer', 'host00002'])
         self.states[2].instances[uuids[1]] = None
         _, planned, running = self.ask(
             spec, peer=uuids[2:], host00002=[uuids[1]]
@@ -105,7 +145,7 @@ class MembersTest(world.WorldTestCase):
 
     def test_peers_that_just_start_on_offered_hosts(self):
         # nova-compute tells of them when they have started.
-        spec, uuids = self.group(hosts=['peer', 'host00002'])
+        spec, uuids = self.moved(hosts=['peer', 'host00002'])
         _, planned, running = self.ask(
             spec, peer=uuids[3:], host00002=uuids[1:3]
         )
@@ -114,7 +154,7 @@ class MembersTest(world.WorldTestCase):
     def test_the_only_peer_just_starts(self):
         spec, uuids = self.group(members=2, hosts=['host00002'])
         spec.num_instances = 1
-        best, planned, running = self.ask(spec, uuids[:1], host00002=uuids[1:])
+        best, planned, running = self.ask(spec, host00002=uuids[1:])
         self.assertEqual(
             ('host00002', 1, {'host00002': 1}), (best, planned, running)
         )
@@ -134,7 +174,7 @@ class MembersTest(world.WorldTestCase):
         spec, uuids = self.group(members=3, hosts=('host00002',))
         spec.num_instances = 1
         self.states[2].instances = {uuids[1]: None}
-        _, _, running = self.ask(spec, uuids[:1], host00002=uuids[1:])
+        _, _, running = self.ask(spec, host00002=uuids[1:])
         self.assertEqual({'host00002': 2}, running)
 
     def test_one_boot_beside_peers_that_all_run(self):
@@ -158,8 +198,7 @@ class MembersTest(world.WorldTestCase):
         self.assertEqual((1, {'host00002': 1}), self.ask(spec)[1:])
 
     def test_without_an_answer_it_is_estimated(self):
-        # Four cannot be booted where one of four runs already.
-        spec, _ = self.group()
+        spec, _ = self.moved()
         self.assertEqual(('host00001', 1, {'peer': 1}), self.ask(spec))
 
     def test_multi_create_of_the_rest_without_an_answer(self):

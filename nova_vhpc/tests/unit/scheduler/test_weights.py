@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import collections
+
 import fixtures
 from nova import objects
 from nova.scheduler import weights as nova_weights
@@ -106,6 +108,12 @@ class WeigherTest(world.WorldTestCase):
         weighed = [world.weights_of(state) for state in self.states]
         raw = self.weigher.weigh_objects(weighed, spec)
         self.assertEqual(1.0, max(raw))
+
+    def test_the_filter_is_not_enabled(self):
+        self.filter.filter_all = lambda states, spec: states
+        placed = self.place(self.request(6, 'soft-anti-affinity'))
+        count = collections.Counter(host for host, _ in placed)
+        self.assertEqual([2, 2, 1, 1], sorted(count.values(), reverse=True))
 
     def test_rebuild_weighs_nothing(self):
         spec = self.request()
@@ -282,18 +290,6 @@ class SteeringTest(world.WorldTestCase):
         self.states[20].vcpus_used = 200
         placed = self.place(spec, uuids=[spec.instance_uuid])
         self.assertEqual(1, self.switch_of(placed[0][0]))
-
-    def test_moved_member_is_one_member(self):
-        # num_instances is that of the first boot.
-        spec = self.request(members=4)
-        for number, uuid in enumerate(spec.instance_group.members):
-            self.states[number].instances[uuid] = None
-        spec.instance_group.hosts = [s.host for s in self.states[:4]]
-        self.filter.filter_all(self.states, spec)
-        weighed = [world.weights_of(state) for state in self.states]
-        self.weigher.weigh_objects(weighed, spec)
-        steering = self.states[0]._vhpc.request.steering
-        self.assertEqual(1, sum(steering.placement.assignments.values()))
 
     def test_no_room_for_the_plan_leaves_boots_alone(self):
         spec = self.request(members=100000)

@@ -38,7 +38,7 @@ class LocateTest(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.answers = {
             CELL.uuid: [
-                objects.Instance(uuid=A, host='one'),
+                objects.Instance(uuid=A, host='one', vm_state='active'),
                 objects.Instance(uuid=B, host=None, vm_state='error'),
             ]
         }
@@ -59,8 +59,10 @@ class LocateTest(base.BaseTestCase):
             mock.patch.object(
                 objects.InstanceList,
                 'get_by_filters',
-                side_effect=lambda context, filters, **_: self.answers[
-                    context
+                side_effect=lambda context, filters, **_: [
+                    server
+                    for server in self.answers[context]
+                    if server.uuid in filters['uuid']
                 ],
             )
         )
@@ -76,7 +78,8 @@ class LocateTest(base.BaseTestCase):
     def test_running_failed_and_booting_members(self):
         found = whereabouts.locate({A, B, C})
         self.assertEqual({A: 'one'}, found.hosts)
-        self.assertEqual({C}, found.booting)
+        # All cells know the mapping of one that boots before they know it.
+        self.assertEqual({B}, found.gone)
 
     def test_members_on_no_host_are_asked_for_once(self):
         self.assertFalse(whereabouts.may_tell([]))
@@ -94,6 +97,15 @@ class LocateTest(base.BaseTestCase):
                 server.vm_state = state
             self.assertEqual({A: 'one'}, whereabouts.locate({A, B}).hosts)
             self.assertTrue(whereabouts.may_tell({B}))
+
+    def test_a_softly_deleted_member_is_asked_for_again(self):
+        # It may be restored, which asks no scheduler.
+        self.answers[CELL.uuid][0].vm_state = 'soft-delete'
+        found = whereabouts.locate({A, B})
+        self.assertEqual(({}, {A, B}), found)
+        self.assertTrue(whereabouts.may_tell({A}))
+        self.answers[CELL.uuid][0].vm_state = 'active'
+        self.assertEqual({A: 'one'}, whereabouts.locate({A}).hosts)
 
     def test_memory_is_bounded(self):
         with mock.patch.object(whereabouts, 'MOST_NOWHERE', 2):
