@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A virtual cluster in a cloud of two cells."""
+
+from nova_vhpc.tests.functional.scheduler import base
+
+
+class CellsTest(base.SchedulerTestCase):
+    """Members move within their cell, and near peers of the other one."""
+
+    NUMBER_OF_CELLS = 2
+
+    def test_moved_member_goes_near_a_peer_in_another_cell(self):
+        self._start_compute('peer', cell_name='cell2')
+        for host in ('start', 'near', 'far'):
+            self._start_compute(host, cell_name='cell1')
+        uplink = base.separate('br1', 'eth1')
+        for rack, hosts in (('r1', ('peer', 'near')), ('r2', ('far',))):
+            made = self.api.post_aggregate({'aggregate': {'name': rack}})
+            metadata = {'vhpc:switch': rack, 'vhpc:rack': rack}
+            self.api.post_aggregate_action(
+                made['id'], {'set_metadata': {'metadata': metadata}}
+            )
+            for host in hosts:
+                self.api.add_host_to_aggregate(made['id'], host)
+        for host in ('peer', 'start', 'near', 'far'):
+            self.publish(host, uplink)
+        # Of equally good hosts the fuller one would be taken.
+        self._create_server(
+            flavor_id=self.flavor({}), host='far', networks='none'
+        )
+        flavor_id = self.flavor(base.SEPARATE)
+        group = self.group()
+        self.boot_cluster(flavor_id, 1, group, host='peer')
+        moved = self.boot_cluster(flavor_id, 1, group, host='start')
+        (server,) = (
+            server
+            for server in moved
+            if server['OS-EXT-SRV-ATTR:host'] == 'start'
+        )
+        server = self._live_migrate(server, 'completed')
+        self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
