@@ -15,8 +15,9 @@
 nova-scheduler forks its workers after it has built the filters, so
 nothing may start before the first request: :func:`reader` gives each
 process its own :class:`Reader`, and a reader starts its daemon thread at
-the first request. From then on requests only ever look at the last
-snapshot; the claim itself, made in Placement, catches stale data.
+the first request. From then on requests wait for that thread only where
+a read is short; else they look at the last snapshot. The claim itself,
+made in Placement, catches stale data, but a plan made of it is kept.
 """
 
 import os
@@ -62,6 +63,7 @@ class Reader:
         self._get = get or _get
         self._lock = threading.Lock()
         self._first = threading.Event()
+        self._ended = threading.Condition()
         self._wake = threading.Event()
         self._turn = 0
         self._reading_since_s: float | None = None
@@ -75,17 +77,20 @@ class Reader:
     def snapshot(self) -> tuple[snapshots.Snapshot | None, str | None]:
         """The last snapshot, and why there is none that may be used.
 
-        Waits only before the first read of the process has ended, and all
-        requests together no longer than ``first_read_timeout``: a read
-        that hangs is not to hold up every request after the first.
+        Before the first read of the process has ended, all requests
+        together wait no longer than ``first_read_timeout``: a read that
+        hangs is not to hold up every request after the first. Later ones
+        wait for a read of their own, up to ``fresh_read_timeout``.
         """
-        self.latest()
+        before = self.latest()
         group = self._conf.vhpc_scheduler
-        if self._snapshot is None:
+        if before is None:
             if self._first_asked_s is None:
                 self._first_asked_s = self._asked_s
             waited_s = time.monotonic() - self._first_asked_s
             self._first.wait(max(0.0, group.first_read_timeout - waited_s))
+        else:
+            self._renew(group.fresh_read_timeout)
         last = self._snapshot
         if last is None:
             return None, (
@@ -103,11 +108,33 @@ class Reader:
             )
         return last, None
 
+    def _renew(self, timeout_s: float) -> None:
+        """Wait for a read that begins now, if reads are that short."""
+        now_s = time.monotonic()
+        since_s = self._reading_since_s
+        if (
+            self._failure is not None
+            or self.read_s > timeout_s
+            or (since_s is not None and now_s - since_s > timeout_s)
+        ):
+            return
+        self._wake.set()
+        with self._ended:
+            self._ended.wait_for(lambda: self._is_since(now_s), timeout_s)
+
+    def _is_since(self, then_s: float) -> bool:
+        """Whether there is a newer snapshot, or none can be had."""
+        last = self._snapshot
+        return self._failure is not None or (
+            last is not None and last.taken_s >= then_s
+        )
+
     def latest(self) -> snapshots.Snapshot | None:
         """The last snapshot, whatever its age. Never waits."""
+        last = self._snapshot
         self._asked_s = time.monotonic()
         self._ensure_thread()
-        return self._snapshot
+        return last
 
     def refresh(self) -> None:
         """Read now, in the calling thread; for tests and tools."""
@@ -166,6 +193,8 @@ class Reader:
                 return
             self._reading_since_s = None
             self._first.set()
+            with self._ended:
+                self._ended.notify_all()
             self._wake.wait(self._pause_s())
             self._wake.clear()
 

@@ -12,6 +12,7 @@
 
 """Multi-create: several members of a virtual cluster in one request."""
 
+from nova_vhpc.scheduler import uplinks
 from nova_vhpc.tests.functional.scheduler import base
 
 
@@ -69,3 +70,24 @@ class MultiCreateTest(base.SchedulerTestCase):
                 {}, self._get_allocations_by_server_uuid(server['id'])
             )
         self.assertEqual(0, self.used_uplinks())
+
+
+class RedeployTest(base.SchedulerTestCase):
+    """A cloud that was full a moment ago."""
+
+    def test_what_has_become_free_counts(self):
+        self.start_hosts('alpha', 'beta')
+        uplink = base.shared('br1', 'eth1', slots=2)
+        for host in ('alpha', 'beta'):
+            self.publish(host, uplink)
+        flavor_id = self.flavor(base.SHARED)
+        servers = self.boot_cluster(flavor_id, 4, self.group())
+        self.assertEqual(
+            ['alpha', 'alpha', 'beta', 'beta'], self.hosts_of(servers)
+        )
+        # As every snapshot_ttl seconds.
+        uplinks.reader(self._conf()).refresh()
+        for server in servers:
+            self._delete_server(server)
+        first, second = self.boot_cluster(flavor_id, 2, self.group())
+        self.assertEqual(*self.hosts_of((first, second)))

@@ -61,8 +61,52 @@ class ReaderTest(world.WorldTestCase):
         self.assertEqual(self.hosts, len(snapshot.hosts))
         self.assertEqual(2, len(self.reads))
 
-    def test_later_requests_do_not_read(self):
+    def test_a_later_request_has_a_read_of_its_own(self):
         self.flags(snapshot_ttl=3600)
+        self.reader.snapshot()
+        for slots in (3, 2):
+            for summary in self.body['provider_summaries'].values():
+                if model.UPLINK in summary['resources']:
+                    summary['resources'][model.UPLINK]['capacity'] = slots
+            snapshot, _ = self.reader.snapshot()
+            for host in snapshot.hosts.values():
+                self.assertEqual(
+                    {slots}, {uplink.slots for uplink in host.uplinks}
+                )
+
+    def test_no_request_waits_for_a_read_that_takes_long(self):
+        self.flags(snapshot_ttl=3600, fresh_read_timeout=0.2)
+        self.reader.snapshot()
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *args: hang.wait(60) and self.get(*args)
+        waited_s = []
+        for _ in range(4):
+            began_s = time.monotonic()
+            self.assertIsNone(self.reader.snapshot()[1])
+            waited_s.append(time.monotonic() - began_s)
+        self.assertGreater(waited_s[0], 0.1)
+        # The others know by then that it takes long.
+        self.assertLess(sum(waited_s[1:]), 0.5)
+
+    def test_no_request_waits_where_the_last_read_took_long(self):
+        self.flags(snapshot_ttl=3600)
+        self.reader.snapshot()
+        self.reader.read_s = 0.6
+        before = len(self.reads)
+        self.reader.snapshot()
+        time.sleep(0.1)
+        self.assertEqual(before, len(self.reads))
+
+    def test_nobody_waits_for_a_read_that_has_failed(self):
+        self.flags(snapshot_ttl=3600, fresh_read_timeout=3600)
+        self.reader.snapshot()
+        self.body = ConnectionError('refused')
+        self.assertTrue(self.end_of(self.reader.snapshot))
+        self.assertTrue(self.end_of(self.reader.snapshot))
+
+    def test_later_requests_do_not_read_if_they_need_not(self):
+        self.flags(snapshot_ttl=3600, fresh_read_timeout=0)
         self.reader.snapshot()
         before = len(self.reads)
         for _ in range(100):
