@@ -138,13 +138,14 @@ uplinks are free. Raise it when more than 500 members are booted at once.
         type=option_types.Finite(min=0),
         default=0.5,
         help="""
-Most seconds that a request waits for a bulk read of its own, so that its
-members are planned with what is free at that moment. It does not wait where
-the last read took longer: then it takes the last snapshot, which may be
-``snapshot_ttl`` old, or older after a pause.
+Most seconds that a request waits for a bulk read after a pause, so that its
+members are planned with what is free now. A worker that nobody asks reads
+less often, and its last snapshot may be ``snapshot_max_age`` / 2 old. No
+request waits while it is not older than twice ``snapshot_ttl``, or where the
+last read took longer than this.
 
-A read takes about 0.2 s at 1,000 hosts. Raise it (try 5.0) where clusters
-are large and boots few; 0 reads only every ``snapshot_ttl`` seconds.
+A read takes about 0.2 s at 1,000 hosts. Raise it (try 5.0) on larger clouds
+where boots are few; with 0 no request waits but a worker's first one.
 """,
     ),
     cfg.Opt(

@@ -15,9 +15,10 @@
 nova-scheduler forks its workers after it has built the filters, so
 nothing may start before the first request: :func:`reader` gives each
 process its own :class:`Reader`, and a reader starts its daemon thread at
-the first request. From then on requests wait for that thread only where
-a read is short; else they look at the last snapshot. The claim itself,
-made in Placement, catches stale data, but a plan made of it is kept.
+the first request. From then on requests look at the last snapshot; only
+after a pause, when it is old, they wait for a read if that is short. The
+claim itself, made in Placement, catches stale data, but a plan made of it
+is kept.
 """
 
 import os
@@ -79,8 +80,8 @@ class Reader:
 
         Before the first read of the process has ended, all requests
         together wait no longer than ``first_read_timeout``: a read that
-        hangs is not to hold up every request after the first. Later ones
-        wait for a read of their own, up to ``fresh_read_timeout``.
+        hangs is not to hold up every request after the first. So does,
+        up to ``fresh_read_timeout``, who comes after a pause.
         """
         before = self.latest()
         group = self._conf.vhpc_scheduler
@@ -89,7 +90,9 @@ class Reader:
                 self._first_asked_s = self._asked_s
             waited_s = time.monotonic() - self._first_asked_s
             self._first.wait(max(0.0, group.first_read_timeout - waited_s))
-        else:
+        elif self._asked_s - before.taken_s > 2 * group.snapshot_ttl:
+            # Nobody had asked for long, or a read is due.
+            self._wake.set()
             self._renew(group.fresh_read_timeout)
         last = self._snapshot
         if last is None:
@@ -98,8 +101,6 @@ class Reader:
                 + (self._failure or 'it has not answered yet')
             )
         age_s = time.monotonic() - last.taken_s
-        if age_s > 2 * group.snapshot_ttl:
-            self._wake.set()  # nobody had asked for long, or a read is due
         if age_s > group.snapshot_max_age:
             return None, (
                 f'the uplinks were last read from Placement {age_s:.0f} s '
@@ -109,7 +110,7 @@ class Reader:
         return last, None
 
     def _renew(self, timeout_s: float) -> None:
-        """Wait for a read that begins now, if reads are that short."""
+        """Wait for the read that is due, if reads are that short."""
         now_s = time.monotonic()
         since_s = self._reading_since_s
         if (
@@ -118,7 +119,6 @@ class Reader:
             or (since_s is not None and now_s - since_s > timeout_s)
         ):
             return
-        self._wake.set()
         with self._ended:
             self._ended.wait_for(lambda: self._is_since(now_s), timeout_s)
 

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -61,10 +62,20 @@ class ReaderTest(world.WorldTestCase):
         self.assertEqual(self.hosts, len(snapshot.hosts))
         self.assertEqual(2, len(self.reads))
 
-    def test_a_later_request_has_a_read_of_its_own(self):
-        self.flags(snapshot_ttl=3600)
-        self.reader.snapshot()
+    def pause(self, **options):
+        """Let nobody ask for long, after the first request.
+
+        :param options: of ``[vhpc_scheduler]``.
+        """
+        self.flags(snapshot_ttl=100, **options)
+        first, _ = self.reader.snapshot()
+        self.reader._snapshot = dataclasses.replace(
+            first, taken_s=time.monotonic() - 201
+        )
+
+    def test_the_first_request_after_a_pause_waits_for_a_read(self):
         for slots in (3, 2):
+            self.pause()
             for summary in self.body['provider_summaries'].values():
                 if model.UPLINK in summary['resources']:
                     summary['resources'][model.UPLINK]['capacity'] = slots
@@ -75,8 +86,7 @@ class ReaderTest(world.WorldTestCase):
                 )
 
     def test_no_request_waits_for_a_read_that_takes_long(self):
-        self.flags(snapshot_ttl=3600, fresh_read_timeout=0.2)
-        self.reader.snapshot()
+        self.pause(fresh_read_timeout=0.2)
         hang = threading.Event()
         self.addCleanup(hang.set)
         self.reader._get = lambda *args: hang.wait(60) and self.get(*args)
@@ -90,23 +100,22 @@ class ReaderTest(world.WorldTestCase):
         self.assertLess(sum(waited_s[1:]), 0.5)
 
     def test_no_request_waits_where_the_last_read_took_long(self):
-        self.flags(snapshot_ttl=3600)
-        self.reader.snapshot()
+        self.pause()
         self.reader.read_s = 0.6
-        before = len(self.reads)
-        self.reader.snapshot()
-        time.sleep(0.1)
-        self.assertEqual(before, len(self.reads))
+        old = self.reader._snapshot
+        self.assertIs(old, self.reader.snapshot()[0])
+        # But the next one has it.
+        wait_for(lambda: self.reader._snapshot is not old)
+        self.assertIsNot(old, self.reader.snapshot()[0])
 
     def test_nobody_waits_for_a_read_that_has_failed(self):
-        self.flags(snapshot_ttl=3600, fresh_read_timeout=3600)
-        self.reader.snapshot()
+        self.pause(fresh_read_timeout=3600)
         self.body = ConnectionError('refused')
         self.assertTrue(self.end_of(self.reader.snapshot))
         self.assertTrue(self.end_of(self.reader.snapshot))
 
-    def test_later_requests_do_not_read_if_they_need_not(self):
-        self.flags(snapshot_ttl=3600, fresh_read_timeout=0)
+    def test_later_requests_do_not_read(self):
+        self.flags(snapshot_ttl=3600)
         self.reader.snapshot()
         before = len(self.reads)
         for _ in range(100):
