@@ -13,6 +13,7 @@
 
 """The programs that build what the lab's guests boot."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -48,7 +49,13 @@ def run_tool(
     need(command[0])
     try:
         done = subprocess.run(
-            command, cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S
+            command,
+            cwd=cwd,
+            # What apt prints is read. With C.UTF-8, LANGUAGE would count.
+            env={**os.environ, 'LC_ALL': 'C'},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         raise errors.ImageError(

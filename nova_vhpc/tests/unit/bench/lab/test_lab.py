@@ -268,6 +268,11 @@ class TestCommandLine(base.TestCase):
                 )
         self.assertIn('cpio is not installed', str(error))
 
+    def test_programs_speak_english(self):
+        # apt-cache says "Hängt ab von", too.
+        with mock.patch.dict(os.environ, {'LC_ALL': 'de_DE.UTF-8'}):
+            self.assertEqual('C\n', toolchain.run_tool('printenv', 'LC_ALL'))
+
     def test_a_program_that_does_not_end(self):
         with mock.patch.object(toolchain, 'TIMEOUT_S', 0.01):
             error = self.assertRaises(
