@@ -124,6 +124,13 @@ class TestWhoTakesPart(GangTestCase):
                 {turn.width_us for turn in decision.windows.turns},
             )
             self.assertEqual(width_us, decision.vms['a'].slice_us)
+            # Period and quota are to stay as they were.
+            self.assertTrue(decision.vms['a'].by_windows)
+
+    def test_none_where_no_weight_can_be_written(self):
+        limits = model.ActuatorLimits(min_shares=2, max_shares=1)
+        decision = self.decide(vm('a'), vm('b'), limits=limits)
+        self.assertEqual(base.SliceDecision(), decision)
 
     def test_nobody_is_favoured_beside_another(self):
         windows = self.decide(vm('a'), vm('b'), vm('c')).windows
