@@ -355,7 +355,8 @@ class StabilityTest(base.TestCase):
         subject = spread.Spreader(50)
         subject.assign([request('a'), request('b')], EIGHT, {})
         seven = frozenset(range(7))
-        subject.assign([request('a', domain=seven)], EIGHT[:7], {})
+        pins = subject.assign([request('a', domain=seven)], EIGHT[:7], {})
+        self.assertEqual({'a'}, set(pins))
         self.assertEqual({'a'}, set(subject._places))
 
     def test_vanished_vms_are_forgotten(self):

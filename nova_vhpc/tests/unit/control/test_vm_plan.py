@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One VM's plan while what is asked for stays the same."""
+
+import dataclasses
+
+from nova_vhpc.control import model, phases, vm_plan
+from nova_vhpc.tests import base
+
+PINS = (frozenset({0}), frozenset({1}))
+ORIGINAL = model.CpuTune(100_000, 50_000, 1_024, (frozenset({0, 1}),) * 2)
+
+
+class VmPlannerTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.planner = vm_plan.VmPlanner()
+        self.ignored = []
+
+    def plan(self, in_force, original=ORIGINAL, slice_us=5_000):
+        return self.planner.plan(
+            'a',
+            vm_plan.Wanted(
+                slice_us,
+                False,
+                False,
+                PINS,
+                False,
+                True,
+                original,
+                model.ActuatorLimits(),
+            ),
+            in_force,
+            'ATC',
+            phases.VmPhase(model.Phase.COMPUTING),
+            self.ignored,
+        )
+
+    def test_what_somebody_else_sets_is_set_back_and_nothing_else(self):
+        wanted = model.CpuTune(10_000, 5_000, 1_024, PINS)
+        self.assertEqual(
+            model.CpuTune(10_000, 5_000, None, PINS),
+            self.plan(ORIGINAL).writes,
+        )
+        self.assertIsNone(self.plan(wanted).writes)
+        for change in (
+            {'shares': 7},
+            {'vcpu_pins': (frozenset({3}),) * 2},
+            {'period_us': 100_000, 'quota_us': 50_000},
+        ):
+            back = {name: getattr(wanted, name) for name in change}
+            self.assertEqual(
+                model.CpuTune(**back),
+                self.plan(dataclasses.replace(wanted, **change)).writes,
+            )
+            self.assertIsNone(self.plan(wanted).writes)
+
+    def test_what_cannot_be_done_is_said_again_and_again(self):
+        unknown = dataclasses.replace(ORIGINAL, quota_us=None)
+        for _ in range(3):
+            self.ignored.clear()
+            plan = self.plan(unknown, original=unknown)
+            self.assertIsNone(plan.slice_us)
+            self.assertEqual(
+                [model.Ignored('a', vm_plan.UNKNOWN_QUOTA)], self.ignored
+            )
+
+    def test_who_is_gone_is_forgotten(self):
+        plan = self.plan(ORIGINAL)
+        self.assertIs(plan, self.plan(ORIGINAL))
+        self.planner.forget_all_but({'a'})
+        self.assertIs(plan, self.plan(ORIGINAL))
+        self.planner.forget_all_but({'b'})
+        self.assertIsNot(plan, self.plan(ORIGINAL))
