@@ -254,9 +254,8 @@ class TestWindows(base.AgentTestCase):
         restore = threading.Thread(target=self.restore)
         restore.start()
         try:
-            self.wait_for(
-                lambda: int(path.read_text()) == own, 'its weight', 10
-            )
+            self.wait_for(lambda: int(path.read_text()) == own, 'its weight')
+            # It waits for as long as the pipe is full.
             self.assertTrue(job.is_alive())
         finally:
             end()
