@@ -185,6 +185,11 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
         return 1
     finally:
         guard.release()
+    LOG.info(
+        'Withdrawn. Until nova-compute of this host has read its providers '
+        'again, it fails when servers come or go: restart it, or send it '
+        'SIGHUP, now'
+    )
     for name in kept:
         print(
             f'nova-vhpc-agent: {name} is reserved, as servers still have '

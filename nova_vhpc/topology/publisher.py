@@ -62,6 +62,9 @@ class _Wanted:
     traits: frozenset[str]
 
 
+_BARE = _Wanted('', {}, frozenset())
+
+
 class Publisher:
     """Makes the providers of one compute node look like its topology.
 
@@ -82,8 +85,10 @@ class Publisher:
     def publish(self, topology: model.HostTopology, stamp: int) -> Published:
         """Write what differs; nothing when nothing does.
 
-        Uplinks that are gone are deleted, or reserved as long as somebody
-        holds a claim on them.
+        Uplinks that are gone are emptied, or reserved as long as somebody
+        holds a claim on them. They are not deleted: nova-compute keeps the
+        providers of its node in mind for minutes, asks for the allocations
+        of each whenever a server comes or goes, and fails if one is missing.
 
         :param stamp: :func:`model.stamp` for the marker provider.
         :raises NoRootError: when the compute node is not there yet.
@@ -99,7 +104,7 @@ class Publisher:
             for uuid, name in sorted(children.items(), key=lambda c: c[1])
             if uuid not in wanted
             and _is_ours(node, uuid, name)
-            and not self._remove(uuid)
+            and not self._empty(uuid)
         }
         if reserved:
             held = collections.Counter[str]()
@@ -132,6 +137,10 @@ class Publisher:
 
     def withdraw(self) -> tuple[str, ...]:
         """Take everything of ours away from this compute node.
+
+        Until nova-compute reads its providers again (by itself after
+        ``[compute]resource_provider_association_refresh``, or upon SIGHUP),
+        it fails when servers come or go.
 
         :returns: names of providers that had to stay, as they are still
             claimed; they are reserved, so nobody can claim them anew.
@@ -219,6 +228,19 @@ class Publisher:
         foreign = {t for t in traits if not t.startswith(_OUR_TRAITS)}
         if traits != wanted.traits | foreign:
             self._client.put_traits(uuid, generation, wanted.traits | foreign)
+
+    def _empty(self, uuid: str) -> bool:
+        """Leave a bare provider, or reserve all of it while it is claimed."""
+        if not self._client.in_use(uuid):
+            try:
+                self._retry(self._sync, uuid, _BARE)
+            except api.ConflictError:
+                # Claimed between the two calls.
+                pass
+            else:
+                return True
+        self._retry(self._reserve, uuid)
+        return False
 
     def _remove(self, uuid: str) -> bool:
         """Delete a provider, or reserve all of it while it is claimed."""

@@ -89,3 +89,36 @@ class NovaComputeTest(cloud.CloudCase):
         )
         self._delete_server({'id': server})
         self.assertEqual((), self.publisher.publish(gone, 7).reserved)
+
+    def test_nova_compute_takes_servers_when_an_uplink_goes(self) -> None:
+        self.publisher.publish(TOPOLOGY, 7)
+        self._have_nova_read_the_tree()
+        self.publisher.publish(model.HostTopology('host1'), 8)
+        self._boot_and_delete()
+        provider = model.provider_uuid('host1', 'br-a', 'eth1')
+        self.assertEqual({}, self.client.inventories(provider)[1])
+        # It comes back; what was emptied goes when all is withdrawn.
+        self.publisher.publish(TOPOLOGY, 9)
+        self.assertEqual(
+            4, self.client.inventories(provider)[1][model.UPLINK]['total']
+        )
+        self.publisher.publish(model.HostTopology('host1'), 10)
+        self.publisher.withdraw()
+        self.assertEqual({}, self.client.children(self.root_uuid))
+
+    def test_nova_compute_forgets_what_was_withdrawn_by_sighup(self) -> None:
+        self.publisher.publish(TOPOLOGY, 7)
+        self._have_nova_read_the_tree()
+        self.publisher.withdraw()
+        # What SIGHUP calls.
+        self.computes['host1'].manager.reset()
+        self._boot_and_delete()
+
+    def _have_nova_read_the_tree(self) -> None:
+        """As it does every resource_provider_association_refresh seconds."""
+        self.computes['host1'].manager.reportclient.clear_provider_cache()
+        self._run_periodics()
+
+    def _boot_and_delete(self) -> None:
+        flavor = self._create_flavor(vcpu=1, memory_mb=64, disk=1)
+        self._delete_server({'id': self.boot(flavor, 'host1')})

@@ -197,11 +197,16 @@ class PublisherTest(PlacementCase):
         self.publisher.publish(topology(dataclasses.replace(A, mbps=1000)), 77)
         self.assertEqual(1000, self.inventory(A, model.MBPS)['total'])
 
-    def test_vanished_uplink_is_deleted(self) -> None:
+    def test_vanished_uplink_is_emptied(self) -> None:
         self.publisher.publish(topology(A, B), 77)
         published = self.publisher.publish(topology(A), 77)
-        self.assertEqual(['cn1:vhpc', 'cn1:vhpc:br-a:eth1'], self.names())
         self.assertEqual((), published.reserved)
+        self.assertEqual(('cn1:vhpc:br-a:eth1',), published.providers)
+        self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
+        self.assertEqual(set(), self.client.traits(self.uuid(B))[1])
+        self.assertEqual(0, self.publisher.publish(topology(A), 77).writes)
+        self.assertEqual((), self.publisher.withdraw())
+        self.assertEqual([], self.names())
 
     def test_vanished_uplink_with_a_claim_stays_reserved(self) -> None:
         self.publisher.publish(topology(A, B), 77)
@@ -214,7 +219,7 @@ class PublisherTest(PlacementCase):
         self.nova('DELETE', f'/allocations/{consumer}')
         published = self.publisher.publish(topology(A), 77)
         self.assertEqual((), published.reserved)
-        self.assertNotIn('cn1:vhpc:br-b:eth2', self.names())
+        self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
 
     def test_a_separate_bridge_stays_its_guests_by_whatever_nic(self) -> None:
         """A NIC is renamed or bonded while its bridge's guest runs."""
