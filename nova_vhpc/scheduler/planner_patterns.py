@@ -57,13 +57,23 @@ def patterns(field: Field) -> Iterator[Counts]:
     ]
     if len(orders) > 1:
         large += [_fastest(field, groups) for groups in large]
+    around = _surroundings(field)
+    # Judged by who runs there they may be best, though not by their hosts.
+    near = [
+        group
+        for groups in around
+        for group in groups[:MOST_GROUPS]
+        if group.total >= members
+    ]
+    nearest = [group for groups in around for group in groups]
     for level in dict.fromkeys(
         min(level, roomiest) for level in levels(members)
     ):
-        yield from _near(field, level, orders)
+        yield from _near(field, level, orders, nearest)
         groups = [
             group for part in large for group in _promising(field, part, level)
         ]
+        groups += [group for group in near if group.holds(level) >= members]
         if field.everything.holds(level) >= members:
             groups.append(field.everything)
         for group in groups:
@@ -192,7 +202,10 @@ def _promising(
 
 
 def _near(
-    field: Field, level: int, orders: list[list[int]]
+    field: Field,
+    level: int,
+    orders: list[list[int]],
+    nearest: list[Group],
 ) -> Iterator[Counts]:
     """Patterns around the members that run already, if any.
 
@@ -200,6 +213,7 @@ def _near(
     Without any, the roomiest hosts wherever they are.
 
     :param orders: hosts for those that find no room near by.
+    :param nearest: their switches and racks, in this order.
     """
     objective = field.objective
     members = objective.request.members
@@ -208,9 +222,8 @@ def _near(
         (index for index in objective.existing if room[index]),
         key=lambda index: (-objective.existing[index], index),
     )
-    switches, racks = _surroundings(field)
     for grow in (members, level, 0) if order else (0,):
-        for near in (switches + racks, []) if order else ([],):
+        for near in (nearest, []) if nearest else ([],):
             for anywhere in orders:
                 counts: Counts = {}
                 left = fill_hosts(order, grow, members, room, counts)

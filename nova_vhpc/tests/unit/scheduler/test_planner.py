@@ -399,6 +399,24 @@ class GrowingTest(base.TestCase):
             set(found.assignments), {'host4', 'host6', 'host7'}
         )
 
+    def test_under_the_same_switch_wherever_that_is(self):
+        # Other switches look as good, but for who runs there; on the hosts
+        # of the running members there is no room.
+        facts = fabric(40, 4)
+        for n in (101, 105):
+            facts[n] = facts[n]._replace(slots=0)
+        near = {f'host{n}' for n in (100, 102, 103)}
+        for network in (*CHEAP, *DEAR):
+            for policy in (None, 'anti-affinity', 'soft-anti-affinity'):
+                found = plan(
+                    3,
+                    facts,
+                    network=network,
+                    policy=policy,
+                    existing={'host101': 4},
+                )
+                self.assertLessEqual(set(found.assignments), near)
+
     def test_in_the_same_rack_when_the_switch_is_full(self):
         facts = fabric(4, 2, per_rack=2)
         for n in (4, 5):
