@@ -179,19 +179,28 @@ def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
             loose.append(index)
     switches = {name: Group(ids, room) for name, ids in by_switch.items()}
     racks = {}
+    top = []
     in_racks: set[str] = set()
     for rack, ids in by_rack.items():
-        names = dict.fromkeys(hosts[index].switch for index in ids)
-        known = [name for name in names if name is not None]
-        in_racks.update(known)
-        children = [switches[name] for name in known]
-        unknown = [i for i in ids if hosts[i].switch is None]
-        if unknown:
-            children.append(Group(unknown, room))
-        racks[rack] = Group(ids, room, children)
-    top = list(racks.values()) + [
-        group for name, group in switches.items() if name not in in_racks
-    ]
+        parts: dict[str | None, list[int]] = {}
+        for index in ids:
+            parts.setdefault(hosts[index].switch, []).append(index)
+        inside = []
+        whole = []
+        for name, part in parts.items():
+            if name is None:
+                inside.append(Group(part, room))
+                whole.append(inside[-1])
+                continue
+            in_racks.add(name)
+            whole.append(switches[name])
+            # Of a switch that serves several racks, the hosts in this one.
+            shared = len(part) < len(by_switch[name])
+            inside.append(Group(part, room) if shared else switches[name])
+        racks[rack] = Group(ids, room, inside)
+        # A job that needs several racks better keeps to whole switches.
+        top.append(racks[rack] if inside == whole else Group(ids, room, whole))
+    top += [group for name, group in switches.items() if name not in in_racks]
     if loose:
         top.append(Group(loose, room))
     everything = Group(order, room, top if len(top) > 1 else ())

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from nova_vhpc import extra_specs
 from nova_vhpc.scheduler import (
     planner,
+    planner_field,
     planner_moves,
     planner_objective,
     planner_prices,
@@ -164,6 +165,27 @@ class FabricTest(base.TestCase):
         self.assertLessEqual(
             set(found.assignments), {f'host{n}' for n in range(1600, 1608)}
         )
+
+    def test_a_rack_is_kept_to_whose_switch_serves_others_too(self):
+        # Each rack has four hosts of the row's switch, its largest part.
+        facts = [
+            host(
+                n,
+                switch='row' if n % 4 == 3 else f's{n // 4}',
+                rack=f'r{n // 16}',
+            )
+            for n in range(64)
+        ]
+        objective = planner_objective.Objective(
+            PlanRequest(16, 1, 1024, facts)
+        )
+        room = [1] * len(facts)
+        field = planner_field.make_field(objective, room)
+        for name, group in field.racks.items():
+            counts = {}
+            left = planner_field.fill(group, 1, 16, room, counts)
+            self.assertEqual(0, left)
+            self.assertEqual({name}, {facts[index].rack for index in counts})
 
     def test_hosts_without_fabric_still_take_members(self):
         found = plan(20, hosts(3))
