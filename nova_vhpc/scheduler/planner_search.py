@@ -46,6 +46,8 @@ MOST_LOST = 6
 MOST_EMPTIED = 6
 """Hosts, those of the slowest members, that are tried to do without."""
 
+_Key = tuple[tuple[int, int], ...]
+
 
 def search(field: Field, starts_in: Sequence[Field] = ()) -> Counts | None:
     """Least-cost placement that was found, None if there is no room.
@@ -59,24 +61,24 @@ def search(field: Field, starts_in: Sequence[Field] = ()) -> Counts | None:
     members = objective.request.members
     if field.everything.holds(members) < members:
         return None
-    starts: list[tuple[Value, int, Counts]] = []
-    seen: set[tuple[tuple[int, int], ...]] = set()
+    starts: dict[_Key, Counts] = {}
+    values: dict[_Key, Value] = {}
     for part in starts_in or (field,):
-        ranked: list[tuple[Value, int, Counts]] = []
+        found: dict[_Key, Counts] = {}
         for pattern in patterns(part):
             for counts in (pattern, balanced(pattern, part.room)):
                 key = tuple(sorted(counts.items()))
-                if key not in seen:
-                    seen.add(key)
-                    ranked.append((objective.value(counts), len(seen), counts))
+                if key not in values:
+                    values[key] = objective.value(counts)
+                if key not in starts:
+                    found.setdefault(key, counts)
         # Some of each: what is cheapest to begin with need not be in the end.
-        starts += heapq.nsmallest(
-            MOST_STARTS, ranked, key=lambda item: item[:2]
-        )
+        for key in heapq.nsmallest(MOST_STARTS, found, key=values.__getitem__):
+            starts[key] = found[key]
     each = min(len(starts), MOST_STARTS)
     improved = [
-        improve(field, counts, value, MOVE_WORK // each)
-        for value, _, counts in starts
+        improve(field, counts, values[key], MOVE_WORK // each)
+        for key, counts in starts.items()
     ]
     return min(improved, key=lambda item: item[0])[1]
 
