@@ -14,18 +14,21 @@
 """What a server group's policy leaves the search to choose from."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from nova_vhpc.scheduler.planner_field import (
     Field,
-    fill,
     limited,
     make_field,
     rooms,
 )
-from nova_vhpc.scheduler.planner_model import PlanRequest, Policy
+from nova_vhpc.scheduler.planner_model import PlanRequest, Policy, Tier
 from nova_vhpc.scheduler.planner_objective import Counts, Objective
 from nova_vhpc.scheduler.planner_patterns import one_host
-from nova_vhpc.scheduler.planner_search import improve, search
+from nova_vhpc.scheduler.planner_search import search
+
+OVERCOMMITS = (1.0, 1.125, 1.25, 1.5, 2.0, 4.0)
+"""vCPUs per CPU that are tried one after another."""
 
 
 def place(objective: Objective) -> Counts | None:
@@ -52,17 +55,46 @@ def _starts(field: Field) -> list[Field]:
 
     Where over-commit is allowed, patterns fill a host beyond its CPUs before
     they take the next one, and moves do not find back: each undoes a part of
-    it, while the slowest member stays as slow.
+    it, while the slowest member stays as slow. Where all members do not fit
+    without it, or in no rack, the least over-commit at which they do is
+    tried.
     """
     objective = field.objective
     request = objective.request
-    if request.max_overcommit <= 1.0:
-        return [field]
-    strict = dataclasses.replace(request, max_overcommit=1.0)
-    room = limited(objective, rooms(strict, objective), limit_of(request))
-    if room == field.room or sum(room) < request.members:
-        return [field]
-    return [make_field(objective, room), field]
+    least = Tier.ALL + 1
+    found = []
+    for most in OVERCOMMITS:
+        if most >= request.max_overcommit:
+            break
+        strict = dataclasses.replace(request, max_overcommit=most)
+        room = list(map(min, rooms(strict, objective), field.room))
+        if room == field.room:
+            break
+        if sum(room) < request.members:
+            continue
+        tier = _tier(field, room)
+        if tier < least:
+            least = tier
+            found.append(make_field(objective, room))
+        if tier < Tier.ALL or not field.racks:
+            break
+    return [*found, field]
+
+
+def _tier(field: Field, room: Sequence[int]) -> Tier:
+    """The smallest tier that holds all new members."""
+    members = field.objective.request.members
+    for groups, tier in (
+        (field.switches, Tier.SWITCH),
+        (field.racks, Tier.RACK),
+    ):
+        for group in groups.values():
+            if (
+                group.total >= members
+                and sum(map(room.__getitem__, group.order)) >= members
+            ):
+                return tier
+    return Tier.ALL
 
 
 def _together(field: Field) -> Counts | None:
@@ -83,21 +115,39 @@ def _apart(objective: Objective, room: list[int]) -> Counts | None:
     All hosts are filled to the level below the one that holds the job;
     where the rest goes is chosen by cost.
     """
-    members = objective.request.members
+    request = objective.request
     level = _water_level(objective, room)
     if level is None:
         return None
-    field = make_field(objective, limited(objective, room, level))
-    below = limited(objective, room, level - 1)
-    counts = {i: new for i, new in enumerate(below) if new}
-    if not counts:
-        return search(field)
-    rest = members - sum(counts.values())
-    top: Counts = {i: 0 for i, new in counts.items() if field.room[i] == new}
-    fill(field.everything, 1, rest, field.room, top)
-    for index, more in top.items():
-        counts[index] = counts.get(index, 0) + more
-    return improve(field, counts, objective.value(counts))[1]
+    room = limited(objective, room, level)
+    below = {
+        index: new
+        for index, new in enumerate(limited(objective, room, level - 1))
+        if new
+    }
+    if below:
+        # Those members are as good as running.
+        hosts = list(objective.hosts)
+        for index, new in below.items():
+            busy = hosts[index].used_vcpus + new * request.vcpus
+            hosts[index] = hosts[index]._replace(used_vcpus=busy)
+            room[index] -= new
+        running = objective.merged(below)
+        objective = Objective(
+            dataclasses.replace(
+                request,
+                members=request.members - sum(below.values()),
+                hosts=hosts,
+                existing={hosts[i].name: n for i, n in running.items()},
+            )
+        )
+    field = make_field(objective, room)
+    rest = search(field, _starts(field))
+    if rest is None:
+        return None
+    for index, new in below.items():
+        rest[index] = rest.get(index, 0) + new
+    return rest
 
 
 def _water_level(objective: Objective, room: list[int]) -> int | None:

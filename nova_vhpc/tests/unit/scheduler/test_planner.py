@@ -400,6 +400,33 @@ class PolicyTest(base.TestCase):
         found = plan(9, facts, policy='soft-anti-affinity')
         self.assertEqual([1, 2, 3, 3], sorted(found.assignments.values()))
 
+    def test_soft_anti_affinity_avoids_over_commit(self):
+        # Half of the hosts are empty, but have slower links.
+        facts = [
+            host(
+                n,
+                used=16 if n < 40 else 0,
+                free_cpus=48,
+                link_mbps=25_000 if n < 40 else 10_000,
+            )
+            for n in range(80)
+        ]
+        for members in (24, 104):
+            found = plan(
+                members,
+                facts,
+                vcpus=2,
+                policy='soft-anti-affinity',
+                paradigm='openmp',
+                max_overcommit=2.0,
+            ).assignments
+            # All hosts have one member before any has two.
+            level = members // 80
+            self.assertEqual(
+                members % 80,
+                sum(found.get(f'host{n}', 0) > level for n in range(40, 80)),
+            )
+
     def test_soft_anti_affinity_chooses_the_near_hosts(self):
         found = plan(4, fabric(8, 4), policy='soft-anti-affinity')
         self.assertIs(Tier.SWITCH, found.tier)
@@ -654,6 +681,38 @@ class OptimumTest(base.TestCase):
         over = [ours / cost(seed) for seed, ours in enumerate(bounded)]
         self.assertLess(statistics.mean(over), 1.01)
         self.assertLess(max(over), 1.1)
+
+    def test_leave_to_over_commit_is_used_no_more_than_it_takes(self):
+        """The CPUs of all hosts, or of any rack, do not do for the job."""
+        source = random.Random(3)
+        for _ in range(6):
+            facts = []
+            for n in range(64):
+                cpus = source.choice((32, 64))
+                used = int(cpus * source.uniform(0.6, 1.0))
+                facts.append(
+                    host(
+                        n,
+                        cpus=cpus,
+                        used=used,
+                        free_cpus=4 * cpus - used,
+                        free_ram_mb=1 << 20,
+                        switch=f's{n // 8}',
+                        rack=f'r{n // 32}',
+                    )
+                )
+            free, bound = (
+                plan(
+                    64,
+                    facts,
+                    vcpus=8,
+                    network='multiple-shared',
+                    paradigm='openmp',
+                    max_overcommit=ratio,
+                ).cost
+                for ratio in (1e9, 1.25)
+            )
+            self.assertLess(free / bound, 1.1)
 
     def test_leave_to_over_commit_makes_no_plan_dearer(self):
         """As it is by default for MPI: nothing but Nova's ratio limits it."""
