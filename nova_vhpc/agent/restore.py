@@ -128,7 +128,14 @@ class Restorer:
                 return Outcome.RESTORED
         original, released = self._original(domain, record, copy, identity)
         outcome = Outcome.RESTORED
-        if original is None and (unreadable or torn_copy) is not None:
+        unknown = unreadable or torn_copy
+        if original is None and unknown is not None:
+            if not domain.isPersistent():
+                # What it would be started from is then what is in force.
+                raise RestoreError(
+                    f'{unknown}; nothing tells what it was before, as it is '
+                    'transient: it has no definition'
+                )
             original = from_definition(domain, self.host.cgroup)
             outcome = Outcome.FROM_DEFINITION
         if original is None:

@@ -76,6 +76,7 @@ class Domain:
         self.id = 1
         self.job = 0
         self.comes = False
+        self.persistent = True
         self.values = dict(ORIGINAL)
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
         self.online: tuple[bool, ...] = (True, True)
@@ -109,6 +110,9 @@ class Domain:
             pins='' if flags else vcpupins(self.pins, self.online),
             mark=MARK.format(mark.URI) if self.mark and not flags else '',
         )
+
+    def isPersistent(self) -> bool:
+        return self.persistent
 
     def jobInfo(self) -> list[int]:
         if self.comes:

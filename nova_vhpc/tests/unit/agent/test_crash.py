@@ -143,6 +143,23 @@ class TestCrash(test_domains.DomainsCase):
         target = self.made.guests['u']
         self.assertEqual(theirs, target.original.parameters)
 
+    def test_a_torn_record_of_a_transient_vm(self) -> None:
+        """It would be started anew from what is in force: from our values."""
+        self.domain.persistent = False
+        self.write(self.look())
+        left = dict(self.domain.values)
+        self.assertNotEqual(ORIGINAL, left)
+        self.crash()
+        self.tear()
+        self.domain.mark = None
+        self.made = self.make()
+        self.made.look('u')
+        self.drain()
+        self.assertEqual({}, dict(self.made.guests))
+        self.assertIn('it is transient', self.made.refused['u'])
+        self.assertEqual(left, self.domain.values)
+        self.assertEqual(('u',), self.records.uuids())
+
     def test_libvirt_says_that_it_has_done_what_it_has_not(self) -> None:
         self.write(self.look())
         self.crash()
