@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from oslo_config import cfg
 
+from nova_vhpc.agent import listening
 from nova_vhpc.agent.messaging import get_transport, hush, messaging
 
 LOG = logging.getLogger(__name__)
@@ -107,38 +108,24 @@ class ControlServer:
     def __init__(
         self, transport: Any, host: str, control: Control, *others: Any
     ) -> None:
-        self._server = messaging.get_rpc_server(
-            transport,
-            messaging.Target(topic=TOPIC, server=host),
-            [_Endpoint(control), *others],
-            access_policy=messaging.DefaultRPCAccessPolicy,
+        self._listening = listening.Listening(
+            'vhpc-control',
+            lambda: messaging.get_rpc_server(
+                transport,
+                messaging.Target(topic=TOPIC, server=host),
+                [_Endpoint(control), *others],
+                access_policy=messaging.DefaultRPCAccessPolicy,
+            ),
+            'Control calls are not answered',
         )
-        self._started = threading.Event()
 
     def start(self) -> None:
         """Start answering as soon as there is a broker."""
-        threading.Thread(
-            target=self._start, name='vhpc-control', daemon=True
-        ).start()
+        self._listening.start()
 
     def stop(self) -> None:
         """Stop answering; does not wait for the broker."""
-        if self._started.is_set():
-            threading.Thread(target=self._end, daemon=True).start()
-
-    def _start(self) -> None:
-        try:
-            self._server.start()
-            self._started.set()
-        except Exception as error:
-            LOG.warning('Control calls are not answered: %s', error)
-
-    def _end(self) -> None:
-        try:
-            self._server.stop()
-            self._server.wait()
-        except Exception as error:
-            LOG.debug('Ending the control server: %s', error)
+        self._listening.stop()
 
 
 class ControlClient:

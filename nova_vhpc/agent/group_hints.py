@@ -13,19 +13,16 @@
 
 """Nova's versioned notifications, as a hint to ask Nova again."""
 
-import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
 
+from nova_vhpc.agent import listening
 from nova_vhpc.agent.messaging import (
     get_notification_transport,
     messaging,
 )
-
-LOG = logging.getLogger(__name__)
 
 TOPIC = 'versioned_notifications'
 EVENTS = (
@@ -53,22 +50,21 @@ class GroupHints:
             event_type=f'^({EVENTS})$'
         )
         self._on_hint = on_hint
-        self._listener: Any = None
-        self.listening = threading.Event()
+        self._transport: Any = None
+        self._listening = listening.Listening(
+            'vhpc-group-hints', self._make, 'No notifications from Nova'
+        )
+        self.listening = self._listening.started
         """Set when the broker has our queue."""
 
     def start(self) -> None:
         """Start listening; waits for the broker in the background."""
         # Declaring the queue blocks until the broker is there.
-        threading.Thread(
-            target=self._listen, name='vhpc-group-hints', daemon=True
-        ).start()
+        self._listening.start()
 
     def stop(self) -> None:
         """Stop listening, without waiting for the broker."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.stop()
+        self._listening.stop()
 
     def info(
         self,
@@ -81,24 +77,19 @@ class GroupHints:
         """One notification of a kind that may change groups."""
         self._on_hint()
 
-    def _listen(self) -> None:
-        try:
-            transport = get_notification_transport(self._conf)
-            listener = messaging.get_notification_listener(
-                transport,
-                [
-                    messaging.Target(
-                        topic=TOPIC,
-                        exchange=self._conf.vhpc_nova.notification_exchange,
-                    )
-                ],
-                [self],
-                pool=f'nova-vhpc-agent.{self._host}',
-                allow_requeue=False,
-            )
-            listener.start()
-            self._listener = listener
-            self.listening.set()
-        except Exception as error:
-            # Only hints are lost; the polling goes on.
-            LOG.warning('No notifications from Nova: %s', error)
+    def _make(self) -> Any:
+        # Only hints are lost without it; the polling goes on.
+        if self._transport is None:
+            self._transport = get_notification_transport(self._conf)
+        return messaging.get_notification_listener(
+            self._transport,
+            [
+                messaging.Target(
+                    topic=TOPIC,
+                    exchange=self._conf.vhpc_nova.notification_exchange,
+                )
+            ],
+            [self],
+            pool=f'nova-vhpc-agent.{self._host}',
+            allow_requeue=False,
+        )

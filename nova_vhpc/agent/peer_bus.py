@@ -146,6 +146,7 @@ class PeerBus:
         self._wanted: frozenset[str] = frozenset()
         self._servers: dict[str, Any] = {}
         self._stopping = False
+        self._told = False
 
     def start(self) -> None:
         """Begin to follow the subscriptions."""
@@ -213,20 +214,33 @@ class PeerBus:
                 except Exception as error:
                     LOG.debug('Leaving the topic of %s: %s', cluster, error)
             for cluster in sorted(wanted - self._servers.keys()):
-                try:
-                    self._servers[cluster] = self._listen(cluster)
-                except Exception as error:
-                    LOG.warning(
-                        'Cannot listen to virtual cluster %s; trying again: '
-                        '%s',
-                        cluster,
-                        error,
-                    )
+                problem = self._try_to_listen(cluster)
+                if problem is not None:
+                    self._tell(cluster, problem)
                     with self._changed:
                         self._changed.wait(5)
                     break
                 if not self._wanted >= {cluster}:
                     break
+
+    def _try_to_listen(self, cluster: str) -> str | None:
+        """Why it is not listened to; None if it is."""
+        try:
+            self._servers[cluster] = self._listen(cluster)
+        except Exception as error:
+            return ' '.join(str(error).split()) or repr(error)
+        self._told = False
+        return None
+
+    def _tell(self, cluster: str, problem: str) -> None:
+        """Once, until it can be listened again: tries go on for hours."""
+        if not self._told:
+            self._told = True
+            LOG.warning(
+                'Cannot listen to virtual cluster %s; trying again: %s',
+                cluster,
+                problem,
+            )
 
     def _listen(self, cluster: str) -> Any:
         server = messaging.get_rpc_server(

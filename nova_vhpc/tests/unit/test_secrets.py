@@ -130,6 +130,7 @@ class TroubleTest(base.TestCase):
         ):
             self.load(f'[DEFAULT]\ntransport_url = {url}\n')
             hints = group_hints.GroupHints(self.conf, 'host', lambda: None)
+            self.addCleanup(hints.stop)
             hints.start()
             self.wait_for_hints(number + 1)
             talk = peers.Peers(self.conf, 'host', peer_agents.FakeControl())

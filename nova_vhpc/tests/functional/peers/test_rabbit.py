@@ -277,6 +277,18 @@ class BrokerAwayTest(RabbitCase):
         self.wait_for(lambda: b.io('c1'), 60)
         self.assertLess(a.slowest_s, 0.5)
 
+    def test_refuses_at_start(self) -> None:
+        """Where the agents' account is made after they were started."""
+        self.broker.ctl('change_password', 'guest', 'other')
+        a = self.agent('a').start(c1=QUIET)
+        self.wait_for_state('down', a)
+        self.wait_for(lambda: self.count('Control calls are not answered'))
+        self.broker.ctl('change_password', 'guest', 'guest')
+        # It is up when a control call of its own has come back.
+        self.wait_for_state('up', a)
+        self.assertEqual(1, self.count('Control calls are not answered;'))
+        self.assertLessEqual(self.count('Cannot listen to virtual'), 1)
+
     def test_frozen(self) -> None:
         a, b = self.pair()
         self.broker.pause()

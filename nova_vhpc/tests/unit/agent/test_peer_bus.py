@@ -14,7 +14,9 @@
 """The peers' messages as they travel."""
 
 import json
+from unittest import mock
 
+import fixtures
 import hypothesis
 from hypothesis import strategies as st
 from oslotest import base
@@ -32,6 +34,27 @@ FIELDS = {
     'phase': 'io',
     'lease_ms': 6000,
 }
+
+
+class RefusedTest(base.BaseTestCase):
+    def test_told_once_until_it_is_over(self) -> None:
+        """It may go on for hours, as where a password was changed."""
+        log = self.useFixture(fixtures.FakeLogger(peer_bus.__name__))
+        with mock.patch.object(peer_bus.messaging, 'get_rpc_client'):
+            bus = peer_bus.PeerBus(None, 'h', lambda message: None)
+        server = object()
+        for refusals in (3, 2):
+            answers = [RuntimeError('refused')] * refusals + [server]
+            with mock.patch.object(bus, '_listen', side_effect=answers):
+                for _ in answers:
+                    problem = bus._try_to_listen('c')
+                    if problem is not None:
+                        bus._tell('c', problem)
+        self.assertEqual(frozenset({'c'}), bus.subscribed)
+        self.assertEqual(
+            ['Cannot listen to virtual cluster c; trying again: refused'] * 2,
+            log.output.splitlines(),
+        )
 
 
 class CodecTest(base.BaseTestCase):
