@@ -175,9 +175,9 @@ def restore_host(conf: Any) -> int:
     :raises AgentError: the agent itself runs.
     """
     options = conf.vhpc_agent
-    guard = lock.Lock(options.run_path)
-    guard.acquire()
     records = journal.Journal(options.state_path)
+    guard = lock.Lock(options.run_path, records.path)
+    guard.acquire()
     connection.start_event_loop()
     conn = _wait_for(options.libvirt_uri)
     if conn is None:

@@ -159,6 +159,19 @@ class Journal:
                 'until that is mended, no VM is written to'
             ) from None
 
+    def make_directory(self) -> None:
+        """Make it if it is missing; :meth:`prepare` says why it cannot be."""
+        with contextlib.suppress(OSError):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def problem(self) -> str:
+        """Why nothing can be journalled; empty if something can."""
+        try:
+            self.prepare()
+        except JournalError as error:
+            return str(error)
+        return ''
+
     def save(self, record: Record) -> None:
         """Put a record on the disk, whole.
 

@@ -27,12 +27,20 @@ VMs from being put back."""
 class Lock:
     """A locked file; the kernel lets go of it when the process ends.
 
+    And the journal's directory, if somebody has one: what is in ``/run`` may
+    be removed under an agent that runs, as systemd does when another one that
+    was started as a service has ended.
+
     :param run_path: ``[vhpc_agent]run_path``.
+    :param journal: the directory; None for who neither writes nor reads it.
     """
 
-    def __init__(self, run_path: str) -> None:
+    def __init__(
+        self, run_path: str, journal: pathlib.Path | None = None
+    ) -> None:
         self.path = pathlib.Path(run_path, 'agent.lock')
-        self._descriptor = -1
+        self._journal = journal
+        self._descriptors: list[int] = []
 
     def acquire(self) -> None:
         """Take the lock.
@@ -52,24 +60,49 @@ class Lock:
                 f'{self.path}: {error.strerror}; [vhpc_agent]run_path must '
                 'be a directory that the agent may write'
             ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not self._lock(descriptor):
             owner = os.pread(descriptor, 32, 0).decode().strip()
             os.close(descriptor)
             raise errors.AgentError(
                 f'{self.path}: another nova-vhpc-agent (process {owner}) '
                 'runs on this host; stop it first'
-            ) from None
+            )
+        self._acquire_journal()
         # Only for the message above: a file system that is full must not keep
         # VMs from being put back.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f'{os.getpid()}\n'.encode(), 0)
-        self._descriptor = descriptor
 
     def release(self) -> None:
         """Let go. The file stays: removing it would race."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def _acquire_journal(self) -> None:
+        if self._journal is None:
+            return
+        try:
+            descriptor = os.open(
+                self._journal, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            )
+        except OSError:
+            # Nobody writes to a VM without it.
+            return
+        if not self._lock(descriptor):
+            os.close(descriptor)
+            self.release()
+            raise errors.AgentError(
+                f'{self._journal}: another nova-vhpc-agent runs on this '
+                f'host, though not by {self.path}; stop it first'
+            )
+
+    def _lock(self, descriptor: int) -> bool:
+        """Whether nobody else has it."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self._descriptors.append(descriptor)
+        return True

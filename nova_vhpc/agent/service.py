@@ -74,8 +74,10 @@ class Service:
             conf, self.host_cpus.described()
         )
         actuators = loader.load_actuators(conf)
-        self.lock = lock.Lock(options.run_path)
         self.journal = journal.Journal(options.state_path)
+        self.lock = lock.Lock(
+            options.run_path, None if options.dry_run else self.journal.path
+        )
         self.processes = processes.make_processes(conf)
         self.domains: domains.Domains
         self.sampler = sampler.make_sampler(
@@ -92,6 +94,9 @@ class Service:
         self.groups = groups.Groups(conf, self.host_name)
         self.publishing = dry_run.make_publishing(conf, self.host_name)
         self.peers = peers.Peers(conf, self.host_name, self)
+        if not options.dry_run:
+            # At the first start there would be nothing to lock.
+            self.journal.make_directory()
         self.lock.acquire()
         self.domains = domains.Domains(
             conf,
@@ -211,10 +216,9 @@ class Service:
     def _start(self) -> None:
         options = self.conf.vhpc_agent
         if not options.dry_run:
-            try:
-                self.journal.prepare()
-            except journal.JournalError as error:
-                LOG.error('%s', error)
+            problem = self.journal.problem()
+            if problem:
+                LOG.error('%s', problem)
         try:
             self.server.start()
         except OSError as error:

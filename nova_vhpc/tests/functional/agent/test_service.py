@@ -16,6 +16,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -40,6 +41,19 @@ class TestService(base.AgentTestCase):
             lines = self.log_lines('another nova-vhpc-agent')
             self.assertEqual(1, len(lines))
             self.assertIn('stop it first', lines[0])
+
+    def test_second_agent_refuses_when_run_path_was_removed(self) -> None:
+        domain = self.domain(PARALLEL)
+        with self.running():
+            self.wait_for_write(domain)
+            ours = base.everything(domain)
+            shutil.rmtree(self.path / 'run')
+            second = self.spawn()
+            second.join(20)
+            self.assertEqual(2, second.exitcode)
+            self.assertEqual(2, self.restore())
+            self.assertEqual(2, len(self.log_lines('stop it first')))
+            self.assertEqual(ours, base.everything(domain))
 
     def test_bad_configuration_is_one_line(self) -> None:
         for options, words in (

@@ -13,6 +13,8 @@
 """One agent per host."""
 
 import errno
+import pathlib
+import shutil
 import stat
 import tempfile
 from unittest import mock
@@ -50,6 +52,29 @@ class TestLock(base.BaseTestCase):
             first.acquire()
         self.assertRaises(errors.AgentError, second.acquire)
         first.release()
+
+    def test_of_a_run_path_that_was_removed(self) -> None:
+        """As systemd does when a second one ends that could not start."""
+        journal = pathlib.Path(tempfile.mkdtemp())
+        path = tempfile.mkdtemp()
+        first = lock.Lock(path, journal)
+        first.acquire()
+        shutil.rmtree(path)
+        second = lock.Lock(path, journal)
+        for _ in range(2):
+            error = self.assertRaises(errors.AgentError, second.acquire)
+            self.assertIn('stop it first', str(error))
+            self.assertIn(str(journal), str(error))
+        first.release()
+        second.acquire()
+        second.release()
+
+    def test_without_a_journal(self) -> None:
+        missing = pathlib.Path(tempfile.mkdtemp(), 'journal')
+        made = lock.Lock(tempfile.mkdtemp(), missing)
+        made.acquire()
+        made.release()
+        self.assertFalse(missing.exists())
 
     def test_directory_that_cannot_be(self) -> None:
         with tempfile.NamedTemporaryFile() as file:
