@@ -91,26 +91,36 @@ class Inspector:
     def _guarded(self, uuid: str) -> None:
         with self._lock:
             self._looking.discard(uuid)
+        problem: Exception | None = None
         try:
             self._inspect(uuid)
-        except libvirt.libvirtError as error:
-            self._connection.failed(error)
-            target = self._roster.guests.get(uuid)
-            run = None if target is None else target.domain_id
-            if not connection.is_gone(error):
-                LOG.debug('Domain %s: %s', uuid, error)
-            elif self._undo.is_gone(uuid, error, run):
-                self._undo.gone(uuid)
-            else:
-                self._roster.refuse(uuid, str(error))
         except (
+            libvirt.libvirtError,
             journal.JournalError,
             restore.RestoreError,
             OSError,
+            ValueError,
         ) as error:
+            problem = error
+        # Only here, as oslo.log adds to a line the exception that is handled.
+        if isinstance(problem, libvirt.libvirtError):
+            self._refused(uuid, problem)
+        elif isinstance(problem, ValueError):
+            self._roster.refuse(uuid, f'its XML cannot be read: {problem}')
+        elif problem is not None:
+            self._roster.refuse(uuid, str(problem))
+
+    def _refused(self, uuid: str, error: libvirt.libvirtError) -> None:
+        """libvirt did not let us look."""
+        self._connection.failed(error)
+        target = self._roster.guests.get(uuid)
+        run = None if target is None else target.domain_id
+        if not connection.is_gone(error):
+            LOG.debug('Domain %s: %s', uuid, error)
+        elif self._undo.is_gone(uuid, error, run):
+            self._undo.gone(uuid)
+        else:
             self._roster.refuse(uuid, str(error))
-        except ValueError as error:
-            self._roster.refuse(uuid, f'its XML cannot be read: {error}')
 
     def _inspect(self, uuid: str) -> None:
         domain = self._connection.get().lookupByUUIDString(uuid)

@@ -185,23 +185,30 @@ class Restorer:
 
     def forget(self, uuid: str) -> None:
         """A domain has stopped: its record has no more use."""
+        torn: journal.JournalError | None = None
         try:
             self.journal.load(uuid)
         except (journal.NewerVersion, journal.Unreadable):
             return
         except journal.JournalError as error:
+            torn = error
+        # oslo.log adds to a line the exception that is handled.
+        if torn is None:
+            self._drop(uuid)
+        else:
             aside = self.journal.set_aside(uuid)
-            LOG.warning('%s; the VM is gone, kept as %s', error, aside)
-            return
-        self._drop(uuid)
+            LOG.warning('%s; the VM is gone, kept as %s', torn, aside)
 
     def _drop(self, uuid: str) -> None:
+        problem: journal.JournalError | None = None
         try:
             self.journal.remove(uuid)
         except journal.JournalError as error:
+            problem = error
+        if problem is not None:
             # A leftover record does no harm: the next run of the domain
             # has another identity, and this one is as the record says.
-            LOG.warning('%s', error)
+            LOG.warning('%s', problem)
 
     @staticmethod
     def _original(

@@ -195,35 +195,50 @@ class Writer:
         todo = target.ours_to_write(tune)
         if todo is None:
             return
+        problem: Exception | None = None
+        written = False
         try:
-            self._connection.get()
-            with target.lock:
-                if not (target.free_to_write and self._gate.open):
-                    return
-                if not self._as_known(target):
-                    return
-                self._ensure_journalled(target, todo)
-                if todo.shares is not None:
-                    target.stop_free_weights()
-                    # Its event may come before the call returns.
-                    target.shares_ours.add(todo.shares)
-                target.note_bandwidth(todo)
-                if not self._act(target, todo):
-                    return
-        except libvirt.libvirtError as error:
-            target.uncertain = True
-            self._connection.failed(error)
-            if self._connection.up and not connection.has_ended(
-                target.domain, error
-            ):
-                self._quarantine.failed(target, str(error))
-            self._look(target.uuid)
-        except (journal.JournalError, OSError) as error:
-            self._quarantine.failed(target, str(error))
-        else:
+            written = self._write_now(target, todo)
+        except (libvirt.libvirtError, journal.JournalError, OSError) as error:
+            problem = error
+        # Only here, as oslo.log adds to a line the exception that is handled.
+        if problem is not None:
+            self._failed(target, problem)
+        elif written:
             if target.failed_in_row:
                 LOG.info('VM %s: written again', target.name)
             target.succeeded()
+
+    def _write_now(self, target: guest.Guest, todo: model.CpuTune) -> bool:
+        """Whether all of it was written.
+
+        :raises libvirt.libvirtError, JournalError, OSError: it was not.
+        """
+        self._connection.get()
+        with target.lock:
+            if not (target.free_to_write and self._gate.open):
+                return False
+            if not self._as_known(target):
+                return False
+            self._ensure_journalled(target, todo)
+            if todo.shares is not None:
+                target.stop_free_weights()
+                # Its event may come before the call returns.
+                target.shares_ours.add(todo.shares)
+            target.note_bandwidth(todo)
+            return self._act(target, todo)
+
+    def _failed(self, target: guest.Guest, problem: Exception) -> None:
+        if not isinstance(problem, libvirt.libvirtError):
+            self._quarantine.failed(target, str(problem))
+            return
+        target.uncertain = True
+        self._connection.failed(problem)
+        if self._connection.up and not connection.has_ended(
+            target.domain, problem
+        ):
+            self._quarantine.failed(target, str(problem))
+        self._look(target.uuid)
 
     def _as_known(self, target: guest.Guest) -> bool:
         """Whether a VM is as we last saw it.
