@@ -33,3 +33,13 @@ def settle_memory() -> None:
     gc.freeze()
     # A tick makes thousands of short-lived values, none of them in cycles.
     gc.set_threshold(50_000, 10, 10)
+
+
+def collect_young() -> None:
+    """Free what has died in cycles since the last call.
+
+    A connection to a message broker that fails leaves 70 objects in cycles,
+    too few to be collected for half an hour, and 128 KiB of buffers with them.
+    Takes less than a millisecond, as what is older is not looked at.
+    """
+    gc.collect(0)

@@ -19,7 +19,14 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import connection, gate, journal, roster, undo
+from nova_vhpc.agent import (
+    connection,
+    footprint,
+    gate,
+    journal,
+    roster,
+    undo,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -75,6 +82,7 @@ class Reconciler:
             self._wake.clear()
             if self._gate.ending.is_set():
                 return
+            footprint.collect_young()
             if not self._connection.up:
                 continue
             spread_s = 0 if woken else self._options.reconcile_period * SPREAD

@@ -13,10 +13,12 @@
 """All are looked at, again and again, without events."""
 
 import dataclasses
+import gc
 import tempfile
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable
 
 from oslotest import base
@@ -106,6 +108,21 @@ class TestReconciler(base.BaseTestCase):
         self.start(0.02)
         self.wait_for(lambda: len(self.forgotten) > 1)
         self.assertEqual({test_journal.UUID}, set(self.forgotten))
+
+    def test_memory_of_what_died_in_cycles(self) -> None:
+        """Few objects that hold much, as of connections that failed."""
+
+        class Cycle:
+            """Dies with nobody noticing."""
+
+        self.addCleanup(gc.enable)
+        gc.disable()
+        one = Cycle()
+        one.other = one
+        dead = weakref.ref(one)
+        del one
+        self.start(0.02)
+        self.wait_for(lambda: dead() is None)
 
     def test_all_at_once_on_a_new_connection(self) -> None:
         made = self.start(1e6)
