@@ -286,6 +286,61 @@ class RoomTest(base.TestCase):
         facts = [HostFacts('none', 0, 0, 0, 0), *hosts(1)]
         self.assertEqual({'host0': 4}, dict(plan(4, facts).assignments))
 
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(0, 8),
+                st.integers(0, 12),
+                st.integers(-4, 16),
+                st.sampled_from((-4096, -1, 0, 1023, 2048, 1e18)),
+                st.sampled_from((0, 1, 3, planner.NO_LIMIT)),
+                st.sampled_from((None, 'a', 'b')),
+                st.sampled_from((None, 'x', 'y')),
+            ),
+            max_size=6,
+        ),
+        st.integers(1, 8),
+        st.integers(1, 3),
+        st.integers(0, 2),
+        st.sampled_from((0.5, 1.0, 1.5, 3.0)),
+        st.sampled_from(
+            (None, 'anti-affinity', 'soft-affinity', 'soft-anti-affinity')
+        ),
+    )
+    @settings(deadline=None)
+    def test_who_fits_is_placed_and_nobody_else(
+        self, offered, members, vcpus, spare, ratio, policy
+    ):
+        room = {}
+        for number, (total, used, cpus, ram, slots, _, _) in enumerate(
+            offered
+        ):
+            by_cpus = min((total - spare) * ratio - used, cpus) / vcpus
+            limits = (by_cpus, ram / 1024, slots, members)
+            room[f'host{number}'] = max(0, math.floor(min(limits)))
+            if policy == 'anti-affinity':
+                room[f'host{number}'] = min(1, room[f'host{number}'])
+        found = plan(
+            members,
+            [
+                HostFacts(f'host{n}', *one[:5], 1000, *one[5:])
+                for n, one in enumerate(offered)
+            ],
+            vcpus=vcpus,
+            spare_cpus=spare,
+            max_overcommit=ratio,
+            policy=policy,
+        )
+        if sum(room.values()) < members:
+            self.assertIsNotNone(found.infeasible_reason)
+            self.assertIn(f'need {members} places', found.infeasible_reason)
+            return
+        self.assertIsNone(found.infeasible_reason)
+        self.assertEqual(members, sum(found.assignments.values()))
+        for name, new in found.assignments.items():
+            self.assertGreater(new, 0)
+            self.assertLessEqual(new, room[name])
+
     def test_no_members_need_no_room(self):
         found = plan(0, [])
         self.assertIsNone(found.infeasible_reason)
