@@ -84,7 +84,12 @@ class BalanceTest(tests_base.TestCase):
     def test_cpus_are_left_clear_and_taken_again(self):
         policy = self.policy()
         vms = [vm(name, 3) for name in 'abcd']
-        for clear, free in ((), set()), ((6, 3), {6, 3}), ((), {6, 3}):
+        for clear, free in (
+            ((), set()),
+            ((6, 3), {6, 3}),
+            ((6, 5), {6, 5}),
+            ((), {6, 5}),
+        ):
             decision = pin(policy, *vms, clear_cpus=clear)
             on = set().union(*(used(decision, one.uuid) for one in vms))
             self.assertEqual(set(range(8)) - free, on)
@@ -93,6 +98,17 @@ class BalanceTest(tests_base.TestCase):
             decision = pin(policy, *vms)
         on = set().union(*(used(decision, one.uuid) for one in vms))
         self.assertEqual(set(range(8)), on)
+
+    def test_who_just_fits_beside_them_leaves_them(self):
+        for vcpus, free in (6, {6, 7}), (7, set()):
+            decision = pin(
+                self.policy(),
+                vm('a', vcpus),
+                vm('b', vcpus),
+                clear_cpus={6, 7},
+            )
+            on = used(decision, 'a') | used(decision, 'b')
+            self.assertEqual(set(range(8)) - free, on)
 
     def test_only_who_is_there_moves_away(self):
         policy = self.policy()
