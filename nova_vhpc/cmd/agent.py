@@ -214,7 +214,7 @@ def _set_up(argv: list[str]) -> cfg.ConfigOpts:
     try:
         conf = make_conf(argv)
         check_default(conf)
-        log.setup(conf, 'nova-vhpc-agent')
+        conf_package.set_up_log(conf, 'nova-vhpc-agent')
     except (cfg.Error, ValueError, OSError, log.LogConfigError):
         if '--restore' not in argv:
             raise

@@ -79,7 +79,7 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
     for module in (nova_conf, vendordata_conf):
         conf_package.check(conf, module.list_opts())
     credentials.check(conf, [nova_conf.GROUP])
-    logging.setup(conf, 'nova-vhpc-vendordata')
+    conf_package.set_up_log(conf, 'nova-vhpc-vendordata')
     return conf
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 
 DEFAULT = 'DEFAULT'
 """Name in files of the options that are in no group."""
@@ -76,6 +77,25 @@ def reason(error: Exception) -> str:
             if isinstance(parser, cfg.ConfigParser):
                 return f'{parser.filename}: no UTF-8 text: {text}'
     return text
+
+
+def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
+    """Open the log that the options of oslo.log describe.
+
+    :raises cfg.Error: naming the options of a file that cannot be written.
+    :raises log.LogConfigError: for a file of ``log_config_append``.
+    :raises OSError: the system's log cannot be reached.
+    """
+    try:
+        log.setup(conf, program)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise cfg.Error(
+            f'[DEFAULT]log_dir or log_file: {error.filename} cannot be '
+            f'written: {error.strerror}; its directory must be there, and a '
+            'systemd unit needs LogsDirectory= for it'
+        ) from error
 
 
 def _reason(error: BaseException | None, secret: bool) -> str:

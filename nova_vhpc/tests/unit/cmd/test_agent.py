@@ -233,7 +233,11 @@ class TestCommandLine(base.BaseTestCase):
             ('restore = maybe', '--restore'),
             ('log_config_append = /nonexistent', '/nonexistent'),
             # As with a log_dir that the systemd unit may not write to.
-            ('log_file = /nonexistent/a.log', 'No such file or directory'),
+            (
+                'log_file = /nonexistent/a.log',
+                '/nonexistent/a.log cannot be written: No such file or '
+                'directory; its directory must be there',
+            ),
         ):
             code, complaint = self.start(f'[DEFAULT]\n{text}\n')
             self.assertEqual(2, code, text)

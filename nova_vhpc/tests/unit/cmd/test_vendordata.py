@@ -74,3 +74,18 @@ class ClientsTest(base.TestCase):
             b'POST / HTTP/1.1\r\nContent-Length: 200\r\n\r\n' + body.encode()
         )
         self.assertIn(b' 400 ', answer.splitlines()[0])
+
+
+class LogTest(base.TestCase):
+    def test_a_log_that_cannot_be_written(self):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        path.write_text('[DEFAULT]\nlog_dir = /nonexistent\n')
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            status = vendordata.main(['--config-file', str(path)])
+        self.assertEqual(2, status)
+        self.assertRegex(
+            err.getvalue(),
+            r'\[DEFAULT\]log_dir or log_file: /nonexistent/.* cannot be '
+            'written: .* LogsDirectory=',
+        )
