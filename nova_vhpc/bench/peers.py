@@ -306,7 +306,9 @@ def run(args: argparse.Namespace) -> int:
                 url = stack.enter_context(rabbit.PrivateRabbit()).url
             result = measure(args, url)
     except (rabbit.RabbitError, peer_bus.BusError, OSError) as error:
-        print(f'nova-vhpc-bench: {error}', file=sys.stderr)
+        # Not the URL itself, which holds a password.
+        place = f'the broker of --url: {error}' if args.url else error
+        print(f'nova-vhpc-bench peers: {place}', file=sys.stderr)
         return 1
     for name, value in result.items():
         print(f'{name:22}{value}')
