@@ -187,8 +187,7 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
         guard.release()
     LOG.info(
         'Withdrawn. Until nova-compute of this host has read its providers '
-        'again, it fails when servers come or go: restart it, or send it '
-        'SIGHUP, now'
+        'again, it fails when servers come or go: restart it now'
     )
     for name in kept:
         print(

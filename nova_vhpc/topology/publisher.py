@@ -139,7 +139,7 @@ class Publisher:
         """Take everything of ours away from this compute node.
 
         Until nova-compute reads its providers again (by itself after
-        ``[compute]resource_provider_association_refresh``, or upon SIGHUP),
+        ``[compute]resource_provider_association_refresh``, or restarted),
         it fails when servers come or go.
 
         :returns: names of providers that had to stay, as they are still

@@ -106,12 +106,14 @@ class NovaComputeTest(cloud.CloudCase):
         self.publisher.withdraw()
         self.assertEqual({}, self.client.children(self.root_uuid))
 
-    def test_nova_compute_forgets_what_was_withdrawn_by_sighup(self) -> None:
+    def test_nova_compute_forgets_what_was_withdrawn_when_restarted(
+        self,
+    ) -> None:
         self.publisher.publish(TOPOLOGY, 7)
         self._have_nova_read_the_tree()
         self.publisher.withdraw()
-        # What SIGHUP calls.
-        self.computes['host1'].manager.reset()
+        # A process that starts has none in mind.
+        self.computes['host1'].manager.reportclient.clear_provider_cache()
         self._boot_and_delete()
 
     def _have_nova_read_the_tree(self) -> None:
