@@ -11,6 +11,7 @@
 # under the License.
 
 import itertools
+from unittest import mock
 
 from nova import objects
 from nova.scheduler import host_manager
@@ -67,6 +68,29 @@ class FreeTest(base.BaseTestCase):
     def test_guests_that_left_since(self):
         stock = room.Stock(100, 1.0, 2 + 5)
         self.assertEqual(98 - 7, room.free(stock, Resource(98, 25)))
+
+
+class DefaultsTest(base.BaseTestCase):
+    def test_each_from_its_own_option(self):
+        conf = mock.Mock(
+            initial_cpu_allocation_ratio=4.5,
+            initial_ram_allocation_ratio=1.5,
+            initial_disk_allocation_ratio=2.5,
+            reserved_host_cpus=3,
+            reserved_host_memory_mb=512,
+            reserved_host_disk_mb=7,
+        )
+        self.assertEqual(
+            room.Defaults(
+                cpu_ratio=4.5,
+                ram_ratio=1.5,
+                disk_ratio=2.5,
+                cpus=3,
+                ram_mb=512,
+                disk_mb=7,
+            ),
+            room.Defaults.of(conf),
+        )
 
 
 class BesideTest(base.BaseTestCase):

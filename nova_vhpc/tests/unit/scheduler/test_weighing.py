@@ -59,6 +59,18 @@ class WeighingTest(base.TestCase):
         _, others = weigh([facts(0), facts(1, link_mbps=10000)])
         self.assertGreater(others['h1'], others['h0'])
 
+    def test_hosts_with_cpus_left_outweigh_full_ones(self):
+        hosts = [
+            facts(n)._replace(used_vcpus=used, free_cpus=64 - used)
+            for n, used in enumerate((0, 8, 11, 12, 16, 32))
+        ]
+        # With a member's four: much left, one CPU for the host, none, and
+        # more vCPUs than CPUs.
+        _, others = weigh(hosts, max_overcommit=4.0)
+        self.assertEqual(others['h0'], others['h1'])
+        for one, other in ('h2', 'h3'), ('h3', 'h4'), ('h4', 'h5'):
+            self.assertGreater(others[one], others[other])
+
     def test_equal_hosts_weigh_the_same(self):
         _, others = weigh([facts(n) for n in range(3)])
         self.assertEqual(1, len(set(others.values())))
