@@ -94,11 +94,6 @@ class Claim:
     contested: float = 0.0
     needs: tuple[Need, ...] = ()
 
-    @property
-    def part(self) -> float:
-        """Of the time without gangs, so that each has what it needs."""
-        return max((need.pauses for need in self.needs), default=0.0)
-
     def touches_few(self, sides: gang_sides.Sides) -> bool:
         """Whether most gangs have none of them on their CPUs.
 

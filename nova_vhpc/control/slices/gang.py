@@ -248,7 +248,7 @@ class GangPolicy:
         """
         nobody: frozenset[int] = frozenset()
         claim = gang_claim.fair_claim(view, sides, self._demands)
-        if claim.part <= 0:
+        if not claim.needs:
             return 0.0, nobody, self._weigh_gently(view, lineup, sides)
         if claim.touches_few(sides):
             most = gang_contest.bounds(view, sides, self._demands, claim)
