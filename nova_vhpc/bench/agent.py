@@ -83,7 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print, and write the JSON file.
 
-    :returns: 0, or 1 if something could not be measured, or grew.
+    :returns: 0; 1 if something could not be measured, or grew; 2 if a
+        plugin cannot be had.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         subprocess.SubprocessError,
     ) as error:
         print(f'nova-vhpc-bench agent: {error}', file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, errors.ConfigError) else 1
     _print(result)
     outputs.write_json(args.json, result)
     soak = result.get('soak')

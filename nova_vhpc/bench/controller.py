@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and report.
 
-    :returns: 0, or 1 if a plugin cannot be had.
+    :returns: 0, or 2 if a plugin cannot be had.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -86,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
                 args.ticks,
             )
     except errors.ConfigError as error:
-        print(f'controller: {error}', file=sys.stderr)
-        return 1
+        print(f'nova-vhpc-bench controller: {error}', file=sys.stderr)
+        return 2
     outputs.write_json(args.json, document)
     return 0
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--plot',
-        type=pathlib.Path,
+        type=replay_plot.picture,
         metavar='FILE',
         help='draw a timeline (.svg or .png; needs the extra "plot")',
     )
@@ -68,7 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='NAME',
         help='pinning policy (default: %(default)s)',
     )
-    numbers.add_whole(parser, '--cpus', 4, 'CPUs of the host, in two sockets')
+    numbers.add_whole(
+        parser,
+        '--cpus',
+        4,
+        'CPUs of the host, in two sockets',
+        most=intake.MAX_VCPUS,
+    )
     numbers.add_whole(
         parser, '--vcpus', 2, 'vCPUs of each VM', most=intake.MAX_VCPUS
     )
@@ -77,12 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay, report.
 
-    :returns: 0, or 1 if there is nothing to replay.
+    :returns: 0; 1 if there is nothing to replay, 2 if no such plugin.
     :raises OutputError: if a file cannot be written.
     """
     outputs.check(args.json, args.plot)
     if args.plot:
-        replay_plot.check(args.plot)
+        outputs.check_matplotlib(args.plot)
     try:
         trace = traces.read_gapped(args.trace)
         replays = {
@@ -97,8 +103,8 @@ def run(args: argparse.Namespace) -> int:
             for rule in replay_run.RULES
         }
     except (traces.TraceError, errors.ConfigError) as error:
-        print(f'replay: {error}', file=sys.stderr)
-        return 1
+        print(f'nova-vhpc-bench replay: {error}', file=sys.stderr)
+        return 2 if isinstance(error, errors.ConfigError) else 1
     _report(trace, replays, args.predictor)
     outputs.write_json(
         args.json,

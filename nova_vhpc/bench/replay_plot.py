@@ -12,6 +12,7 @@
 
 """A replay as a picture: what happened, what was foreseen, what was done."""
 
+import argparse
 import pathlib
 from typing import Any
 
@@ -33,14 +34,12 @@ MOST_VMS = 8
 """VMs with a panel of their own; more would not be legible."""
 
 
-def check(path: pathlib.Path) -> None:
-    """Complain of what would be in the way of :func:`plot`.
-
-    :raises OutputError: without Matplotlib, or for another file type.
-    """
+def picture(name: str) -> pathlib.Path:
+    """Argparse type of a file that :func:`plot` can draw into."""
+    path = pathlib.Path(name)
     if path.suffix.lower() not in ('.svg', '.png'):
-        raise outputs.OutputError(path, 'its name must end in .svg or .png')
-    outputs.check_matplotlib(path)
+        raise argparse.ArgumentTypeError(f"'{name}' must end in .svg or .png")
+    return path
 
 
 def plot(
@@ -54,7 +53,7 @@ def plot(
 
     :param replays: of the same trace, by leave rule.
     :param shown: the rule whose pools shade the panels.
-    :param path: one that :func:`check` has nothing against.
+    :param path: of :func:`picture`.
     :raises OutputError: if it cannot be written all the same.
     """
     import matplotlib

@@ -94,6 +94,6 @@ class ControllerBenchTest(base.TestCase):
     def test_bad_arguments(self):
         with contextlib.redirect_stderr(io.StringIO()) as err:
             self.assertEqual(
-                1, bench.main(['controller', '--predictor', 'nosuch'])
+                2, bench.main(['controller', '--predictor', 'nosuch'])
             )
         self.assertIn('predictor = nosuch', err.getvalue())

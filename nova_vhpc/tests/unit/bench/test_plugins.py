@@ -57,7 +57,7 @@ class PluginsTest(base.TestCase):
             contextlib.redirect_stderr(io.StringIO()) as err,
         ):
             status = bench.main(['agent', '--predictor', 'nix'])
-        self.assertEqual(1, status)
+        self.assertEqual(2, status)
         measure.assert_not_called()
         self.assertTrue(
             err.getvalue().startswith('nova-vhpc-bench agent: '), err

@@ -151,11 +151,14 @@ class ReplayTest(base.TestCase):
         )
 
     def test_a_picture_of_another_kind(self):
-        status, _, err = self.run_bench(
-            self.trace(), '--plot', self.dir / 'out.jpg'
-        )
-        self.assertEqual(1, status)
-        self.assertIn('must end in .svg or .png', err)
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            wrong = self.assertRaises(
+                SystemExit,
+                bench.main,
+                ['replay', str(self.trace()), '--plot', 'out.jpg'],
+            )
+        self.assertEqual(2, wrong.code)
+        self.assertIn("'out.jpg' must end in .svg or .png", err.getvalue())
 
     def test_without_matplotlib_it_says_what_to_install(self):
         for name in [*sys.modules]:
@@ -225,5 +228,5 @@ class ReplayTest(base.TestCase):
         status, _, err = self.run_bench(
             self.trace(), '--pinning-policy', 'nosuch'
         )
-        self.assertEqual(1, status)
+        self.assertEqual(2, status)
         self.assertIn('pinning_policy = nosuch', err)
