@@ -125,6 +125,8 @@ class AptInstallTest(base.TestCase):
             },
             cwd=self.root,
             process_group=0,
+            # A shell that starts the tests in the background has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
