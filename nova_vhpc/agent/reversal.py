@@ -30,6 +30,10 @@ from nova_vhpc.agent import (
 )
 
 
+class AnotherRun(Exception):
+    """A VM was started anew: there is nothing of ours in it."""
+
+
 class Reversal:
     """Puts VMs back exactly.
 
@@ -57,6 +61,7 @@ class Reversal:
     def put_back(self, target: guest.Guest) -> None:
         """Put a VM back exactly, and forget that we ever wrote.
 
+        :raises AnotherRun: there is nothing of ours in it any more.
         :raises restore.RestoreError: it is not exactly what it was.
         :raises libvirt.libvirtError, JournalError, OSError: likewise.
         """
@@ -76,10 +81,21 @@ class Reversal:
             self._forget_writes(target)
         elif guest.Hold.MIGRATING not in target.holds:
             # The call would hang otherwise, and come too late.
+            if target.settled or _is_to_say(target):
+                self._check_run(target)
             _settle(target, target.settled)
 
+    def _check_run(self, target: guest.Guest) -> None:
+        """Only with the lock: whoever had it may have waited for its end.
+
+        libvirt's calls would go to the next run, if there is one: of another
+        flavor maybe, and not ours.
+        """
+        if not self._connection.runs(target.uuid, target.domain_id):
+            raise AnotherRun
+
     def _restore(self, target: guest.Guest) -> None:
-        self._connection.get()
+        self._check_run(target)
         self._changes.settle(target)
         # The event of this write comes late, as all do.
         target.shares_ours |= {
@@ -112,13 +128,19 @@ def _settle(target: guest.Guest, marked: bool) -> None:
 
     :param marked: it says something now.
     """
-    if target.tells_another_host and (target.settled or target.has_our_pins):
+    if _is_to_say(target):
         record = dataclasses.replace(target.record(), settled=True)
         mark.put(target.domain, record)
         target.settled = True
     elif marked:
         mark.remove(target.domain)
         target.settled = False
+
+
+def _is_to_say(target: guest.Guest) -> bool:
+    return target.tells_another_host and (
+        target.settled or target.has_our_pins
+    )
 
 
 def _undo(actuator: Any, target: guest.Guest) -> Exception | None:

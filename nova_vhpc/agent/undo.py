@@ -282,15 +282,13 @@ class Undo:
         ):
             # The call would not be refused at once, but hang for long.
             return MIGRATES
-        # libvirt's calls would go to the next run, if there is one: of another
-        # flavor maybe, and not ours.
         if self._roster.guests.get(target.uuid) is not target:
             return GONE
         try:
-            if not self._connection.runs(target.uuid, target.domain_id):
-                self.gone(target.uuid)
-                return GONE
             self._reversal.put_back(target)
+        except reversal.AnotherRun:
+            self.gone(target.uuid)
+            return GONE
         except Exception as error:
             LOG.debug('VM %s: not put back', target.name, exc_info=True)
             if isinstance(error, libvirt.libvirtError):

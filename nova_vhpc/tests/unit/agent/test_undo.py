@@ -14,12 +14,16 @@
 
 import threading
 from collections.abc import Callable
+from typing import ClassVar
 from unittest import mock
 
 import libvirt
 
-from nova_vhpc.agent import cputune
+from nova_vhpc.agent import cputune, guest, undo
+from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
+
+PINS = (frozenset({0}), frozenset({1}))
 
 
 class TestUndo(test_domains.DomainsCase):
@@ -217,3 +221,78 @@ class TestUndo(test_domains.DomainsCase):
         self.domain.specs = {'vhpc:workload': 'parallel'}
         self.recover()
         self.assertTrue(self.target.free_to_write)
+
+
+class _Restarts:
+    """A VM's lock; while it was waited for, the VM was started anew."""
+
+    def __init__(self, restart: Callable[[], None]) -> None:
+        self._restart = restart
+
+    def __enter__(self) -> None:
+        restart, self._restart = self._restart, lambda: None
+        restart()
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class TestAnotherRun(test_domains.DomainsCase):
+    NOW: ClassVar = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
+
+    def restart(self) -> None:
+        self.domain.id += 1
+        self.domain.values = dict(self.NOW)
+        self.domain.written.clear()
+
+    def restart_in_a_put_back(self, target: guest.Guest) -> None:
+        target.lock = _Restarts(self.restart)  # type: ignore[assignment]
+        tried = self.made.restore_one('u').result(test_domains.PATIENCE_S)
+        self.assertEqual(undo.GONE, tried)
+        self.assertEqual([], self.domain.written)
+        self.assertEqual(self.NOW, self.domain.values)
+        self.assertEqual({}, self.made.guests)
+
+    def test_that_began_while_a_call_about_the_old_one_hung(self) -> None:
+        self.made = self.make(foreign_changes='override')
+        target = self.look()
+        self.write(target)
+        self.restart_in_a_put_back(target)
+
+    def test_nor_is_anything_said_in_its_xml(self) -> None:
+        self.restart_in_a_put_back(self.settled())
+        self.assertEqual('of the new run', self.domain.mark)
+
+    def settled(self) -> guest.Guest:
+        target = self.look()
+        self.made.write(target, model.CpuTune(vcpu_pins=PINS))
+        self.drain()
+        self.made.restore_one('u')
+        self.drain()
+        self.made.resume()
+        self.assertTrue(target.settled)
+        self.domain.mark = 'of the new run'
+        return target
+
+
+class TestWithoutLibvirt(test_domains.DomainsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = self.look()
+
+    def put_back(self) -> str:
+        """As told, and what its actuators were asked to undo."""
+        actuator = self.made._undo._reversal._actuators[0]
+        self.made.connection._conn = None
+        with mock.patch.object(actuator, 'undo') as self.undone:
+            done = self.made.restore_one('u')
+            return done.result(test_domains.PATIENCE_S)
+
+    def test_what_needs_none_is_taken_back(self) -> None:
+        """Slices of the kernel."""
+        self.write(self.target)
+        self.assertIn('no connection', self.put_back())
+        self.undone.assert_called_once_with(self.target)
+
+    def test_what_was_never_written_is_as_it_was(self) -> None:
+        self.assertEqual(undo.DONE, self.put_back())
