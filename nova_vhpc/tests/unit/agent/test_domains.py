@@ -55,6 +55,11 @@ class DomainsCase(base.BaseTestCase):
         conf = cfg.ConfigOpts()
         agent_conf.register_opts(conf)
         conf([], default_config_files=[])
+        # Whatever CPUs the machine has that the tests run on.
+        online = pathlib.Path(self.state, 'sys/devices/system/cpu/online')
+        online.parent.mkdir(parents=True, exist_ok=True)
+        online.write_text('0-1')
+        options = {'sys_root': str(online.parents[3]), **options}
         for name, value in options.items():
             conf.set_override(name, value, 'vhpc_agent')
         self.records = journal.Journal(self.state)
