@@ -55,6 +55,7 @@ class Neighbours:
 
     :param host: reads the QEMU processes.
     :param usable: gives the CPUs that our VMs may be pinned to.
+    :ivar usable: the same.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Neighbours:
         usable: Callable[[], frozenset[int]],
     ) -> None:
         self._host = host
-        self._usable = usable
+        self.usable = usable
         self._probe = schedstat.SchedstatProbe(
             base.Host(proc_root=str(host.proc))
         )
@@ -74,7 +75,7 @@ class Neighbours:
 
     def follow(self, uuid: str, domain: Any, vcpus: int) -> None:
         """Begin, or begin again, to read a VM."""
-        pins, usable = self._pins(uuid, domain), self._usable()
+        pins, usable = self._pins(uuid, domain), self.usable()
         # With ``hw:cpu_policy=mixed`` some vCPUs are near and some are not.
         near = tuple(
             vcpu

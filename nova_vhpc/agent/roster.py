@@ -35,7 +35,8 @@ class Roster:
         self._lock = threading.Lock()
         self._guests: Mapping[str, guest.Guest] = {}
         self._refused: dict[str, str] = {}
-        self._others: dict[str, Seen] = {}
+        # With the host's CPUs as of then, by which they are followed.
+        self._others: dict[str, tuple[Seen, frozenset[int]]] = {}
 
     @property
     def guests(self) -> Mapping[str, guest.Guest]:
@@ -110,11 +111,14 @@ class Roster:
 
     def is_other(self, uuid: str, seen: Seen) -> bool:
         """Whether a VM was found not to be ours, just as it is now."""
-        return self._others.get(uuid) == seen
+        return self._others.get(uuid) == (seen, self.neighbours.usable())
 
     def add_other(self, uuid: str, seen: Seen) -> None:
-        """A VM is not ours, and need not be looked at until it changes."""
-        self._others[uuid] = seen
+        """A VM is not ours, and need not be looked at until it changes.
+
+        Or CPUs of the host come or go.
+        """
+        self._others[uuid] = seen, self.neighbours.usable()
 
     def forget_other(self, uuid: str) -> None:
         """One of the others is gone."""

@@ -66,6 +66,15 @@ class TestRoster(base.BaseTestCase):
         self.roster.forget_other('b')
         self.assertFalse(self.roster.is_other('b', (2, 20)))
 
+    def test_others_until_cpus_of_the_host_come_or_go(self) -> None:
+        """For who is not pinned libvirt tells other CPUs then."""
+        self.roster.add_other('a', (1, 10))
+        cpus = frozenset({0})
+        self.roster.neighbours.usable = lambda: cpus
+        self.assertFalse(self.roster.is_other('a', (1, 10)))
+        self.roster.add_other('a', (1, 10))
+        self.assertTrue(self.roster.is_other('a', (1, 10)))
+
     def test_one_of_the_others_that_opts_in(self) -> None:
         self.roster.add_other('u', (1, 10))
         self.roster.add(test_guest.make())
