@@ -19,7 +19,6 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import (
-    cpus,
     cputune,
     domain_xml,
     foreign,
@@ -56,7 +55,7 @@ class Adoption:
     :param left: puts back what a crash left.
     :param host: reads the QEMU processes.
     :param probes: opens the VMs' probes.
-    :param changes: knows the CPUs that a VM may be pinned to.
+    :param changes: knows the CPUs that are online.
     :param sliced: vCPU threads may have slices of their own.
     """
 
@@ -112,9 +111,8 @@ class Adoption:
             LOG.info('VM %s: %s', info.name, outcome)
         known = copy or before
         now = cputune.read(domain)
-        online = cpus.online_cpus(self._options.sys_root)
+        online = self._changes.online()
         repin = known.repin if known else _repin(domain, now, online)
-        allowed = self._changes.allowed_cpus(now)
         reader, tids = self.open(info, identity.pid)
         target = guest.Guest(
             info=info,
@@ -126,9 +124,9 @@ class Adoption:
             reader=reader,
             tids=tids,
             xml_hash=seen[1],
-            allowed_cpus=allowed,
+            allowed_cpus=now.cpus,
             online=online,
-            repin=repin and bool(allowed) and not info.dedicated,
+            repin=repin and not info.dedicated,
             sliced=self._sliced,
         )
         self._hold(target)

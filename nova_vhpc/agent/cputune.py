@@ -72,6 +72,11 @@ class Cputune:
             self.vcpupins[:vcpus],
         )
 
+    @property
+    def cpus(self) -> frozenset[int]:
+        """CPUs that any vCPU may use."""
+        return frozenset().union(*self.vcpupins)
+
     def floats(
         self, cpuset: frozenset[int] | None, online: frozenset[int]
     ) -> bool:

@@ -27,6 +27,7 @@ from typing import Any
 from nova_vhpc.agent import (
     adoption,
     connection,
+    cpus,
     events,
     foreign,
     gate,
@@ -95,7 +96,9 @@ class Domains:
             self._up,
             options.reconnect_max_seconds,
         )
-        self._foreign = foreign.ForeignChanges(options, records, usable)
+        self._foreign = foreign.ForeignChanges(
+            options, records, lambda: cpus.online_cpus(options.sys_root)
+        )
         self._foreign.still_runs = link.runs
         self._undo = undo.Undo(
             vms,

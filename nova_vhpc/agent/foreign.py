@@ -30,7 +30,7 @@ class ForeignChanges:
 
     :param options: ``[vhpc_agent]``.
     :param records: the journal.
-    :param usable: gives the CPUs that VMs may be pinned to.
+    :param online: gives the CPUs of the host that are.
     :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden,
         or not what we wrote last: while windows are played, their player
         alone writes them.
@@ -41,18 +41,14 @@ class ForeignChanges:
         self,
         options: Any,
         records: journal.Journal,
-        usable: Callable[[], frozenset[int]],
+        online: Callable[[], frozenset[int]],
     ) -> None:
         self._options = options
         self._journal = records
-        self._usable = usable
+        self.online = online
         self.count = 0
         self.on_shares: Callable[[str], None] = lambda uuid: None
         self.still_runs: Callable[[str, int], bool] = lambda uuid, run: True
-
-    def allowed_cpus(self, now: cputune.Cputune) -> frozenset[int]:
-        """CPUs that a VM may be pinned to, by the pins that it has."""
-        return frozenset().union(*now.vcpupins) & self._usable()
 
     def look(self, target: guest.Guest) -> None:
         """Find out whether somebody else wrote to a VM."""
@@ -87,6 +83,7 @@ class ForeignChanges:
         return (
             self.still_runs(target.uuid, target.domain_id)
             and len(now.vcpupins) == len(target.original.vcpupins)
+            and not self._came(target)
             and not _changed(target, old, now)
             and (
                 now.parameters.get(cputune.SHARES)
@@ -107,7 +104,7 @@ class ForeignChanges:
         if not self.still_runs(target.uuid, target.domain_id):
             # Restarted since it was looked up: that is what changed it.
             return
-        self._follow_host(target, old, now)
+        self._follow_host(target, now)
         old = target.expected
         if not target.journalled:
             # We have not written: these are its settings, whoever made them.
@@ -117,7 +114,7 @@ class ForeignChanges:
             target.original = now
             target.first_tune = target.in_force
             if changed:
-                target.allowed_cpus = self.allowed_cpus(now)
+                target.allowed_cpus = now.cpus
             if target.settled and not target.floats:
                 # What the copy says of its pins is not so any more.
                 mark.remove(target.domain)
@@ -139,38 +136,60 @@ class ForeignChanges:
         self._give_back(target)
 
     def _follow_host(
-        self, target: guest.Guest, old: cputune.Cputune, now: cputune.Cputune
+        self, target: guest.Guest, now: cputune.Cputune, stays: bool = True
     ) -> None:
         """CPUs of the host came or went: that was nobody's doing.
 
         Where nothing says what a vCPU may use, that is how it was before us.
+        What we have pinned could have used those that came, too.
+
+        :param stays: it is not put back next, so the journal has to know.
         """
         moved = {
             vcpu: pin
             for vcpu, (pin, before) in enumerate(
-                zip(now.vcpupins, old.vcpupins, strict=False)
+                zip(now.vcpupins, target.expected.vcpupins, strict=False)
             )
             if pin != before
         }
-        if not moved:
+        online = self._came(target)
+        if not (moved or online):
             return
-        moved = {
-            vcpu: moved[vcpu]
-            for vcpu in cputune.unpinned(target.domain) & moved.keys()
+        unpinned = cputune.unpinned(target.domain)
+        moved = {vcpu: moved[vcpu] for vcpu in unpinned & moved.keys()}
+        if moved:
+            online = next(iter(moved.values()))
+        elif unpinned or not online:
+            # Of those that follow the host it was not read yet.
+            return
+        known = target.original.vcpupins
+        wider = {
+            vcpu: pin | online
+            for vcpu, pin in enumerate(known)
+            if vcpu not in unpinned and _uses_all(target) and not online <= pin
         }
-        if not moved:
-            return
-        target.online = next(iter(moved.values()))
-        target.original = dataclasses.replace(
+        original = dataclasses.replace(
             target.original,
             vcpupins=tuple(
-                moved.get(vcpu, pin)
-                for vcpu, pin in enumerate(target.original.vcpupins)
+                wider.get(vcpu) or moved.get(vcpu, pin)
+                for vcpu, pin in enumerate(known)
             ),
         )
+        if wider and stays:
+            record = dataclasses.replace(target.record(), original=original)
+            self._journal.save(record)
+            mark.put(target.domain, record)
+        target.original, target.online = original, online
         target.note_written(pins=moved)
-        target.first_tune = target.original.tune(target.info.vcpus)
-        target.allowed_cpus = self.allowed_cpus(target.original)
+        target.first_tune = original.tune(target.info.vcpus)
+        target.allowed_cpus = original.cpus
+
+    def _came(self, target: guest.Guest) -> frozenset[int]:
+        """CPUs that are online, if some are that were not."""
+        if not (target.journalled and _uses_all(target)):
+            return frozenset()
+        online = self.online()
+        return frozenset() if online <= target.online else online
 
     def _count_vcpus(self, target: guest.Guest, now: cputune.Cputune) -> None:
         """vCPUs were plugged in or out of a VM that we have written to.
@@ -197,9 +216,8 @@ class ForeignChanges:
         """
         if self._options.foreign_changes == 'override':
             return
-        old = target.expected
-        now = cputune.read(target.domain, old)
-        self._follow_host(target, old, now)
+        now = cputune.read(target.domain, target.expected)
+        self._follow_host(target, now, stays=False)
         changed = _theirs(target, target.expected, now, target.shares_theirs)
         if changed:
             self.count += len(changed)
@@ -281,6 +299,11 @@ class ForeignChanges:
         ):
             cputune.write_shares(target.domain, theirs)
             target.note_written({cputune.SHARES: theirs})
+
+
+def _uses_all(target: guest.Guest) -> bool:
+    """Whether it could use all CPUs of the host, before us."""
+    return target.info.cpuset is None and target.floats
 
 
 def _theirs(

@@ -57,11 +57,14 @@ class ForeignCase(base.BaseTestCase):
         target.set_expected(cputune.read(self.domain))
         return target
 
+    def online(self) -> frozenset[int]:
+        return cputune.pin_cpus(self.domain.online)
+
     def look(self, target: guest.Guest, choice: str = 'respect') -> int:
         changes = foreign.ForeignChanges(
             types.SimpleNamespace(foreign_changes=choice),
             self.journal,
-            lambda: BOTH,
+            self.online,
         )
         changes.on_shares = self.told.append
         changes.look(target)
@@ -148,6 +151,65 @@ class TestForeignChanges(ForeignCase):
         self.domain.online = (True, False)
         self.assertEqual(1, self.look(target))
         self.assertEqual({cputune.pin_name(0)}, target.released)
+
+    def came_after_it_was_pinned(self) -> guest.Guest:
+        """The host's second CPU, to a VM that may use all there are."""
+        only = frozenset({0})
+        target = self.make(journalled=True, online=only)
+        self.domain.pins = [(True, False)] * 2
+        target.set_expected(cputune.read(self.domain))
+        target.original = target.expected
+        target.allowed_cpus = only
+        self.assertTrue(target.floats)
+        return target
+
+    def assert_uses_all(self, target: guest.Guest) -> None:
+        both = (BOTH,) * 2
+        self.assertEqual(both, target.original.vcpupins)
+        self.assertEqual(both, target.first_tune.vcpu_pins)
+        self.assertEqual(BOTH, target.allowed_cpus)
+        self.assertTrue(target.floats)
+        self.assertEqual((frozenset({0}),) * 2, target.in_force.vcpu_pins)
+
+    def test_a_cpu_that_comes_is_for_who_was_pinned_without_it(self) -> None:
+        for free_weights in (frozenset(), frozenset({1024})):
+            target = self.came_after_it_was_pinned()
+            target.free_weights = free_weights
+            self.assertEqual(0, self.look(target))
+            self.assert_uses_all(target)
+            self.assertEqual(target.original, self.journal.load('u').original)
+            self.assertTrue(self.domain.marked)
+            self.domain.marked = False
+            self.assertEqual(0, self.look(target))
+            self.assertFalse(self.domain.marked)
+            cputune.restore(self.domain, target.original)
+            self.assertEqual([(True, True)] * 2, self.domain.pins)
+
+    def test_also_where_nobody_looks_before_it_is_put_back(self) -> None:
+        target = self.came_after_it_was_pinned()
+        foreign.ForeignChanges(
+            types.SimpleNamespace(foreign_changes='respect'),
+            self.journal,
+            self.online,
+        ).settle(target)
+        self.assert_uses_all(target)
+        self.assertEqual((), self.journal.uuids())
+
+    def test_what_the_journal_did_not_take_is_tried_again(self) -> None:
+        target = self.came_after_it_was_pinned()
+        full = journal.JournalError('full')
+        with mock.patch.object(self.journal, 'save', side_effect=full):
+            self.assertRaises(journal.JournalError, self.look, target)
+        self.look(target)
+        self.assertEqual(target.original, self.journal.load('u').original)
+
+    def test_a_cpu_that_comes_is_not_for_who_has_its_own(self) -> None:
+        for change in ({'cpuset': frozenset({0})}, {'placed': True}):
+            target = self.came_after_it_was_pinned()
+            target.set_info(dataclasses.replace(target.info, **change))
+            self.assertEqual(0, self.look(target))
+            self.assertEqual({0}, target.allowed_cpus)
+            self.assertFalse(self.domain.marked)
 
     def written(self) -> guest.Guest:
         """A VM with a slice and pins of ours in it."""
