@@ -21,6 +21,7 @@ persistent XML, from which a restart is made, is never written at all.
 
 import dataclasses
 import functools
+import logging
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -28,6 +29,8 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.control import model
+
+LOG = logging.getLogger(__name__)
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
@@ -263,7 +266,8 @@ def restore(
         # CPUs of the host came or went; nothing was written there.
         released |= {pin_name(vcpu) for vcpu in unpinned(domain)}
     refused: list[libvirt.libvirtError] = []
-    for put_back in _steps(domain, original, now, released, weighed):
+    narrowed: set[str] = set()
+    for put_back in _steps(domain, original, now, released, weighed, narrowed):
         try:
             put_back()
         except libvirt.libvirtError as error:
@@ -273,7 +277,7 @@ def restore(
             refused.append(error)
     if refused:
         raise refused[0]
-    return differences(original, read(domain), released)
+    return differences(original, read(domain), released | narrowed)
 
 
 def _steps(
@@ -282,8 +286,12 @@ def _steps(
     now: Cputune,
     released: frozenset[str],
     weighed: bool,
+    narrowed: set[str],
 ) -> Iterator[Callable[[], None]]:
-    """The calls that make a domain what it was, each on its own."""
+    """The calls that make a domain what it was, each on its own.
+
+    :param narrowed: takes the names of pins that could not be put back whole.
+    """
     want = original.parameters
     bandwidth = {PERIOD, QUOTA} - released
     if any(
@@ -303,8 +311,40 @@ def _steps(
     ):
         if pin != have and released.isdisjoint((PINS, pin_name(vcpu))):
             yield functools.partial(
-                write_pin, domain, vcpu, pin, original.host_cpus
+                _restore_pin, domain, vcpu, pin, original.host_cpus, narrowed
             )
+
+
+def _restore_pin(
+    domain: Any,
+    vcpu: int,
+    cpus: frozenset[int],
+    host_cpus: int,
+    narrowed: set[str],
+) -> None:
+    """Pin a vCPU as it was; without CPUs that are off, if need be.
+
+    cgroup v1 refuses these. It has taken them away from all who had them, for
+    good: without us the VM would not have them either.
+    """
+    try:
+        write_pin(domain, vcpu, cpus, host_cpus)
+        return
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
+            raise
+        left = cpus & pin_cpus(domain.connect().getCPUMap()[1])
+        if left in (frozenset(), cpus):
+            raise
+    write_pin(domain, vcpu, left, host_cpus)
+    narrowed.add(pin_name(vcpu))
+    LOG.warning(
+        'VM %s: vCPU %d: pinned to %s and not to %s, as the rest is off',
+        domain.name(),
+        vcpu,
+        sorted(left),
+        sorted(cpus),
+    )
 
 
 def _tell_shares(domain: Any, shares: int) -> None:

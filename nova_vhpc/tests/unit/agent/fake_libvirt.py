@@ -97,6 +97,12 @@ class Domain:
     def name(self) -> str:
         return 'vm'
 
+    def connect(self) -> 'Domain':
+        return self
+
+    def getCPUMap(self) -> tuple[int, tuple[bool, ...], int]:
+        return len(self.online), self.online, sum(self.online)
+
     def ID(self) -> int:
         return self.id
 

@@ -44,6 +44,15 @@ class Cgroup:
         self.online = (True, True)
         self.limit = limit
 
+    def name(self) -> str:
+        return 'vm'
+
+    def connect(self) -> 'Cgroup':
+        return self
+
+    def getCPUMap(self) -> tuple[int, tuple[bool, ...], int]:
+        return len(self.online), self.online, sum(self.online)
+
     def ratio(self) -> float:
         quota = self.values[cputune.QUOTA]
         return 0.0 if quota < 0 else quota / self.values[cputune.PERIOD]
@@ -87,10 +96,71 @@ class CgroupV2(Cgroup):
         return values
 
 
+class CpusetV1(Cgroup):
+    """Takes no pins to CPUs that are off; all vCPUs have some of ours."""
+
+    def XMLDesc(self, flags: int) -> str:
+        pins = fake_libvirt.vcpupins(self.pins, ())
+        return f'<domain><vcpu>2</vcpu>{pins}</domain>'
+
+    def pinVcpuFlags(self, vcpu: int, pin: Any, flags: int) -> None:
+        if any(
+            on and not online
+            for on, online in zip(pin, self.online, strict=True)
+        ):
+            raise fake_libvirt.refused('cpuset.cpus: Invalid argument')
+        super().pinVcpuFlags(vcpu, pin, flags)
+
+
 bandwidths = strategies.tuples(
     strategies.integers(1_000, 1_000_000),
     strategies.one_of(strategies.just(-1), strategies.integers(1_000, 10**6)),
 )
+
+
+class TestCpusThatAreOff(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.domain = CpusetV1(100_000, -1, 1e9)
+        self.domain.online = (True, True, False, False)
+
+    def restore(self, *pins: set[int]) -> tuple[str, ...]:
+        original = cputune.Cputune(
+            dict(self.domain.values),
+            tuple(frozenset(pin) for pin in pins),
+            BOTH,
+            4,
+        )
+        self.domain.pins = [(True, False, False, False)] * 2
+        return cputune.restore(self.domain, original)
+
+    def test_put_back_without_them(self) -> None:
+        """Rather than left with pins of ours; the kernel took them away."""
+        with self.assertLogs(cputune.LOG, 'WARNING') as logs:
+            self.assertEqual((), self.restore({0, 1, 2, 3}, {1, 2}))
+        self.assertEqual(
+            [{0, 1}, {1}],
+            [set(cputune.pin_cpus(pin)) for pin in self.domain.pins],
+        )
+        self.assertEqual(2, len(logs.output))
+
+    def test_refused_where_none_is_left_or_for_another_reason(self) -> None:
+        self.assertRaises(libvirt.libvirtError, self.restore, {2}, {3})
+        self.domain.online = (True,) * 4
+        refused = fake_libvirt.refused('busy')
+        with mock.patch.object(
+            Cgroup, 'pinVcpuFlags', side_effect=refused
+        ) as pinned:
+            self.assertRaises(libvirt.libvirtError, self.restore, {1}, {1})
+        self.assertEqual(2, pinned.call_count)
+
+    def test_a_call_that_has_timed_out_is_the_last(self) -> None:
+        late = fake_libvirt.error(libvirt.VIR_ERR_OPERATION_TIMEOUT)
+        with mock.patch.object(
+            self.domain, 'pinVcpuFlags', side_effect=late
+        ) as pinned:
+            self.assertRaises(libvirt.libvirtError, self.restore, {1, 2}, {1})
+        pinned.assert_called_once()
 
 
 class TestCputune(base.BaseTestCase):
