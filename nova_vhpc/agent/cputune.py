@@ -160,7 +160,9 @@ def read(domain: Any, before: Cputune | None = None) -> Cputune:
         emulator = domain.emulatorPinInfo(LIVE)
         emulatorpin, host_cpus = pin_cpus(emulator), len(emulator)
     else:
-        emulatorpin, host_cpus = before.emulatorpin, before.host_cpus
+        emulatorpin = before.emulatorpin
+        # More were plugged into the host since, maybe.
+        host_cpus = max([before.host_cpus, *map(len, pins)])
     return Cputune(
         {name: int(value) for name, value in parameters.items()},
         tuple(pin_cpus(pin) for pin in pins),

@@ -174,6 +174,7 @@ class ForeignChanges:
                 wider.get(vcpu) or moved.get(vcpu, pin)
                 for vcpu, pin in enumerate(known)
             ),
+            host_cpus=now.host_cpus,
         )
         if wider and stays:
             record = dataclasses.replace(target.record(), original=original)

@@ -185,6 +185,21 @@ class TestForeignChanges(ForeignCase):
             cputune.restore(self.domain, target.original)
             self.assertEqual([(True, True)] * 2, self.domain.pins)
 
+    def test_a_cpu_that_the_host_did_not_have_before(self) -> None:
+        self.domain.online = (True,) * 3
+        for pin in ((True, True, True), (True, False, False)):
+            target = self.make(journalled=True, online=BOTH)
+            target.original = target.expected
+            self.domain.pins = [pin] * 2
+            target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
+            self.assertEqual(0, self.look(target))
+            self.assertEqual(
+                (frozenset({0, 1, 2}),) * 2, target.original.vcpupins
+            )
+            self.assertEqual(3, target.expected.host_cpus)
+            self.journal.save(target.record())
+            self.assertEqual(target.original, self.journal.load('u').original)
+
     def test_also_where_nobody_looks_before_it_is_put_back(self) -> None:
         target = self.came_after_it_was_pinned()
         foreign.ForeignChanges(
