@@ -159,7 +159,7 @@ class ForeignChanges:
         moved = {vcpu: moved[vcpu] for vcpu in unpinned & moved.keys()}
         if moved:
             online = next(iter(moved.values()))
-        elif unpinned or not online:
+        elif not (online and unpinned.isdisjoint(range(target.info.vcpus))):
             # Of those that follow the host it was not read yet.
             return
         known = target.original.vcpupins
@@ -176,7 +176,7 @@ class ForeignChanges:
             ),
             host_cpus=now.host_cpus,
         )
-        if wider and stays:
+        if target.journalled and stays:
             record = dataclasses.replace(target.record(), original=original)
             self._journal.save(record)
             mark.put(target.domain, record)

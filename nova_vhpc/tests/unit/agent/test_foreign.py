@@ -197,7 +197,6 @@ class TestForeignChanges(ForeignCase):
                 (frozenset({0, 1, 2}),) * 2, target.original.vcpupins
             )
             self.assertEqual(3, target.expected.host_cpus)
-            self.journal.save(target.record())
             self.assertEqual(target.original, self.journal.load('u').original)
 
     def test_also_where_nobody_looks_before_it_is_put_back(self) -> None:
@@ -217,6 +216,20 @@ class TestForeignChanges(ForeignCase):
             self.assertRaises(journal.JournalError, self.look, target)
         self.look(target)
         self.assertEqual(target.original, self.journal.load('u').original)
+
+    def test_nor_is_it_missed_beside_vcpus_that_are_not_plugged_in(
+        self,
+    ) -> None:
+        for spare in ((True, True), (False, False)):
+            target = self.came_after_it_was_pinned()
+            self.domain.pins += [spare]
+            xml = self.domain.XMLDesc(0).replace('>2<', '>3<')
+            xml = xml.replace("<vcpupin vcpu='2'/>", '')
+            with mock.patch.object(self.domain, 'XMLDesc', return_value=xml):
+                self.look(target)
+            self.assertEqual(
+                (BOTH, BOTH, cputune.pin_cpus(spare)), target.original.vcpupins
+            )
 
     def test_a_cpu_that_comes_is_not_for_who_has_its_own(self) -> None:
         for change in ({'cpuset': frozenset({0})}, {'placed': True}):
