@@ -60,7 +60,7 @@ class Guest:
 
     :ivar domain: libvirt's object, of the present connection.
     :ivar original: its cputune before we first wrote to it.
-    :ivar online: CPUs that the host had online then.
+    :ivar online: CPUs that the host had online, as far as ``original`` knows.
     :ivar expected: what it is as far as we know: read or written.
     :ivar in_force: the same, in the controller's terms.
     :ivar released: managed values that somebody else has taken over.
