@@ -111,7 +111,7 @@ class Adoption:
             LOG.info('VM %s: %s', info.name, outcome)
         known = copy or before
         now = cputune.read(domain)
-        online = self._changes.online()
+        online = self._changes.switched.online()
         repin = known.repin if known else _repin(domain, now, online)
         reader, tids = self.open(info, identity.pid)
         target = guest.Guest(

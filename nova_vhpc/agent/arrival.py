@@ -32,7 +32,10 @@ _ALL_BUT_PINS = frozenset({cputune.PERIOD, cputune.QUOTA, cputune.SHARES})
 
 
 def not_ours(copy: journal.Record) -> frozenset[str]:
-    """What is to be left as it came: names as of :func:`cputune.restore`."""
+    """What is to be left as it came.
+
+    :returns: names as of :func:`.cputune_restore.restore`.
+    """
     left = copy.released
     if copy.settled:
         left |= _ALL_BUT_PINS

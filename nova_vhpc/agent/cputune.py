@@ -10,27 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A domain's whole cputune as libvirt tells it, and how to put it back.
-
-*Exact* means: after a restore, ``schedulerParameters``, ``vcpuPinInfo`` and
-``emulatorPinInfo`` give what they gave before the first write. libvirt
-cannot take a ``<vcpupin>`` or ``<period>`` element out of the live XML
-again, so the elements stay, with the original values in them; the
-persistent XML, from which a restart is made, is never written at all.
-"""
+"""A domain's whole cputune as libvirt tells it, and calls that write it."""
 
 import dataclasses
-import functools
-import logging
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import libvirt
 
 from nova_vhpc.control import model
-
-LOG = logging.getLogger(__name__)
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
@@ -241,143 +230,6 @@ def unpinned(domain: Any) -> frozenset[int]:
         number
         for number in range(int(vcpu.text or 1))
         if str(number) not in pinned
-    )
-
-
-def restore(
-    domain: Any,
-    original: Cputune,
-    released: frozenset[str] = frozenset(),
-    weighed: bool = False,
-) -> tuple[str, ...]:
-    """Put back what we may have written; nothing else.
-
-    What can be put back is, also where one call is refused; but not where
-    one has timed out.
-
-    :param released: names in :data:`MANAGED`, or of one vCPU's pins
-        (:func:`pin_name`), that are no longer ours.
-    :param weighed: we may have written ``cpu_shares``, and since then into
-        the control group alone. libvirt reads them there, but migrates what
-        it was told, and so does systemd write it anew.
-    :returns: what differs afterwards all the same, empty when exact.
-    :raises libvirt.libvirtError: when a call was refused; the first one's.
-    """
-    now = read(domain)
-    if now.vcpupins != original.vcpupins:
-        # CPUs of the host came or went; nothing was written there.
-        released |= {pin_name(vcpu) for vcpu in unpinned(domain)}
-    refused: list[libvirt.libvirtError] = []
-    narrowed: set[str] = set()
-    for put_back in _steps(domain, original, now, released, weighed, narrowed):
-        try:
-            put_back()
-        except libvirt.libvirtError as error:
-            if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
-                # Each further call would wait as long, 30 s.
-                raise
-            refused.append(error)
-    if refused:
-        raise refused[0]
-    return differences(original, read(domain), released | narrowed)
-
-
-def _steps(
-    domain: Any,
-    original: Cputune,
-    now: Cputune,
-    released: frozenset[str],
-    weighed: bool,
-    narrowed: set[str],
-) -> Iterator[Callable[[], None]]:
-    """The calls that make a domain what it was, each on its own.
-
-    :param narrowed: takes the names of pins that could not be put back whole.
-    """
-    want = original.parameters
-    bandwidth = {PERIOD, QUOTA} - released
-    if any(
-        name in want and not same(name, want[name], now.parameters.get(name))
-        for name in bandwidth
-    ):
-        yield functools.partial(
-            _restore_bandwidth, domain, want, now.parameters, bandwidth
-        )
-    if SHARES not in released and SHARES in want:
-        if want[SHARES] != now.parameters.get(SHARES):
-            yield functools.partial(write_shares, domain, want[SHARES])
-        elif weighed:
-            yield functools.partial(_tell_shares, domain, want[SHARES])
-    for vcpu, (pin, have) in enumerate(
-        zip(original.vcpupins, now.vcpupins, strict=False)
-    ):
-        if pin != have and released.isdisjoint((PINS, pin_name(vcpu))):
-            yield functools.partial(
-                _restore_pin, domain, vcpu, pin, original.host_cpus, narrowed
-            )
-
-
-def _restore_pin(
-    domain: Any,
-    vcpu: int,
-    cpus: frozenset[int],
-    host_cpus: int,
-    narrowed: set[str],
-) -> None:
-    """Pin a vCPU as it was; without CPUs that are off, if need be.
-
-    cgroup v1 refuses these. It has taken them away from all who had them, for
-    good: without us the VM would not have them either.
-    """
-    try:
-        write_pin(domain, vcpu, cpus, host_cpus)
-        return
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
-            raise
-        left = cpus & pin_cpus(domain.connect().getCPUMap()[1])
-        if left in (frozenset(), cpus):
-            raise
-    write_pin(domain, vcpu, left, host_cpus)
-    narrowed.add(pin_name(vcpu))
-    LOG.warning(
-        'VM %s: vCPU %d: pinned to %s and not to %s, as the rest is off',
-        domain.name(),
-        vcpu,
-        sorted(left),
-        sorted(cpus),
-    )
-
-
-def _tell_shares(domain: Any, shares: int) -> None:
-    """Write what is in force, if libvirt was told something else."""
-    root = ElementTree.fromstring(domain.XMLDesc(0))
-    if root.findtext('./cputune/shares', str(shares)) != str(shares):
-        write_shares(domain, shares)
-
-
-def _restore_bandwidth(
-    domain: Any,
-    want: Mapping[str, int],
-    now: Mapping[str, int],
-    names: Collection[str],
-) -> None:
-    """Period and quota: the named ones as they were, the rest as it is."""
-    mixed = {
-        name: want[name] if name in names and name in want else now[name]
-        for name in (PERIOD, QUOTA)
-        if name in want or name in now
-    }
-    if len(mixed) < 2:
-        domain.setSchedulerParametersFlags(mixed, LIVE)
-        return
-    quota = mixed[QUOTA]
-    write_bandwidth(
-        domain,
-        mixed[PERIOD],
-        # 0 is silently ignored by libvirt; too large is refused.
-        model.UNLIMITED if is_unlimited(quota) else quota,
-        now,
     )
 
 

@@ -41,6 +41,7 @@ from nova_vhpc.agent import (
     roster,
     sampler,
     strays,
+    switched_cpus,
     undo,
     weights,
     workers,
@@ -97,7 +98,11 @@ class Domains:
             options.reconnect_max_seconds,
         )
         self._foreign = foreign.ForeignChanges(
-            options, records, lambda: cpus.online_cpus(options.sys_root)
+            options,
+            records,
+            switched_cpus.SwitchedCpus(
+                records, lambda: cpus.online_cpus(options.sys_root)
+            ),
         )
         self._foreign.still_runs = link.runs
         self._undo = undo.Undo(

@@ -17,7 +17,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from nova_vhpc.agent import cputune, guest, journal, mark
+from nova_vhpc.agent import (
+    cputune,
+    cputune_restore,
+    guest,
+    journal,
+    mark,
+    switched_cpus,
+)
 from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
@@ -30,7 +37,8 @@ class ForeignChanges:
 
     :param options: ``[vhpc_agent]``.
     :param records: the journal.
-    :param online: gives the CPUs of the host that are.
+    :param switched: knows of CPUs of the host that came or went.
+    :ivar switched: the same.
     :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden,
         or not what we wrote last: while windows are played, their player
         alone writes them.
@@ -41,11 +49,11 @@ class ForeignChanges:
         self,
         options: Any,
         records: journal.Journal,
-        online: Callable[[], frozenset[int]],
+        switched: switched_cpus.SwitchedCpus,
     ) -> None:
         self._options = options
         self._journal = records
-        self.online = online
+        self.switched = switched
         self.count = 0
         self.on_shares: Callable[[str], None] = lambda uuid: None
         self.still_runs: Callable[[str, int], bool] = lambda uuid, run: True
@@ -83,7 +91,7 @@ class ForeignChanges:
         return (
             self.still_runs(target.uuid, target.domain_id)
             and len(now.vcpupins) == len(target.original.vcpupins)
-            and not self._came(target)
+            and not self.switched.came(target)
             and not _changed(target, old, now)
             and (
                 now.parameters.get(cputune.SHARES)
@@ -104,7 +112,7 @@ class ForeignChanges:
         if not self.still_runs(target.uuid, target.domain_id):
             # Restarted since it was looked up: that is what changed it.
             return
-        self._follow_host(target, now)
+        self.switched.follow(target, now)
         old = target.expected
         if not target.journalled:
             # We have not written: these are its settings, whoever made them.
@@ -135,63 +143,6 @@ class ForeignChanges:
         # Another one's event may have come meanwhile: the last one wins.
         self._give_back(target)
 
-    def _follow_host(
-        self, target: guest.Guest, now: cputune.Cputune, stays: bool = True
-    ) -> None:
-        """CPUs of the host came or went: that was nobody's doing.
-
-        Where nothing says what a vCPU may use, that is how it was before us.
-        What we have pinned could have used those that came, too.
-
-        :param stays: it is not put back next, so the journal has to know.
-        """
-        moved = {
-            vcpu: pin
-            for vcpu, (pin, before) in enumerate(
-                zip(now.vcpupins, target.expected.vcpupins, strict=False)
-            )
-            if pin != before
-        }
-        online = self._came(target)
-        if not (moved or online):
-            return
-        unpinned = cputune.unpinned(target.domain)
-        moved = {vcpu: moved[vcpu] for vcpu in unpinned & moved.keys()}
-        if moved:
-            online = next(iter(moved.values()))
-        elif not (online and unpinned.isdisjoint(range(target.info.vcpus))):
-            # Of those that follow the host it was not read yet.
-            return
-        known = target.original.vcpupins
-        wider = {
-            vcpu: pin | online
-            for vcpu, pin in enumerate(known)
-            if vcpu not in unpinned and _uses_all(target) and not online <= pin
-        }
-        original = dataclasses.replace(
-            target.original,
-            vcpupins=tuple(
-                wider.get(vcpu) or moved.get(vcpu, pin)
-                for vcpu, pin in enumerate(known)
-            ),
-            host_cpus=now.host_cpus,
-        )
-        if target.journalled and stays:
-            record = dataclasses.replace(target.record(), original=original)
-            self._journal.save(record)
-            mark.put(target.domain, record)
-        target.original, target.online = original, online
-        target.note_written(pins=moved)
-        target.first_tune = original.tune(target.info.vcpus)
-        target.allowed_cpus = original.cpus
-
-    def _came(self, target: guest.Guest) -> frozenset[int]:
-        """CPUs that are online, if some are that were not."""
-        if not (target.journalled and _uses_all(target)):
-            return frozenset()
-        online = self.online()
-        return frozenset() if online <= target.online else online
-
     def _count_vcpus(self, target: guest.Guest, now: cputune.Cputune) -> None:
         """vCPUs were plugged in or out of a VM that we have written to.
 
@@ -218,7 +169,7 @@ class ForeignChanges:
         if self._options.foreign_changes == 'override':
             return
         now = cputune.read(target.domain, target.expected)
-        self._follow_host(target, now, stays=False)
+        self.switched.follow(target, now, stays=False)
         changed = _theirs(target, target.expected, now, target.shares_theirs)
         if changed:
             self.count += len(changed)
@@ -273,7 +224,7 @@ class ForeignChanges:
                 parameters.get(cputune.PERIOD), parameters.get(cputune.QUOTA)
             )
         )
-        cputune.restore(target.domain, was, kept)
+        cputune_restore.restore(target.domain, was, kept)
         now = cputune.read(target.domain, target.expected)
         # What is in force all the same stays ours, to be tried again.
         ours &= frozenset(_changed(target, target.expected, now))
@@ -300,11 +251,6 @@ class ForeignChanges:
         ):
             cputune.write_shares(target.domain, theirs)
             target.note_written({cputune.SHARES: theirs})
-
-
-def _uses_all(target: guest.Guest) -> bool:
-    """Whether it could use all CPUs of the host, before us."""
-    return target.info.cpuset is None and target.floats
 
 
 def _theirs(

@@ -26,6 +26,7 @@ from nova_vhpc.agent import (
     arrival,
     cpus,
     cputune,
+    cputune_restore,
     domain_xml,
     journal,
     mark,
@@ -162,7 +163,7 @@ class Restorer:
             or record.written is None
             or cputune.SHARES in record.written
         )
-        left = cputune.restore(domain, original, released, weighed)
+        left = cputune_restore.restore(domain, original, released, weighed)
         if left:
             raise RestoreError('; '.join(left))
         if refused is not None:
@@ -258,7 +259,7 @@ def take_back(
     astray = ours.found(written, definition, cputune.read(domain))
     if not astray:
         return False
-    left = cputune.restore(domain, definition, names - astray)
+    left = cputune_restore.restore(domain, definition, names - astray)
     if left:
         raise RestoreError('; '.join(left))
     LOG.info(

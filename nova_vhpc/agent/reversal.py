@@ -21,6 +21,7 @@ import libvirt
 from nova_vhpc.agent import (
     connection,
     cputune,
+    cputune_restore,
     foreign,
     gate,
     guest,
@@ -103,7 +104,7 @@ class Reversal:
             for name, value in target.original.parameters.items()
             if name == cputune.SHARES
         }
-        left = cputune.restore(
+        left = cputune_restore.restore(
             target.domain,
             target.original,
             target.released,

@@ -14,10 +14,8 @@
 
 import json
 from typing import Any
-from unittest import mock
 
 import hypothesis
-import libvirt
 from hypothesis import strategies
 from oslotest import base
 
@@ -96,71 +94,10 @@ class CgroupV2(Cgroup):
         return values
 
 
-class CpusetV1(Cgroup):
-    """Takes no pins to CPUs that are off; all vCPUs have some of ours."""
-
-    def XMLDesc(self, flags: int) -> str:
-        pins = fake_libvirt.vcpupins(self.pins, ())
-        return f'<domain><vcpu>2</vcpu>{pins}</domain>'
-
-    def pinVcpuFlags(self, vcpu: int, pin: Any, flags: int) -> None:
-        if any(
-            on and not online
-            for on, online in zip(pin, self.online, strict=True)
-        ):
-            raise fake_libvirt.refused('cpuset.cpus: Invalid argument')
-        super().pinVcpuFlags(vcpu, pin, flags)
-
-
 bandwidths = strategies.tuples(
     strategies.integers(1_000, 1_000_000),
     strategies.one_of(strategies.just(-1), strategies.integers(1_000, 10**6)),
 )
-
-
-class TestCpusThatAreOff(base.BaseTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.domain = CpusetV1(100_000, -1, 1e9)
-        self.domain.online = (True, True, False, False)
-
-    def restore(self, *pins: set[int]) -> tuple[str, ...]:
-        original = cputune.Cputune(
-            dict(self.domain.values),
-            tuple(frozenset(pin) for pin in pins),
-            BOTH,
-            4,
-        )
-        self.domain.pins = [(True, False, False, False)] * 2
-        return cputune.restore(self.domain, original)
-
-    def test_put_back_without_them(self) -> None:
-        """Rather than left with pins of ours; the kernel took them away."""
-        with self.assertLogs(cputune.LOG, 'WARNING') as logs:
-            self.assertEqual((), self.restore({0, 1, 2, 3}, {1, 2}))
-        self.assertEqual(
-            [{0, 1}, {1}],
-            [set(cputune.pin_cpus(pin)) for pin in self.domain.pins],
-        )
-        self.assertEqual(2, len(logs.output))
-
-    def test_refused_where_none_is_left_or_for_another_reason(self) -> None:
-        self.assertRaises(libvirt.libvirtError, self.restore, {2}, {3})
-        self.domain.online = (True,) * 4
-        refused = fake_libvirt.refused('busy')
-        with mock.patch.object(
-            Cgroup, 'pinVcpuFlags', side_effect=refused
-        ) as pinned:
-            self.assertRaises(libvirt.libvirtError, self.restore, {1}, {1})
-        self.assertEqual(2, pinned.call_count)
-
-    def test_a_call_that_has_timed_out_is_the_last(self) -> None:
-        late = fake_libvirt.error(libvirt.VIR_ERR_OPERATION_TIMEOUT)
-        with mock.patch.object(
-            self.domain, 'pinVcpuFlags', side_effect=late
-        ) as pinned:
-            self.assertRaises(libvirt.libvirtError, self.restore, {1, 2}, {1})
-        pinned.assert_called_once()
 
 
 class TestCputune(base.BaseTestCase):
@@ -177,123 +114,9 @@ class TestCputune(base.BaseTestCase):
         self.assertEqual(new[0], group.values[cputune.PERIOD])
         self.assertEqual(new[1], group.values[cputune.QUOTA])
 
-    @hypothesis.given(bandwidths, bandwidths)
-    def test_restore_is_exact(
-        self, old: tuple[int, int], new: tuple[int, int]
-    ) -> None:
-        group = Cgroup(*old, limit=1e9)
-        before = cputune.read(group)
-        cputune.write_bandwidth(group, *new, group.values)
-        cputune.write_shares(group, 5)
-        cputune.write_pin(group, 1, frozenset({0}), 2)
-        self.assertEqual((), cputune.restore(group, before))
-        self.assertEqual(before, cputune.read(group))
-
-    def test_unlimited_zero_is_written_as_minus_one(self) -> None:
-        group = Cgroup(100_000, 5_000, 1e9)
-        original = cputune.Cputune(
-            {cputune.PERIOD: 100_000, cputune.QUOTA: 0}, (BOTH, BOTH), BOTH, 2
-        )
-        left = cputune.restore(group, original)
-        self.assertEqual(-1, group.values[cputune.QUOTA])
-        self.assertEqual((), left)
-
-    def test_no_limit_is_the_same_however_it_reads(self) -> None:
-        """As in a VM that came from a host with the other cgroup version."""
-        for was, group in (
-            (17_592_186_044_415, Cgroup(100_000, 5_000, 1e9)),
-            (-1, CgroupV2(100_000, 5_000, 1e9)),
-        ):
-            original = cputune.Cputune(
-                {cputune.PERIOD: 100_000, cputune.QUOTA: was},
-                (BOTH, BOTH),
-                BOTH,
-                2,
-            )
-            self.assertEqual(
-                1, len(cputune.differences(original, cputune.read(group)))
-            )
-            self.assertEqual((), cputune.restore(group, original))
-            with mock.patch.object(
-                group, 'setSchedulerParametersFlags'
-            ) as write:
-                self.assertEqual((), cputune.restore(group, original))
-            write.assert_not_called()
-
     def test_a_limit_is_not_the_same_as_none(self) -> None:
         for one, other in ((-1, 5_000), (5_000, -1), (5_000, 6_000)):
             self.assertFalse(cputune.same(cputune.QUOTA, one, other))
-
-    def test_where_libvirt_tells_of_no_bandwidth(self) -> None:
-        """As on a kernel without it: pins are put back all the same."""
-        group = Cgroup(100_000, -1, 1e9)
-        original = cputune.Cputune({}, ((BOTH),) * 2, BOTH, 2)
-        group.pins = [(True, False), (True, True)]
-        self.assertEqual((), cputune.restore(group, original))
-        self.assertEqual([(True, True)] * 2, group.pins)
-
-    def test_one_of_period_and_quota_is_somebody_elses(self) -> None:
-        for name in (cputune.PERIOD, cputune.QUOTA):
-            group = Cgroup(100_000, 50_000, 1e9)
-            before = cputune.read(group)
-            group.values |= {cputune.PERIOD: 20_000, cputune.QUOTA: 10_000}
-            theirs = group.values[name]
-            left = cputune.restore(group, before, frozenset({name}))
-            self.assertEqual((), left)
-            self.assertEqual({**before.parameters, name: theirs}, group.values)
-
-    def test_released_values_are_left(self) -> None:
-        group = Cgroup(100_000, -1, 1e9)
-        before = cputune.read(group)
-        group.values[cputune.SHARES] = 7
-        group.values[cputune.PERIOD] = 5_000
-        left = cputune.restore(group, before, frozenset({cputune.SHARES}))
-        self.assertEqual((), left)
-        self.assertEqual(7, group.values[cputune.SHARES])
-        self.assertEqual(100_000, group.values[cputune.PERIOD])
-
-    def test_one_refused_call_holds_up_no_other(self) -> None:
-        for name in ('setSchedulerParametersFlags', 'pinVcpuFlags'):
-            group = Cgroup(100_000, -1, 1e9)
-            before = cputune.read(group)
-            cputune.write_bandwidth(group, 8_000, 8_000, group.values)
-            group.pins = [(True, False), (True, False)]
-            real = getattr(group, name)
-            calls: list[Any] = []
-
-            def once(
-                *arguments: Any, real: Any = real, calls: list[Any] = calls
-            ) -> None:
-                calls.append(arguments)
-                if len(calls) == 1:
-                    raise fake_libvirt.refused('refused')
-                real(*arguments)
-
-            with mock.patch.object(group, name, side_effect=once):
-                self.assertRaises(
-                    libvirt.libvirtError, cputune.restore, group, before
-                )
-            left = cputune.differences(before, cputune.read(group))
-            self.assertLessEqual(len(left), 2, left)
-            self.assertNotIn('vcpupin 1', ' '.join(left))
-
-    def test_no_more_is_asked_of_one_that_has_timed_out(self) -> None:
-        group = Cgroup(100_000, -1, 1e9)
-        before = cputune.read(group)
-        group.values[cputune.SHARES] = 2
-        group.pins = [(True, False), (True, False)]
-        late = fake_libvirt.refused('busy')
-        late.err = (libvirt.VIR_ERR_OPERATION_TIMEOUT, *[0] * 8)
-        with (
-            mock.patch.object(
-                group, 'setSchedulerParametersFlags', side_effect=late
-            ),
-            mock.patch.object(group, 'pinVcpuFlags') as pin,
-        ):
-            self.assertRaises(
-                libvirt.libvirtError, cputune.restore, group, before
-            )
-        pin.assert_not_called()
 
     def test_records_that_cannot_be(self) -> None:
         sound = cputune.read(Cgroup(100_000, -1, 1e9)).to_dict()

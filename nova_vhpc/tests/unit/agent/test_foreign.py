@@ -21,7 +21,15 @@ from unittest import mock
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent import cputune, foreign, guest, journal, weight_file
+from nova_vhpc.agent import (
+    cputune,
+    cputune_restore,
+    foreign,
+    guest,
+    journal,
+    switched_cpus,
+    weight_file,
+)
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_cputune, test_guest
 
@@ -60,12 +68,15 @@ class ForeignCase(base.BaseTestCase):
     def online(self) -> frozenset[int]:
         return cputune.pin_cpus(self.domain.online)
 
-    def look(self, target: guest.Guest, choice: str = 'respect') -> int:
-        changes = foreign.ForeignChanges(
+    def changes(self, choice: str = 'respect') -> foreign.ForeignChanges:
+        return foreign.ForeignChanges(
             types.SimpleNamespace(foreign_changes=choice),
             self.journal,
-            self.online,
+            switched_cpus.SwitchedCpus(self.journal, self.online),
         )
+
+    def look(self, target: guest.Guest, choice: str = 'respect') -> int:
+        changes = self.changes(choice)
         changes.on_shares = self.told.append
         changes.look(target)
         return changes.count
@@ -109,136 +120,6 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual(0, self.look(target))
         self.assertEqual(['u'], self.told)
 
-    def switch_off(self) -> None:
-        """Of the host's two CPUs the second one."""
-        self.domain.online = (True, False)
-        self.domain.pins = [(True, False)] * 2
-
-    def test_a_cpu_that_is_switched_off_is_nobodys_change(self) -> None:
-        for choice in ('respect', 'override'):
-            self.domain.online = (True, True)
-            self.domain.pins = [(True, True)] * 2
-            target = self.make(journalled=True)
-            target.original = target.expected
-            target.note_written({cputune.SHARES: 7})
-            self.domain.values[cputune.SHARES] = 7
-            self.switch_off()
-            self.assertEqual(0, self.look(target, choice))
-            self.assertEqual(frozenset(), target.released)
-            only = (frozenset({0}),) * 2
-            self.assertEqual(only, target.in_force.vcpu_pins)
-            self.assertEqual(only, target.first_tune.vcpu_pins)
-            self.assertEqual({0}, target.allowed_cpus)
-            self.assertTrue(target.floats)
-
-    def test_nor_is_it_when_a_vm_is_put_back(self) -> None:
-        target = self.make(journalled=True)
-        target.original = target.expected
-        self.switch_off()
-        foreign.ForeignChanges(
-            types.SimpleNamespace(foreign_changes='respect'),
-            self.journal,
-            lambda: BOTH,
-        ).settle(target)
-        self.assertEqual(frozenset(), target.released)
-
-    def test_what_was_pinned_does_not_follow_the_hosts_cpus(self) -> None:
-        target = self.make(journalled=True)
-        target.original = target.expected
-        cputune.write_pin(self.domain, 0, frozenset({0}), 2)
-        target.note_written(pins={0: frozenset({0})})
-        self.domain.pins = [(False, True), (True, False)]
-        self.domain.online = (True, False)
-        self.assertEqual(1, self.look(target))
-        self.assertEqual({cputune.pin_name(0)}, target.released)
-
-    def came_after_it_was_pinned(self) -> guest.Guest:
-        """The host's second CPU, to a VM that may use all there are."""
-        only = frozenset({0})
-        target = self.make(journalled=True, online=only)
-        self.domain.pins = [(True, False)] * 2
-        target.set_expected(cputune.read(self.domain))
-        target.original = target.expected
-        target.allowed_cpus = only
-        self.assertTrue(target.floats)
-        return target
-
-    def assert_uses_all(self, target: guest.Guest) -> None:
-        both = (BOTH,) * 2
-        self.assertEqual(both, target.original.vcpupins)
-        self.assertEqual(both, target.first_tune.vcpu_pins)
-        self.assertEqual(BOTH, target.allowed_cpus)
-        self.assertTrue(target.floats)
-        self.assertEqual((frozenset({0}),) * 2, target.in_force.vcpu_pins)
-
-    def test_a_cpu_that_comes_is_for_who_was_pinned_without_it(self) -> None:
-        for free_weights in (frozenset(), frozenset({1024})):
-            target = self.came_after_it_was_pinned()
-            target.free_weights = free_weights
-            self.assertEqual(0, self.look(target))
-            self.assert_uses_all(target)
-            self.assertEqual(target.original, self.journal.load('u').original)
-            self.assertTrue(self.domain.marked)
-            self.domain.marked = False
-            self.assertEqual(0, self.look(target))
-            self.assertFalse(self.domain.marked)
-            cputune.restore(self.domain, target.original)
-            self.assertEqual([(True, True)] * 2, self.domain.pins)
-
-    def test_a_cpu_that_the_host_did_not_have_before(self) -> None:
-        self.domain.online = (True,) * 3
-        for pin in ((True, True, True), (True, False, False)):
-            target = self.make(journalled=True, online=BOTH)
-            target.original = target.expected
-            self.domain.pins = [pin] * 2
-            target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
-            self.assertEqual(0, self.look(target))
-            self.assertEqual(
-                (frozenset({0, 1, 2}),) * 2, target.original.vcpupins
-            )
-            self.assertEqual(3, target.expected.host_cpus)
-            self.assertEqual(target.original, self.journal.load('u').original)
-
-    def test_also_where_nobody_looks_before_it_is_put_back(self) -> None:
-        target = self.came_after_it_was_pinned()
-        foreign.ForeignChanges(
-            types.SimpleNamespace(foreign_changes='respect'),
-            self.journal,
-            self.online,
-        ).settle(target)
-        self.assert_uses_all(target)
-        self.assertEqual((), self.journal.uuids())
-
-    def test_what_the_journal_did_not_take_is_tried_again(self) -> None:
-        target = self.came_after_it_was_pinned()
-        full = journal.JournalError('full')
-        with mock.patch.object(self.journal, 'save', side_effect=full):
-            self.assertRaises(journal.JournalError, self.look, target)
-        self.look(target)
-        self.assertEqual(target.original, self.journal.load('u').original)
-
-    def test_nor_is_it_missed_beside_vcpus_that_are_not_plugged_in(
-        self,
-    ) -> None:
-        for spare in ((True, True), (False, False)):
-            target = self.came_after_it_was_pinned()
-            self.domain.pins += [spare]
-            xml = self.domain.XMLDesc(0).replace('>2<', '>3<')
-            xml = xml.replace("<vcpupin vcpu='2'/>", '')
-            with mock.patch.object(self.domain, 'XMLDesc', return_value=xml):
-                self.look(target)
-            self.assertEqual(
-                (BOTH, BOTH, cputune.pin_cpus(spare)), target.original.vcpupins
-            )
-
-    def test_a_cpu_that_comes_is_not_for_who_has_its_own(self) -> None:
-        for change in ({'cpuset': frozenset({0})}, {'placed': True}):
-            target = self.came_after_it_was_pinned()
-            target.set_info(dataclasses.replace(target.info, **change))
-            self.assertEqual(0, self.look(target))
-            self.assertEqual({0}, target.allowed_cpus)
-            self.assertFalse(self.domain.marked)
-
     def written(self) -> guest.Guest:
         """A VM with a slice and pins of ours in it."""
         target = self.make(journalled=True)
@@ -263,7 +144,9 @@ class TestForeignChanges(ForeignCase):
             # And nothing more than that, now and when we leave.
             self.assertEqual(0, self.look(target))
             self.assertEqual([(True, False), (False, True)], self.domain.pins)
-            cputune.restore(self.domain, target.original, target.released)
+            cputune_restore.restore(
+                self.domain, target.original, target.released
+            )
             self.assertEqual(value, self.domain.values[name])
             self.assertEqual([(True, True)] * 2, self.domain.pins)
 
@@ -275,7 +158,7 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
         self.assertEqual(8_000, self.domain.values[cputune.PERIOD])
         self.assertEqual(0, self.look(target))
-        cputune.restore(self.domain, target.original, target.released)
+        cputune_restore.restore(self.domain, target.original, target.released)
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
 
     def test_whoever_sets_one_after_the_other_keeps_both(self) -> None:
@@ -301,14 +184,14 @@ class TestForeignChanges(ForeignCase):
         """Then libvirt's event alone tells of it."""
         target = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
-        restore = cputune.restore
+        restore = cputune_restore.restore
 
         def set_next(*arguments: Any) -> tuple[str, ...]:
             self.domain.values[cputune.PERIOD] = 77_000
             target.bandwidth_theirs = {cputune.PERIOD: 77_000}
             return restore(*arguments)
 
-        with mock.patch.object(cputune, 'restore', set_next):
+        with mock.patch.object(cputune_restore, 'restore', set_next):
             self.look(target)
         self.look(target)
         self.assertEqual(77_000, self.domain.values[cputune.PERIOD])
@@ -344,7 +227,7 @@ class TestForeignChanges(ForeignCase):
         record = self.journal.load('u')
         self.assertEqual(target.original, record.original)
         self.domain.pins[2] = (True, False)
-        cputune.restore(self.domain, record.original)
+        cputune_restore.restore(self.domain, record.original)
         self.assertEqual(
             [(True, True), (True, True), (False, True)], self.domain.pins
         )
@@ -490,11 +373,7 @@ class TestBandwidthWrittenOver(ForeignCase):
 
     def test_put_back_before_anybody_looked(self) -> None:
         self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
-        foreign.ForeignChanges(
-            types.SimpleNamespace(foreign_changes='respect'),
-            self.journal,
-            lambda: BOTH,
-        ).settle(self.target)
+        self.changes().settle(self.target)
         self.assertEqual((100_000, 30_000), self.bandwidth())
         self.assertEqual({cputune.QUOTA}, self.target.released)
 
@@ -574,11 +453,7 @@ class TestSharesInWindows(ForeignCase):
         self.assertEqual(444, self.shares())
 
     def test_put_back_when_a_look_could_not_give_it_back(self) -> None:
-        changes = foreign.ForeignChanges(
-            types.SimpleNamespace(foreign_changes='respect'),
-            self.journal,
-            lambda: BOTH,
-        )
+        changes = self.changes()
         refused = fake_libvirt.refused('busy')
         for method in (changes.look, changes.settle):
             with mock.patch.object(

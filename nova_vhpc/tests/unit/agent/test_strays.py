@@ -20,7 +20,14 @@ from unittest import mock
 
 import libvirt
 
-from nova_vhpc.agent import cputune, guest, weight_file, weights, writer
+from nova_vhpc.agent import (
+    cputune,
+    cputune_restore,
+    guest,
+    weight_file,
+    weights,
+    writer,
+)
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -94,10 +101,12 @@ class TestStrays(test_domains.DomainsCase):
 
     def test_what_is_not_taken_back_at_once_is_when_it_is_found(self) -> None:
         """libvirt says that it has done what it has not."""
-        restore = cputune.restore
+        restore = cputune_restore.restore
         tries = iter((('vcpu_period is 8000',), None))
         with mock.patch.object(
-            cputune, 'restore', lambda *all_: next(tries) or restore(*all_)
+            cputune_restore,
+            'restore',
+            lambda *all_: next(tries) or restore(*all_),
         ):
             self.made.write(self.target, TUNE)
             self.drain()
