@@ -57,7 +57,8 @@ CLI_OPTS = [
         'withdraw',
         default=False,
         help='Take what the agent published about this host out of '
-        'Placement, then end. Stop the agent first.',
+        'Placement, then end. Stop the agent and nova-compute first, and '
+        'start nova-compute again afterwards.',
     ),
     cfg.BoolOpt(
         'dry-run',
@@ -185,9 +186,12 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
         return 1
     finally:
         guard.release()
-    LOG.info(
-        'Withdrawn. Until nova-compute of this host has read its providers '
-        'again, it fails when servers come or go: restart it now'
+    # Not for the log, which may be a file that nobody looks into now.
+    print(
+        'nova-vhpc-agent: withdrawn; if nova-compute of this host was not '
+        'stopped meanwhile, restart it now, as it fails when servers come '
+        'or go until it has read its providers again',
+        file=sys.stderr,
     )
     for name in kept:
         print(

@@ -22,6 +22,7 @@ from keystoneauth1.loading._plugins import admin_token
 from oslotest import base
 from placement.tests.functional.fixtures import placement as fixture
 
+from nova_vhpc.scheduler import snapshot
 from nova_vhpc.topology import model, publisher
 from nova_vhpc.topology import placement as api
 
@@ -205,6 +206,13 @@ class PublisherTest(PlacementCase):
         self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
         self.assertEqual(set(), self.client.traits(self.uuid(B))[1])
         self.assertEqual(0, self.publisher.publish(topology(A), 77).writes)
+        # nova-scheduler sees the one that is there.
+        body = self.nova('GET', snapshot.BULK_READ)
+        self.assertIn(self.uuid(B), body['provider_summaries'])
+        names = {self.uuid(A): ('br-a', 'eth1')}
+        self.assertIsNone(snapshot.names_read(body, names))
+        (host,) = snapshot.parse(body, names).hosts.values()
+        self.assertEqual(['eth1'], [uplink.nic for uplink in host.uplinks])
         self.assertEqual((), self.publisher.withdraw())
         self.assertEqual([], self.names())
 

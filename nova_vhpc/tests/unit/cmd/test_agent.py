@@ -211,9 +211,12 @@ class TestCommandLine(base.BaseTestCase):
             code, complaint = self.start(text, '--withdraw')
             withdraw.assert_not_called()
             running.release()
-            again, _ = self.start(text, '--withdraw')
+            again, advice = self.start(
+                f'{text}[DEFAULT]\nlog_file = {run_path}/log\n', '--withdraw'
+            )
         self.assertEqual((2, 0), (code, again))
         self.assertIn('another nova-vhpc-agent', complaint)
+        self.assertIn('if nova-compute of this host was not stopped', advice)
 
     def test_what_cannot_be_put_back_is_withdrawn_all_the_same(self) -> None:
         with (
@@ -224,7 +227,9 @@ class TestCommandLine(base.BaseTestCase):
         ):
             wait_for.return_value = None
             code, complaint = self.start('', '--restore', '--withdraw')
-        self.assertEqual((1, ''), (code, complaint))
+        self.assertEqual(1, code)
+        (line,) = complaint.splitlines()
+        self.assertIn('withdrawn', line)
         withdraw.assert_called_once()
 
     def test_a_wrong_value_for_an_argument(self) -> None:
