@@ -135,6 +135,14 @@ class MembersTest(world.WorldTestCase):
         _, planned, running = self.ask(spec, peer=uuids[4:])
         self.assertEqual((4, {'peer': 2}), (planned, running))
 
+    def test_boot_with_wishes_is_no_move(self):
+        # Nova's request filters and --host say where to, but name no cell.
+        for wish in (objects.Destination(), objects.Destination(cell=None)):
+            spec, uuids = self.group(members=6, num_instances=4)
+            spec.requested_destination = wish
+            _, planned, running = self.ask(spec, peer=uuids[4:])
+            self.assertEqual((4, {'peer': 2}), (planned, running))
+
     def test_peers_on_offered_hosts_count_by_their_host_state(self):
         spec, uuids = self.moved(hosts=['peer', 'host00002'])
         self.states[2].instances[uuids[1]] = None

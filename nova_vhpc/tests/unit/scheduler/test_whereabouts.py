@@ -63,6 +63,10 @@ class LocateTest(base.BaseTestCase):
                     server
                     for server in self.answers[context]
                     if server.uuid in filters['uuid']
+                    and (
+                        server.vm_state != 'soft-delete'
+                        or filters.get('soft_deleted')
+                    )
                 ],
             )
         )
