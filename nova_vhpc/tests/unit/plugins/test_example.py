@@ -93,7 +93,7 @@ class ExamplePluginTest(base.TestCase):
                 '--predictor',
                 'perodic',
             ],
-            code=1,
+            code=2,
         )
         self.assertIn('perodic', result.stderr)
         self.assertIn('periodic', result.stderr)
