@@ -231,22 +231,22 @@ class Publisher:
 
     def _empty(self, uuid: str) -> bool:
         """Leave a bare provider, or reserve all of it while it is claimed."""
-        if not self._client.in_use(uuid):
-            try:
-                self._retry(self._sync, uuid, _BARE)
-            except api.ConflictError:
-                # Claimed between the two calls.
-                pass
-            else:
-                return True
-        self._retry(self._reserve, uuid)
-        return False
+        return self._give_up(
+            uuid, lambda: self._retry(self._sync, uuid, _BARE)
+        )
 
     def _remove(self, uuid: str) -> bool:
         """Delete a provider, or reserve all of it while it is claimed."""
+        return self._give_up(uuid, lambda: self._client.delete(uuid))
+
+    def _give_up(self, uuid: str, give_up: Callable[[], None]) -> bool:
+        """Give a provider up, or reserve all of it while it is claimed.
+
+        :returns: whether it was given up.
+        """
         if not self._client.in_use(uuid):
             try:
-                self._client.delete(uuid)
+                give_up()
             except api.ConflictError:
                 # Claimed between the two calls.
                 pass
