@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Errors that the agent's parts raise to its service."""
+"""Errors that the agent's parts raise to its service, and how to tell them."""
 
 
 class AgentError(Exception):
@@ -20,3 +20,8 @@ class AgentError(Exception):
 
 class ConfigError(AgentError):
     """One line that names the option, its value and what is allowed."""
+
+
+def one_line(error: Exception) -> str:
+    """What an error of others says, in one line of the log; never empty."""
+    return ' '.join(str(error).split()) or repr(error)

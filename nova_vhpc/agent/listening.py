@@ -22,6 +22,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from nova_vhpc.agent import errors
+
 LOG = logging.getLogger(__name__)
 
 RETRY_S = 5.0
@@ -83,7 +85,7 @@ class Listening:
             server.start()
         except Exception as error:
             # Besides oslo.messaging's own, drivers let slip what they like.
-            return ' '.join(str(error).split()) or repr(error)
+            return errors.one_line(error)
         with self._lock:
             late = self._stopping.is_set()
             if not late:

@@ -24,6 +24,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
+from nova_vhpc.agent import errors
 from nova_vhpc.agent import peer_protocol as protocol
 from nova_vhpc.agent.messaging import messaging
 from nova_vhpc.control.model import ClusterPlan, Phase
@@ -228,7 +229,7 @@ class PeerBus:
         try:
             self._servers[cluster] = self._listen(cluster)
         except Exception as error:
-            return ' '.join(str(error).split()) or repr(error)
+            return errors.one_line(error)
         self._told = False
         return None
 
