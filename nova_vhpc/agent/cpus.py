@@ -84,12 +84,25 @@ def online_cpus(sys_root: str = '/sys') -> frozenset[int]:
         return frozenset(range(os.cpu_count() or 1))
 
 
+def switched_off_cpus(sys_root: str = '/sys') -> frozenset[int]:
+    """CPUs that are in the host, but off, as by ``smt/control``.
+
+    Not those that the kernel thinks could still be plugged in (``possible``):
+    mere slips of the keyboard would be among them.
+    """
+    path = pathlib.Path(sys_root, 'devices/system/cpu/present')
+    try:
+        return parse_cpu_set(path.read_text()) - online_cpus(sys_root)
+    except (OSError, ValueError):
+        return frozenset()
+
+
 def usable_cpus(
     shared_set: str | None,
     sys_root: str = '/sys',
     affinity: frozenset[int] | None = None,
 ) -> frozenset[int]:
-    """CPUs in ``cpu_shared_set`` that exist and that the process may use.
+    """CPUs in ``cpu_shared_set`` that are on and that the process may use.
 
     :raises ConfigError: when the option is wrong or nothing is left.
     """
@@ -105,14 +118,21 @@ def usable_cpus(
             f"{OPTION} = '{shared_set}': {error}; allowed: {SYNTAX} within "
             f'{format_cpu_set(online)}'
         ) from None
-    missing = wanted - online
+    existing = online | switched_off_cpus(sys_root)
+    missing = wanted - existing
     if missing:
         raise errors.ConfigError(
             f"{OPTION} = '{shared_set}': this host has no CPU "
             f'{format_cpu_set(missing)}; allowed: CPUs within '
+            f'{format_cpu_set(existing)}'
+        )
+    if not wanted & online:
+        raise errors.ConfigError(
+            f"{OPTION} = '{shared_set}': all of these CPUs are switched off; "
+            'allowed: CPUs of which at least one is on, as of '
             f'{format_cpu_set(online)}'
         )
-    usable = wanted & affinity
+    usable = wanted & affinity & online
     if not usable:
         raise errors.ConfigError(
             f"{OPTION} = '{shared_set}': the agent itself may use none of "

@@ -45,15 +45,18 @@ _POOLS = {
 
 
 def make_controller(
-    conf: cfg.ConfigOpts, cpus: Iterable[model.Cpu]
+    conf: cfg.ConfigOpts,
+    cpus: Iterable[model.Cpu],
+    off: frozenset[int] = frozenset(),
 ) -> controller.Controller:
     """Build the controller from ``[vhpc_control]``.
 
     :param conf: with the options of ``nova_vhpc.conf.control`` registered.
     :param cpus: host CPUs that VMs may be pinned to.
+    :param off: numbers of others, to which they may once these are on.
     :raises ConfigError: naming option, value and what is allowed.
     """
-    config = make_config(conf, cpus)
+    config = make_config(conf, cpus, off)
     slice_policy = load_plugin('slice_policy', _option(conf, 'slice_policy'))
     pinning_policy = load_plugin(
         'pinning_policy', _option(conf, 'pinning_policy')
@@ -83,17 +86,20 @@ def follows_io(conf: cfg.ConfigOpts) -> bool:
 
 
 def make_config(
-    conf: cfg.ConfigOpts, cpus: Iterable[model.Cpu]
+    conf: cfg.ConfigOpts,
+    cpus: Iterable[model.Cpu],
+    off: frozenset[int] = frozenset(),
 ) -> control_config.ControlConfig:
     """Read and check all of ``[vhpc_control]`` but the plugins' names.
 
+    :param cpus, off: see :func:`make_controller`.
     :raises ConfigError: naming option, value and what is allowed.
     """
     values: dict[str, Any] = {}
     for field in dataclasses.fields(control_config.ControlConfig):
         if field.name not in _POOLS and field.name in control_conf.NAMES:
             values[field.name] = _option(conf, field.name)
-    usable = frozenset(cpu.id for cpu in cpus)
+    usable = off | frozenset(cpu.id for cpu in cpus)
     for name in _POOLS:
         values[name] = _pool(conf, name, usable)
     _check_pools(values, usable)

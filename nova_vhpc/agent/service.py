@@ -71,7 +71,7 @@ class Service:
             options.cpu_shared_set, options.sys_root
         )
         self.controller = policy.make_controller(
-            conf, self.host_cpus.described()
+            conf, self.host_cpus.described(), self.host_cpus.off
         )
         actuators = loader.load_actuators(conf)
         self.journal = journal.Journal(options.state_path)

@@ -34,6 +34,7 @@ class SharedCpus:
 
     :param shared_set: ``[vhpc_agent]cpu_shared_set``.
     :param sys_root: where sysfs is mounted.
+    :ivar off: those that were switched off when the agent started.
     :raises ConfigError: when the option is wrong or nothing is left.
     """
 
@@ -43,6 +44,17 @@ class SharedCpus:
         self._wanted = cpus.parse_cpu_set(shared_set) if shared_set else None
         self._described = cpus.host_cpus(self._usable, sys_root)
         self._looked_s = time.monotonic()
+        off = cpus.switched_off_cpus(sys_root)
+        self.off = off if self._wanted is None else off & self._wanted
+        if shared_set and self.off:
+            LOG.warning(
+                "%s = '%s': CPUs %s are switched off; VMs may be pinned to %s "
+                'until they are on',
+                cpus.OPTION,
+                shared_set,
+                cpus.format_cpu_set(self.off),
+                cpus.format_cpu_set(self._usable),
+            )
 
     def usable(self) -> frozenset[int]:
         """Their numbers."""

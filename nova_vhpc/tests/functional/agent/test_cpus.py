@@ -107,6 +107,22 @@ class TestCpus(base.AgentTestCase):
         self.assertEqual([], self.log_lines('somebody changed'))
         self.assertEqual(2, len(self.log_lines('may be pinned to:')))
 
+    def test_a_cpu_that_is_off_when_the_agent_starts(self) -> None:
+        self.shown.with_name('present').write_text('0-1\n')
+        domain = self.domain(PARALLEL, cpuset='0-1')
+        before = base.everything(domain)
+        self.switch('0')
+        with self.running(sys_root=self.sys_root(), cpu_shared_set='0-1'):
+            uuid = domain.UUIDString()
+            self.wait_for(lambda: self.pins(uuid) == ['0', '0'], 'pins')
+            self.switch('0-1')
+            self.wait_for(
+                lambda: sorted(self.pins(uuid) or ()) == ['0', '1'],
+                'pins to the CPU that came',
+            )
+        self.assertEqual(before, base.everything(domain))
+        self.assertEqual(1, len(self.log_lines('are switched off;')))
+
     def test_a_cpu_that_was_off_when_the_vm_was_taken_in(self) -> None:
         """Nova has told it of all that are to be shared."""
         domain = self.domain(PARALLEL, cpuset='0-1')

@@ -118,6 +118,11 @@ class PolicyTest(base.TestCase):
         self.assertEqual(frozenset((4, 6, 7)), config.io_pool_cpus)
         self.assertIsNone(config.computing_pool_cpus)
 
+    def test_pools_with_cpus_that_are_off(self):
+        for text in ('io_pool_cpus = 6-9', 'computing_pool_cpus = 0-7'):
+            self.refused(text)
+            policy.make_config(self.conf(text), CPUS, frozenset({8, 9}))
+
     def test_steps_that_make_no_sense(self):
         self.assertIn('beta_us = 2000', self.refused('beta_us = 2000'))
         self.assertIn(

@@ -29,6 +29,8 @@ class TestSharedCpus(base.BaseTestCase):
         self.root = tempfile.mkdtemp()
         self.file = pathlib.Path(self.root, 'devices/system/cpu/online')
         self.file.parent.mkdir(parents=True)
+        self.present = self.file.with_name('present')
+        self.present.write_text('0-7\n')
         self.switch('0-7')
         self.useFixture(
             fixtures.MockPatchObject(
@@ -89,7 +91,35 @@ class TestSharedCpus(base.BaseTestCase):
                 made.described()
         self.assertEqual(0, read.call_count)
 
-    def test_at_start_all_must_be_there(self) -> None:
-        self.assertRaises(
-            errors.ConfigError, shared_cpus.SharedCpus, '7-8', self.root
+    def test_at_start_some_are_off(self) -> None:
+        self.switch('0-3')
+        with self.assertLogs(shared_cpus.LOG, 'WARNING') as logs:
+            made = shared_cpus.SharedCpus('2-5', self.root)
+        (line,) = logs.output
+        self.assertIn('4-5 are switched off; VMs may be pinned to 2-3', line)
+        self.assertEqual({4, 5}, made.off)
+        self.assertEqual([2, 3], self.ids(made))
+        self.switch('0-7')
+        self.assertEqual([2, 3, 4, 5], self.ids(made))
+
+    def test_at_start_some_are_off_that_nobody_has_named(self) -> None:
+        self.switch('0-3')
+        with self.assertNoLogs(shared_cpus.LOG, 'WARNING'):
+            self.assertEqual(set(), shared_cpus.SharedCpus('2', self.root).off)
+            made = shared_cpus.SharedCpus(None, self.root)
+        self.assertEqual({4, 5, 6, 7}, made.off)
+
+    def test_at_start_all_are_off(self) -> None:
+        self.switch('0-3')
+        error = self.assertRaises(
+            errors.ConfigError, shared_cpus.SharedCpus, '4-5', self.root
         )
+        self.assertIn('switched off', str(error))
+
+    def test_at_start_all_must_be_in_the_host(self) -> None:
+        for _ in range(2):
+            self.assertRaises(
+                errors.ConfigError, shared_cpus.SharedCpus, '7-8', self.root
+            )
+            # Not every kernel says it.
+            self.present.unlink(missing_ok=True)
