@@ -219,11 +219,11 @@ class Restorer:
         identity: processes.Identity,
     ) -> tuple[cputune.Cputune | None, frozenset[str]]:
         if record is not None:
-            return record.original, record.released
+            return _with_cpus_that_came(domain, record), record.released
         if copy is None:
             return None, frozenset()
         if copy.identity.same_run(identity):
-            return copy.original, copy.released
+            return _with_cpus_that_came(domain, copy), copy.released
         # Came from another host, or back from disk: the other settings are
         # the VM's own, the CPUs are this host's.
         host_cpus = len(domain.emulatorPinInfo(cputune.LIVE))
@@ -240,6 +240,26 @@ class Restorer:
             ),
             arrival.not_ours(copy),
         )
+
+
+def _with_cpus_that_came(
+    domain: Any, record: journal.Record
+) -> cputune.Cputune:
+    """What a VM was before us, had the host's CPUs been those of today.
+
+    One that nobody pinned could use those, too, that were switched on while
+    no agent looked; :mod:`.switched_cpus` sees to the others.
+    """
+    original = record.original
+    if not record.floats or domain_xml.parse(domain.XMLDesc(0)).cpuset:
+        return original
+    pin = domain.connect().getCPUMap()[1]
+    online = cputune.pin_cpus(pin)
+    return dataclasses.replace(
+        original,
+        vcpupins=tuple(known | online for known in original.vcpupins),
+        host_cpus=max(original.host_cpus, len(pin)),
+    )
 
 
 def take_back(

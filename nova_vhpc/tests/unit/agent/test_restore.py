@@ -92,6 +92,33 @@ class TestCopy(base.BaseTestCase):
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.assertNotIn('pin', self.domain.written)
 
+    def came(self, **about: Any) -> list[tuple[bool, ...]]:
+        """The host's second CPU, to a VM that was pinned without it."""
+        here = processes.Identity('', 0, 0, self.domain.id)
+        record = journal.Record('u', 'vm', here, ORIGINAL, **about)
+        found: list[tuple[bool, ...]] = []
+        for put in (self.records.save, lambda it: mark.put(self.domain, it)):
+            self.domain.values[cputune.SHARES] = 7
+            self.domain.pins = [(True, False)] * 2
+            put(record)
+            self.restorer.clean(self.domain)
+            self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+            found += self.domain.pins
+        return found
+
+    def test_a_cpu_that_came_while_no_agent_ran(self) -> None:
+        self.assertEqual([(True, True)] * 4, self.came(floats=True))
+
+    def test_and_was_plugged_into_the_host(self) -> None:
+        self.domain.online = (True,) * 3
+        self.assertEqual([(True,) * 3] * 4, self.came(floats=True))
+
+    def test_but_is_not_for_whom_somebody_has_pinned(self) -> None:
+        only = [(True, False)] * 4
+        self.assertEqual(only, self.came())
+        self.domain.vcpu = "<vcpu cpuset='0'>2</vcpu>"
+        self.assertEqual(only, self.came(floats=True))
+
     def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
         self.domain.pins = [(True, False)] * 2
         self.domain.values[cputune.SHARES] = 100
