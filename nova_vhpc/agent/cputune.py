@@ -196,6 +196,11 @@ def write_pin(
     )
 
 
+def online(domain: Any) -> frozenset[int]:
+    """CPUs of its host that are on. Raises libvirt.libvirtError."""
+    return pin_cpus(domain.connect().getCPUMap()[1])
+
+
 def names(tune: Cputune) -> tuple[str, ...]:
     """Of all that we may write to a domain, vCPU by vCPU."""
     return (

@@ -133,7 +133,7 @@ def _restore_pin(
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
             raise
-        left = cpus & cputune.pin_cpus(domain.connect().getCPUMap()[1])
+        left = cpus & cputune.online(domain)
         if left in (frozenset(), cpus):
             raise
     cputune.write_pin(domain, vcpu, left, host_cpus)

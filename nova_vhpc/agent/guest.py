@@ -341,8 +341,15 @@ class Guest:
             or any(name.startswith(cputune.PINS) for name in self.written)
         )
 
-    def ours_to_write(self, tune: model.CpuTune) -> model.CpuTune | None:
-        """Leave out what is not ours to set, and what is so already."""
+    def ours_to_write(
+        self, tune: model.CpuTune, off: frozenset[int] = frozenset()
+    ) -> model.CpuTune | None:
+        """Leave out what is not ours to set, and what is so already.
+
+        :param off: CPUs of the host that are switched off: who could use all
+            before us is to have those that are left, and the kernel takes no
+            pins to others (cgroup v1).
+        """
         now = self.in_force
         period, quota = tune.period_us, tune.quota_us
         shares, pins = tune.shares, tune.vcpu_pins
@@ -355,6 +362,8 @@ class Guest:
                 pins = None
         if not self.repin:
             pins = None
+        if pins and off:
+            pins = tuple(pin - off or pin for pin in pins)
         if period == now.period_us and quota == now.quota_us:
             period = quota = None
         if shares == now.shares:

@@ -74,6 +74,7 @@ class Loop:
     :param after: called with each moment, at the end of its tick.
     :param others: gives the VMs that are not ours, at a monotonic time.
     :param window_late_us: how late gang windows begin.
+    :param off: gives the host's CPUs that are switched off.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Loop:
         after: Iterable[Callable[[Moment], None]] = (),
         others: Callable[[int], tuple[model.OtherVm, ...]] = lambda _: (),
         window_late_us: Callable[[], float] = lambda: 0.0,
+        off: Callable[[], frozenset[int]] = frozenset,
     ) -> None:
         self.period_us = period_us
         self.cpus = cpus
@@ -99,6 +101,7 @@ class Loop:
         self._after = tuple(after)
         self._others = others
         self._window_late_us = window_late_us
+        self._off = off
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
@@ -164,13 +167,14 @@ class Loop:
         guests = self._writer.guests
         view = self._view(guests, began // 1000)
         plan = self._controller.decide(view)
+        off = self._off()
         self._remarks.hear(self.ticks, plan.ignored)
         for uuid, vm_plan in plan.vms.items():
             writes = vm_plan.writes
             if writes is not None:
                 target = guests.get(uuid)
                 if target is not None:
-                    todo = target.ours_to_write(writes)
+                    todo = target.ours_to_write(writes, off)
                     if todo is not None:
                         self._writer.write(target, todo, vm_plan.slice_us)
         moment = Moment(view, plan, (time.monotonic_ns() - began) / 1000)

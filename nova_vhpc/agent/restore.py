@@ -253,12 +253,11 @@ def _with_cpus_that_came(
     original = record.original
     if not record.floats or domain_xml.parse(domain.XMLDesc(0)).cpuset:
         return original
-    pin = domain.connect().getCPUMap()[1]
-    online = cputune.pin_cpus(pin)
+    online = cputune.online(domain)
     return dataclasses.replace(
         original,
         vcpupins=tuple(known | online for known in original.vcpupins),
-        host_cpus=max(original.host_cpus, len(pin)),
+        host_cpus=max(original.host_cpus, *(cpu + 1 for cpu in online)),
     )
 
 

@@ -71,7 +71,7 @@ class Service:
             options.cpu_shared_set, options.sys_root
         )
         self.controller = policy.make_controller(
-            conf, self.host_cpus.described(), self.host_cpus.off
+            conf, self.host_cpus.described(), self.host_cpus.missing()
         )
         actuators = loader.load_actuators(conf)
         self.journal = journal.Journal(options.state_path)
@@ -131,6 +131,7 @@ class Service:
             (self._act, self.metrics.note, self._feed),
             self.domains.neighbours.views,
             self.player.late_us,
+            self.host_cpus.off,
         )
         self.server = status.StatusServer(
             status.socket_path(options.run_path),

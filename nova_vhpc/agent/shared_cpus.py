@@ -26,7 +26,7 @@ from nova_vhpc.control import model
 LOG = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Between two looks. One costs about 10 us."""
+"""Between two looks. One costs about 30 us."""
 
 
 class SharedCpus:
@@ -34,7 +34,6 @@ class SharedCpus:
 
     :param shared_set: ``[vhpc_agent]cpu_shared_set``.
     :param sys_root: where sysfs is mounted.
-    :ivar off: those that were switched off when the agent started.
     :raises ConfigError: when the option is wrong or nothing is left.
     """
 
@@ -44,17 +43,24 @@ class SharedCpus:
         self._wanted = cpus.parse_cpu_set(shared_set) if shared_set else None
         self._described = cpus.host_cpus(self._usable, sys_root)
         self._looked_s = time.monotonic()
-        off = cpus.switched_off_cpus(sys_root)
-        self.off = off if self._wanted is None else off & self._wanted
-        if shared_set and self.off:
+        self._off = cpus.switched_off_cpus(sys_root)
+        if shared_set and self.missing():
             LOG.warning(
                 "%s = '%s': CPUs %s are switched off; VMs may be pinned to %s "
                 'until they are on',
                 cpus.OPTION,
                 shared_set,
-                cpus.format_cpu_set(self.off),
+                cpus.format_cpu_set(self.missing()),
                 cpus.format_cpu_set(self._usable),
             )
+
+    def off(self) -> frozenset[int]:
+        """Numbers of all CPUs of the host that are switched off."""
+        return self._off
+
+    def missing(self) -> frozenset[int]:
+        """Those of them that VMs may be pinned to once they are on."""
+        return self._off if self._wanted is None else self._off & self._wanted
 
     def usable(self) -> frozenset[int]:
         """Their numbers."""
@@ -69,6 +75,7 @@ class SharedCpus:
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
+            self._off = cpus.switched_off_cpus(self._sys_root)
             found = cpus.present_cpus(self._wanted, self._sys_root)
             if found and found != self._usable:
                 self._take(found)

@@ -79,10 +79,11 @@ class LibvirtCputuneActuator:
             moved = False
             for vcpu, cpus in enumerate(tune.vcpu_pins):
                 now = target.expected.vcpupins
-                if vcpu < len(now) and cpus != now[vcpu]:
-                    cputune.write_pin(
-                        domain, vcpu, cpus, target.expected.host_cpus
-                    )
+                if (
+                    vcpu < len(now)
+                    and cpus != now[vcpu]
+                    and _pin(target, vcpu, cpus)
+                ):
                     target.note_written(pins={vcpu: cpus})
                     moved = True
             target.moves += moved
@@ -107,3 +108,22 @@ class LibvirtCputuneActuator:
 
     def undo(self, target: guest.Guest) -> None:
         """All of it is in the journal."""
+
+
+def _pin(target: guest.Guest, vcpu: int, cpus: frozenset[int]) -> bool:
+    """Whether a vCPU was pinned: not to CPUs that went off just now.
+
+    The kernel refuses these (cgroup v1), and the next ticks know of them.
+
+    :raises libvirt.libvirtError: it is refused for another reason.
+    """
+    domain = target.domain
+    try:
+        cputune.write_pin(domain, vcpu, cpus, target.expected.host_cpus)
+        return True
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
+            raise
+        if cpus <= cputune.online(domain):
+            raise
+    return False

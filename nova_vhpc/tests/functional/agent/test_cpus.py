@@ -30,6 +30,7 @@ class TestCpus(base.AgentTestCase):
         super().setUp()
         self.shown = self.path / f'sys{ONLINE.removeprefix("/sys")}'
         self.shown.parent.mkdir(parents=True)
+        self.shown.with_name('present').write_text('0-1\n')
         self.switch('0-1')
         enter = ('nsenter', '-t', str(self.daemon.pid), '-m')
         subprocess.run(
@@ -108,7 +109,6 @@ class TestCpus(base.AgentTestCase):
         self.assertEqual(2, len(self.log_lines('may be pinned to:')))
 
     def test_a_cpu_that_is_off_when_the_agent_starts(self) -> None:
-        self.shown.with_name('present').write_text('0-1\n')
         domain = self.domain(PARALLEL, cpuset='0-1')
         before = base.everything(domain)
         self.switch('0')

@@ -94,6 +94,20 @@ class TestGuest(base.BaseTestCase):
                 model.CpuTune(5_000, 5_000, 7), target.ours_to_write(wish)
             )
 
+    def test_pins_to_cpus_that_are_off(self) -> None:
+        """Kernels refuse them; without them it is as it was before us."""
+        target = make()
+        off = frozenset({1})
+        target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
+        wish = model.CpuTune(vcpu_pins=(BOTH, BOTH))
+        self.assertEqual(wish, target.ours_to_write(wish))
+        self.assertIsNone(target.ours_to_write(wish, off))
+        target.note_written(pins={0: off})
+        self.assertEqual(
+            model.CpuTune(vcpu_pins=(frozenset({0}),) * 2),
+            target.ours_to_write(wish, off),
+        )
+
     def test_quarantine_grows_and_ends_with_success(self) -> None:
         target = make()
         self.assertFalse(target.failed('x', 2, 100.0))

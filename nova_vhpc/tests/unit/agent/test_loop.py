@@ -42,9 +42,10 @@ class Writer:
 
 
 class Decider:
-    """Always wants 5 ms."""
+    """Always wants 5 ms, or what it is told."""
 
     def __init__(self) -> None:
+        self.tune = model.CpuTune(5_000, 5_000, 1024)
         self.views: list[model.HostView] = []
         self.error: Exception | None = None
 
@@ -52,7 +53,7 @@ class Decider:
         self.views.append(view)
         if self.error is not None:
             raise self.error
-        tune = model.CpuTune(5_000, 5_000, 1024)
+        tune = self.tune
         return model.Plan(
             {
                 vm.uuid: model.VmPlan(
@@ -85,6 +86,7 @@ class TestLoop(base.BaseTestCase):
         self.writer = Writer(self.target)
         self.decider = Decider()
         self.moments: list[loop.Moment] = []
+        self.off: frozenset[int] = frozenset()
 
     def make(self, period_us: int = 10_000) -> loop.Loop:
         return loop.Loop(
@@ -96,6 +98,7 @@ class TestLoop(base.BaseTestCase):
             lambda target: 'cluster',
             lambda: {'cluster': model.PeerView(io=True)},
             (self.moments.append,),
+            off=lambda: self.off,
         )
 
     def test_only_what_differs_is_written(self) -> None:
@@ -107,6 +110,19 @@ class TestLoop(base.BaseTestCase):
         self.target.note_written({'vcpu_period': 5_000, 'vcpu_quota': 5_000})
         ticker.tick()
         self.assertEqual(1, len(self.writer.written))
+
+    def test_no_pins_to_cpus_that_are_off(self) -> None:
+        pins = (test_guest.BOTH,) * 2
+        self.target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
+        self.decider.tune = model.CpuTune(vcpu_pins=pins)
+        ticker = self.make()
+        self.off = frozenset({1})
+        ticker.tick()
+        self.assertEqual([], self.writer.written)
+        self.off = frozenset()
+        ticker.tick()
+        ((tune, _),) = self.writer.written
+        self.assertEqual(pins, tune.vcpu_pins)
 
     def test_the_view(self) -> None:
         self.make().tick()

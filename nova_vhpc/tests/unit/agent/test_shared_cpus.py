@@ -62,8 +62,10 @@ class TestSharedCpus(base.BaseTestCase):
             self.assertEqual([2, 3], self.ids(made))
         (line,) = logs.output
         self.assertIn('2-3 from now on, 2-5 before', line)
+        self.assertEqual({4, 5, 6, 7}, made.off())
         self.switch('0-7')
         self.assertEqual([2, 3, 4, 5], self.ids(made))
+        self.assertEqual(set(), made.off())
 
     def test_without_a_set_of_our_own(self) -> None:
         self.switch('0-3')
@@ -97,7 +99,8 @@ class TestSharedCpus(base.BaseTestCase):
             made = shared_cpus.SharedCpus('2-5', self.root)
         (line,) = logs.output
         self.assertIn('4-5 are switched off; VMs may be pinned to 2-3', line)
-        self.assertEqual({4, 5}, made.off)
+        self.assertEqual({4, 5}, made.missing())
+        self.assertEqual({4, 5, 6, 7}, made.off())
         self.assertEqual([2, 3], self.ids(made))
         self.switch('0-7')
         self.assertEqual([2, 3, 4, 5], self.ids(made))
@@ -105,9 +108,10 @@ class TestSharedCpus(base.BaseTestCase):
     def test_at_start_some_are_off_that_nobody_has_named(self) -> None:
         self.switch('0-3')
         with self.assertNoLogs(shared_cpus.LOG, 'WARNING'):
-            self.assertEqual(set(), shared_cpus.SharedCpus('2', self.root).off)
+            made = shared_cpus.SharedCpus('2', self.root)
+            self.assertEqual(set(), made.missing())
             made = shared_cpus.SharedCpus(None, self.root)
-        self.assertEqual({4, 5, 6, 7}, made.off)
+        self.assertEqual({4, 5, 6, 7}, made.missing())
 
     def test_at_start_all_are_off(self) -> None:
         self.switch('0-3')

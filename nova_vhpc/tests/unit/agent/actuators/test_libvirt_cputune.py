@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Pins to CPUs that go off before they are written."""
+
+import types
+from typing import Any
+
+import libvirt
+from oslotest import base
+
+from nova_vhpc.agent import cputune, guest
+from nova_vhpc.agent.actuators import libvirt_cputune
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import (
+    fake_libvirt,
+    test_cputune_restore,
+    test_guest,
+)
+
+FIRST, SECOND = frozenset({0}), frozenset({1})
+
+
+class TestPins(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.domain = test_cputune_restore.CpusetV1(100_000, -1, 1e9)
+        self.target = test_guest.make()
+        self.target.domain = self.domain
+        self.target.set_expected(cputune.read(self.domain))
+        self.target.written = {}
+
+    def write(self, *pins: frozenset[int]) -> guest.Guest:
+        options = types.SimpleNamespace(cgroup_root='/nowhere')
+        conf: Any = types.SimpleNamespace(vhpc_agent=options)
+        libvirt_cputune.LibvirtCputuneActuator(conf).write(
+            self.target, model.CpuTune(vcpu_pins=pins), None
+        )
+        return self.target
+
+    def test_not_to_a_cpu_that_went_off(self) -> None:
+        """And that is no failure: the next ticks know of it."""
+        self.domain.online = (True, False)
+        before = self.domain.pins[1]
+        target = self.write(FIRST, SECOND)
+        self.assertEqual([(True, False), before], self.domain.pins)
+        self.assertEqual(FIRST, target.expected.vcpupins[0])
+        self.assertEqual(cputune.pin_cpus(before), target.expected.vcpupins[1])
+
+    def test_refused_for_another_reason(self) -> None:
+        def refuse(*_: Any) -> None:
+            raise fake_libvirt.refused('busy')
+
+        self.domain.pinVcpuFlags = refuse
+        self.assertRaises(libvirt.libvirtError, self.write, FIRST, SECOND)
+
+    def test_a_call_that_has_timed_out_is_the_last(self) -> None:
+        def refuse(*_: Any) -> None:
+            raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_TIMEOUT)
+
+        self.domain.online = (False, False)
+        self.domain.pinVcpuFlags = refuse
+        self.assertRaises(libvirt.libvirtError, self.write, FIRST, SECOND)
