@@ -15,8 +15,8 @@
 One JSON file per domain below ``state_path``. A record is on the disk,
 whole, before the first write to its domain: written beside its place,
 fsync, renamed over it, fsync of the directory. So a record is either there
-and whole or not there; a torn one is the disk's own fault and is set aside
-as ``.bad``, never believed.
+and whole or not there; one that is torn, or does not match its checksum, is
+the disk's own fault and is set aside as ``.bad``, never believed.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from nova_vhpc.agent import cputune, ours, processes
+from nova_vhpc.agent import checksum, cputune, ours, processes
 
 VERSION = 1
 SUFFIX = '.json'
@@ -73,7 +73,7 @@ class Record:
 
     def to_json(self) -> str:
         """Versioned JSON, one line."""
-        return json.dumps(
+        data = checksum.add(
             {
                 'version': VERSION,
                 'uuid': self.uuid,
@@ -86,9 +86,9 @@ class Record:
                 'floats': self.floats,
                 'settled': self.settled,
                 'original': self.original.to_dict(),
-            },
-            sort_keys=True,
+            }
         )
+        return json.dumps(data, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str, source: str) -> 'Record':
@@ -96,10 +96,11 @@ class Record:
 
         :param source: where the text stood, for the message.
         :raises NewerVersion: a newer agent made it.
-        :raises JournalError: it is torn, empty or something else.
+        :raises JournalError: it is torn, altered, empty or something else.
         """
         try:
             data: Any = json.loads(text)
+            checksum.check(data)
             version = int(data['version'])
             if version > VERSION:
                 raise NewerVersion(

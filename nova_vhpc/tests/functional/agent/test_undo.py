@@ -20,7 +20,7 @@ import time
 
 import libvirt
 
-from nova_vhpc.agent import mark
+from nova_vhpc.agent import checksum, mark
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -114,6 +114,19 @@ class TestUndo(base.AgentTestCase):
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
 
+    def test_altered_journal_is_replaced_by_the_mark(self) -> None:
+        domain = self.domain(PARALLEL, cputune=base.OWN_QUOTA)
+        before = base.everything(domain)
+        file = self._killed(domain)
+        text = file.read_text()
+        shares = before[0]['cpu_shares']
+        altered = text.replace(f': {shares}', f': {shares + 1}')
+        self.assertNotEqual(text, altered)
+        file.write_text(altered)
+        self.assertEqual(0, self.restore())
+        self.assertEqual(before, base.everything(domain))
+        self.assertEqual(altered, file.with_suffix('.bad').read_text())
+
     def test_lost_journal_is_replaced_by_the_mark(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
@@ -128,7 +141,7 @@ class TestUndo(base.AgentTestCase):
         file = self._killed(domain)
         data = json.loads(file.read_text())
         data['version'] = 99
-        file.write_text(json.dumps(data))
+        file.write_text(json.dumps(checksum.add(data)))
         with self.running():
             self.wait_for(
                 lambda: base.everything(domain) == before, 'the restore'

@@ -12,18 +12,20 @@
 
 """Records on disk: whole or not there."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import tempfile
+from typing import Any
 from unittest import mock
 
 import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_vhpc.agent import cputune, journal, processes
+from nova_vhpc.agent import checksum, cputune, journal, processes
 
 UUID = '8d4b6e9a-0000-4000-8000-000000000001'
 
@@ -41,6 +43,13 @@ def record(name: str = 'vm') -> journal.Record:
         ),
         released=frozenset({'cpu_shares'}),
     )
+
+
+def plain(made: journal.Record) -> dict[str, Any]:
+    """What an agent wrote that knew of no checksum."""
+    data = json.loads(made.to_json())
+    del data[checksum.KEY]
+    return dict(data)
 
 
 class TestJournal(base.BaseTestCase):
@@ -78,13 +87,33 @@ class TestJournal(base.BaseTestCase):
         self.assertRaises(journal.JournalError, self.journal.load, UUID)
 
     def test_newer_is_told_apart(self) -> None:
-        data = json.loads(record().to_json())
-        data['version'] = journal.VERSION + 1
-        self.file.write_text(json.dumps(data))
-        error = self.assertRaises(
-            journal.NewerVersion, self.journal.load, UUID
-        )
-        self.assertIn(str(self.file), str(error))
+        data = {**plain(record()), 'version': journal.VERSION + 1}
+        for newer in (data, checksum.add(data)):
+            self.file.write_text(json.dumps(newer))
+            error = self.assertRaises(
+                journal.NewerVersion, self.journal.load, UUID
+            )
+            self.assertIn(str(self.file), str(error))
+
+    def test_one_of_before_there_was_a_checksum(self) -> None:
+        self.file.write_text(json.dumps(plain(record())))
+        self.assertEqual(record(), self.journal.load(UUID))
+
+    def test_one_with_what_a_newer_agent_adds(self) -> None:
+        """As this one's checksum is to those that know of none."""
+        self.file.write_text(json.dumps({**plain(record()), 'more': 1}))
+        self.assertEqual(record(), self.journal.load(UUID))
+
+    def test_no_byte_can_be_changed_unseen(self) -> None:
+        whole = record().to_json()
+        for place, character in enumerate(whole):
+            for flipped in (1, 2, 4, 8, 16, 32, 64):
+                changed = chr(ord(character) ^ flipped)
+                text = whole[:place] + changed + whole[place + 1 :]
+                with contextlib.suppress(journal.JournalError):
+                    self.assertEqual(
+                        record(), journal.Record.from_json(text, 'somewhere')
+                    )
 
     def test_of_another_domain(self) -> None:
         other = dataclasses.replace(record(), uuid='other')
