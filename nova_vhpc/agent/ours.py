@@ -47,6 +47,11 @@ def with_tune(written: Written, tune: model.CpuTune) -> Written:
     return {**written, **fresh} if fresh else written
 
 
+def with_original(written: Written, original: cputune.Cputune) -> Written:
+    """Note what is written where all is put back."""
+    return with_tune(written, original.tune(len(original.vcpupins)))
+
+
 def may_be(written: Written | None, name: str, value: Value) -> bool:
     """Whether a value may be one that we wrote.
 

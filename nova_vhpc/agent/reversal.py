@@ -28,6 +28,7 @@ from nova_vhpc.agent import (
     journal,
     mark,
     restore,
+    strays,
 )
 
 
@@ -43,6 +44,7 @@ class Reversal:
     :param records: the journal.
     :param actuators: what has written.
     :param changes: finds what others wrote.
+    :param astray: takes back what went into another run.
     """
 
     def __init__(
@@ -52,12 +54,14 @@ class Reversal:
         records: journal.Journal,
         actuators: Iterable[Any],
         changes: foreign.ForeignChanges,
+        astray: strays.Strays,
     ) -> None:
         self._gate = allowed
         self._connection = link
         self._journal = records
         self._actuators = tuple(actuators)
         self._changes = changes
+        self._strays = astray
 
     def put_back(self, target: guest.Guest) -> None:
         """Put a VM back exactly, and forget that we ever wrote.
@@ -104,12 +108,19 @@ class Reversal:
             for name, value in target.original.parameters.items()
             if name == cputune.SHARES
         }
-        left = cputune_restore.restore(
-            target.domain,
-            target.original,
-            target.released,
-            cputune.SHARES in target.written,
-        )
+        left: tuple[str, ...] = ()
+        try:
+            left = cputune_restore.restore(
+                target.domain,
+                target.original,
+                target.released,
+                cputune.SHARES in target.written,
+            )
+        finally:
+            # A call may have waited for the end of its run, and what was
+            # right for that one came into the next.
+            if self._strays.take_back(target, put_back=True):
+                raise AnotherRun
         if left:
             raise restore.RestoreError('; '.join(left))
 

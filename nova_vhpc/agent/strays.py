@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     guest,
     journal,
     mark,
+    ours,
     processes,
     restore,
 )
@@ -45,9 +46,10 @@ class Strays:
         self._connection = link
         self._host = host
 
-    def take_back(self, target: guest.Guest) -> bool:
+    def take_back(self, target: guest.Guest, put_back: bool = False) -> bool:
         """Look whether a write met its run. With the VM's lock held.
 
+        :param put_back: what it was before us was written, too.
         :returns: whether it did not.
         :raises libvirt.libvirtError: it cannot be told, or was refused.
         """
@@ -59,9 +61,12 @@ class Strays:
         target.weight = None
         domain = self._connection.get().lookupByUUIDString(target.uuid)
         if domain.ID() >= 0 and not _marked(domain):
+            written = target.written
+            if put_back:
+                written = ours.with_original(written, target.original)
             # Who takes it in tries again, while there is a record.
             with contextlib.suppress(restore.RestoreError):
-                restore.take_back(domain, target.written, self._host.cgroup)
+                restore.take_back(domain, written, self._host.cgroup)
         return True
 
 

@@ -35,6 +35,7 @@ from nova_vhpc.agent import (
     restore,
     reversal,
     roster,
+    strays,
     workers,
 )
 
@@ -97,7 +98,12 @@ class Undo:
         self._journal = records
         self._host = host
         self._reversal = reversal.Reversal(
-            allowed, link, records, actuators, changes
+            allowed,
+            link,
+            records,
+            actuators,
+            changes,
+            strays.Strays(link, host),
         )
         self._lock = threading.Lock()
         self._owed: dict[str, _Owed] = {}

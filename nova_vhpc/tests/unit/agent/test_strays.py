@@ -99,6 +99,35 @@ class TestStrays(test_domains.DomainsCase):
         self.made.write(self.target, TUNE)
         self.assert_as_it_began()
 
+    def put_back(self) -> None:
+        """One window and one tick have written before."""
+        self.domain.refuse = lambda: None
+        self.made.write(self.target, TUNE)
+        self.drain()
+        self.domain.extra = OWN
+        self.original |= {cputune.PERIOD: 50_000, cputune.QUOTA: 20_000}
+        self.domain.refuse = self.restart
+        self.made.pause()
+
+    def test_what_was_before_us_is_not_for_another_run(self) -> None:
+        self.put_back()
+        self.assert_as_it_began()
+
+    def test_nor_where_the_next_call_is_refused(self) -> None:
+        restart = self.restart
+
+        def fail() -> None:
+            self.domain.refuse = lambda: None
+            raise fake_libvirt.refused('busy')
+
+        def restart_and_fail() -> None:
+            restart()
+            self.domain.refuse = fail
+
+        self.restart = restart_and_fail
+        self.put_back()
+        self.assert_as_it_began()
+
     def test_what_is_not_taken_back_at_once_is_when_it_is_found(self) -> None:
         """libvirt says that it has done what it has not."""
         restore = cputune_restore.restore
