@@ -276,7 +276,7 @@ def _theirs(
         for name in target.bandwidth_theirs
         if name not in target.released
         and name not in changed
-        and target.wrote(name, now.parameters.get(name))
+        and target.is_last(name, now.parameters.get(name))
     ]
     return changed
 
@@ -286,7 +286,7 @@ def _give_back_bandwidth(target: guest.Guest) -> None:
     theirs = {
         name: value
         for name, value in target.bandwidth_theirs.items()
-        if name in target.released and target.wrote(name, now.get(name))
+        if name in target.released and target.is_last(name, now.get(name))
     }
     if not theirs:
         return

@@ -80,6 +80,7 @@ class Guest:
         has looked at yet: no window is to write over it.
     :ivar bandwidth_ours: every period and quota that we wrote in this run, by
         name, likewise.
+    :ivar bandwidth_last: the last of them, by name.
     :ivar bandwidth_theirs: those that somebody else wrote by an event, and
         nobody has looked at yet: a write of ours may have come just after.
     :ivar weight: where windows write ``cpu_shares``; None before the first.
@@ -123,6 +124,7 @@ class Guest:
     bandwidth_ours: set[tuple[str, int]] = dataclasses.field(
         default_factory=set
     )
+    bandwidth_last: dict[str, int] = dataclasses.field(default_factory=dict)
     bandwidth_theirs: Mapping[str, int] = dataclasses.field(
         default_factory=dict
     )
@@ -248,13 +250,23 @@ class Guest:
             (cputune.QUOTA, tune.quota_us),
         ):
             if value is not None:
-                self.bandwidth_ours.add((name, cputune.plain(name, value)))
+                self.bandwidth_last[name] = cputune.plain(name, value)
+                self.bandwidth_ours.add((name, self.bandwidth_last[name]))
 
     def wrote(self, name: str, value: int | None) -> bool:
         """Whether a period or quota is one that we wrote in this run."""
         return (
             value is not None
             and (name, cputune.plain(name, value)) in self.bandwidth_ours
+        )
+
+    def is_last(self, name: str, value: int | None) -> bool:
+        """Whether a period or quota is the last one that we wrote.
+
+        An earlier one that is in force is somebody else's choice.
+        """
+        return value is not None and (
+            cputune.plain(name, value) == self.bandwidth_last.get(name)
         )
 
     def succeeded(self) -> None:

@@ -355,6 +355,17 @@ class TestBandwidthWrittenOver(ForeignCase):
         self.assertEqual(4_000, self.bandwidth()[1])
         self.assertEqual({cputune.QUOTA}, self.target.released)
 
+    def test_nor_is_it_ours_because_we_have_written_it_once(self) -> None:
+        """As they have set it twice, the second time to what it was."""
+        self.target.note_bandwidth(model.CpuTune(100_000, 50_000))
+        self.write()
+        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        cputune.write_bandwidth(
+            self.domain, 100_000, 50_000, self.domain.values
+        )
+        self.look(self.target)
+        self.assertEqual((100_000, 50_000), self.bandwidth())
+
     def test_before_our_first_write_it_is_the_original(self) -> None:
         self.target.journalled = False
         self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
