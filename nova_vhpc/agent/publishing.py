@@ -27,7 +27,13 @@ from oslo_config import cfg
 
 from nova_vhpc import credentials
 from nova_vhpc.agent import uplinks
-from nova_vhpc.topology import discovery, model, publisher
+from nova_vhpc.topology import (
+    discovery,
+    model,
+    providers,
+    publisher,
+    withdrawal,
+)
 from nova_vhpc.topology import placement as api
 
 LOG = logging.getLogger(__name__)
@@ -96,14 +102,12 @@ class PublishWorker:
             self._thread = None
         self._enter('off', '')
 
-    def withdraw(self) -> tuple[str, ...]:
-        """Take everything of ours away from Placement, in this thread.
+    def withdrawal(self) -> withdrawal.Withdrawal:
+        """What takes everything of ours away from Placement.
 
-        :returns: names of providers that had to stay; see
-            :meth:`.publisher.Publisher.withdraw`.
-        :raises PlacementError: when Placement is away or refuses.
+        :raises PlacementError: when there are no usable credentials.
         """
-        return self._make_publisher().withdraw()
+        return withdrawal.Withdrawal(self._make_client(), *self._node())
 
     def claimed_bridges(self, server: str) -> tuple[str, ...]:
         """Bridges of the uplinks that a server has claimed on this host.
@@ -185,7 +189,7 @@ class PublishWorker:
         """
         try:
             self._tick()
-        except publisher.NoRootError as error:
+        except providers.NoRootError as error:
             return 'no-compute-node', str(error)
         except api.PlacementError as error:
             return 'placement-away', str(error)
@@ -246,30 +250,35 @@ class PublishWorker:
         :raises PlacementError: when there are no usable credentials.
         """
         if self._publisher is None:
-            if not credentials.given(self._conf, 'placement'):
-                raise api.PlacementError(_NO_CREDENTIALS)
-            try:
-                adapter = loading.load_adapter_from_conf_options(
+            self._client = self._make_client()
+            self._publisher = publisher.Publisher(self._client, *self._node())
+        return self._publisher
+
+    def _make_client(self) -> api.PlacementClient:
+        if not credentials.given(self._conf, 'placement'):
+            raise api.PlacementError(_NO_CREDENTIALS)
+        try:
+            adapter = loading.load_adapter_from_conf_options(
+                self._conf,
+                'placement',
+                session=loading.load_session_from_conf_options(
                     self._conf,
                     'placement',
-                    session=loading.load_session_from_conf_options(
-                        self._conf,
-                        'placement',
-                        auth=credentials.load(self._conf, 'placement'),
-                    ),
-                )
-            except Exception as error:
-                raise api.PlacementError(
-                    f'[placement] of the configuration is unusable: {error}'
-                ) from error
-            self._client = api.PlacementClient(adapter)
-            names = [self._options.node] if self._options.node else None
-            self._publisher = publisher.Publisher(
-                self._client,
-                names or list(dict.fromkeys([self._host, socket.getfqdn()])),
-                None if names else self._compute_id(),
+                    auth=credentials.load(self._conf, 'placement'),
+                ),
             )
-        return self._publisher
+        except Exception as error:
+            raise api.PlacementError(
+                f'[placement] of the configuration is unusable: {error}'
+            ) from error
+        return api.PlacementClient(adapter)
+
+    def _node(self) -> tuple[list[str], str | None]:
+        """Names of the compute node, and its uuid if that is to be used."""
+        if self._options.node:
+            return [self._options.node], None
+        names = list(dict.fromkeys([self._host, socket.getfqdn()]))
+        return names, self._compute_id()
 
     def _compute_id(self) -> str | None:
         try:

@@ -15,7 +15,6 @@
 import importlib
 import logging
 import pkgutil
-import socket
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -29,15 +28,13 @@ from nova_vhpc import credentials, version
 from nova_vhpc.agent import (
     errors,
     host_restore,
-    lock,
     messaging,
-    publishing,
     report,
     service,
 )
+from nova_vhpc.cmd import withdraw
 from nova_vhpc.conf import nova_api, opts, unread
 from nova_vhpc.conf import placement as placement_conf
-from nova_vhpc.topology import placement
 
 LOG = logging.getLogger(__name__)
 
@@ -57,8 +54,17 @@ CLI_OPTS = [
         'withdraw',
         default=False,
         help='Take what the agent published about this host out of '
-        'Placement, then end. Stop the agent and nova-compute first, and '
-        'start nova-compute again afterwards.',
+        'Placement, then end. Stop the agent first; nova-compute may run.',
+    ),
+    cfg.IntOpt(
+        'withdraw-wait',
+        default=360,
+        min=0,
+        help='Seconds for which --withdraw leaves what it has emptied, until '
+        'it deletes it. nova-compute fails when servers come or go while it '
+        'has in mind what is no longer there: let it be one minute more than '
+        '[compute]resource_provider_association_refresh there. 0 on a host '
+        'whose nova-compute is stopped.',
     ),
     cfg.BoolOpt(
         'dry-run',
@@ -170,38 +176,6 @@ def tell_unread(conf: cfg.ConfigOpts) -> None:
         LOG.warning('%s', sentence)
 
 
-def withdraw(conf: cfg.ConfigOpts) -> int:
-    """Take this host's uplinks out of Placement.
-
-    :returns: 0; 1 when Placement is away or claims keep some of them.
-    :raises AgentError: an agent runs; it would publish them again.
-    """
-    guard = lock.Lock(conf.vhpc_agent.run_path)
-    guard.acquire()
-    host = conf.vhpc_agent.host or socket.gethostname()
-    try:
-        kept = publishing.PublishWorker(conf, host).withdraw()
-    except placement.PlacementError as error:
-        print(f'nova-vhpc-agent: {error}', file=sys.stderr)
-        return 1
-    finally:
-        guard.release()
-    # Not for the log, which may be a file that nobody looks into now.
-    print(
-        'nova-vhpc-agent: withdrawn; if nova-compute of this host was not '
-        'stopped meanwhile, restart it now, as it fails when servers come '
-        'or go until it has read its providers again',
-        file=sys.stderr,
-    )
-    for name in kept:
-        print(
-            f'nova-vhpc-agent: {name} is reserved, as servers still have '
-            f'claims on it; run this again when they are gone',
-            file=sys.stderr,
-        )
-    return 1 if kept else 0
-
-
 def _start(argv: list[str]) -> cfg.ConfigOpts:
     """Read the configuration and set up the log.
 
@@ -254,7 +228,9 @@ def main(argv: list[str] | None = None) -> int:
             )
         if conf.restore or conf.withdraw:
             status = _restore(conf) if conf.restore else 0
-            return max(status, withdraw(conf)) if conf.withdraw else status
+            if conf.withdraw:
+                status = max(status, withdraw.withdraw(conf))
+            return status
         # Only here: what is wrong elsewhere must not keep VMs throttled.
         check(conf)
         tell_unread(conf)

@@ -27,6 +27,9 @@ from nova_vhpc.topology import model
 
 MICROVERSION = '1.36'
 
+MICROVERSION_MOVE = '1.37'
+"""The first that gives a provider another parent, or none."""
+
 _KINDS = frozenset(
     (model.TRAIT_SHARED, model.TRAIT_SEPARATE, model.TRAIT_EXPORTED)
 )
@@ -80,12 +83,40 @@ class PlacementClient:
             if provider.get('parent_provider_uuid') == root
         }
 
-    def create(self, uuid: str, name: str, parent: str) -> None:
-        """Create a provider below another one."""
+    def tree_of_root(self, root: str) -> dict[str, str]:
+        """Names of a provider without parent and all below it, by uuid.
+
+        :returns: the root last; nothing if it has a parent or is not there.
+        """
+        tree = {
+            provider['uuid']: provider
+            for provider in self._get(f'/resource_providers?in_tree={root}')[
+                'resource_providers'
+            ]
+        }
+        if root not in tree or tree[root]['parent_provider_uuid'] is not None:
+            return {}
+        tree[root] = tree.pop(root)
+        return {uuid: provider['name'] for uuid, provider in tree.items()}
+
+    def create(self, uuid: str, name: str, parent: str | None) -> None:
+        """Create a provider below another one, or with None as a root."""
         self._call(
             'POST',
             '/resource_providers',
             {'uuid': uuid, 'name': name, 'parent_provider_uuid': parent},
+        )
+
+    def move(self, uuid: str, name: str, parent: str | None) -> None:
+        """Put a provider below another one, or with None make it a root.
+
+        What is below it goes with it.
+        """
+        self._call(
+            'PUT',
+            f'/resource_providers/{uuid}',
+            {'name': name, 'parent_provider_uuid': parent},
+            microversion=MICROVERSION_MOVE,
         )
 
     def delete(self, uuid: str) -> None:
@@ -178,7 +209,12 @@ class PlacementClient:
         return body
 
     def _call(
-        self, method: str, url: str, json: Any = None, missing_ok: bool = False
+        self,
+        method: str,
+        url: str,
+        json: Any = None,
+        missing_ok: bool = False,
+        microversion: str = MICROVERSION,
     ) -> Any:
         if method != 'GET':
             self.writes += 1
@@ -187,7 +223,7 @@ class PlacementClient:
                 url,
                 method,
                 json=json,
-                microversion=MICROVERSION,
+                microversion=microversion,
                 raise_exc=False,
                 headers={'Accept': 'application/json'},
             )

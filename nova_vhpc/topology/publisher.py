@@ -20,22 +20,14 @@ trait ``CUSTOM_VHPC_HOST`` on the root is touched.
 
 import collections
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import tenacity
-
-from nova_vhpc.topology import model
+from nova_vhpc.topology import model, providers
 from nova_vhpc.topology import placement as api
 
 _PLAIN = {'min_unit': 1, 'step_size': 1, 'allocation_ratio': 1.0}
-_OUR_TRAITS = ('CUSTOM_VHPC_', 'CUSTOM_PHYSNET_')
-_ATTEMPTS = 10
 _NONE: Mapping[str, int] = {}
-
-
-class NoRootError(api.PlacementError):
-    """nova-compute has not created the compute node's provider yet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,16 +47,6 @@ class Published:
     writes: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Wanted:
-    name: str
-    inventories: Mapping[str, Mapping[str, Any]]
-    traits: frozenset[str]
-
-
-_BARE = _Wanted('', {}, frozenset())
-
-
 class Publisher:
     """Makes the providers of one compute node look like its topology.
 
@@ -79,8 +61,7 @@ class Publisher:
         root_uuid: str | None = None,
     ) -> None:
         self._client = client
-        self._names = tuple(names)
-        self._root_uuid = root_uuid
+        self._node = providers.Providers(client, names, root_uuid)
 
     def publish(self, topology: model.HostTopology, stamp: int) -> Published:
         """Write what differs; nothing when nothing does.
@@ -91,20 +72,20 @@ class Publisher:
         of each whenever a server comes or goes, and fails if one is missing.
 
         :param stamp: :func:`model.stamp` for the marker provider.
-        :raises NoRootError: when the compute node is not there yet.
+        :raises providers.NoRootError: when the compute node is not there yet.
         :raises PlacementError: when Placement is away or refuses.
         """
         before = self._client.writes
-        root, node = self._root()
-        children = self._client.children(root)
+        root, node = self._node.root()
+        children = self._children(node, root)
         wanted = _wanted(node, topology, stamp)
         # Before others come: a claim that stays may be one on their bridge.
         reserved = {
             name: uuid
             for uuid, name in sorted(children.items(), key=lambda c: c[1])
             if uuid not in wanted
-            and _is_ours(node, uuid, name)
-            and not self._empty(uuid)
+            and providers.is_ours(node, uuid, name)
+            and not self._node.empty(uuid)
         }
         if reserved:
             held = collections.Counter[str]()
@@ -115,8 +96,8 @@ class Publisher:
         for uuid, provider in wanted.items():
             if uuid not in children:
                 self._create(uuid, provider.name, root)
-            self._retry(self._sync, uuid, provider)
-        self._retry(self._mark_root, root, True)
+            self._node.sync(uuid, provider)
+        self._node.mark_root(root, True)
         marker = model.marker_name(node)
         return Published(
             node=node,
@@ -130,33 +111,25 @@ class Publisher:
     def node(self) -> str:
         """Name of the compute node's root provider. Writes nothing.
 
-        :raises NoRootError: when the compute node is not there yet.
+        :raises providers.NoRootError: when the compute node is not there yet.
         :raises PlacementError: when Placement is away or refuses.
         """
-        return self._root()[1]
+        return self._node.root()[1]
 
-    def withdraw(self) -> tuple[str, ...]:
-        """Take everything of ours away from this compute node.
+    def _children(self, node: str, root: str) -> dict[str, str]:
+        """Names of the root's children by uuid, with what was moved out.
 
-        Until nova-compute reads its providers again (by itself after
-        ``[compute]resource_provider_association_refresh``, or restarted),
-        it fails when servers come or go.
-
-        :returns: names of providers that had to stay, as they are still
-            claimed; they are reserved, so nobody can claim them anew.
-        :raises PlacementError: as :meth:`publish` does.
+        :class:`.withdrawal.Withdrawal` leaves our providers in a tree of
+        their own for a while.
         """
-        try:
-            root, node = self._root()
-        except NoRootError:
-            # Nova deletes the whole tree with the compute service.
-            return ()
-        self._retry(self._mark_root, root, False)
-        return tuple(
-            name
-            for uuid, name in sorted(self._client.children(root).items())
-            if _is_ours(node, uuid, name) and not self._remove(uuid)
-        )
+        children = self._client.children(root)
+        marker = model.marker_uuid(node)
+        if marker not in children:
+            for uuid, name in self._client.tree_of_root(marker).items():
+                # The marker comes last: by it is seen that all are here.
+                self._client.move(uuid, name, root)
+                children[uuid] = name
+        return children
 
     def _taken(
         self,
@@ -192,25 +165,6 @@ class Publisher:
                 left[bridge] -= more
         return taken
 
-    def _root(self) -> tuple[str, str]:
-        if self._root_uuid is not None:
-            found = self._client.find_root(uuid=self._root_uuid)
-            if found is not None:
-                return found
-            raise NoRootError(
-                f'no resource provider {self._root_uuid} in Placement; has '
-                f'nova-compute started on this host?'
-            )
-        for name in self._names:
-            found = self._client.find_root(name=name)
-            if found is not None:
-                return found
-        raise NoRootError(
-            f'no resource provider named {" or ".join(self._names)} in '
-            f'Placement; has nova-compute started on this host? If its '
-            f'node has another name, set [vhpc_topology] node'
-        )
-
     def _create(self, uuid: str, name: str, root: str) -> None:
         try:
             self._client.create(uuid, name, root)
@@ -220,75 +174,13 @@ class Publisher:
             if uuid not in self._client.children(root):
                 raise
 
-    def _sync(self, uuid: str, wanted: _Wanted) -> None:
-        generation, inventories = self._client.inventories(uuid)
-        if not _same(inventories, wanted.inventories):
-            self._client.put_inventories(uuid, generation, wanted.inventories)
-        generation, traits = self._client.traits(uuid)
-        foreign = {t for t in traits if not t.startswith(_OUR_TRAITS)}
-        if traits != wanted.traits | foreign:
-            self._client.put_traits(uuid, generation, wanted.traits | foreign)
-
-    def _empty(self, uuid: str) -> bool:
-        """Leave a bare provider, or reserve all of it while it is claimed."""
-        return self._give_up(
-            uuid, lambda: self._retry(self._sync, uuid, _BARE)
-        )
-
-    def _remove(self, uuid: str) -> bool:
-        """Delete a provider, or reserve all of it while it is claimed."""
-        return self._give_up(uuid, lambda: self._client.delete(uuid))
-
-    def _give_up(self, uuid: str, give_up: Callable[[], None]) -> bool:
-        """Give a provider up, or reserve all of it while it is claimed.
-
-        :returns: whether it was given up.
-        """
-        if not self._client.in_use(uuid):
-            try:
-                give_up()
-            except api.ConflictError:
-                # Claimed between the two calls.
-                pass
-            else:
-                return True
-        self._retry(self._reserve, uuid)
-        return False
-
-    def _reserve(self, uuid: str) -> None:
-        generation, inventories = self._client.inventories(uuid)
-        wanted = {
-            name: {**inventory, 'reserved': inventory['total']}
-            for name, inventory in inventories.items()
-        }
-        if wanted != inventories:
-            self._client.put_inventories(uuid, generation, wanted)
-
-    def _mark_root(self, root: str, present: bool) -> None:
-        generation, traits = self._client.traits(root)
-        ours = frozenset([model.TRAIT_HOST])
-        wanted = traits | ours if present else traits - ours
-        if wanted != traits:
-            self._client.put_traits(root, generation, wanted)
-
-    def _retry(self, call: Callable[..., None], *args: Any) -> None:
-        """Do it again from the reading on while others write meanwhile."""
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(api.ConflictError),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=tenacity.wait_random(0, 0.1),
-            reraise=True,
-        ):
-            with attempt:
-                call(*args)
-
 
 def _wanted(
     node: str,
     topology: model.HostTopology,
     stamp: int,
     taken: Mapping[str, int] = _NONE,
-) -> dict[str, _Wanted]:
+) -> dict[str, providers.Wanted]:
     """Providers by uuid; the stamp comes last, when all else is written.
 
     :param taken: slots, by uplink, that are not to be given out.
@@ -298,7 +190,7 @@ def _wanted(
         mbps = max(1, uplink.mbps)
         name = (node, uplink.bridge, uplink.nic)
         uuid = model.provider_uuid(*name)
-        wanted[uuid] = _Wanted(
+        wanted[uuid] = providers.Wanted(
             model.provider_name(*name),
             {
                 model.UPLINK: _inventory(
@@ -309,7 +201,7 @@ def _wanted(
             },
             _traits(uplink),
         )
-    wanted[model.marker_uuid(node)] = _Wanted(
+    wanted[model.marker_uuid(node)] = providers.Wanted(
         model.marker_name(node),
         {model.STAMP: _inventory(stamp)},
         frozenset(),
@@ -334,27 +226,3 @@ def _traits(uplink: model.Uplink) -> frozenset[str]:
     if uplink.exported:
         traits.add(model.TRAIT_EXPORTED)
     return frozenset(traits)
-
-
-def _same(
-    found: Mapping[str, Mapping[str, Any]],
-    wanted: Mapping[str, Mapping[str, Any]],
-) -> bool:
-    return found.keys() == wanted.keys() and all(
-        found[name].get(field) == value
-        for name, inventory in wanted.items()
-        for field, value in inventory.items()
-    )
-
-
-def _is_ours(node: str, uuid: str, name: str) -> bool:
-    """Whether we made a provider: by its name, and the uuid made of it."""
-    if name == model.marker_name(node):
-        return uuid == model.marker_uuid(node)
-    head = model.marker_name(node) + ':'
-    parts = name.removeprefix(head).split(':')
-    return (
-        name.startswith(head)
-        and len(parts) == 2
-        and uuid == model.provider_uuid(node, *parts)
-    )

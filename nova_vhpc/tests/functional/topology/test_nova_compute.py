@@ -13,12 +13,14 @@
 
 """What we publish beside a real nova-compute, which writes there, too."""
 
+import time
+
 from keystoneauth1 import adapter, session
 from keystoneauth1.loading._plugins import admin_token
 from nova.tests.functional import fixtures as nova_fixtures
 
 from nova_vhpc.tests.functional.groups import cloud
-from nova_vhpc.topology import model, publisher
+from nova_vhpc.topology import model, publisher, withdrawal
 from nova_vhpc.topology import placement as api
 
 UPLINK = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)
@@ -49,6 +51,7 @@ class NovaComputeTest(cloud.CloudCase):
             )
         )
         self.publisher = publisher.Publisher(self.client, ['host1'])
+        self.away = withdrawal.Withdrawal(self.client, ['host1'])
         self.root_uuid, _ = self.client.find_root(name='host1')
 
     def test_each_leaves_the_others_alone(self) -> None:
@@ -63,7 +66,7 @@ class NovaComputeTest(cloud.CloudCase):
             before.keys(), self.client.inventories(self.root_uuid)[1].keys()
         )
         self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
-        self.publisher.withdraw()
+        self.away.move_out()
         self.assertEqual({}, self.client.children(self.root_uuid))
         self._run_periodics()
 
@@ -103,15 +106,32 @@ class NovaComputeTest(cloud.CloudCase):
             4, self.client.inventories(provider)[1][model.UPLINK]['total']
         )
         self.publisher.publish(model.HostTopology('host1'), 10)
-        self.publisher.withdraw()
+        self.away.move_out()
         self.assertEqual({}, self.client.children(self.root_uuid))
+
+    def test_nova_compute_takes_servers_while_all_is_withdrawn(self) -> None:
+        self.publisher.publish(TOPOLOGY, 7)
+        self._have_nova_read_the_tree()
+        self.away.move_out()
+        self._boot_and_delete()
+        # It reads its providers again after a time, and asks for no others.
+        self.flags(resource_provider_association_refresh=1, group='compute')
+        time.sleep(1.1)
+        self._run_periodics()
+        self.flags(resource_provider_association_refresh=300, group='compute')
+        self.away.delete()
+        self._boot_and_delete()
+        self.assertEqual(
+            {}, self.client.tree_of_root(model.marker_uuid('host1'))
+        )
 
     def test_nova_compute_forgets_what_was_withdrawn_when_restarted(
         self,
     ) -> None:
         self.publisher.publish(TOPOLOGY, 7)
         self._have_nova_read_the_tree()
-        self.publisher.withdraw()
+        self.away.move_out()
+        self.away.delete()
         # A process that starts has none in mind.
         self.computes['host1'].manager.reportclient.clear_provider_cache()
         self._boot_and_delete()

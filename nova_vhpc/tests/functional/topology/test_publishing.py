@@ -153,7 +153,11 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.assertFalse(worker.status()['uplinks'][0]['up'])
         self.links.set(self.nic + 'x', state='up')
         self.wait_for(lambda: reserved() == 0)
-        self.assertEqual((), worker.withdraw())
+        worker.stop()
+        away = worker.withdrawal()
+        self.assertEqual((), away.move_out().kept)
+        away.delete()
+        self.assertEqual([], self.names())
 
     def test_a_claim_outlives_the_name_of_its_nic(self) -> None:
         worker = self.make_worker(nic_patterns=['*'])

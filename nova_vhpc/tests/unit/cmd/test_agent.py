@@ -22,8 +22,7 @@ import fixtures
 from oslo_config import cfg
 from oslotest import base
 
-from nova_vhpc.agent import lock
-from nova_vhpc.cmd import agent
+from nova_vhpc.cmd import agent, withdraw
 from nova_vhpc.conf import agent as agent_conf
 
 
@@ -192,45 +191,13 @@ class TestCommandLine(base.BaseTestCase):
                     agent.host_restore, 'restore_host', return_value=restored
                 ) as restore,
                 mock.patch.object(
-                    agent, 'withdraw', return_value=withdrawn
-                ) as withdraw,
+                    withdraw, 'withdraw', return_value=withdrawn
+                ) as away,
             ):
                 code, _ = self.start('', '--withdraw', '--restore')
             self.assertEqual(expected, code)
             restore.assert_called_once()
-            withdraw.assert_called_once()
-
-    def test_what_an_agent_would_publish_again_is_not_withdrawn(self) -> None:
-        run_path = self.useFixture(fixtures.TempDir()).path
-        text = f'run_path = {run_path}\n'
-        running = lock.Lock(run_path)
-        running.acquire()
-        with mock.patch.object(
-            agent.publishing.PublishWorker, 'withdraw', return_value=()
-        ) as withdraw:
-            code, complaint = self.start(text, '--withdraw')
-            withdraw.assert_not_called()
-            running.release()
-            again, advice = self.start(
-                f'{text}[DEFAULT]\nlog_file = {run_path}/log\n', '--withdraw'
-            )
-        self.assertEqual((2, 0), (code, again))
-        self.assertIn('another nova-vhpc-agent', complaint)
-        self.assertIn('if nova-compute of this host was not stopped', advice)
-
-    def test_what_cannot_be_put_back_is_withdrawn_all_the_same(self) -> None:
-        with (
-            mock.patch.object(
-                agent.publishing.PublishWorker, 'withdraw', return_value=()
-            ) as withdraw,
-            mock.patch.object(agent.host_restore, '_wait_for') as wait_for,
-        ):
-            wait_for.return_value = None
-            code, complaint = self.start('', '--restore', '--withdraw')
-        self.assertEqual(1, code)
-        (line,) = complaint.splitlines()
-        self.assertIn('withdrawn', line)
-        withdraw.assert_called_once()
+            away.assert_called_once()
 
     def test_a_wrong_value_for_an_argument(self) -> None:
         for text, word in (

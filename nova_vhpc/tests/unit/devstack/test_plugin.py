@@ -359,9 +359,10 @@ class PluginTest(base.TestCase):
         self.assertFalse(self.state.exists())
         self.assertFalse((self.hooks / 'qemu.d' / 'nova-vhpc').exists())
         self.assertIn('pip_uninstall nova-vhpc', calls)
-        (withdraw,) = [c for c in calls if c.endswith(' --withdraw')]
+        (withdraw,) = [c for c in calls if ' --withdraw ' in c]
         self.assertTrue(withdraw.startswith('sudo '), withdraw)
         self.assertIn('/nova-vhpc-agent --config-file', withdraw)
+        self.assertTrue(withdraw.endswith(' --withdraw-wait 0'), withdraw)
         self.assertNotIn('nova_vhpc', self.nova_conf.read_text())
         self.assertNotIn('VirtualCluster', self.nova_conf.read_text())
         self.assertEqual(

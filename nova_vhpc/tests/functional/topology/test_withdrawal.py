@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Withdrawing from a real Placement, in process."""
+
+from nova_vhpc.tests.functional.topology import test_publisher
+from nova_vhpc.tests.functional.topology.test_publisher import A, B, topology
+from nova_vhpc.topology import model, placement, publisher, withdrawal
+
+EVERYTHING = ('cn1:vhpc', 'cn1:vhpc:br-a:eth1', 'cn1:vhpc:br-b:eth2')
+
+
+class WithdrawalTest(test_publisher.PlacementCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.publisher = publisher.Publisher(self.client, ['cn1'])
+        self.away = withdrawal.Withdrawal(self.client, ['cn1'])
+        self.publisher.publish(topology(A, B), 77)
+
+    def elsewhere(self) -> list[str]:
+        """Names of the providers of all trees but that of ``cn1``."""
+        found = self.nova('GET', '/resource_providers')['resource_providers']
+        return sorted(
+            provider['name']
+            for provider in found
+            if provider['root_provider_uuid'] != self.root_uuid
+        )
+
+    def test_first_out_of_the_tree_and_then_deleted(self) -> None:
+        withdrawn = self.away.move_out()
+        self.assertEqual((EVERYTHING, ()), (withdrawn.moved, withdrawn.kept))
+        self.assertEqual([], self.names())
+        self.assertEqual(frozenset(), self.client.traits(self.root_uuid)[1])
+        # Who keeps them in mind finds them, and nothing that can be claimed.
+        self.assertEqual(EVERYTHING, tuple(self.elsewhere()))
+        for uplink in (A, B):
+            uuid = self.uuid(uplink)
+            self.assertEqual({}, self.client.inventories(uuid)[1])
+            self.assertEqual(frozenset(), self.client.traits(uuid)[1])
+        self.away.delete()
+        self.assertEqual([], self.elsewhere())
+
+    def test_whoever_comes_next_finds_what_was_moved(self) -> None:
+        self.away.move_out()
+        again = withdrawal.Withdrawal(self.client, ['cn1'])
+        self.assertEqual(EVERYTHING, again.move_out().moved)
+        again.delete()
+        self.assertEqual([], self.elsewhere())
+        self.assertEqual((), again.move_out().moved)
+
+    def test_ended_in_the_midst_of_it(self) -> None:
+        real = self.client.move
+
+        def move(uuid: str, name: str, parent: str | None) -> None:
+            if parent is not None:
+                raise KeyboardInterrupt
+            real(uuid, name, parent)
+
+        self.client.move = move  # type: ignore[method-assign]
+        self.assertRaises(KeyboardInterrupt, self.away.move_out)
+        self.client.move = real  # type: ignore[method-assign]
+        self.assertEqual(EVERYTHING, self.away.move_out().moved)
+        self.assertEqual([], self.names())
+
+    def test_an_agent_publishes_again_what_was_moved(self) -> None:
+        self.away.move_out()
+        published = self.publisher.publish(topology(A), 78)
+        self.assertEqual(('cn1:vhpc:br-a:eth1',), published.providers)
+        self.assertEqual(list(EVERYTHING), self.names())
+        self.assertEqual(4, self.inventory(A, model.UPLINK)['total'])
+        self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
+        self.assertEqual(0, self.publisher.publish(topology(A), 78).writes)
+        # Deleting what was moved finds nothing of it.
+        self.away.delete()
+        self.assertEqual(list(EVERYTHING), self.names())
+
+    def test_with_a_claim(self) -> None:
+        server = self.claim(self.uuid(B))
+        withdrawn = self.away.move_out()
+        self.assertEqual(EVERYTHING[:2], withdrawn.moved)
+        self.assertEqual(EVERYTHING[2:], withdrawn.kept)
+        self.assertEqual([EVERYTHING[2]], self.names())
+        self.assertEqual(1, self.inventory(B, model.UPLINK)['reserved'])
+        self.assertEqual(frozenset(), self.client.traits(self.root_uuid)[1])
+        self.away.delete()
+        self.assertEqual([], self.elsewhere())
+        # The server goes, and it is run again: there is no marker now.
+        self.nova('DELETE', f'/allocations/{server}')
+        withdrawn = self.away.move_out()
+        self.assertEqual((), withdrawn.kept)
+        self.assertIn(EVERYTHING[2], withdrawn.moved)
+        self.away.delete()
+        self.assertEqual([], self.elsewhere() + self.names())
+
+    def test_no_compute_node(self) -> None:
+        absent = withdrawal.Withdrawal(self.client, ['cn2', 'cn2.example'])
+        withdrawn = absent.move_out()
+        self.assertEqual(((), ()), (withdrawn.moved, withdrawn.kept))
+        absent.delete()
+
+    def test_the_compute_node_goes_meanwhile(self) -> None:
+        self.away.move_out()
+        self.nova('DELETE', f'/resource_providers/{self.root_uuid}')
+        self.assertEqual(EVERYTHING, self.away.move_out().moved)
+        self.away.delete()
+        self.assertEqual([], self.elsewhere())
+
+    def test_somebody_puts_one_of_theirs_below(self) -> None:
+        self.away.move_out()
+        self.nova(
+            'POST',
+            '/resource_providers',
+            name='theirs',
+            parent_provider_uuid=self.uuid(A),
+        )
+        self.assertRaises(placement.ConflictError, self.away.delete)
+        self.assertIn('theirs', self.elsewhere())

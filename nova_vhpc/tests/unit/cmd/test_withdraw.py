@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-agent --withdraw``; the functional tests have Placement."""
+
+import contextlib
+import io
+import pathlib
+import signal
+from collections.abc import Iterator
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent import lock
+from nova_vhpc.cmd import agent, withdraw
+from nova_vhpc.topology import placement, withdrawal
+
+
+class TestWithdraw(base.BaseTestCase):
+    def start(self, text: str, *options: str) -> tuple[int, str]:
+        """Exit code, and what it told."""
+        temp_dir = self.useFixture(fixtures.TempDir()).path
+        path = pathlib.Path(temp_dir, 'agent.conf')
+        own = f'[vhpc_agent]\nstate_path={temp_dir}\nrun_path={temp_dir}\n'
+        path.write_text(own + text)
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            code = agent.main(['--config-file', str(path), *options])
+        return code, err.getvalue()
+
+    def test_what_an_agent_would_publish_again_is_not_withdrawn(self) -> None:
+        run_path = self.useFixture(fixtures.TempDir()).path
+        running = lock.Lock(run_path)
+        running.acquire()
+        with self.placement() as away:
+            code, complaint = self.start(
+                f'run_path = {run_path}\n', '--withdraw'
+            )
+            away.move_out.assert_not_called()
+        self.assertEqual(2, code)
+        self.assertIn('another nova-vhpc-agent', complaint)
+
+    def test_deletes_when_nova_compute_has_forgotten(self) -> None:
+        for arguments, waited in (
+            ((), [360]),
+            (('--withdraw-wait', '7'), [7]),
+            (('--withdraw-wait', '0'), []),
+        ):
+            with self.placement('cn1:vhpc') as away:
+                code, told = self.start('', '--withdraw', *arguments)
+            calls = [name for name, _, _ in away.mock_calls]
+            self.assertEqual(
+                ['move_out', *['sleep' for _ in waited], 'delete'], calls
+            )
+            self.assertEqual(
+                [mock.call(seconds) for seconds in waited],
+                away.sleep.call_args_list,
+            )
+            self.assertEqual(0, code)
+            self.assertEqual(len(waited) + 1, len(told.splitlines()))
+
+    def test_nothing_to_delete_is_not_waited_for(self) -> None:
+        with self.placement(kept='cn1:vhpc:br-a:eth1') as away:
+            code, told = self.start('', '--withdraw')
+        away.sleep.assert_not_called()
+        self.assertEqual(1, code)
+        self.assertIn('cn1:vhpc:br-a:eth1 is reserved', told)
+
+    def test_ended_while_it_waits(self) -> None:
+        with self.placement('cn1:vhpc') as away:
+            away.sleep.side_effect = KeyboardInterrupt
+            code, told = self.start('', '--withdraw')
+        away.delete.assert_not_called()
+        self.assertEqual(128 + signal.SIGINT, code)
+        self.assertEqual(1, len(told.splitlines()), told)
+
+    def test_an_agent_starts_while_it_waits(self) -> None:
+        run_path = self.useFixture(fixtures.TempDir()).path
+        running = lock.Lock(run_path)
+        with self.placement('cn1:vhpc') as away:
+            away.sleep.side_effect = lambda _: running.acquire()
+            code, told = self.start(f'run_path = {run_path}\n', '--withdraw')
+        running.release()
+        away.delete.assert_not_called()
+        self.assertEqual(2, code)
+        self.assertIn('another nova-vhpc-agent', told)
+
+    def test_placement_is_away(self) -> None:
+        with self.placement('cn1:vhpc') as away:
+            away.delete.side_effect = placement.PlacementError('is away')
+            code, told = self.start('', '--withdraw', '--withdraw-wait', '0')
+        self.assertEqual((1, 'nova-vhpc-agent: is away\n'), (code, told))
+
+    def test_what_cannot_be_put_back_is_withdrawn_all_the_same(self) -> None:
+        with (
+            self.placement() as away,
+            mock.patch.object(agent.host_restore, '_wait_for') as wait_for,
+        ):
+            wait_for.return_value = None
+            code, complaint = self.start('', '--restore', '--withdraw')
+        self.assertEqual(1, code)
+        (line,) = complaint.splitlines()
+        self.assertIn('withdrawn', line)
+        away.delete.assert_called_once()
+
+    @contextlib.contextmanager
+    def placement(
+        self, *moved: str, kept: str | None = None
+    ) -> Iterator[mock.Mock]:
+        """What was moved out there, and is still claimed; and no waiting."""
+        away = mock.Mock()
+        away.move_out.return_value = withdrawal.Withdrawn(
+            moved, (kept,) if kept else ()
+        )
+        with (
+            mock.patch.object(
+                withdraw.publishing.PublishWorker,
+                'withdrawal',
+                return_value=away,
+            ),
+            mock.patch.object(withdraw.time, 'sleep', away.sleep),
+        ):
+            yield away
