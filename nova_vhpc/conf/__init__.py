@@ -24,6 +24,8 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_vhpc import log_lines
+
 DEFAULT = 'DEFAULT'
 """Name in files of the options that are in no group."""
 
@@ -88,6 +90,7 @@ def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
     """
     try:
         log.setup(conf, program)
+        log_lines.say_once(conf)
     except OSError as error:
         if error.filename is None:
             raise

@@ -10,11 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is said of trouble is said once in a line.
-
-oslo.log adds the exception that is being handled to whatever is logged as a
-warning or worse.
-"""
+"""What is said of trouble is said once in a line."""
 
 import logging
 
@@ -23,6 +19,7 @@ from oslo_config import cfg
 from oslo_log import formatters
 from oslo_log import log as oslo_log
 
+from nova_vhpc import log_lines
 from nova_vhpc.agent import journal
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
@@ -38,7 +35,9 @@ class Lines(logging.Handler):
         conf = cfg.ConfigOpts()
         oslo_log.register_options(conf)
         conf([], default_config_files=[])
-        self.setFormatter(formatters.ContextFormatter(config=conf))
+        self.setFormatter(
+            log_lines.Formatter(formatters.ContextFormatter(config=conf))
+        )
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
