@@ -91,24 +91,18 @@ class Inspector:
     def _guarded(self, uuid: str) -> None:
         with self._lock:
             self._looking.discard(uuid)
-        problem: Exception | None = None
         try:
             self._inspect(uuid)
+        except libvirt.libvirtError as error:
+            self._refused(uuid, error)
         except (
-            libvirt.libvirtError,
             journal.JournalError,
             restore.RestoreError,
             OSError,
-            ValueError,
         ) as error:
-            problem = error
-        # Only here, as oslo.log adds to a line the exception that is handled.
-        if isinstance(problem, libvirt.libvirtError):
-            self._refused(uuid, problem)
-        elif isinstance(problem, ValueError):
-            self._roster.refuse(uuid, f'its XML cannot be read: {problem}')
-        elif problem is not None:
-            self._roster.refuse(uuid, str(problem))
+            self._roster.refuse(uuid, str(error))
+        except ValueError as error:
+            self._roster.refuse(uuid, f'its XML cannot be read: {error}')
 
     def _refused(self, uuid: str, error: libvirt.libvirtError) -> None:
         """libvirt did not let us look."""

@@ -172,19 +172,15 @@ class Peers:
         decided = self._decided
         fresh = True
         while not self._stop.is_set():
-            problem = ''
             try:
                 self._step(decided if fresh else None)
             except peer_bus.BusError as error:
-                problem = str(error) or repr(error)
+                self._health.failed(_now_us(), str(error) or repr(error))
             except Exception as error:
                 # A daemon's thread must outlive what nobody thought of.
                 if self._health.state != 'down':
                     LOG.exception('Talking to peers failed; trying again')
                 self._health.failed(_now_us(), repr(error))
-            if problem:
-                # Here, since oslo.log adds the exception that is handled.
-                self._health.failed(_now_us(), problem)
             if self._health.back_off_s:
                 self._stop.wait(self._health.back_off_s)
             fresh = self._wake.wait(self._timers.gap_us / 2e6)

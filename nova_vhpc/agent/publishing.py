@@ -175,30 +175,28 @@ class PublishWorker:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            failure = self._attempt()
-            failures = failures + 1 if failure else 0
-            if failure:
-                # Here, since oslo.log adds the exception that is handled.
-                self._fail(*failure)
+            failures = 0 if self._attempt() else failures + 1
             self._stop.wait(self._pause_s(failures))
 
-    def _attempt(self) -> tuple[str, str] | None:
+    def _attempt(self) -> bool:
         """One look at the bridges.
 
-        :returns: what went wrong, as state and detail.
+        :returns: whether all went well.
         """
         try:
             self._tick()
         except providers.NoRootError as error:
-            return 'no-compute-node', str(error)
+            self._fail('no-compute-node', str(error))
         except api.PlacementError as error:
-            return 'placement-away', str(error)
+            self._fail('placement-away', str(error))
         except Exception as error:
             # A daemon's thread must outlive what nobody thought of.
             if self._state != 'failed':
                 LOG.exception('Publishing failed; it will be tried again')
-            return 'failed', repr(error)
-        return None
+            self._fail('failed', repr(error))
+        else:
+            return True
+        return False
 
     def _pause_s(self, failures: int) -> float:
         interval_s = float(self._options.poll_interval)

@@ -186,30 +186,23 @@ class Restorer:
 
     def forget(self, uuid: str) -> None:
         """A domain has stopped: its record has no more use."""
-        torn: journal.JournalError | None = None
         try:
             self.journal.load(uuid)
         except (journal.NewerVersion, journal.Unreadable):
             return
         except journal.JournalError as error:
-            torn = error
-        # oslo.log adds to a line the exception that is handled.
-        if torn is None:
-            self._drop(uuid)
-        else:
             aside = self.journal.set_aside(uuid)
-            LOG.warning('%s; the VM is gone, kept as %s', torn, aside)
+            LOG.warning('%s; the VM is gone, kept as %s', error, aside)
+        else:
+            self._drop(uuid)
 
     def _drop(self, uuid: str) -> None:
-        problem: journal.JournalError | None = None
         try:
             self.journal.remove(uuid)
         except journal.JournalError as error:
-            problem = error
-        if problem is not None:
             # A leftover record does no harm: the next run of the domain
             # has another identity, and this one is as the record says.
-            LOG.warning('%s', problem)
+            LOG.warning('%s', error)
 
     @staticmethod
     def _original(

@@ -290,23 +290,19 @@ class Undo:
             return MIGRATES
         if self._roster.guests.get(target.uuid) is not target:
             return GONE
-        problem = ''
         try:
             self._reversal.put_back(target)
-            return DONE
         except reversal.AnotherRun:
-            gone = True
-        except Exception as error:
-            LOG.debug('VM %s: not put back', target.name, exc_info=True)
-            problem = str(error) or repr(error)
-            gone = False
-            if isinstance(error, libvirt.libvirtError):
-                self._connection.failed(error)
-                gone = self.is_gone(target.uuid, error, target.domain_id)
-        # Only here, as oslo.log adds to a line the exception that is handled.
-        if gone:
             self.gone(target.uuid)
             return GONE
-        # Half of it may be done; that was not somebody else.
-        target.uncertain = target.journalled
-        return problem
+        except Exception as error:
+            LOG.debug('VM %s: not put back', target.name, exc_info=True)
+            if isinstance(error, libvirt.libvirtError):
+                self._connection.failed(error)
+                if self.is_gone(target.uuid, error, target.domain_id):
+                    self.gone(target.uuid)
+                    return GONE
+            # Half of it may be done; that was not somebody else.
+            target.uncertain = target.journalled
+            return str(error) or repr(error)
+        return DONE

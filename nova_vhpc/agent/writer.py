@@ -195,16 +195,12 @@ class Writer:
         todo = target.ours_to_write(tune)
         if todo is None:
             return
-        problem: Exception | None = None
-        written = False
         try:
             written = self._write_now(target, todo)
         except (libvirt.libvirtError, journal.JournalError, OSError) as error:
-            problem = error
-        # Only here, as oslo.log adds to a line the exception that is handled.
-        if problem is not None:
-            self._failed(target, problem)
-        elif written:
+            self._failed(target, error)
+            return
+        if written:
             if target.failed_in_row:
                 LOG.info('VM %s: written again', target.name)
             target.succeeded()
