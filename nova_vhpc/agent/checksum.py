@@ -23,8 +23,6 @@ from collections.abc import Mapping
 from typing import Any
 
 KEY = 'crc32'
-"""Of all versions of a format that have it, so that whoever reads a newer one
-can tell it from one that was changed."""
 
 
 def add(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,14 +100,15 @@ class Record:
         """
         try:
             data: Any = json.loads(text)
-            checksum.check(data)
             version = int(data['version'])
+            # A newer agent may sum up otherwise.
             if version > VERSION:
                 raise NewerVersion(
                     f'{source}: version {version} of a newer agent; this '
                     f'one reads up to {VERSION}. Run the newer '
                     'nova-vhpc-agent --restore.'
                 )
+            checksum.check(data)
             return cls(
                 str(data['uuid']),
                 str(data['name']),
