@@ -92,7 +92,7 @@ class Roster:
     def refuse(self, uuid: str, reason: str) -> None:
         """A VM asked for us and is left alone."""
         if self._refused.get(uuid) != reason:
-            LOG.warning('VM %s: left alone: %s', uuid, reason)
+            LOG.warning('VM %s: left alone: %s', self.name(uuid), reason)
             self._refused[uuid] = reason
 
     def accept(self, uuid: str) -> None:

@@ -177,8 +177,9 @@ class Undo:
         with self._lock:
             self._owed.pop(uuid, None)
         self._roster.forget_other(uuid)
+        name = self._roster.name(uuid)
         if self._roster.dismiss(uuid):
-            LOG.info('VM %s: gone', uuid)
+            LOG.info('VM %s: gone', name)
         if uuid in self._journal.uuids():
             self.forget_record(uuid)
 

@@ -20,7 +20,7 @@ from oslo_log import formatters
 from oslo_log import log as oslo_log
 
 from nova_vhpc import log_lines
-from nova_vhpc.agent import journal
+from nova_vhpc.agent import journal, undo
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -74,6 +74,22 @@ class TestLines(test_domains.DomainsCase):
         self.domain.refuse = refuse
         self.write(target)
         self.assert_said_once()
+
+    def test_one_that_has_gone_is_named(self) -> None:
+        """As when it came; nobody else can tell whose uuid that was."""
+        self.look()
+        self.domain.id = -1
+        with self.assertLogs(undo.LOG, 'INFO') as logs:
+            self.made.look('u')
+            self.drain()
+        self.assertEqual(
+            ['INFO:nova_vhpc.agent.undo:VM vm: gone'], logs.output
+        )
+
+    def test_one_of_ours_that_is_refused_is_named(self) -> None:
+        self.look()
+        self.made._roster.refuse('u', WHY)
+        self.assertIn(f'VM vm: left alone: {WHY}', self.told.lines[0])
 
     def test_a_vm_that_cannot_be_looked_at(self) -> None:
         self.made._inspector._inspect = self.raise_journal_error
