@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_vhpc.agent import (
+    changes,
     cputune,
     cputune_restore,
     guest,
@@ -92,7 +93,7 @@ class ForeignChanges:
             self.still_runs(target.uuid, target.domain_id)
             and len(now.vcpupins) == len(target.original.vcpupins)
             and not self.switched.came(target)
-            and not _changed(target, old, now)
+            and not changes.found(target, old, now)
             and (
                 now.parameters.get(cputune.SHARES)
                 == old.parameters.get(cputune.SHARES)
@@ -116,7 +117,7 @@ class ForeignChanges:
         old = target.expected
         if not target.journalled:
             # We have not written: these are its settings, whoever made them.
-            changed = _changed(target, old, now)
+            changed = changes.found(target, old, now)
             target.uncertain = False
             target.set_expected(now)
             target.original = now
@@ -130,7 +131,7 @@ class ForeignChanges:
             return
         if len(now.vcpupins) != len(target.original.vcpupins):
             self._count_vcpus(target, now)
-        changed = _theirs(target, old, now, theirs)
+        changed = changes.found_or_told(target, old, now, theirs)
         uncertain, target.uncertain = target.uncertain, False
         target.set_expected(now)
         if changed:
@@ -170,7 +171,9 @@ class ForeignChanges:
             return
         now = cputune.read(target.domain, target.expected)
         self.switched.follow(target, now, stays=False)
-        changed = _theirs(target, target.expected, now, target.shares_theirs)
+        changed = changes.found_or_told(
+            target, target.expected, now, target.shares_theirs
+        )
         if changed:
             self.count += len(changed)
             LOG.warning(RESPECTED, target.name, ', '.join(changed))
@@ -211,7 +214,7 @@ class ForeignChanges:
             return
         # Who sets one sets the next just after, and the journal took its time.
         now = cputune.read(target.domain, target.expected)
-        ours -= frozenset(_changed(target, target.expected, now))
+        ours -= frozenset(changes.found(target, target.expected, now))
         kept = frozenset(cputune.names(target.original)) - ours
         if not cputune.differences(target.original, now, kept):
             return
@@ -227,7 +230,7 @@ class ForeignChanges:
         cputune_restore.restore(target.domain, was, kept)
         now = cputune.read(target.domain, target.expected)
         # What is in force all the same stays ours, to be tried again.
-        ours &= frozenset(_changed(target, target.expected, now))
+        ours &= frozenset(changes.found(target, target.expected, now))
         # Nothing else: what they set meanwhile is left to the next look.
         target.note_written(
             {n: value for n, value in parameters.items() if n in ours},
@@ -251,34 +254,6 @@ class ForeignChanges:
         ):
             cputune.write_shares(target.domain, theirs)
             target.note_written({cputune.SHARES: theirs})
-
-
-def _theirs(
-    target: guest.Guest,
-    old: cputune.Cputune,
-    now: cputune.Cputune,
-    shares: int | None,
-) -> list[str]:
-    """Managed values that somebody else has set.
-
-    :param shares: theirs by an event, maybe written over since.
-    """
-    # After a failed write, what differs is what is left of it.
-    changed = [] if target.uncertain else _changed(target, old, now)
-    if (
-        shares is not None
-        and cputune.SHARES not in target.released
-        and cputune.SHARES not in changed
-    ):
-        changed.append(cputune.SHARES)
-    changed += [
-        name
-        for name in target.bandwidth_theirs
-        if name not in target.released
-        and name not in changed
-        and target.is_last(name, now.parameters.get(name))
-    ]
-    return changed
 
 
 def _give_back_bandwidth(target: guest.Guest) -> None:
@@ -309,30 +284,3 @@ def _give_back_bandwidth(target: guest.Guest) -> None:
         target.domain, want[cputune.PERIOD], want[cputune.QUOTA], now
     )
     target.note_written(want)
-
-
-def _changed(
-    target: guest.Guest, old: cputune.Cputune, now: cputune.Cputune
-) -> list[str]:
-    """Managed values that are not what we know of."""
-    changed = [
-        name
-        for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
-        if name not in target.released
-        and not cputune.same(
-            name, now.parameters.get(name), old.parameters.get(name)
-        )
-        and not (
-            name == cputune.SHARES
-            and target.may_be_ours(now.parameters.get(name))
-        )
-    ]
-    changed += [
-        cputune.pin_name(vcpu)
-        for vcpu, (pin, before) in enumerate(
-            zip(now.vcpupins, old.vcpupins, strict=False)
-        )
-        if pin != before
-        and target.released.isdisjoint((cputune.PINS, cputune.pin_name(vcpu)))
-    ]
-    return changed

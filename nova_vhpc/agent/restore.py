@@ -12,35 +12,26 @@
 
 """Putting domains back: after a crash, on ``--restore``, on opt-out."""
 
-import dataclasses
 import enum
 import logging
 import pathlib
-import xml.etree.ElementTree as ElementTree
 from typing import Any
 
-import libvirt
-
-from nova_vhpc import cgroup
 from nova_vhpc.agent import (
-    arrival,
-    cpus,
     cputune,
     cputune_restore,
     domain_xml,
     journal,
     mark,
     migration,
+    originals,
     ours,
     processes,
     weights,
 )
 from nova_vhpc.agent.actuators import kernel_slice
-from nova_vhpc.control import defaults, model
 
 LOG = logging.getLogger(__name__)
-
-DEFAULT_PERIOD_US = 100_000
 
 
 class Outcome(enum.StrEnum):
@@ -127,7 +118,7 @@ class Restorer:
             self._drop(uuid)
             if astray:
                 return Outcome.RESTORED
-        original, released = self._original(domain, record, copy, identity)
+        original, released = originals.known(domain, record, copy, identity)
         outcome = Outcome.RESTORED
         unknown = unreadable or torn_copy
         if original is None and unknown is not None:
@@ -137,7 +128,7 @@ class Restorer:
                     f'{unknown}; nothing tells what it was before, as it is '
                     'transient: it has no definition'
                 )
-            original = from_definition(domain, self.host.cgroup)
+            original = originals.from_definition(domain, self.host.cgroup)
             outcome = Outcome.FROM_DEFINITION
         if original is None:
             return Outcome.NOTHING
@@ -204,55 +195,6 @@ class Restorer:
             # has another identity, and this one is as the record says.
             LOG.warning('%s', error)
 
-    @staticmethod
-    def _original(
-        domain: Any,
-        record: journal.Record | None,
-        copy: journal.Record | None,
-        identity: processes.Identity,
-    ) -> tuple[cputune.Cputune | None, frozenset[str]]:
-        if record is not None:
-            return _with_cpus_that_came(domain, record), record.released
-        if copy is None:
-            return None, frozenset()
-        if copy.identity.same_run(identity):
-            return _with_cpus_that_came(domain, copy), copy.released
-        # Came from another host, or back from disk: the other settings are
-        # the VM's own, the CPUs are this host's.
-        host_cpus = len(domain.emulatorPinInfo(cputune.LIVE))
-        # Nova has written its own cpuset for this host into the XML.
-        cpuset = domain_xml.parse(domain.XMLDesc(0)).cpuset
-        here = frozenset(range(host_cpus))
-        pins = arrival.pins(copy, cpuset, here)
-        return (
-            dataclasses.replace(
-                copy.original,
-                vcpupins=tuple(pin or cpuset or here for pin in pins),
-                emulatorpin=frozenset(),
-                host_cpus=host_cpus,
-            ),
-            arrival.not_ours(copy),
-        )
-
-
-def _with_cpus_that_came(
-    domain: Any, record: journal.Record
-) -> cputune.Cputune:
-    """What a VM was before us, had the host's CPUs been those of today.
-
-    One that nobody pinned could use those, too, that were switched on while
-    no agent looked; :mod:`.switched_cpus` sees to the others.
-    """
-    original = record.original
-    if not record.floats or domain_xml.parse(domain.XMLDesc(0)).cpuset:
-        return original
-    online = cputune.online(domain)
-    return dataclasses.replace(
-        original,
-        vcpupins=tuple(known | online for known in original.vcpupins),
-        host_cpus=max(original.host_cpus, *(cpu + 1 for cpu in online)),
-    )
-
 
 def take_back(
     domain: Any, written: ours.Written, cgroup_root: pathlib.Path
@@ -266,7 +208,7 @@ def take_back(
     """
     if not written:
         return False
-    definition = from_definition(domain, cgroup_root)
+    definition = originals.from_definition(domain, cgroup_root)
     names = frozenset(cputune.names(definition))
     astray = ours.found(written, definition, cputune.read(domain))
     if not astray:
@@ -297,43 +239,3 @@ def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
             ', '.join(sorted(found)),
         )
     return found
-
-
-def from_definition(domain: Any, cgroup_root: pathlib.Path) -> cputune.Cputune:
-    """What a domain would be set to if it were started anew.
-
-    The last resort when the journal is torn and there is no mark: Nova and
-    we never change the cputune of a persistent definition of a VM that
-    runs.
-
-    :raises libvirt.libvirtError: it cannot be told.
-    """
-    now = cputune.read(domain)
-    root = ElementTree.fromstring(
-        domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-    )
-    v2 = cgroup.cpu_is_v2(cgroup_root)
-    shares = defaults.SHARES_V2 if v2 else defaults.SHARES_V1
-    unset = {
-        cputune.PERIOD: ('period', DEFAULT_PERIOD_US),
-        cputune.QUOTA: ('quota', -1),
-        cputune.SHARES: ('shares', shares),
-    }
-    parameters = dict(now.parameters)
-    for name, (element, default) in unset.items():
-        value = int(root.findtext(f'./cputune/{element}') or default)
-        if name == cputune.QUOTA and cputune.is_unlimited(value):
-            # Keep the way this host reads "unlimited".
-            old = parameters.get(name, value)
-            value = old if cputune.is_unlimited(old) else model.UNLIMITED
-        parameters[name] = value
-    info = domain_xml.parse(ElementTree.tostring(root, 'unicode'))
-    pin = info.cpuset or frozenset(range(now.host_cpus))
-    pins = [pin] * len(now.vcpupins)
-    for pinned in root.findall('./cputune/vcpupin'):
-        vcpu = int(pinned.get('vcpu', '-1'))
-        if 0 <= vcpu < len(pins):
-            pins[vcpu] = cpus.parse_cpu_set(pinned.get('cpuset', ''))
-    return dataclasses.replace(
-        now, parameters=parameters, vcpupins=tuple(pins)
-    )
