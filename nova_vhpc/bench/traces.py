@@ -76,8 +76,8 @@ def read_gapped(path: pathlib.Path) -> GappedTrace:
 
     Values that a row lacks at its end are gaps, too.
 
-    :raises TraceError: not readable, no number in it, a row with more
-        values than there are VMs, or two VMs of one name.
+    :raises TraceError: not readable, no number in it, one below 0, a row
+        with more values than there are VMs, or two VMs of one name.
     """
     header, lines = _lines(path)
     if not lines:
@@ -94,7 +94,7 @@ def read_gapped(path: pathlib.Path) -> GappedTrace:
     for number, row in lines:
         if len(row) > len(vms):
             raise _misfit(path, number, row, len(vms))
-        values = [finite(cell) for cell in row]
+        values = [_gap_or_events(path, number, cell) for cell in row]
         rows.append((*values, *[None] * (len(vms) - len(row))))
     return GappedTrace(path.stem, vms, tuple(rows))
 
@@ -172,6 +172,10 @@ def _row(
     if len(row) != width:
         raise _misfit(path, number, row, width)
     return tuple(_events(path, number, cell) for cell in row)
+
+
+def _gap_or_events(path: pathlib.Path, number: int, cell: str) -> float | None:
+    return None if finite(cell) is None else _events(path, number, cell)
 
 
 def _events(path: pathlib.Path, number: int, cell: str) -> float:

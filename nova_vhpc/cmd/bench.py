@@ -19,9 +19,11 @@ Every subcommand is a module of ``nova_vhpc.bench`` with ``HELP``,
 
 import argparse
 import contextlib
+import errno
 import importlib
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 
 from nova_vhpc import version
@@ -39,6 +41,9 @@ SUBCOMMANDS = (
 
 ENDS = (signal.SIGTERM, signal.SIGHUP)
 """From a job's time limit, and from a terminal that is closed."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""No room on a disk, or none for this user."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -69,6 +74,15 @@ def main(argv: list[str] | None = None) -> int:
             status: int = args.run(args)
     except outputs.OutputError as error:
         print(f'nova-vhpc-bench {args.command}: {error}', file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(
+            f'nova-vhpc-bench {args.command}: {error.strerror}; what it '
+            f'needs meanwhile it writes to {tempfile.gettempdir()} (TMPDIR)',
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         cpus = _two_cpus()
         # Before the image, which takes a download.
-        host.check()
+        host.check(mixes.MIXES[name] for name in args.mixes)
         image = guest.build_image()
         for name in args.mixes:
             mix = mixes.MIXES[name]
@@ -249,12 +249,17 @@ def _policies(text: str) -> list[str]:
 
 def _setting(word: str) -> tuple[str, str, str]:
     """Argparse type of a policy with an option and its value."""
+    from nova_vhpc.bench.lab import policies
     from nova_vhpc.conf import control
 
     policy, _, setting = word.partition(':')
     key, equals, value = setting.partition('=')
-    if not equals:
+    if not (policy and equals):
         raise argparse.ArgumentTypeError(f"'{word}': not POLICY:NAME=VALUE")
+    if policies.POLICIES.get(policy, {}) is None:
+        raise argparse.ArgumentTypeError(
+            f"'{word}': {policy} has no agent that would take options"
+        )
     # The agent only logs of an option that nobody reads.
     conf = cfg.ConfigOpts()
     control.register_opts(conf)
@@ -277,9 +282,8 @@ def _policy_options(
     }
     added: list[str] = []
     for policy, key, value in settings:
-        values = options.get(policy)
-        if values is None:
-            values = options[policy] = {}
+        values = options.setdefault(policy, {})
+        assert values is not None  # _setting takes none for such a policy
         values[key] = value
         if policy not in added:
             added.append(policy)

@@ -17,10 +17,11 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -268,10 +269,12 @@ class Lab:
         return name
 
 
-def check() -> cpu_group.CpuController:
+def check(wanted: Iterable[mixes.Mix] = ()) -> cpu_group.CpuController:
     """The CPU controller of a machine that a lab can be set up on.
 
-    :raises LabError: not root, or no such controller.
+    :param wanted: mixes that are to be measured.
+    :raises LabError: not root, no such controller, or no program that makes
+        bridges where a mix needs one.
     :raises LibvirtdError: libvirtd, virsh or QEMU is not installed.
     """
     if os.geteuid() != 0:
@@ -279,6 +282,12 @@ def check() -> cpu_group.CpuController:
             'the lab starts libvirtd and guests: run as root'
         )
     libvirtd.check()
+    for mix in wanted:
+        if any(spec.network for spec in mix.guests) and not shutil.which('ip'):
+            raise errors.LabError(
+                f'no ip on this machine, which the mix {mix.name} needs; '
+                'install iproute2'
+            )
     return cpu_group.CpuController.find()
 
 

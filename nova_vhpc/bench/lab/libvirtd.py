@@ -41,6 +41,9 @@ from nova_vhpc.bench.lab import reaper
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
+_ROOM_BYTES = 1 << 20
+_LAST_LINES = 2
+"""libvirtd's last line says that it failed, the one before why."""
 
 _LIBVIRTD_CONF = """\
 listen_tls = 0
@@ -122,19 +125,32 @@ def wait_until_it_answers(
                 return
             problem = done.stderr.strip()
         time.sleep(0.05)
+    ends = ((log, _end(log)) for log in logs)
     raise LibvirtdError(
         f'libvirtd does not answer ({problem})'
-        + ''.join(f'; {log} ends: {_end(log)}' for log in logs if _end(log))
+        + ''.join(f'; {log} ends: {end}' for log, end in ends if end)
+        + _want_of_room(socket)
     )
 
 
 def _end(log: Path) -> str:
-    """The last line of a file; none if it says nothing."""
+    """The last lines of a file; none if it says nothing."""
     try:
-        text = log.read_text(errors='replace').strip()
+        lines = log.read_text(errors='replace').split('\n')
     except OSError:
         return ''
-    return text.rpartition('\n')[2]
+    said = [line.strip() for line in lines if line.strip()]
+    return ' / '.join(said[-_LAST_LINES:])
+
+
+def _want_of_room(path: Path) -> str:
+    there = next(parent for parent in path.parents if parent.exists())
+    free = shutil.disk_usage(there).free
+    return (
+        ''
+        if free >= _ROOM_BYTES
+        else f'; {there} has only {free >> 10} KiB of room left'
+    )
 
 
 class PrivateLibvirtd:
@@ -184,7 +200,12 @@ class PrivateLibvirtd:
         :raises LibvirtdError: it does not; or this is not root.
         """
         if self._reaper is None:
-            self._prepare()
+            try:
+                self._prepare()
+            except OSError as error:
+                raise LibvirtdError(
+                    f'no libvirtd in {self.root}: {error.strerror}'
+                ) from error
             self._start_reaper()
         self._start_daemon()
         return self

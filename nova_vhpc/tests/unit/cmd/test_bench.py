@@ -13,6 +13,7 @@
 """A run that is broken off cleans up and says nothing odd."""
 
 import contextlib
+import io
 import os
 import signal
 from unittest import mock
@@ -66,6 +67,18 @@ class EndTest(base.TestCase):
 
     def test_interrupts_are_no_tracebacks(self):
         self.assertEqual((130, ['broker']), self.end(signal.SIGINT))
+
+    def test_a_full_disk_is_no_traceback(self):
+        for number in bench.FULL:
+            err = io.StringIO()
+            with (
+                mock.patch.object(
+                    replay, 'run', side_effect=OSError(number, 'no room')
+                ),
+                contextlib.redirect_stderr(err),
+            ):
+                self.assertEqual(1, bench.main(['replay', 'x.csv']))
+            self.assertIn('replay: no room', err.getvalue())
 
     def test_nohup_holds(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -147,6 +147,8 @@ class TestCommandLine(base.TestCase):
         self.assert_refused('POLICY:NAME=VALUE', '--option', 'nonsense')
         self.assert_refused('gang_widow_us', '--option', 'a:gang_widow_us=1')
         self.assert_refused("'x'", '--option', 'a:gang_window_us=x')
+        self.assert_refused('no agent', '--option', 'stock:guard_margin=2')
+        self.assert_refused('NAME=VALUE', '--option', ':guard_margin=2')
 
     def assert_refused(self, complaint, *words):
         err = io.StringIO()
@@ -207,10 +209,54 @@ class TestCommandLine(base.TestCase):
             lambda: True,
         )
         self.assertEqual(
-            f'libvirtd does not answer (it ended); {root}/log ends: no room '
-            'left',
+            f'libvirtd does not answer (it ended); {root}/log ends: all is '
+            'well / no room left',
             str(error),
         )
+
+    def test_no_room_for_what_libvirtd_writes(self):
+        root = Path(self.useFixture(fixtures.TempDir()).path)
+        usage = mock.Mock(free=20 << 10)
+        with mock.patch.object(
+            libvirtd.shutil, 'disk_usage', return_value=usage
+        ):
+            error = self.assertRaises(
+                libvirtd.LibvirtdError,
+                libvirtd.wait_until_it_answers,
+                'qemu:///system',
+                root / 'none' / 'socket',
+                (),
+                lambda: True,
+            )
+        self.assertIn(f'{root} has only 20 KiB', str(error))
+
+    def test_no_room_for_its_configuration(self):
+        root = Path(self.useFixture(fixtures.TempDir()).path)
+        daemon = libvirtd.PrivateLibvirtd(root / 'lv', cache=root / 'cache')
+        with (
+            mock.patch.object(libvirtd, 'check'),
+            mock.patch.object(os, 'geteuid', return_value=0),
+            mock.patch.object(
+                Path, 'write_text', side_effect=OSError(28, 'No space left')
+            ),
+        ):
+            error = self.assertRaises(libvirtd.LibvirtdError, daemon.start)
+        self.assertEqual(
+            f'no libvirtd in {root}/lv: No space left', str(error)
+        )
+
+    def test_a_machine_without_ip(self):
+        with (
+            mock.patch.object(os, 'geteuid', return_value=0),
+            mock.patch.object(libvirtd, 'check'),
+            mock.patch.object(host.shutil, 'which', return_value=None),
+            mock.patch.object(host.cpu_group.CpuController, 'find'),
+        ):
+            host.check([mixes.MIXES['hogs']])
+            error = self.assertRaises(
+                errors.LabError, host.check, [mixes.MIXES['web']]
+            )
+        self.assertIn('iproute2', str(error))
 
     def test_no_place_for_the_image(self):
         with tempfile.NamedTemporaryFile() as file:
