@@ -11,16 +11,28 @@
 # under the License.
 
 
-"""Withdrawing from a real Placement, in process."""
+"""Withdrawing from a real Placement, in process and by the command."""
 
-from nova_vhpc.tests.functional.topology import test_publisher
+import pathlib
+import signal
+import subprocess
+import sys
+
+import fixtures
+
+from nova_vhpc.tests.functional.topology import (
+    test_publisher,
+    test_publishing,
+)
 from nova_vhpc.tests.functional.topology.test_publisher import A, B, topology
 from nova_vhpc.topology import model, placement, publisher, withdrawal
 
 EVERYTHING = ('cn1:vhpc', 'cn1:vhpc:br-a:eth1', 'cn1:vhpc:br-b:eth2')
 
 
-class WithdrawalTest(test_publisher.PlacementCase):
+class WithdrawalCase(test_publisher.PlacementCase):
+    """Providers, and who takes them away."""
+
     def setUp(self) -> None:
         super().setUp()
         self.publisher = publisher.Publisher(self.client, ['cn1'])
@@ -36,6 +48,8 @@ class WithdrawalTest(test_publisher.PlacementCase):
             if provider['root_provider_uuid'] != self.root_uuid
         )
 
+
+class WithdrawalTest(WithdrawalCase):
     def test_first_out_of_the_tree_and_then_deleted(self) -> None:
         withdrawn = self.away.move_out()
         self.assertEqual((EVERYTHING, ()), (withdrawn.moved, withdrawn.kept))
@@ -125,3 +139,48 @@ class WithdrawalTest(test_publisher.PlacementCase):
         )
         self.assertRaises(placement.ConflictError, self.away.delete)
         self.assertIn('theirs', self.elsewhere())
+
+
+class CommandTest(WithdrawalCase):
+    def serve(self) -> None:
+        self.served = test_publishing.serve(self)
+        self.endpoint = f'http://127.0.0.1:{self.served.port}'
+
+    def start(self, wait_s: int) -> subprocess.Popen[str]:
+        folder = self.useFixture(fixtures.TempDir()).path
+        config = pathlib.Path(folder, 'nova-vhpc.conf')
+        config.write_text(
+            f'[vhpc_agent]\nstate_path={folder}\nrun_path={folder}\n'
+            '[vhpc_topology]\nnode = cn1\n[placement]\nauth_type = none\n'
+            f'endpoint_override = {self.endpoint}\n'
+        )
+        process = subprocess.Popen(
+            (
+                *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
+                *('--config-file', str(config), '--withdraw'),
+                *('--withdraw-wait', str(wait_s)),
+            ),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_all_goes(self) -> None:
+        process = self.start(1)
+        _, told = process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode, told)
+        self.assertEqual(2, len(told.splitlines()), told)
+        self.assertEqual([], self.names() + self.elsewhere())
+
+    def test_interrupted_and_run_again(self) -> None:
+        process = self.start(600)
+        assert process.stderr is not None
+        self.assertIn('in 600 s', process.stderr.readline())
+        self.assertEqual(EVERYTHING, tuple(self.elsewhere()))
+        process.send_signal(signal.SIGINT)
+        self.assertEqual('', process.communicate(timeout=60)[1])
+        self.assertEqual(128 + signal.SIGINT, process.returncode)
+        self.start(0).communicate(timeout=60)
+        self.assertEqual([], self.names() + self.elsewhere())
