@@ -134,6 +134,8 @@ def _report(
         f'{trace.name}: {len(trace.vms)} VMs, {len(trace.rows)} periods of '
         f'100 ms, predictor {predictor}'
     )
+    if trace.gaps:
+        print(f'{trace.gaps} cells are no number of I/O events: not measured')
     print(
         f'{"leave rule":<12}{"moves":>7}{"in I/O pool":>13}{"writes":>8}'
         f'{"in I/O phase":>14}'

@@ -54,6 +54,11 @@ class GappedTrace:
     vms: tuple[str, ...]
     rows: tuple[tuple[float | None, ...], ...]
 
+    @property
+    def gaps(self) -> int:
+        """How many measurements are missing, of all VMs."""
+        return sum(row.count(None) for row in self.rows)
+
 
 def read(path: pathlib.Path) -> Trace:
     """Read a CSV: a header of VM names, then one row per 100 ms.
@@ -74,10 +79,10 @@ def read(path: pathlib.Path) -> Trace:
 def read_gapped(path: pathlib.Path) -> GappedTrace:
     """Read a CSV as :func:`read`, but take what is no number for a gap.
 
-    Values that a row lacks at its end are gaps, too.
+    So are numbers below 0, and values that a row lacks at its end.
 
-    :raises TraceError: not readable, no number in it, one below 0, a row
-        with more values than there are VMs, or two VMs of one name.
+    :raises TraceError: not readable, no number in it, a row with more
+        values than there are VMs, or two VMs of one name.
     """
     header, lines = _lines(path)
     if not lines:
@@ -94,7 +99,7 @@ def read_gapped(path: pathlib.Path) -> GappedTrace:
     for number, row in lines:
         if len(row) > len(vms):
             raise _misfit(path, number, row, len(vms))
-        values = [_gap_or_events(path, number, cell) for cell in row]
+        values = [_events_or_gap(cell) for cell in row]
         rows.append((*values, *[None] * (len(vms) - len(row))))
     return GappedTrace(path.stem, vms, tuple(rows))
 
@@ -174,13 +179,14 @@ def _row(
     return tuple(_events(path, number, cell) for cell in row)
 
 
-def _gap_or_events(path: pathlib.Path, number: int, cell: str) -> float | None:
-    return None if finite(cell) is None else _events(path, number, cell)
+def _events_or_gap(cell: str) -> float | None:
+    value = finite(cell)
+    return None if value is None or value < 0 else value
 
 
 def _events(path: pathlib.Path, number: int, cell: str) -> float:
-    value = finite(cell)
-    if value is None or value < 0:
+    value = _events_or_gap(cell)
+    if value is None:
         raise TraceError(
             f'{path}, line {number}: "{cell}" is no number of I/O events'
         )
