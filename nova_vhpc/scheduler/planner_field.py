@@ -18,6 +18,7 @@ they are sorted by room, and their room is summed up from the front.
 """
 
 import dataclasses
+import operator
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -36,10 +37,20 @@ class Group:
 
     :ivar order: positions of the hosts.
     :ivar children: smaller groups that make it up; empty for a leaf.
+    :ivar most: of one host.
     :ivar total: members that fit.
     """
 
-    __slots__ = ('_negative', '_sums', 'children', 'order', 'total')
+    __slots__ = (
+        '_negative',
+        '_ranks',
+        '_room',
+        '_sums',
+        'children',
+        'most',
+        'order',
+        'total',
+    )
 
     def __init__(
         self,
@@ -49,35 +60,64 @@ class Group:
     ) -> None:
         self.order = order
         self.children = children
-        rooms = [room[index] for index in order]
-        self.total = sum(rooms)
-        self._negative = [-free for free in rooms]
+        self.total = sum(map(room.__getitem__, order))
+        self.most = room[order[0]] if order else 0
         # Most groups are too small for the job and never asked again.
-        self._sums: list[int] = []
+        self._room = room
+        self._negative: list[int] | None = None
+        self._sums: list[int] | None = None
+        self._ranks: dict[int, _Ranks] | None = None
 
     def holds(self, level: int) -> int:
         """Members that fit with at most ``level`` new ones per host."""
-        full = bisect_right(self._negative, -level)
-        if full == len(self.order):
-            return level * full
-        return level * full + self.total - self._sum(full)
+        if level >= self.most:
+            return self.total
+        full = self.hosts(level)
+        return level * full + self.total - self.holds_on(full)
+
+    def hosts(self, least: int) -> int:
+        """Hosts of at least so much room."""
+        if self._negative is None:
+            self._negative = [-self._room[index] for index in self.order]
+        return bisect_right(self._negative, -least)
+
+    def holds_on(self, hosts: int) -> int:
+        """Members that fit on so many of the roomiest hosts."""
+        return self._summed()[hosts]
 
     def needed(self, level: int, members: int) -> int:
         """Hosts that ``members`` take, ``level`` new ones per host."""
-        full = bisect_right(self._negative, -level)
+        full = self.hosts(level)
         if level * full >= members:
             return -(-members // level)
         rest = members - level * full
-        before = self._sum(full)
-        return bisect_right(self._sums, before + rest - 1)
+        sums = self._summed()
+        return bisect_right(sums, sums[full] + rest - 1)
 
-    def _sum(self, hosts: int) -> int:
-        """Room of so many of the roomiest hosts."""
-        if not self._sums:
-            self._sums.extend(
-                accumulate((-free for free in self._negative), initial=0)
+    def ranked(self, level: int) -> '_Ranks':
+        """Children by what they hold, most first, and that negated."""
+        level = min(level, self.most)
+        if self._ranks is None:
+            self._ranks = {}
+        found = self._ranks.get(level)
+        if found is None:
+            pairs = sorted(
+                ((-child.holds(level), child) for child in self.children),
+                key=operator.itemgetter(0),
             )
-        return self._sums[hosts]
+            found = [child for _, child in pairs], [held for held, _ in pairs]
+            self._ranks[level] = found
+        return found
+
+    def _summed(self) -> list[int]:
+        """Room of none, one, two... of the roomiest hosts."""
+        if self._sums is None:
+            rooms = map(self._room.__getitem__, self.order)
+            self._sums = list(accumulate(rooms, initial=0))
+        return self._sums
+
+
+_Ranks = tuple[list[Group], list[int]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -215,6 +255,7 @@ def fill(
     members: int,
     room: Sequence[int],
     into: Counts,
+    least: int = 1,
 ) -> int:
     """Put members into a group, whole smaller groups before parts.
 
@@ -222,26 +263,22 @@ def fill(
     takes it: so a job touches few switches and leaves big holes whole.
 
     :param into: changed; hosts that it has already are left out.
+    :param least: hosts of less room are left out.
     :returns: members that found no room.
     """
     if not group.children:
-        return fill_hosts(group.order, level, members, room, into)
-    children = sorted(
-        ((child.holds(level), child) for child in group.children),
-        key=lambda pair: pair[0],
-        reverse=True,
-    )
-    for position, (holds, child) in enumerate(children):
-        if members <= 0 or holds == 0:
+        return fill_hosts(group.order, level, members, room, into, least)
+    children, negative = group.ranked(level)
+    for position, held in enumerate(negative):
+        if members <= 0 or held == 0:
             break
-        if holds >= members:
-            for other, next_child in children[position + 1 :]:
-                if other < members:
-                    break
-                child = next_child
-        members = fill(child, level, members, room, into)
+        if -held >= members:
+            position = bisect_right(negative, -members) - 1
+        child = children[position]
+        if child.most >= least:
+            members = fill(child, level, members, room, into, least)
     # A switch that serves several racks is counted in each of them.
-    return fill_hosts(group.order, level, members, room, into)
+    return fill_hosts(group.order, level, members, room, into, least)
 
 
 def fill_hosts(
@@ -250,12 +287,13 @@ def fill_hosts(
     members: int,
     room: Sequence[int],
     into: Counts,
+    least: int = 1,
 ) -> int:
     """Put members on hosts in order, at most ``level`` on each."""
     for index in order:
         if members <= 0:
             break
-        if index in into:
+        if room[index] < least or index in into:
             continue
         new = min(room[index], level, members)
         if new > 0:

@@ -165,10 +165,10 @@ def spare_hosts(field: Field, counts: Counts) -> list[int]:
     found = [i for i in field.everything.order[:24] if i not in counts][:8]
     found += [i for i in objective.existing if field.room[i]][:8]
     for part in (counts, objective.existing):
-        near = {hosts[index].switch for index in part}
-        for name, group in field.switches.items():
-            if name in near:
-                found += [i for i in group.order[:12] if i not in counts][:4]
+        for name in dict.fromkeys(hosts[index].switch for index in part):
+            if name is not None and name in field.switches:
+                near = field.switches[name].order[:12]
+                found += [i for i in near if i not in counts][:4]
     return [i for i in dict.fromkeys(found) if i not in counts]
 
 

@@ -29,6 +29,8 @@ from nova_vhpc.scheduler.planner_field import (
     fill_hosts,
 )
 from nova_vhpc.scheduler.planner_objective import Counts, Value
+from nova_vhpc.scheduler.planner_relief import relieving
+from nova_vhpc.scheduler.planner_roomy import roomy
 
 MOST_LEVELS = 16
 """Patterns per part of the fabric; jobs to 64 members have no more."""
@@ -50,13 +52,14 @@ def patterns(field: Field) -> Iterator[Counts]:
         if single:
             yield single
     orders = _by_speed(field)
-    roomiest = room[field.everything.order[0]]
     large = [
         [group for group in groups.values() if group.total >= members]
         for groups in (field.switches, field.racks)
     ]
-    if len(orders) > 1:
-        large += [_fastest(field, groups) for groups in large]
+    whole = [field.everything]
+    for order in orders[1:]:
+        large += [_fast_groups(field, groups, order) for groups in large[:2]]
+        whole += _fast_groups(field, whole[:1], order)
     around = _surroundings(field)
     # Judged by who runs there they may be best, though not by their hosts.
     near = [
@@ -67,20 +70,21 @@ def patterns(field: Field) -> Iterator[Counts]:
     ]
     nearest = [group for groups in around for group in groups]
     for level in dict.fromkeys(
-        min(level, roomiest) for level in levels(members)
+        min(level, field.everything.most) for level in levels(members)
     ):
         yield from _near(field, level, orders, nearest)
         groups = [
             group for part in large for group in _promising(field, part, level)
         ]
         groups += [group for group in near if group.holds(level) >= members]
-        if field.everything.holds(level) >= members:
-            groups.append(field.everything)
+        groups += [group for group in whole if group.holds(level) >= members]
         for group in groups:
             counts: Counts = {}
             left = fill(group, level, members, room, counts)
             if not left:
                 yield counts
+    yield from roomy(field, large, whole, nearest)
+    yield from relieving(field, nearest)
 
 
 def one_host(field: Field, members: int) -> Counts | None:
@@ -143,19 +147,22 @@ def balanced(counts: Counts, room: Sequence[int]) -> Counts:
     return evened
 
 
-def _fastest(field: Field, groups: Iterable[Group]) -> list[Group]:
+def _fast_groups(
+    field: Field, groups: Iterable[Group], order: Iterable[int]
+) -> list[Group]:
     """Groups without their slower links, where these are not needed.
 
     The hosts with most room come first, however slow their links are; one
     of them makes all members of the job wait.
+
+    :param order: hosts of fast links.
     """
-    hosts = field.objective.hosts
-    links = [host.link_mbps or PAPER_LINK_MBPS for host in hosts]
-    fastest = max(links[index] for index in field.everything.order)
+    members = field.objective.request.members
+    kept = set(order)
 
     def fast(group: Group) -> Group:
         return Group(
-            [index for index in group.order if links[index] == fastest],
+            [index for index in group.order if index in kept],
             field.room,
             [fast(child) for child in group.children],
         )
@@ -163,7 +170,7 @@ def _fastest(field: Field, groups: Iterable[Group]) -> list[Group]:
     return [
         found
         for group in groups
-        if (found := fast(group)).total >= field.objective.request.members
+        if (found := fast(group)).total >= members
         and len(found.order) < len(group.order)
     ]
 

@@ -57,16 +57,20 @@ def _starts(field: Field) -> list[Field]:
     they take the next one, and moves do not find back: each undoes a part of
     it, while the slowest member stays as slow. Where all members do not fit
     without it, or in no rack, the least over-commit at which they do is
-    tried.
+    tried. Spare CPUs are used before any is shared.
     """
     objective = field.objective
     request = objective.request
     least = Tier.ALL + 1
     found = []
-    for most in OVERCOMMITS:
+    spare = request.spare_cpus
+    ladder = [(1.0, spare)] if spare else []
+    for most, spare in ladder + [(most, 0) for most in OVERCOMMITS]:
         if most >= request.max_overcommit:
             break
-        strict = dataclasses.replace(request, max_overcommit=most)
+        strict = dataclasses.replace(
+            request, max_overcommit=most, spare_cpus=spare
+        )
         room = list(map(min, rooms(strict, objective), field.room))
         if room == field.room:
             break

@@ -657,6 +657,54 @@ class OptimumTest(base.TestCase):
             {'host5', 'host6', 'host7', 'host8'}, set(placement.assignments)
         )
 
+    def test_middling_links_do_where_the_fastest_are_too_few(self):
+        speeds = {r: [25_000] * 5 + [10_000] * 4 + [1000] * 7 for r in 'abc'}
+        speeds['b'] = [25_000] * 8 + [10_000] * 5 + [1000] * 3
+        facts = [
+            host(
+                16 * number + n,
+                cpus=64,
+                slots=8,
+                link_mbps=mbps,
+                switch=f's{rack}{n // 4}',
+                rack=rack,
+            )
+            for number, (rack, each) in enumerate(speeds.items())
+            for n, mbps in enumerate(each)
+        ]
+        found = plan(12, facts, policy='soft-anti-affinity')
+        self.assertLessEqual(
+            set(found.assignments), {f'host{n}' for n in range(16, 29)}
+        )
+
+    def test_spare_cpus_are_used_before_any_is_shared(self):
+        """Where no rack has room for all beside the spare ones."""
+        used = (26, 25, 21, 18, 17, 16, 14, 14, 7, 6, 5, 36, 42, 43, 44, 50)
+        facts = [
+            host(
+                n,
+                cpus=64,
+                used=used[n % 16],
+                free_cpus=1024,
+                free_ram_mb=1 << 20,
+                slots=8,
+                switch=f's{n // 16}',
+                rack=f'r{n // 16}',
+            )
+            for n in range(48)
+        ]
+        found = plan(
+            111,
+            facts,
+            vcpus=4,
+            paradigm='hybrid',
+            spare_cpus=2,
+            max_overcommit=1e9,
+        )
+        for fact in facts:
+            new = found.assignments.get(fact.name, 0)
+            self.assertLessEqual(fact.used_vcpus + 4 * new, 64)
+
     def test_prices_of_hosts_that_are_far_apart(self):
         facts = [
             host(n, used=n, link_mbps=1000 * n, switch=f's{n}', rack=f'r{n}')

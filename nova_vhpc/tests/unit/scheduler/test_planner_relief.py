@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from nova_vhpc.scheduler import (
+    planner_field,
+    planner_objective,
+    planner_relief,
+)
+from nova_vhpc.scheduler.planner_model import PlanRequest
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.scheduler.test_planner import host, plan
+
+
+class ReliefTest(base.TestCase):
+    def test_several_members_as_slow_are_all_helped(self):
+        """To help one of them only would not make the cluster faster."""
+        existing = {}
+        facts = []
+        for n in range(24):
+            lone = n in (0, 4, 8)
+            facts.append(
+                host(
+                    n,
+                    cpus=64,
+                    slots=3,
+                    link_mbps=1000 if lone else 25_000,
+                    switch=f's{n // 2}',
+                    rack=f'r{n // 4}',
+                )
+            )
+            if lone:
+                existing[f'host{n}'] = 1
+            elif n % 4 == 2:
+                existing[f'host{n}'] = 4
+        for members, each in ((3, 1), (6, 2)):
+            found = plan(
+                members, facts, network='shared-separate', existing=existing
+            )
+            self.assertEqual(
+                {'host0': each, 'host4': each, 'host8': each},
+                dict(found.assignments),
+            )
+
+    def test_members_of_full_hosts_are_helped_from_near_by(self):
+        existing = {f'host{n}': 1 for n in (1, 10, 17)}
+        facts = [
+            host(
+                n,
+                slots=1,
+                link_mbps=1000 if n in (1, 10, 17) else 25_000,
+                switch=f's{n // 2}',
+                rack=f'r{n // 8}',
+            )
+            for n in range(48)
+        ]
+        # The switch of host10 is full, too; host17 has room itself.
+        for n in (1, 10, 11):
+            facts[n] = facts[n]._replace(slots=0)
+        request = PlanRequest(3, 1, 1024, facts, existing=existing)
+        room = [fact.slots for fact in facts]
+        field = planner_field.make_field(
+            planner_objective.Objective(request), room
+        )
+        found = list(planner_relief.relieving(field, []))
+        self.assertIn({0: 1, 8: 1, 17: 1}, found)
+        for counts in found:
+            self.assertEqual(3, sum(counts.values()))
+            self.assertEqual({1}, {room[index] for index in counts})
+
+    def test_nobody_runs_yet(self):
+        request = PlanRequest(3, 1, 1024, [host(n) for n in range(3)])
+        field = planner_field.make_field(
+            planner_objective.Objective(request), [16] * 3
+        )
+        self.assertEqual([], list(planner_relief.relieving(field, [])))
