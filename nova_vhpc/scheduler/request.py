@@ -26,7 +26,13 @@ from oslo_log import log as logging
 
 from nova_vhpc.scheduler import candidates as candidates_
 from nova_vhpc.scheduler import hosts as hosts_
-from nova_vhpc.scheduler import requirements, room, steering, uplinks
+from nova_vhpc.scheduler import (
+    requirements,
+    room,
+    steering,
+    uplinks,
+    whereabouts,
+)
 from nova_vhpc.scheduler import snapshot as snapshots
 
 LOG = logging.getLogger(__name__)
@@ -116,6 +122,12 @@ class Request:
         self._read: snapshots.Snapshot | None = None
         self._topology, self.limits = self._read_topology()
         self.moved = _moved(spec_obj)
+        self._stopping = None
+        # Else it is kept from its host, as Nova does by default.
+        if self.moved and not (
+            'ignore_hosts' in spec_obj and spec_obj.ignore_hosts
+        ):
+            self._stopping = whereabouts.stopping(spec_obj)
         self.members = 1
         # A move still names how many its server was booted with.
         if not self.moved and 'num_instances' in spec_obj:
@@ -217,6 +229,18 @@ class Request:
         found = self._read and self._read.hosts.get(record.state.uuid)
         return found.resources if found else hosts_.NOTHING
 
+    def stopping_vcpus(self, state: Any) -> int:
+        """vCPUs in use on a host that the member frees by its resize there.
+
+        Nova counts them until the resize is confirmed, but the old ones and
+        the new ones never run at the same time. It wants both to be free of
+        dedicated CPUs.
+        """
+        stopping = self._stopping
+        if stopping is None or self.pinned or state.host != stopping.host:
+            return 0
+        return stopping.vcpus if state.nodename == stopping.node else 0
+
     def _judge(self, state: Any) -> Record:
         record = Record(self, state, requirements.Verdict())
         found = state.allocation_candidates
@@ -258,7 +282,7 @@ class Request:
         cpus = hosts_.cpus(state, self.pinned)
         return requirements.HostView(
             cpus.total,
-            cpus.used,
+            cpus.used - self.stopping_vcpus(state),
             topology,
             offered,
             (

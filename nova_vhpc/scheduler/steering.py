@@ -216,19 +216,21 @@ class Steering:
                     name = f'{name}/{state.nodename}'
                 record.name = name
             names.add(record.name)
-            facts.append(
-                hosts.facts(
-                    state,
-                    record.name,
-                    request.slots(record),
-                    record.verdict.link_mbps,
-                    request.fabric,
-                    request.defaults,
-                    member,
-                    request.resources(record),
-                    record.landed,
-                )
+            fact = hosts.facts(
+                state,
+                record.name,
+                request.slots(record),
+                record.verdict.link_mbps,
+                request.fabric,
+                request.defaults,
+                member,
+                request.resources(record),
+                record.landed,
             )
+            stopping = request.stopping_vcpus(state)
+            if stopping:
+                fact = fact._replace(used_vcpus=fact.used_vcpus - stopping)
+            facts.append(fact)
         return facts
 
     def _away(self, offered: Collection[str]) -> list[HostFacts]:

@@ -25,6 +25,7 @@ from nova import objects
 from nova.compute import vm_states
 from oslo_log import log as logging
 
+from nova_vhpc import flavor_cpus
 from nova_vhpc.scheduler.planner_model import one_of
 
 LOG = logging.getLogger(__name__)
@@ -101,6 +102,46 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
         },
         frozenset(gone),
     )
+
+
+class Stopping(NamedTuple):
+    """A server where it runs, which it may be about to leave.
+
+    :ivar vcpus: those that share the host's CPUs.
+    """
+
+    host: str
+    node: str
+    vcpus: int
+
+
+def stopping(spec_obj: Any) -> Stopping | None:
+    """What a server that is moved has where it is: one query of its cell.
+
+    Host states do not say it: Nova forgets there that a server is on its
+    host once a resize on it is confirmed.
+
+    :returns: None where it is on no host, or the database does not answer;
+        that is logged.
+    """
+    cell = spec_obj.requested_destination.cell
+    try:
+        with nova_context.target_cell(
+            nova_context.get_admin_context(), cell
+        ) as context:
+            server = objects.Instance.get_by_uuid(
+                context, spec_obj.instance_uuid, expected_attrs=['flavor']
+            )
+            flavor = server.flavor
+    except Exception:
+        LOG.exception(
+            'Cannot look up what server %s has now', spec_obj.instance_uuid
+        )
+        return None
+    if not server.host:
+        return None
+    dedicated = flavor_cpus.dedicated(flavor.vcpus, flavor.extra_specs)
+    return Stopping(server.host, server.node, flavor.vcpus - dedicated)
 
 
 def may_tell(uuids: Iterable[str]) -> bool:

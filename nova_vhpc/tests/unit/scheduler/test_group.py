@@ -86,6 +86,38 @@ class MembersTest(world.WorldTestCase):
                 ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
             )
 
+    def test_member_that_is_resized_where_it_is(self):
+        spec, uuids = self.moved()
+        spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
+        for state in self.states:
+            state.vcpus_used = state.vcpus_total - 1
+        own = self.states[2]
+        self.stopping = whereabouts.Stopping(own.host, own.nodename, 4)
+        self.assertEqual([own.host], self.passing(spec))
+        # The host is planned with as it is once the member has stopped.
+        self.ask(spec, peer=uuids)
+        (fact,) = own._vhpc.request.steering._facts([own._vhpc])
+        self.assertEqual(own.vcpus_total - 5, fact.used_vcpus)
+
+    def test_member_that_is_resized_on_another_node_of_its_host(self):
+        spec, _ = self.moved()
+        spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
+        for state in self.states:
+            state.vcpus_used = state.vcpus_total - 1
+        for host, node in (('host00002', 'other'), ('other', 'host00002')):
+            self.stopping = whereabouts.Stopping(host, node, 4)
+            self.assertEqual([], self.passing(spec))
+
+    def test_member_that_is_kept_from_its_host(self):
+        # Nobody is asked what it has there.
+        spec, _ = self.moved()
+        spec.ignore_hosts = ['host00009']
+        spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
+        own = self.states[2]
+        own.vcpus_used = own.vcpus_total - 1
+        self.stopping = whereabouts.Stopping(own.host, own.nodename, 4)
+        self.assertNotIn(own.host, self.passing(spec))
+
     def test_moved_member_of_a_group_that_grew(self):
         spec, uuids = self.moved(members=8, num_instances=4)
         self.assertEqual(

@@ -152,3 +152,46 @@ class LocateTest(base.BaseTestCase):
         self.mappings.side_effect = ConnectionError('refused')
         self.assertIsNone(whereabouts.locate({A}))
         self.assertIn('ConnectionError: refused', self.log.output)
+
+
+class StoppingTest(base.BaseTestCase):
+    def stopping(self, host='one', vcpus=6, specs=None):
+        flavor = objects.Flavor(vcpus=vcpus, extra_specs=specs or {})
+        spec = objects.RequestSpec(
+            instance_uuid=A,
+            requested_destination=objects.Destination(cell=CELL),
+        )
+        with (
+            mock.patch.object(nova_context, 'target_cell') as cell,
+            mock.patch.object(
+                objects.Instance,
+                'get_by_uuid',
+                return_value=objects.Instance(
+                    uuid=A, host=host, node='node', flavor=flavor
+                ),
+            ) as get,
+        ):
+            found = whereabouts.stopping(spec)
+        self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
+        self.assertEqual(A, get.call_args.args[1])
+        return found
+
+    def test_shared_vcpus_of_its_flavor(self):
+        self.assertEqual(('one', 'node', 6), self.stopping())
+        mixed = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0-1'}
+        self.assertEqual(('one', 'node', 4), self.stopping(specs=mixed))
+
+    def test_on_no_host(self):
+        self.assertIsNone(self.stopping(host=None))
+
+    def test_no_database(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        spec = objects.RequestSpec(
+            instance_uuid=A,
+            requested_destination=objects.Destination(cell=CELL),
+        )
+        with mock.patch.object(
+            nova_context, 'target_cell', side_effect=ConnectionError('refused')
+        ):
+            self.assertIsNone(whereabouts.stopping(spec))
+        self.assertIn('ConnectionError: refused', log.output)

@@ -60,6 +60,14 @@ class WorldTestCase(base.BaseTestCase):
                 lambda uuids: self.whereabouts,
             )
         )
+        # And of a member that is moved.
+        self.stopping = None
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.whereabouts.stopping',
+                lambda spec: self.stopping,
+            )
+        )
 
     def flags(self, **options):
         """Override options of ``[vhpc_scheduler]`` for this test."""

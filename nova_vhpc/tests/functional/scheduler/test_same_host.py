@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A member that is resized where it is stops before it starts anew."""
+
+from nova_vhpc.tests.functional.scheduler import base
+
+STRICT = {'vhpc:workload': 'parallel', 'vhpc:max_overcommit': '1.0'}
+
+
+class SameHostTest(base.SchedulerTestCase):
+    """One host of ten CPUs."""
+
+    def setUp(self):
+        self.flags(allow_resize_to_same_host=True)
+        super().setUp()
+        self.start_hosts('one')
+
+    def boot(self, vcpu, specs=STRICT):
+        return self._create_server(
+            flavor_id=self.flavor(specs, vcpu=vcpu), networks='none'
+        )
+
+    def test_a_member_s_own_vcpus_make_room_for_its_new_ones(self):
+        server = self.boot(6)
+        server = self._resize_server(server, self.flavor(STRICT, vcpu=8))
+        self.assertEqual('one', server['OS-EXT-SRV-ATTR:host'])
+        self._confirm_resize(server)
+        self._resize_server(server, self.flavor(STRICT, vcpu=10))
+
+    def test_the_vcpus_of_others_do_not(self):
+        self.boot(4)
+        server = self.boot(4)
+        # 4 + 7 are more than 10.
+        self.api.post_server_action(
+            server['id'],
+            {'resize': {'flavorRef': self.flavor(STRICT, vcpu=7)}},
+            check_response_status=[202],
+        )
+        self._wait_for_action_fail_completion(
+            server, 'resize', 'conductor_migrate_server'
+        )
