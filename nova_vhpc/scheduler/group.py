@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from nova_vhpc.scheduler import whereabouts
 
 if TYPE_CHECKING:
-    from nova_vhpc.scheduler.request import Record, Request
+    from nova_vhpc.scheduler.record import Record
+    from nova_vhpc.scheduler.request import Request
 
 
 def of(spec_obj: Any) -> Any:

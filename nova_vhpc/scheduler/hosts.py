@@ -17,15 +17,15 @@ its values; nothing here raises for that.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nova.pci import utils as pci_utils
 from nova.scheduler import utils
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import room
-from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts, one_of
+from nova_vhpc.scheduler.fabric import Fabric
+from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts
 
 LOG = logging.getLogger(__name__)
 
@@ -33,93 +33,6 @@ MULTIPLIER_KEY = 'vhpc_weight_multiplier'
 """Aggregate metadata key that overrides the weight multiplier."""
 
 NOTHING: room.Resources = {}
-
-
-# Pairs of names of which this process has told already.
-_told: set[tuple[str, frozenset[str]]] = set()
-
-
-class Fabric:
-    """Which switch and rack a host is on, by its aggregates' metadata.
-
-    One object serves one request: thousands of hosts share a few
-    aggregates, and reading one costs more than all else about a host.
-
-    :param switch_key: metadata key that names the switch.
-    :param rack_key: metadata key that names the rack.
-    """
-
-    def __init__(self, switch_key: str, rack_key: str) -> None:
-        self._keys = (switch_key, rack_key)
-        self._places: dict[int, tuple[str | None, str | None]] = {}
-        self._by_host: dict[str, tuple[str | None, str | None]] = {}
-
-    def place(self, state: Any) -> tuple[str | None, str | None]:
-        """Switch and rack of a host state."""
-        switch = rack = None
-        for aggregate in state.aggregates:
-            # Nova keeps one object per aggregate, shared by all hosts.
-            found = self._places.get(id(aggregate))
-            if found is None:
-                found = self._learn(aggregate)
-            switch = one_of(switch, found[0])
-            rack = one_of(rack, found[1])
-        return switch, rack
-
-    def place_of(self, host: str) -> tuple[str | None, str | None]:
-        """Switch and rack of a host that did not pass the filters."""
-        return self._by_host.get(host, (None, None))
-
-    def racks_missing(self, names: Iterable[str]) -> set[str]:
-        """Hosts of unknown rack; none as long as no rack is known at all."""
-        if not any(rack for _, rack in self._by_host.values()):
-            return set()
-        return {name for name in names if self.place_of(name)[1] is None}
-
-    def add_racks(self, racks: Mapping[str, str]) -> None:
-        """Take note of the racks of hosts that did not pass the filters.
-
-        :param racks: by host.
-        """
-        for host, rack in racks.items():
-            self._by_host[host] = (self.place_of(host)[0], rack)
-
-    @property
-    def rack_key(self) -> str:
-        """Metadata key that names the rack."""
-        return self._keys[1]
-
-    def _learn(self, aggregate: Any) -> tuple[str | None, str | None]:
-        metadata = aggregate.metadata
-        place = (metadata.get(self._keys[0]), metadata.get(self._keys[1]))
-        self._places[id(aggregate)] = place
-        if place != (None, None):
-            for host in aggregate.hosts:
-                switch, rack = self.place_of(host)
-                self._tell(host, self._keys[0], switch, place[0])
-                self._tell(host, self._keys[1], rack, place[1])
-                self._by_host[host] = (
-                    one_of(switch, place[0]),
-                    one_of(rack, place[1]),
-                )
-        return place
-
-    def _tell(
-        self, host: str, key: str, one: str | None, other: str | None
-    ) -> None:
-        """Tell once of two names that aggregates give one host."""
-        if not one or not other or one == other:
-            return
-        told = (key, frozenset((one, other)))
-        if told not in _told:
-            _told.add(told)
-            LOG.warning(
-                'Aggregates of host %s, for one, have two values of %s: %s; '
-                'the first counts',
-                host,
-                key,
-                ', '.join(sorted((one, other))),
-            )
 
 
 def multiplier(state: Any, default: float) -> float:
@@ -290,97 +203,3 @@ def _stock(
         return room.Stock(own.total, 1.0, own.used, landed)
     ratio = state.cpu_allocation_ratio or defaults.cpu_ratio
     return room.Stock(own.total, ratio, own.used, landed, defaults.cpus)
-
-
-def devices_asked(requests: Iterable[Any]) -> int:
-    """PCI devices that a server asks for, by alias and by port."""
-    return sum(int(request.count) for request in requests)
-
-
-def device_members(state: Any, requests: Iterable[Any]) -> int:
-    """Members whose PCI devices the host has free at the same time."""
-    members = NO_LIMIT
-    for share in _shares(state, list(requests)):
-        members = min(members, share.free // (share.needed or 1))
-    return members
-
-
-def devices_lack(state: Any, requests: Iterable[Any]) -> str | None:
-    """Why a host's free PCI devices do not serve a server, or None."""
-    if state.pci_stats is None:
-        return 'its nova-compute has reported no PCI devices yet'
-    for share in _shares(state, list(requests)):
-        if share.free < share.needed:
-            return (
-                f'it has {share.free} free PCI device(s) for '
-                f'{share.name}, {share.needed} are needed'
-            )
-    return None
-
-
-def supports_devices(
-    state: Any, requests: list[Any], candidate: Mapping[str, Any]
-) -> bool:
-    """Whether the devices can be had with an allocation candidate."""
-    return bool(
-        state.pci_stats.support_requests(
-            requests, provider_mapping=candidate['mappings']
-        )
-    )
-
-
-class _Share(NamedTuple):
-    """Devices that serve some of a server's requests, and no others."""
-
-    name: str
-    free: int
-    needed: int
-
-
-def _shares(state: Any, requests: Sequence[Any]) -> Iterator[_Share]:
-    """What the requests take of the devices that serve them.
-
-    Several may take from the same ones, as two ports on one physical
-    network do: then they count together.
-    """
-    if not requests:
-        return
-    pools = state.pci_stats.pools if state.pci_stats is not None else ()
-    served_by = [_pools(state, request) for request in requests]
-    sets = dict.fromkeys([*served_by, frozenset[int]().union(*served_by)])
-    for devices in sets:
-        within = [
-            request
-            for request, found in zip(requests, served_by, strict=True)
-            if found == devices or (found and found < devices)
-        ]
-        yield _Share(
-            ' and '.join(dict.fromkeys(map(_named, within))),
-            sum(int(pools[number]['count']) for number in devices),
-            sum(int(request.count) for request in within),
-        )
-
-
-def _pools(state: Any, request: Any) -> frozenset[int]:
-    """Which pools of devices serve a request, by their position."""
-    if state.pci_stats is None:
-        return frozenset()
-    ignored = getattr(state.pci_stats, 'ignored_spec_tags', ())
-    specs = [
-        {key: tag for key, tag in spec.items() if key not in ignored}
-        for spec in request.spec
-    ]
-    return frozenset(
-        number
-        for number, pool in enumerate(state.pci_stats.pools)
-        if pci_utils.pci_device_prop_match(pool, specs)
-    )
-
-
-def _named(request: Any) -> str:
-    if request.alias_name:
-        return f'alias {request.alias_name}'
-    for spec in request.spec:
-        if 'physical_network' in spec:
-            return f'a port on physical network {spec["physical_network"]}'
-    return 'a port'

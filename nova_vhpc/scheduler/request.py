@@ -25,64 +25,20 @@ from typing import Any
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import candidates as candidates_
-from nova_vhpc.scheduler import hosts as hosts_
 from nova_vhpc.scheduler import (
+    devices,
+    fabric,
     requirements,
     room,
     steering,
     uplinks,
     whereabouts,
 )
+from nova_vhpc.scheduler import hosts as hosts_
 from nova_vhpc.scheduler import snapshot as snapshots
+from nova_vhpc.scheduler.record import ATTRIBUTE, Record
 
 LOG = logging.getLogger(__name__)
-
-ATTRIBUTE = '_vhpc'
-"""Where a host state carries its :class:`Record`."""
-
-
-class Record:
-    """What is known of one host in one request.
-
-    :ivar seen: ``HostState.num_instances`` when it was last looked at; it
-        grows when a member lands.
-    :ivar landed: members of the request that have landed on it.
-    :ivar run: the filter run that has last seen the host.
-    :ivar weight: raw weight for the next member.
-    :ivar multiplier: of the raw weight; above 0.0 the host is planned.
-    """
-
-    __slots__ = (
-        'landed',
-        'ledger',
-        'multiplier',
-        'name',
-        'request',
-        'run',
-        'seen',
-        'state',
-        'verdict',
-        'weigh_run',
-        'weight',
-    )
-
-    def __init__(
-        self,
-        request: 'Request',
-        state: Any,
-        verdict: requirements.Verdict,
-    ) -> None:
-        self.request = request
-        self.state = state
-        self.verdict = verdict
-        self.seen: int = state.num_instances
-        self.landed = 0
-        self.run = 0
-        self.weigh_run = 0
-        self.weight = 0.0
-        self.multiplier = 1.0
-        self.name = ''
-        self.ledger: candidates_.Ledger | None = None
 
 
 class Request:
@@ -97,7 +53,7 @@ class Request:
         self.spec_obj = spec_obj
         self.conf = conf
         group = conf.vhpc_scheduler
-        self.pci_requests = _pci_requests(spec_obj)
+        self.pci_requests = devices.requested(spec_obj)
         pinned = hosts_.pinned_vcpus(spec_obj)
         shared = spec_obj.vcpus - pinned
         self.pinned = shared <= 0
@@ -108,14 +64,14 @@ class Request:
             # Of a server with both kinds, those that share CPUs are judged;
             # Nova itself counts the dedicated ones.
             pinned if self.pinned else shared,
-            hosts_.devices_asked(self.pci_requests),
+            devices.asked(self.pci_requests),
             group.spare_cpus,
             group.max_overcommit,
         )
         self._judges_devices = (
             self.wanted.rule is not None and self.wanted.rule.devices
         )
-        self.fabric = hosts_.Fabric(group.switch_key, group.rack_key)
+        self.fabric = fabric.Fabric(group.switch_key, group.rack_key)
         self.defaults = room.Defaults.of(conf)
         self._multiplier = group.weight_multiplier
         self._attempts = group.claim_attempts if self.wanted.claims else 0
@@ -210,7 +166,7 @@ class Request:
             # Before that, the verdict says the same.
             slots = min(slots, record.ledger.members_left())
         if self._judges_devices:
-            slots = min(slots, hosts_.device_members(state, self.pci_requests))
+            slots = min(slots, devices.members(state, self.pci_requests))
         asked = candidates_.asked(state.allocation_candidates, state.uuid)
         return min(
             slots,
@@ -286,7 +242,7 @@ class Request:
             topology,
             offered,
             (
-                hosts_.devices_lack(state, self.pci_requests)
+                devices.lack(state, self.pci_requests)
                 if self._judges_devices
                 else None
             ),
@@ -324,7 +280,7 @@ class Request:
             ordered = [
                 candidate
                 for candidate in found
-                if hosts_.supports_devices(state, self.pci_requests, candidate)
+                if devices.supported(state, self.pci_requests, candidate)
             ]
 
         def taken() -> None:
@@ -424,8 +380,3 @@ def _moved(spec_obj: Any) -> bool:
         return False
     wish = spec_obj.requested_destination
     return wish is not None and 'cell' in wish and wish.cell is not None
-
-
-def _pci_requests(spec_obj: Any) -> list[Any]:
-    found = spec_obj.pci_requests if 'pci_requests' in spec_obj else None
-    return list(found.requests) if found else []

@@ -29,7 +29,8 @@ from nova_vhpc.scheduler import group, hosts, planner, weighing, whereabouts
 from nova_vhpc.scheduler.planner_model import HostFacts, PlanRequest
 
 if TYPE_CHECKING:
-    from nova_vhpc.scheduler.request import Record, Request
+    from nova_vhpc.scheduler.record import Record
+    from nova_vhpc.scheduler.request import Request
 
 LOG = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from nova.scheduler import utils, weights
 from nova_vhpc import extra_specs
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import request as requests
+from nova_vhpc.scheduler.record import ATTRIBUTE
 
 CONF = nova_conf.CONF
 
@@ -47,7 +48,7 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
 
     def weight_multiplier(self, host_state: Any) -> float:
         """``[vhpc_scheduler] weight_multiplier``, or the aggregate's."""
-        record = getattr(host_state, requests.ATTRIBUTE, None)
+        record = getattr(host_state, ATTRIBUTE, None)
         # Without a virtual cluster, the raw weight is 0.0 anyhow; and with
         # a multiplier of 0.0, but for what sorts duplicates last.
         return 0.0 if record is None else float(record.multiplier or 1.0)
