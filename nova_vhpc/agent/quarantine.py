@@ -33,6 +33,7 @@ class Quarantine:
     def __init__(self, options: Any, vms: roster.Roster) -> None:
         self._options = options
         self._roster = vms
+        self._hanging: set[str] = set()
         self.late_calls = 0
 
     def failed(self, target: guest.Guest, problem: str) -> None:
@@ -56,11 +57,14 @@ class Quarantine:
     def late(self, uuid: str) -> None:
         """A call hangs: leave the VM alone for a while."""
         self.late_calls += 1
-        LOG.warning(
-            'VM %s: a libvirt call takes longer than %g s',
-            self._roster.name(uuid),
-            self._options.call_deadline,
-        )
+        if uuid not in self._hanging:
+            # A window's waits for the same as a worker's.
+            self._hanging.add(uuid)
+            LOG.warning(
+                'VM %s: a libvirt call takes longer than %g s',
+                self._roster.name(uuid),
+                self._options.call_deadline,
+            )
         target = self._roster.guests.get(uuid)
         if target is not None:
             target.failed(HANGS, 1, self._options.quarantine_seconds)
@@ -68,7 +72,8 @@ class Quarantine:
             self._roster.unreadable(uuid, HANGS)
 
     def returned(self, uuid: str) -> None:
-        """A call that hung has come back: the VM can be talked to again."""
+        """The last call that hung has come back: the VM can be talked to."""
+        self._hanging.discard(uuid)
         self._roster.readable(uuid, HANGS)
         target = self._roster.guests.get(uuid)
         if target is not None and target.problem == HANGS:

@@ -49,6 +49,15 @@ class TestQuarantine(base.BaseTestCase):
         self.quarantine.returned('u')
         self.assertFalse(self.target.quarantined)
 
+    def test_told_once_until_all_that_hung_are_back(self) -> None:
+        """A window's call hangs as long as a worker's."""
+        for _ in range(2):
+            self.quarantine.late('u')
+            self.quarantine.late('u')
+            self.quarantine.returned('u')
+        self.assertEqual(4, self.quarantine.late_calls)
+        self.assertEqual(2, self.log.output.count('takes longer'))
+
     def test_other_troubles_are_not_over_when_a_call_returns(self) -> None:
         for _ in range(2):
             self.quarantine.failed(self.target, 'refused')
