@@ -182,12 +182,16 @@ class Reader:
     def _run(self, turn: int) -> None:
         while turn == self._turn:
             self._reading_since_s = time.monotonic()
+            failure = ''
             try:
                 self._read(turn)
             except Exception as error:
                 # Whatever went wrong, the next turn may do better.
-                if turn == self._turn:
-                    self._fail(f'{type(error).__name__}: {error}')
+                failure = f'{type(error).__name__}: {error}'
+            if failure and turn == self._turn:
+                # Here, as oslo.log, which is Nova's, adds to a line the
+                # exception that is handled.
+                self._fail(failure)
             if turn != self._turn:
                 # Given up, and another thread reads: its wakes are not ours.
                 return

@@ -11,7 +11,9 @@
 # under the License.
 
 import dataclasses
+import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -21,6 +23,8 @@ import time
 from unittest import mock
 
 import fixtures
+from oslo_config import cfg
+from oslo_log import formatters, log
 
 from nova_vhpc.scheduler import uplinks
 from nova_vhpc.tests.unit.scheduler import world
@@ -142,6 +146,21 @@ class ReaderTest(world.WorldTestCase):
         snapshot, lack = self.reader.snapshot()
         self.assertIsNone(snapshot)
         self.assertIn('ConnectionError: refused', lack)
+
+    def test_what_is_wrong_is_said_once_in_a_line(self):
+        handler = logging.StreamHandler(io.StringIO())
+        conf = cfg.ConfigOpts()
+        log.register_options(conf)
+        conf([], default_config_files=[])
+        # As in nova-scheduler.
+        handler.setFormatter(formatters.ContextFormatter(config=conf))
+        logger = logging.getLogger('nova_vhpc')
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        self.body = ConnectionError('that is wrong')
+        self.reader.snapshot()
+        (line,) = handler.stream.getvalue().splitlines()
+        self.assertEqual(1, line.count('that is wrong'), line)
 
     def test_last_snapshot_is_used_up_to_its_age(self):
         good = self.body
