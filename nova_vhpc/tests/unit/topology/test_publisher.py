@@ -34,11 +34,11 @@ class Placement:
     def children(self, root: str) -> dict[str, str]:
         return dict(self.names)
 
+    def tree_of_root(self, root: str) -> dict[str, str]:
+        return {}
+
     def create(self, uuid: str, name: str, parent: str) -> None:
         self.names[uuid] = name
-
-    def delete(self, uuid: str) -> None:
-        del self.names[uuid]
 
     def in_use(self, uuid: str) -> bool:
         return bool(self.claims(uuid))
