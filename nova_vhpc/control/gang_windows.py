@@ -113,7 +113,12 @@ def turns(island: Sequence[Gang]) -> list[frozenset[str]]:
         turns apart from each other.
     """
     gangs = sorted(island, key=lambda one: (-len(one.cpus), one.key))
-    masks = [sum(1 << cpu for cpu in gang.cpus) for gang in gangs]
+    # Many gangs, few different sets of CPUs.
+    mask_of = {
+        cpus: sum(1 << cpu for cpu in cpus)
+        for cpus in {gang.cpus for gang in gangs}
+    }
+    masks = [mask_of[gang.cpus] for gang in gangs]
     narrowest = min(len(gang.cpus) for gang in gangs)
     every_cpu = functools.reduce(operator.or_, masks, 0)
     had = [0] * len(gangs)
@@ -123,16 +128,18 @@ def turns(island: Sequence[Gang]) -> list[frozenset[str]]:
     least: list[float] = []
     while waiting or len(chosen) < MOST_TURNS:
         free = every_cpu
-        turn: list[int] = []
-        for _, place in queue:
+        served: list[int] = []
+        for number, (_, place) in enumerate(queue):
             mask = masks[place]
             if free & mask == mask:
                 free ^= mask
-                turn.append(place)
+                served.append(number)
                 if free.bit_count() < narrowest:
                     break
-        running = set(turn)
-        queue = [one for one in queue if one[1] not in running]
+        turn = [queue[number][1] for number in served]
+        # From the last, which leaves the numbers of those before it.
+        for number in reversed(served):
+            del queue[number]
         for place in turn:
             waiting -= not had[place]
             had[place] += 1
