@@ -21,6 +21,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from nova_vhpc.control import (
     gang_demand,
@@ -41,8 +42,7 @@ Divided = Callable[[frozenset[int] | None], float]
 """How many CPUs of a reach there are to divide; None for all of the host."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Contender:
+class Contender(NamedTuple):
     """A VM that never sleeps and has no windows.
 
     :ivar vcpus: that never sleep.
@@ -60,8 +60,7 @@ class Contender:
     crowd: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """What one of them needs of the CPUs that gangs are on.
 
     :ivar weight: on a CPU, of all who share it with this one.
@@ -219,12 +218,14 @@ def contenders(
 
     claims, in_pauses = _claims(view, sides, demands)
     among_all = collections.Counter(claims.values())
-    # Members of gangs want a CPU for each vCPU.
-    among_all.update(
-        gang_fairness.Claim(sides.weights[vm.uuid], vm.vcpus)
+    # Members of gangs want a CPU for each vCPU; of most claims there are many.
+    of_members = collections.Counter(
+        (sides.weights[vm.uuid], vm.vcpus)
         for vm in view.vms
         if vm.uuid in sides.members
     )
+    for (weight, vcpus), vms in of_members.items():
+        among_all[gang_fairness.Claim(weight, vcpus)] += vms
     fair = gang_fairness.divide(among_all, every_cpu)
     pause = gang_fairness.divide(
         collections.Counter(in_pauses.values()), every_cpu
@@ -270,10 +271,11 @@ def _claims(
         uuid = vm.uuid
         if uuid in sides.members:
             continue
-        claim = claims[uuid] = in_pauses[uuid] = gang_fairness.Claim(
-            sides.weights[uuid], demands.cpus(uuid), reaches.get(uuid)
-        )
+        weight, cpus = sides.weights[uuid], demands.cpus(uuid)
+        reach = reaches.get(uuid)
+        claim = gang_fairness.Claim(weight, cpus, reach)
+        claims[uuid] = in_pauses[uuid] = claim
         share = vm.original.share if isinstance(vm, model.VmView) else vm.share
-        if share is not None and vm.vcpus * share < claim.cpus:
-            claims[uuid] = claim._replace(cpus=vm.vcpus * share)
+        if share is not None and vm.vcpus * share < cpus:
+            claims[uuid] = gang_fairness.Claim(weight, vm.vcpus * share, reach)
     return claims, in_pauses

@@ -14,7 +14,7 @@
 """What the kernel's fair scheduler would give everyone, by weight."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control import defaults, model
@@ -52,6 +52,11 @@ def fair_cpus(claims: Claims, capacity: float) -> dict[Claim, float]:
         for claim, vms in claims.items()
         if claim.cpus > 0 and claim.weight > 0
     }
+    if len(open_claims) == 1:
+        # As of most VMs that have CPUs of their own.
+        ((claim, vms),) = open_claims.items()
+        part = capacity * claim.weight / (claim.weight * vms)
+        return {claim: min(claim.cpus, part)}
     given: dict[Claim, float] = {}
     left = capacity
     while open_claims:
@@ -89,10 +94,7 @@ def divide(
             groups.setdefault(claim.reach, {})[claim] = vms
     if len(groups) == 1:
         return fair_cpus(groups[None], room(None))
-    inside = {
-        reach: [other for other in groups if _within(other, reach)]
-        for reach in groups
-    }
+    inside = _insides(groups)
     around: dict[Reach, list[Reach]] = {reach: [] for reach in groups}
     for reach, others in inside.items():
         for other in others:
@@ -118,6 +120,9 @@ def divide(
         tightest = min(levels, key=levels.__getitem__)
         served = found[tightest]
         given |= served
+        if tightest is None:
+            # All that were left, as each can be somewhere on the host.
+            return given
         changed = {}
         for other in inside[tightest]:
             used = sum(
@@ -129,8 +134,23 @@ def divide(
                 changed[reach] = None
 
 
-def _within(reach: Reach, other: Reach) -> bool:
-    return other is None or (reach is not None and reach <= other)
+def _insides(reaches: Collection[Reach]) -> dict[Reach, list[Reach]]:
+    """For each reach those that are within it, itself included."""
+    sizes = {reach: len(reach) for reach in reaches if reach is not None}
+    least = min(sizes.values())
+    inside: dict[Reach, list[Reach]] = {None: list(reaches)}
+    for reach, size in sizes.items():
+        # Where all are of one size, as mostly, no pairs are compared.
+        inside[reach] = (
+            [reach]
+            if size == least
+            else [
+                other
+                for other, its_size in sizes.items()
+                if other is reach or (its_size < size and other <= reach)
+            ]
+        )
+    return inside
 
 
 def _level(found: Mapping[Claim, float]) -> float:

@@ -13,6 +13,7 @@
 """Which CPUs VMs can be on that run beside gangs."""
 
 import dataclasses
+import functools
 import operator
 
 from nova_vhpc.control import model
@@ -62,6 +63,15 @@ def _vcpus_on(vm: model.VmView, cpus: frozenset[int]) -> model.VmView:
             vcpu_runs=None,
         ),
     )
+
+
+@functools.lru_cache(maxsize=4_096)
+def of_pins(pins: pinning_base.Pins, host: frozenset[int]) -> frozenset[int]:
+    """The host's CPUs that a VM with such pins can be on.
+
+    Pins change seldom, and are looked at each tick.
+    """
+    return frozenset().union(*pins) & host
 
 
 def bound(

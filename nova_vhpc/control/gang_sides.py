@@ -15,6 +15,7 @@
 import dataclasses
 from collections.abc import Mapping
 
+from nova_vhpc.control import gang_reach
 from nova_vhpc.control.pinning import base as pinning_base
 
 
@@ -57,7 +58,7 @@ class Sides:
         pins = self.pins.get(uuid)
         if pins is None:
             return self.host
-        return frozenset().union(*pins) & self.host
+        return gang_reach.of_pins(pins, self.host)
 
     def contested_cpus(self) -> frozenset[int]:
         """CPUs of gangs that hungry VMs can be on."""

@@ -23,6 +23,16 @@ from nova_vhpc.control import gang_fairness
 from nova_vhpc.tests import base
 
 
+class CountedReach(frozenset):
+    """Counts how often it is compared with another."""
+
+    compared = 0
+
+    def __le__(self, other):
+        CountedReach.compared += 1
+        return super().__le__(other)
+
+
 def by_name(claims, divide):
     """CPUs of each, the first one being called a."""
     named = {
@@ -174,6 +184,19 @@ class TestDivide(base.TestCase):
     def test_no_cpu_to_divide(self):
         found = self.divide((1, 4.0, frozenset()), (1, 4.0), cpus=0)
         self.assertEqual({'a': 0.0, 'b': 0.0}, found)
+
+    def test_reaches_of_one_size_are_not_compared_in_pairs(self):
+        CountedReach.compared = 0
+        claims = [
+            gang_fairness.Claim(1, 2.0, CountedReach({cpu}))
+            for cpu in range(64)
+        ]
+        found = gang_fairness.divide(
+            dict.fromkeys(claims, 1),
+            lambda reach: 64 if reach is None else len(reach),
+        )
+        self.assertEqual(dict.fromkeys(claims, 1.0), found)
+        self.assertEqual(0, CountedReach.compared)
 
     def test_each_of_many_reaches_is_divided_once(self):
         # The whole host is looked at again for each; not all the others.
