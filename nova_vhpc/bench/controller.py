@@ -17,7 +17,9 @@ which predicts nothing, and the dearest policies, for which I/O is predicted.
 """
 
 import argparse
+import contextlib
 import dataclasses
+import gc
 import pathlib
 import statistics
 import sys
@@ -25,7 +27,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from nova_vhpc.agent import errors, policy
+from nova_vhpc.agent import errors, footprint, policy
 from nova_vhpc.bench import numbers, outputs, plugins
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
@@ -77,19 +79,36 @@ def run(args: argparse.Namespace) -> int:
     """
     outputs.check(args.json)
     try:
-        document = _table(plugins.chosen(args), args.vms, args.ticks)
-        if args.slice_policy is None and args.pinning_policy is None:
-            print()
-            document['dearest'] = _table(
-                dataclasses.replace(plugins.chosen(args), **DEAREST),
-                args.vms,
-                args.ticks,
-            )
+        with _memory_of_an_agent():
+            document = _table(plugins.chosen(args), args.vms, args.ticks)
+            if args.slice_policy is None and args.pinning_policy is None:
+                print()
+                document['dearest'] = _table(
+                    dataclasses.replace(plugins.chosen(args), **DEAREST),
+                    args.vms,
+                    args.ticks,
+                )
     except errors.ConfigError as error:
         print(f'nova-vhpc-bench controller: {error}', file=sys.stderr)
         return 2
     outputs.write_json(args.json, document)
     return 0
+
+
+@contextlib.contextmanager
+def _memory_of_an_agent() -> Iterator[None]:
+    """Collect garbage as the agent does, which decides in its process.
+
+    With Python's own thresholds a sixth of the time for 1,000 VMs goes into
+    collections that find nothing.
+    """
+    thresholds = gc.get_threshold()
+    footprint.settle_memory()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 def _table(

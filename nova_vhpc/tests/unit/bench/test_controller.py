@@ -13,11 +13,15 @@
 """``nova-vhpc-bench controller``: figures that hold together."""
 
 import contextlib
+import gc
 import io
 import json
 import pathlib
 import tempfile
+from unittest import mock
 
+from nova_vhpc.agent import errors, footprint
+from nova_vhpc.bench import controller
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
@@ -62,6 +66,40 @@ class ControllerBenchTest(base.TestCase):
             if line.startswith('decide()')
         ]
         return figures, headings
+
+    def test_garbage_is_collected_as_in_the_agent(self):
+        before = gc.get_threshold()
+        self.addCleanup(gc.set_threshold, *before)
+        seen = []
+        measure = controller.measure
+
+        def look(*args):
+            seen.append((gc.get_threshold(), gc.get_freeze_count() > 0))
+            return measure(*args)
+
+        with mock.patch.object(controller, 'measure', look):
+            self.run_bench()
+        footprint.settle_memory()
+        self.addCleanup(gc.unfreeze)
+        self.assertEqual([(gc.get_threshold(), True)] * 2, seen)
+
+    def test_garbage_is_collected_as_before_afterwards(self):
+        before = gc.get_threshold()
+        with mock.patch.object(
+            controller, 'measure', side_effect=errors.ConfigError('none')
+        ):
+            self.assertEqual(
+                2, self.status_of('controller', '--vms', '3', '--ticks', '5')
+            )
+        self.assertEqual(before, gc.get_threshold())
+        self.assertEqual(0, gc.get_freeze_count())
+
+    def status_of(self, *words):
+        with (
+            contextlib.redirect_stderr(io.StringIO()),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            return bench.main([*words])
 
     def test_what_is_shipped_and_what_is_dearest(self):
         figures, headings = self.run_bench()
