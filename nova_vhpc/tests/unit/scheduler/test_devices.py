@@ -103,6 +103,21 @@ class DevicesTest(base.BaseTestCase):
             devices.lack(self.state, [any_vf, port, other]),
         )
 
+    def test_the_scarcest_kind_decides(self):
+        for pool in self.state.pci_stats.pools:
+            if 'physical_network' in pool:
+                pool['count'] = 30
+        port = self.request(alias=None, physical_network='fabric')
+        other = self.request(2, alias='other', product_id='ffff')
+        for requests in ([port, other], [other, port]):
+            self.assertEqual(1, devices.members(self.state, requests))
+
+    def test_tags_that_nova_passes_over(self):
+        # They are for Placement, and no pool has them.
+        self.assertIn('resource_class', self.state.pci_stats.ignored_spec_tags)
+        request = self.request(product_id='154c', resource_class='CUSTOM_VF')
+        self.assertEqual(3, devices.members(self.state, [request]))
+
     def test_nothing_reported_yet(self):
         new = host_manager.HostState('new', 'new', 'cell')
         self.assertIn(

@@ -35,6 +35,16 @@ class FabricTest(base.BaseTestCase):
         self.fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
         self.state = host_manager.HostState('one', 'one', 'cell')
 
+    def test_one_switch_named_twice_is_no_news(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
+        self.state.aggregates = [
+            aggregate(1, ['one'], switch='same'),
+            aggregate(2, ['one'], switch='same', rack='r'),
+            aggregate(3, ['one']),
+        ]
+        self.assertEqual(('same', 'r'), self.fabric.place(self.state))
+        self.assertEqual('', log.output)
+
     def test_no_aggregate(self):
         self.assertEqual((None, None), self.fabric.place(self.state))
 
@@ -59,7 +69,8 @@ class FabricTest(base.BaseTestCase):
             self.assertEqual(('a', 'r'), fabric.place(self.state))
             self.assertEqual(('a', 'r'), fabric.place(two))
             self.assertEqual(('a', 'r'), fabric.place_of('two'))
-        self.assertEqual(1, log.output.count('two values of vhpc:switch'))
+        for told in ('vhpc:switch: a, b', 'vhpc:rack: r, s'):
+            self.assertEqual(1, log.output.count(f'two values of {told}'))
 
     def test_hosts_that_did_not_pass_are_known_by_their_neighbours(self):
         self.state.aggregates = [

@@ -161,6 +161,15 @@ class FactsTest(base.BaseTestCase):
         self.assertEqual(2 * 7680 - 2048, free(2 * 7680))
         self.assertEqual(7680 // 2 - 2048, free(7680 // 2))
 
+    def test_ram_by_the_ratio_of_the_host_or_the_option(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
+        state.total_usable_ram_mb, state.free_ram_mb = 8192, 4096
+        for ratio, free_mb in ((None, 8192), (2.0, 12288)):
+            state.ram_allocation_ratio = ratio
+            facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, SHARED)
+            self.assertEqual(free_mb, facts.free_ram_mb)
+
     def test_emulator_threads(self):
         spec = objects.RequestSpec()
         self.assertEqual(0, hosts.emulator_cpus(spec))

@@ -162,6 +162,19 @@ class EvaluateTest(base.BaseTestCase):
         view = host(uplink(1), offered={'other'})
         self.assertIn('Placement offers none', self.evaluate(view).reason)
 
+    def test_each_free_slot_is_one_for_a_member(self):
+        self.assertEqual(
+            7,
+            self.evaluate(
+                host(
+                    uplink(1, slots=8, used=3),
+                    uplink(2, slots=3, used=1),
+                    uplink(3, slots=8),
+                    offered=frozenset(('uuid1', 'uuid2')),
+                )
+            ).slots,
+        )
+
     def test_taken_uplinks_are_named(self):
         reason = self.evaluate(host(uplink(1, used=1))).reason
         self.assertIn('NIC eth1 on bridge br1 has 1 of 1 slot(s)', reason)
@@ -190,6 +203,13 @@ class EvaluateTest(base.BaseTestCase):
         )
         self.assertTrue(self.evaluate(host(cpus=100, used=110)).passes)
         self.assertFalse(self.evaluate(host(cpus=100, used=111)).passes)
+
+    def test_a_limit_that_nearly_does_is_kept(self):
+        wanted = requirements.requirements({'vhpc:max_overcommit': '1.24'}, 1)
+        # 8 * 1.24 is 9.92.
+        for used, fits in ((8, True), (9, False)):
+            verdict = requirements.evaluate(host(used=used), wanted)
+            self.assertIs(fits, verdict.passes)
 
     def test_the_cpu_limit_is_named_by_who_sets_it(self):
         for specs, options, words in (
@@ -233,6 +253,12 @@ class EvaluateTest(base.BaseTestCase):
             self.evaluate(stale, allow_unknown=True, **limits).unknown
         )
         self.assertTrue(self.evaluate(stale, now_minutes=1000.0).passes)
+
+    def test_host_that_does_not_say_when_it_published(self):
+        view = host(uplink(1))
+        self.assertTrue(
+            self.evaluate(view, now_minutes=1e6, max_age_s=60).passes
+        )
 
     def test_no_snapshot_is_no_unknown_topology(self):
         verdict = self.evaluate(

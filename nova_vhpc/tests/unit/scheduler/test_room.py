@@ -103,11 +103,13 @@ class BesideTest(base.BaseTestCase):
         self.state.disk_mb_used = 30 << 10
         self.resources = {'DISK_GB': Resource(100, 30)}
 
-    def members(self, pinned=False, landed=0, **asked):
+    def members(
+        self, pinned=False, landed=0, ratio=1.0, disk_mb=10 << 10, **asked
+    ):
         return hosts.members_beside(
             self.state,
             asked,
-            room.Defaults(16.0, 1.0, 1.0, disk_mb=10 << 10),
+            room.Defaults(16.0, 1.0, ratio, disk_mb=disk_mb),
             pinned,
             self.resources,
             landed,
@@ -126,6 +128,14 @@ class BesideTest(base.BaseTestCase):
         # Ten are reserved, as nova.conf says.
         self.resources = {'DISK_GB': Resource(180, 20)}
         self.assertEqual(16, self.members(DISK_GB=10))
+
+    def test_disk_by_the_ratio_of_the_host_or_the_option(self):
+        # Ten are reserved, as the figures of Nova and Placement tell.
+        self.state.disk_mb_used = 40 << 10
+        self.resources = {'DISK_GB': Resource(180, 30)}
+        self.assertEqual(15, self.members(DISK_GB=10, ratio=2.0, disk_mb=0))
+        self.state.disk_allocation_ratio = 2.0
+        self.assertEqual(15, self.members(DISK_GB=10, disk_mb=0))
 
     def test_disk_of_members_that_have_just_landed_is_not_reserved(self):
         self.resources = {'DISK_GB': Resource(55, 30)}
@@ -156,6 +166,18 @@ class BesideTest(base.BaseTestCase):
         self.assertEqual(1, self.members(VCPU=1, PCPU=4))
         # Of a pinned member the plan counts them itself.
         self.assertEqual(NO_LIMIT, self.members(PCPU=4, pinned=True))
+        # Another one wants none.
+        self.assertEqual(NO_LIMIT, self.members(VCPU=4))
+        # What is short counts.
+        self.assertEqual(1, self.members(VCPU=1, PCPU=3, DISK_GB=40))
+        self.assertEqual(2, self.members(VCPU=1, PCPU=3, DISK_GB=10))
+        # Placement gives six out, of which one is taken, and two by a member
+        # that has just landed.
+        self.resources['PCPU'] = Resource(6, 1)
+        self.state.numa_topology.cells[0].pinned_cpus = {4, 5, 6}
+        self.assertEqual(1, self.members(VCPU=1, PCPU=2, landed=1))
+        self.resources['PCPU'] = Resource(2, 1)
+        self.assertEqual(0, self.members(VCPU=1, PCPU=2, landed=1))
 
 
 class PlanTest(world.WorldTestCase):

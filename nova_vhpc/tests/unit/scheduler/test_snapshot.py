@@ -59,6 +59,25 @@ class ParseTest(base.BaseTestCase):
         self.assertEqual((True, 0), (full.up, full.free))
         self.assertEqual((True, 1), (free.up, free.free))
 
+    def test_a_link_that_went_down_under_its_guest(self):
+        (uuid, *_) = world.uplink_uuids('host00001')
+        found = self.body['provider_summaries'][uuid]['resources']
+        found[model.UPLINK] = {'capacity': 0, 'used': 1}
+        dead, *_ = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual(0, dead.free)
+
+    def test_uplinks_are_sorted_by_bridge(self):
+        summaries = self.body['provider_summaries']
+        self.body['provider_summaries'] = dict(reversed(summaries.items()))
+        uplinks = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual(
+            ['br0', 'br1', 'br2', 'br3'], [u.bridge for u in uplinks]
+        )
+
     def test_host_without_uplinks_has_published(self):
         for uuid in world.uplink_uuids('host00001'):
             del self.body['provider_summaries'][uuid]
