@@ -18,7 +18,6 @@ therefore kept on its host states, which Nova builds anew for each request
 and shares among its members.
 """
 
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,16 +25,13 @@ from oslo_log import log as logging
 
 from nova_vhpc.scheduler import candidates as candidates_
 from nova_vhpc.scheduler import (
-    devices,
     fabric,
+    judge,
     requirements,
-    room,
     steering,
-    uplinks,
     whereabouts,
 )
 from nova_vhpc.scheduler import hosts as hosts_
-from nova_vhpc.scheduler import snapshot as snapshots
 from nova_vhpc.scheduler.record import ATTRIBUTE, Record
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +41,7 @@ class Request:
     """A request for members of a virtual cluster.
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
+    :ivar judge: of hosts.
     :ivar members: that are to be placed.
     :ivar moved: whether it is for a member that has been on a host before.
     """
@@ -53,37 +50,18 @@ class Request:
         self.spec_obj = spec_obj
         self.conf = conf
         group = conf.vhpc_scheduler
-        self.pci_requests = devices.requested(spec_obj)
-        pinned = hosts_.pinned_vcpus(spec_obj)
-        shared = spec_obj.vcpus - pinned
-        self.pinned = shared <= 0
-        if self.pinned:
-            pinned += hosts_.emulator_cpus(spec_obj)
-        self.wanted = requirements.requirements(
-            spec_obj.flavor.extra_specs,
-            # Of a server with both kinds, those that share CPUs are judged;
-            # Nova itself counts the dedicated ones.
-            pinned if self.pinned else shared,
-            devices.asked(self.pci_requests),
-            group.spare_cpus,
-            group.max_overcommit,
-        )
-        self._judges_devices = (
-            self.wanted.rule is not None and self.wanted.rule.devices
-        )
         self.fabric = fabric.Fabric(group.switch_key, group.rack_key)
-        self.defaults = room.Defaults.of(conf)
         self._multiplier = group.weight_multiplier
-        self._attempts = group.claim_attempts if self.wanted.claims else 0
-        self._read: snapshots.Snapshot | None = None
-        self._topology, self.limits = self._read_topology()
         self.moved = _moved(spec_obj)
-        self._stopping = None
+        stopping = None
         # Else it is kept from its host, as Nova does by default.
         if self.moved and not (
             'ignore_hosts' in spec_obj and spec_obj.ignore_hosts
         ):
-            self._stopping = whereabouts.stopping(spec_obj)
+            stopping = whereabouts.stopping(spec_obj)
+        self.judge = judge.Judge(spec_obj, conf, stopping)
+        self.wanted = self.judge.wanted
+        self._attempts = group.claim_attempts if self.wanted.claims else 0
         self.members = 1
         # A move still names how many its server was booted with.
         if not self.moved and 'num_instances' in spec_obj:
@@ -156,54 +134,13 @@ class Request:
             record = self._judge(state)
         return record
 
-    def slots(self, record: Record) -> int:
-        """Members whose uplinks, devices and disk the host can still give."""
-        slots = record.verdict.slots
-        state = record.state
-        if record.ledger is not None and (
-            record.landed or not state.allocation_candidates
-        ):
-            # Before that, the verdict says the same.
-            slots = min(slots, record.ledger.members_left())
-        if self._judges_devices:
-            slots = min(slots, devices.members(state, self.pci_requests))
-        asked = candidates_.asked(state.allocation_candidates, state.uuid)
-        return min(
-            slots,
-            hosts_.members_beside(
-                state,
-                asked,
-                self.defaults,
-                self.pinned,
-                self.resources(record),
-                record.landed,
-            ),
-        )
-
-    def resources(self, record: Record) -> room.Resources:
-        """What Placement has of a host's own; empty if unknown."""
-        found = self._read and self._read.hosts.get(record.state.uuid)
-        return found.resources if found else hosts_.NOTHING
-
-    def stopping_vcpus(self, state: Any) -> int:
-        """vCPUs in use on a host that the member frees by its resize there.
-
-        Nova counts them until the resize is confirmed, but the old ones and
-        the new ones never run at the same time. It wants both to be free of
-        dedicated CPUs.
-        """
-        stopping = self._stopping
-        if stopping is None or self.pinned or state.host != stopping.host:
-            return 0
-        return stopping.vcpus if state.nodename == stopping.node else 0
-
     def _judge(self, state: Any) -> Record:
         record = Record(self, state, requirements.Verdict())
         found = state.allocation_candidates
         offered = None
         if found and self.wanted.claims:
             offered = candidates_.offered(found)
-        record.verdict = verdict = self._verdict(state, offered)
+        record.verdict = verdict = self.judge.verdict(state, offered)
         state._vhpc = record
         record.multiplier = (
             hosts_.multiplier(state, self._multiplier)
@@ -220,34 +157,6 @@ class Request:
             self._order(record)
         return record
 
-    def _verdict(
-        self, state: Any, offered: frozenset[str] | None
-    ) -> requirements.Verdict:
-        topology = None
-        if self._topology is not None:
-            topology = self._topology.hosts.get(state.uuid)
-        view = self._view(state, topology, offered)
-        return requirements.evaluate(view, self.wanted, self.limits)
-
-    def _view(
-        self,
-        state: Any,
-        topology: snapshots.HostUplinks | None = None,
-        offered: frozenset[str] | None = None,
-    ) -> requirements.HostView:
-        cpus = hosts_.cpus(state, self.pinned)
-        return requirements.HostView(
-            cpus.total,
-            cpus.used - self.stopping_vcpus(state),
-            topology,
-            offered,
-            (
-                devices.lack(state, self.pci_requests)
-                if self._judges_devices
-                else None
-            ),
-        )
-
     def _rejudge(self, record: Record) -> None:
         """A member has landed on this host."""
         state = record.state
@@ -261,7 +170,7 @@ class Request:
             return
         # Uplinks are the ledger's matter from here on; CPUs and devices
         # may have run out.
-        reason = requirements.room_lack(self._view(state), self.wanted)
+        reason = self.judge.room_lack(state)
         if reason is None:
             self._order(record)
         else:
@@ -270,18 +179,9 @@ class Request:
     def _order(self, record: Record) -> None:
         """Prune and sort a host's candidates for the next member."""
         state = record.state
-        found = state.allocation_candidates
-        if not found:
+        if not state.allocation_candidates:
             return
-        if self.pinned:
-            found = candidates_.dedicated(found)
-        ordered: Iterable[Any] = found
-        if self._judges_devices:
-            ordered = [
-                candidate
-                for candidate in found
-                if devices.supported(state, self.pci_requests, candidate)
-            ]
+        ordered = self.judge.usable(state)
 
         def taken() -> None:
             self._handed.append(record)
@@ -334,24 +234,6 @@ class Request:
                     break
         self.steering.duplicates = bool(more)
         return more
-
-    def _read_topology(
-        self,
-    ) -> tuple[Any, requirements.Limits]:
-        reader = uplinks.reader(self.conf)
-        if not self.wanted.needs_topology:
-            # The planner does better with it, and well enough without.
-            self._read = reader.latest()
-            return None, requirements.NO_LIMITS
-        snapshot, lack = reader.snapshot()
-        self._read = snapshot
-        group = self.conf.vhpc_scheduler
-        return snapshot, requirements.Limits(
-            now_minutes=time.time() / 60,
-            max_age_s=group.topology_max_age,
-            allow_unknown=group.unknown_topology == 'allow',
-            snapshot_lack=lack,
-        )
 
     def _log(self, rejected: Sequence[tuple[Any, str]], kept: int) -> None:
         uuid = self.spec_obj.instance_uuid

@@ -203,8 +203,11 @@ class Steering:
 
     def _facts(self, records: Sequence['Record']) -> list[HostFacts]:
         request = self._request
+        judge = request.judge
         member = hosts.Member(
-            request.pinned, request.wanted.vcpus, request.spec_obj.memory_mb
+            judge.pinned,
+            request.wanted.vcpus,
+            request.spec_obj.memory_mb,
         )
         facts = []
         names: set[str] = set()
@@ -220,15 +223,15 @@ class Steering:
             fact = hosts.facts(
                 state,
                 record.name,
-                request.slots(record),
+                judge.slots(record),
                 record.verdict.link_mbps,
                 request.fabric,
-                request.defaults,
+                judge.defaults,
                 member,
-                request.resources(record),
+                judge.resources(record),
                 record.landed,
             )
-            stopping = request.stopping_vcpus(state)
+            stopping = judge.stopping_vcpus(state)
             if stopping:
                 fact = fact._replace(used_vcpus=fact.used_vcpus - stopping)
             facts.append(fact)

@@ -321,7 +321,7 @@ class ClaimTest(world.WorldTestCase):
             self.place(spec, uuids=spec.instance_group.members[left:][:1])
             self.passing(spec)
             found = request.Request.of(state, spec)
-            self.assertEqual(left, found.slots(found.record(state)))
+            self.assertEqual(left, found.judge.slots(found.record(state)))
 
     def test_losers_of_a_race_try_what_is_left(self):
         free = scheduler_world.uplink_uuids('host00001')[3]
