@@ -123,6 +123,9 @@ class Checks(upgradecheck.UpgradeCommands):
             import libvirt
         except ImportError as error:
             return checks.libvirt(None, str(error))
+        # Errors come as exceptions; libvirt's own print would stand before
+        # the table.
+        libvirt.registerErrorHandler(lambda context, error: None, None)
         try:
             connection = libvirt.openReadOnly(
                 self._conf.vhpc_agent.libvirt_uri

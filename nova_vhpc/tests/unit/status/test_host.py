@@ -14,6 +14,8 @@ import contextlib
 import io
 import json
 import pathlib
+import subprocess
+import sys
 
 import fixtures
 import libvirt
@@ -164,6 +166,30 @@ class CommandTest(base.TestCase):
             check['check']: check
             for check in json.loads(out.getvalue())['checks']
         }
+
+    def test_what_is_wrong_is_said_in_the_table_only(self):
+        # libvirt's own words go past Python, so it takes a process.
+        conf = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
+        )
+        conf.write_text(
+            '[vhpc_agent]\n'
+            'libvirt_uri = qemu+unix:///system?socket=/nonexistent\n'
+        )
+        done = subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                'import sys\nfrom nova_vhpc.cmd import status\n'
+                'sys.exit(status.main())',
+                *('--config-file', str(conf), 'upgrade', 'check'),
+            ],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(2, done.returncode)
+        self.assertIn('Failed to connect socket', done.stdout)
+        self.assertNotIn('Failed to connect socket', done.stderr)
 
     def test_credentials_that_cannot_be_used(self):
         secret = 'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
