@@ -289,6 +289,14 @@ class GuardTest(tests_base.TestCase):
             self.assertEqual(30, self.feed(subject, 30, 29, latency))
         self.assertTrue(subject.holding)
 
+    def test_after_a_hold_it_measures_anew_before_it_tries_again(self):
+        subject = self.taken_back()
+        while subject.holding:
+            self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
+        # The period in which the hold ended is the first that counts.
+        answers = [self.feed(subject, 30, 29, 100.0) for _ in range(2)]
+        self.assertEqual([30, 29], answers)
+
     def test_the_blame_is_withdrawn_when_going_back_did_not_help(self):
         # After the sample that does not count and three that do.
         subject = self.taken_back()
@@ -297,6 +305,48 @@ class GuardTest(tests_base.TestCase):
             self.assertTrue(subject.holding)
         self.assertEqual(29, self.feed(subject, 30, 29, 200.0))
         self.assertFalse(subject.holding)
+
+    def held_anew(self, subject, applied):
+        """For how long it is held that shorter is worse once more."""
+        self.window(subject, applied, 100.0)
+        self.window(subject, applied - 5, 200.0)
+        periods = 0
+        while subject.holding:
+            self.feed(subject, applied, applied, 100.0)
+            periods += 1
+        return periods
+
+    def test_after_a_false_blame_holds_are_short_again(self):
+        subject = self.taken_back()
+        for _ in range(4):
+            self.feed(subject, 30, 30, 200.0)
+        self.assertFalse(subject.holding)
+        self.assertEqual(10, self.held_anew(subject, 30))
+        # That one was none, as it was better without.
+        self.feed(subject, 30, 30, 100.0)
+        self.feed(subject, 30, 30, 100.0)
+        self.assertEqual(20, self.held_anew(subject, 30))
+
+    def test_after_a_shorter_one_was_better_holds_are_short_again(self):
+        subject = self.guard()
+        self.assertEqual(10, self.held_anew(subject, 30))
+        for _ in range(5):
+            self.feed(subject, 30, 30, 300.0)
+        self.window(subject, 25, 100.0)
+        self.assertEqual(10, self.held_anew(subject, 20))
+
+    def test_half_the_margin_is_what_going_back_must_bring(self):
+        for latency, holding in ((192.0, False), (188.0, True)):
+            subject = self.taken_back()
+            for _ in range(4):
+                self.feed(subject, 30, 30, latency)
+            self.assertEqual(holding, subject.holding, latency)
+
+    def test_once_it_has_helped_later_times_do_not_matter(self):
+        subject = self.taken_back()
+        for latency in (*[100.0] * 4, *[200.0] * 4):
+            self.feed(subject, 30, 30, latency)
+        self.assertTrue(subject.holding)
 
     def test_lengthening_is_never_hindered(self):
         subject = self.guard()
@@ -350,6 +400,17 @@ class GuardTest(tests_base.TestCase):
         self.assertEqual(
             30, self.feed(subject, 20, 20, 50.0, members=MEMBERS | {'b'})
         )
+
+    def test_the_first_sample_after_others_came_does_not_count(self):
+        # It is of the shorter slice still, as after going back.
+        subject = self.guard()
+        self.window(subject, 30, 100.0)
+        both = MEMBERS | {'b'}
+        self.feed(subject, 29, 28, 100.0, members=both)
+        answers = [
+            self.feed(subject, 30, 29, 100.0, members=both) for _ in range(4)
+        ]
+        self.assertEqual([30, 30, 30, 29], answers)
 
     def test_the_proven_stays_when_others_come(self):
         subject = self.guard()

@@ -26,6 +26,9 @@ class PaperTest(base.TestCase):
             subject.stretch_ended(length)
             self.assertEqual(3, subject.periods)
 
+    def test_as_few_as_one(self):
+        self.assertEqual(1, leaving.Patience(1, 20, learn=False).periods)
+
 
 class LearnedTest(base.TestCase):
     def subject(self, *stretches):

@@ -84,6 +84,19 @@ class HistoryTest(base.TestCase):
         self.feed(subject, [0, 100] * 100)
         self.assertEqual(50.0, subject.value)
 
+    def test_the_oldest_is_the_first_to_go(self):
+        subject = otsu.OtsuThreshold(history=3, renewal=1)
+        for value, threshold in (
+            (1_000, None),
+            (0, 500.0),
+            (10, 505.0),
+            (100, 55.0),
+            # Without the 0: with it, and without the 10, it would be 50.5.
+            (1, 55.0),
+        ):
+            self.assertEqual(1, self.feed(subject, [value]))
+            self.assertEqual(threshold, subject.value)
+
     def test_a_uniform_history_keeps_the_old_threshold(self):
         subject = otsu.OtsuThreshold()
         self.feed(subject, [0, 100] * 25)

@@ -35,6 +35,11 @@ class QuantiseTest(base.TestCase):
         self.assertEqual(quantise.IDLE_STATE, quantise.to_state(0))
         self.assertEqual(0, quantise.to_events(quantise.IDLE_STATE))
 
+    def test_events_of_a_state_are_the_middle_of_its_bin(self):
+        self.assertEqual(
+            [75.0, 125.0], [quantise.to_events(state) for state in (2, 3)]
+        )
+
     def test_garbage_is_no_events(self):
         for garbage in (-1, -math.inf, math.nan):
             self.assertEqual(1, quantise.to_state(garbage))

@@ -36,6 +36,11 @@ class FaultTest(base.TestCase):
     def test_nothing_wrong(self):
         self.assertIsNone(self.fault())
 
+    def test_all_at_once_and_shares_at_the_limits(self):
+        shares = {'a': LIMITS.max_shares, 'b': LIMITS.min_shares}
+        self.assertIsNone(self.turn(favoured=UUIDS, shares=shares))
+        self.assertIsNone(self.fault(shares_after=shares))
+
     def test_no_turns(self):
         self.assertEqual('no turns', self.fault(turns=()))
 

@@ -118,5 +118,15 @@ class BoldnessTest(base.TestCase):
 
     def test_the_new_count_with_all_thresholds(self):
         # All would have changed here, so none is better for it.
-        self.periods(5, CAME, ratio=2.9, is_new=True)
+        self.periods(5, CAME, ratio=1.2, is_new=True)
         self.assertFalse(self.is_change(1.1))
+
+    def test_what_came_of_states_met_before_does_not_count_for_the_new(self):
+        self.periods(1, STAYED, ratio=2.9)
+        self.periods(1, STAYED, ratio=0.9, is_new=True)
+        self.assertTrue(self.is_change(2.9, is_new=True))
+
+    def test_another_change_than_the_likeliest_is_no_hit(self):
+        self.grow_up()
+        self.periods(8, OTHER, ratio=CLEAR)
+        self.assertFalse(self.is_change(HARDLY))

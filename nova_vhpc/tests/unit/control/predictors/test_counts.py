@@ -12,6 +12,9 @@
 
 """Bounded tables of successors."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from nova_vhpc.control.predictors import counts
 from nova_vhpc.tests import base
 
@@ -53,6 +56,32 @@ class CountTableTest(base.TestCase):
         self.assertEqual({1: 2}, self.counts(table, 'a'))
         self.add(table, 'a', 1)
         self.assertEqual({1: 3}, self.counts(table, 'a'))
+
+    def test_who_is_halved_to_nothing_is_forgotten(self):
+        table = counts.CountTable(ceiling=5)
+        self.add(table, 'a', 2, 2, 3, *[1] * 6)
+        self.assertEqual({2: 1, 1: 3}, self.counts(table, 'a'))
+
+    @given(
+        st.lists(st.integers(1, 4), max_size=40),
+        st.integers(1, 5),
+        st.integers(1, 3),
+    )
+    def test_learning_in_several_contexts_is_adding_to_each(
+        self, states, ceiling, max_successors
+    ):
+        added, learned = (
+            counts.CountTable(ceiling=ceiling, max_successors=max_successors)
+            for _ in range(2)
+        )
+        for state in states:
+            for context in ('a', 'b'):
+                added.add(added.use(context), state)
+            learned.learn(state, learned.use('a'), learned.use('b'))
+        for context in ('a', 'b'):
+            self.assertEqual(
+                self.counts(added, context), self.counts(learned, context)
+            )
 
     def test_never_forgets_without_a_ceiling(self):
         table = counts.CountTable()

@@ -67,14 +67,33 @@ class VslicerTest(tests_base.TestCase):
             vm('c', workload=model.Workload.LATENCY, time_slice_us=9_000),
         )
         self.assertEqual(
-            {'b': 5_000, 'c': 9_000},
-            {uuid: one.slice_us for uuid, one in chosen.items()},
+            {'b': (5_000, False), 'c': (9_000, True)},
+            {
+                uuid: (one.slice_us, one.specified)
+                for uuid, one in chosen.items()
+            },
         )
 
 
 class DssTest(tests_base.TestCase):
     def policy(self):
         return dss.DssPolicy(control_config.ControlConfig())
+
+    def test_by_the_events_of_some_periods(self):
+        # A burst of one period is a third of what counts in the next one.
+        policy = self.policy()
+        self.settle(policy, 0.0)
+        slices = [
+            decide(policy, vm('a', events))['a'].slice_us
+            for events in (1_000.0, 0.0, 0.0)
+        ]
+        # 300 events in 100 ms, then 210 and 147: ten of them in 3.3 ms, in
+        # 4.8 ms, which is no clear change, and in 6.8 ms.
+        self.assertEqual([3_750, 3_750, 7_500], slices)
+
+    def test_not_where_it_is_specified(self):
+        chosen = decide(self.policy(), vm('a', 1e6, time_slice_us=9_000))['a']
+        self.assertEqual((9_000, True), (chosen.slice_us, chosen.specified))
 
     def settle(self, policy, events, periods=40):
         for _ in range(periods):
