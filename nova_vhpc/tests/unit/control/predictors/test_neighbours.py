@@ -197,6 +197,12 @@ class MembersTest(base.TestCase):
         self.assertGreater(votes[1], 100 * votes[5])
         self.assertEqual({}, them.votes(0))
 
+    def test_who_has_left_is_no_part_of_what_comes(self):
+        them = fed([(8, 350.0)] * 3, [(1, 0.0)] * 3)
+        them.leave({0})
+        self.tell(them, {1: (4, 160.0)}, {1: (6, 280.0)})
+        self.assertEqual({1, 4, 6}, them.votes(1).keys())
+
     def test_who_is_left_alone_remembers_less(self):
         periods = [(8, 350.0), (9, 400.0)]
         periods += [(1, 0.0)] * (neighbours.WINDOW_ALONE + 5)
