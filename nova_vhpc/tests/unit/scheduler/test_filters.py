@@ -353,6 +353,18 @@ class ClaimTest(world.WorldTestCase):
             self.assertEqual([None], placed)
             self.assertEqual(made, len(tried))
 
+    def test_the_last_member_s_host_may_not_come_back(self):
+        # Another filter has dropped it; all that is left are alternates.
+        self.flags(claim_attempts=0)
+        spec = self.request(vhpc_max_overcommit='1')
+        first, second = self.states[:2]
+        second.vcpus_used = second.vcpus_total
+        (found,) = self.filter.filter_all([first, second], spec)
+        self.assertIs(first, found)
+        self.assertIsNotNone(found.allocation_candidates[0])
+        first.consume_from_request(spec)
+        self.assertEqual([second], self.filter.filter_all([second], spec))
+
     def test_full_host_is_left_by_all_that_follow(self):
         spec = self.request(members=3, vhpc_max_overcommit='1')
         # 32 CPUs each, of which the first has room for one member.

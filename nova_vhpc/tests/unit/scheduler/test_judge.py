@@ -80,6 +80,15 @@ class JudgeTest(world.WorldTestCase):
             record = self.record(self.exported(each))
             self.assertEqual(members, record.request.judge.slots(record))
 
+    def test_candidates_without_devices_are_of_no_use(self):
+        state = self.states[0]
+        for count, useful in ((0, 0), (1, 4)):
+            self.devices(count)
+            found = self.judge(self.exported()).usable(state)
+            self.assertEqual(useful, len(found))
+            found = self.judge(self.request()).usable(state)
+            self.assertEqual(4, len(found))
+
     def test_devices_do_not_matter_to_others(self):
         self.devices(0)
         record = self.record(self.request(4))

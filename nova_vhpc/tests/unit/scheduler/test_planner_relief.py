@@ -77,6 +77,63 @@ class ReliefTest(base.TestCase):
             self.assertEqual(3, sum(counts.values()))
             self.assertEqual({1}, {room[index] for index in counts})
 
+    def relieving(self, members, facts, existing, near=()):
+        """Patterns by names of hosts; ``near`` names switches."""
+        request = PlanRequest(members, 1, 1024, facts, existing=existing)
+        field = planner_field.make_field(
+            planner_objective.Objective(request),
+            [fact.slots for fact in facts],
+        )
+        return list(
+            planner_relief.relieving(
+                field, [field.switches[name] for name in near]
+            )
+        )
+
+    def test_the_rest_goes_where_most_run_or_near_by(self):
+        facts = [
+            host(n, slots=slots, link_mbps=mbps, switch=f's{n // 2}')
+            for n, (slots, mbps) in enumerate(
+                ((8, 100), (4, 10_000), (2, 10_000), (3, 10_000), (9, 1000))
+            )
+        ]
+        # The one on host0 is slowest; fewer run on host2 than on host3.
+        existing = {'host0': 1, 'host2': 2, 'host3': 3}
+        found = self.relieving(5, facts, existing, near=['s1'])
+        self.assertIn({0: 1, 3: 3, 2: 1}, found)
+        found = self.relieving(8, facts, existing, near=['s0', 's1'])
+        # Near by first, then anywhere.
+        self.assertIn({0: 1, 1: 4, 3: 3}, found)
+        found = self.relieving(12, facts, existing, near=['s1'])
+        self.assertIn({0: 1, 3: 3, 2: 2, 4: 6}, found)
+
+    def test_a_switch_that_is_in_no_rack_helps_too(self):
+        facts = [
+            host(0, slots=0, link_mbps=100, switch='s0'),
+            host(1, slots=1, switch='s1'),
+            host(2, slots=1, switch='s0'),
+            host(3, slots=1),
+        ]
+        found = self.relieving(1, facts, {'host0': 1, 'host3': 1})
+        self.assertIn({2: 1}, found)
+
+    def test_many_members_are_spent_in_few_steps(self):
+        members = 10**9
+        facts = [
+            host(n, slots=members, link_mbps=1000 * (n + 1)) for n in range(2)
+        ]
+        found = self.relieving(members, facts, {'host0': 1, 'host1': 1})
+        self.assertLess(len(found), 20)
+        for counts in found:
+            self.assertEqual(members, sum(counts.values()))
+
+    def test_where_nobody_can_be_helped(self):
+        facts = [
+            host(0, slots=0, switch='s0'),
+            host(1, slots=4, switch='s1'),
+        ]
+        self.assertEqual([], self.relieving(2, facts, {'host0': 1}))
+
     def test_nobody_runs_yet(self):
         request = PlanRequest(3, 1, 1024, [host(n) for n in range(3)])
         field = planner_field.make_field(
