@@ -279,6 +279,12 @@ class MembersTest(world.WorldTestCase):
         self.assertEqual('host00002', best)
         self.assertEqual([({'peer'}, 'vhpc:rack')], asked)
 
+    def test_members_of_one_boot_are_counted_once(self):
+        # On no host yet, and none of them is shelved.
+        self.whereabouts = whereabouts.Whereabouts({}, frozenset())
+        spec, _ = self.group()
+        self.assertEqual((4, {}), self.ask(spec)[1:])
+
     def test_new_group_asks_no_database(self):
         self.whereabouts = 'nobody asks'
         spec, _ = self.group(hosts=[])

@@ -11,7 +11,7 @@
 # under the License.
 
 
-from nova_vhpc.scheduler import planner, weighing
+from nova_vhpc.scheduler import cost, planner, weighing
 from nova_vhpc.scheduler.planner_model import HostFacts, PlanRequest
 from nova_vhpc.tests import base
 
@@ -77,7 +77,36 @@ class WeighingTest(base.TestCase):
 
     def test_unknown_topology_weighs_what_the_option_says(self):
         _, others = weigh([facts(0), facts(1)], unknown={'h1'})
-        self.assertEqual(-1.0, others['h1'])
+        self.assertEqual({'h0': weighing.OTHERS_MOST, 'h1': -1.0}, others)
+
+    def test_the_cheapest_host_weighs_most_and_others_in_proportion(self):
+        hosts = [facts(n, link_mbps=1000 * 10**n) for n in range(3)]
+        question = PlanRequest(4, 4, 1024, hosts, 'shared')
+        placement = planner.plan(question)
+        costs = weighing.lone_costs_us(question, placement, hosts)
+        self.assertEqual(min(costs), costs[2])
+        found = weighing.other_weights(question, placement, hosts)
+        for weight, cost_us in zip(found, costs, strict=True):
+            self.assertAlmostEqual(
+                weighing.OTHERS_MOST, weight * cost_us / min(costs)
+            )
+
+    def test_what_a_lone_member_costs(self):
+        """It talks to peers on its host, or in its switch."""
+        hosts = [
+            facts(0, switch='s0'),
+            facts(1, switch='s0', link_mbps=0),
+        ]
+        question = PlanRequest(1, 4, 1024, hosts, 'shared', existing={'h0': 2})
+        costs = weighing.lone_costs_us(question, planner.plan(question), hosts)
+        self.assertEqual(
+            [
+                # Three on the host with no other anywhere; one of three.
+                cost.member_us('shared', here, 3, 1.0, tier_factor=1.0)
+                for here in (3, 1)
+            ],
+            costs,
+        )
 
     def test_no_hosts_and_no_plan(self):
         self.assertEqual(({}, {}), weigh([]))

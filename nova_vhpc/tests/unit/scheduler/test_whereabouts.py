@@ -111,6 +111,15 @@ class LocateTest(base.BaseTestCase):
         self.answers[CELL.uuid][0].vm_state = 'active'
         self.assertEqual({A: 'one'}, whereabouts.locate({A}).hosts)
 
+    def test_a_deleted_member_whose_cell_is_still_known(self):
+        self.mappings.return_value.append(mapping(D))
+        self.assertEqual({B, D}, whereabouts.locate({A, B, C, D}).gone)
+
+    def test_what_was_remembered_before_stays(self):
+        whereabouts.locate({B})
+        whereabouts.locate({D})
+        self.assertFalse(whereabouts.may_tell({B, D}))
+
     def test_memory_is_bounded(self):
         with mock.patch.object(whereabouts, 'MOST_NOWHERE', 2):
             whereabouts.locate({B, D})
