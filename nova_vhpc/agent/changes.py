@@ -37,10 +37,10 @@ def found_or_told(
         changed.append(cputune.SHARES)
     changed += [
         name
-        for name in target.bandwidth_theirs
+        for name in target.echoes.bandwidth_theirs
         if name not in target.released
         and name not in changed
-        and target.is_last(name, now.parameters.get(name))
+        and target.echoes.is_last(name, now.parameters.get(name))
     ]
     return changed
 

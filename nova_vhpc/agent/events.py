@@ -100,7 +100,7 @@ class Events:
             ):
                 continue
             if known == cputune.SHARES:
-                if value not in target.shares_ours:
+                if value not in target.echoes.shares_ours:
                     self._note_shares(target, domain, value)
                 elif target.journalled:
                     continue
@@ -118,7 +118,7 @@ class Events:
             # Of an earlier run it says nothing about this one.
             and domain.ID() == target.domain_id
         ):
-            target.shares_theirs = value
+            target.echoes.shares_theirs = value
 
     @staticmethod
     def _note_bandwidth(
@@ -127,14 +127,14 @@ class Events:
         """Keep what a write of ours may have come just after."""
         if (
             name not in target.released
-            and not target.wrote(name, value)
+            and not target.echoes.wrote(name, value)
             and not cputune.same(
                 name, target.original.parameters.get(name), value
             )
             and domain.ID() == target.domain_id
         ):
             # Never changed in place: whoever looks at them has his own.
-            target.bandwidth_theirs = {
-                **target.bandwidth_theirs,
+            target.echoes.bandwidth_theirs = {
+                **target.echoes.bandwidth_theirs,
                 name: value,
             }

@@ -66,13 +66,14 @@ class ForeignChanges:
                 return
             # No window may write between the read and what follows from it.
             target.stop_free_weights()
-            theirs, bandwidth = target.shares_theirs, target.bandwidth_theirs
+            told = target.echoes
+            theirs, bandwidth = told.shares_theirs, told.bandwidth_theirs
             self._look(target, theirs)
             # Else another event has come, and with it another look.
-            if target.shares_theirs == theirs:
-                target.shares_theirs = None
-            if target.bandwidth_theirs is bandwidth:
-                target.bandwidth_theirs = {}
+            if told.shares_theirs == theirs:
+                told.shares_theirs = None
+            if told.bandwidth_theirs is bandwidth:
+                told.bandwidth_theirs = {}
 
     def _is_as_expected(self, target: guest.Guest) -> bool:
         """Whether there is nothing to do, while windows go on.
@@ -81,8 +82,8 @@ class ForeignChanges:
         """
         if (
             not target.free_weights
-            or target.shares_theirs is not None
-            or target.bandwidth_theirs
+            or target.echoes.shares_theirs is not None
+            or target.echoes.bandwidth_theirs
             or target.uncertain
             or target.released
         ):
@@ -172,7 +173,7 @@ class ForeignChanges:
         now = cputune.read(target.domain, target.expected)
         self.switched.follow(target, now, stays=False)
         changed = changes.found_or_told(
-            target, target.expected, now, target.shares_theirs
+            target, target.expected, now, target.echoes.shares_theirs
         )
         if changed:
             self.count += len(changed)
@@ -222,7 +223,7 @@ class ForeignChanges:
         parameters = {n: v for n, v in was.parameters.items() if n in ours}
         # Theirs may come in the very moment. Its event then tells of it, if
         # this is known to have been written over it.
-        target.note_bandwidth(
+        target.echoes.note_bandwidth(
             model.CpuTune(
                 parameters.get(cputune.PERIOD), parameters.get(cputune.QUOTA)
             )
@@ -245,12 +246,12 @@ class ForeignChanges:
     def _give_back(target: guest.Guest) -> None:
         """Write what they had written, where we wrote over it."""
         _give_back_bandwidth(target)
-        theirs = target.shares_theirs
+        theirs = target.echoes.shares_theirs
         if (
             theirs is not None
             and cputune.SHARES in target.released
             and target.expected.parameters.get(cputune.SHARES)
-            in target.shares_ours
+            in target.echoes.shares_ours
         ):
             cputune.write_shares(target.domain, theirs)
             target.note_written({cputune.SHARES: theirs})
@@ -260,8 +261,9 @@ def _give_back_bandwidth(target: guest.Guest) -> None:
     now = target.expected.parameters
     theirs = {
         name: value
-        for name, value in target.bandwidth_theirs.items()
-        if name in target.released and target.is_last(name, now.get(name))
+        for name, value in target.echoes.bandwidth_theirs.items()
+        if name in target.released
+        and target.echoes.is_last(name, now.get(name))
     }
     if not theirs:
         return

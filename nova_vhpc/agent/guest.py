@@ -15,24 +15,20 @@
 import dataclasses
 import enum
 import threading
-import time
-from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.agent import (
     cputune,
     domain_xml,
+    event_echoes,
     journal,
     ours,
     processes,
     sampler,
     weight_file,
+    write_failures,
 )
 from nova_vhpc.control import model
-
-LONGEST_QUARANTINE = 10
-"""Times ``quarantine_seconds``."""
-
 
 NO_TUNE = model.CpuTune()
 
@@ -74,15 +70,8 @@ class Guest:
     :ivar slice_us: the time slice that it is to bring about.
     :ivar sliced: vCPU threads may have slices of their own.
     :ivar written: the values that the journal says we may have written.
-    :ivar shares_ours: every ``cpu_shares`` that we wrote in this run: the
-        events of our writes come late.
-    :ivar shares_theirs: what somebody else wrote by an event, and nobody
-        has looked at yet: no window is to write over it.
-    :ivar bandwidth_ours: every period and quota that we wrote in this run, by
-        name, likewise.
-    :ivar bandwidth_last: the last of them, by name.
-    :ivar bandwidth_theirs: those that somebody else wrote by an event, and
-        nobody has looked at yet: a write of ours may have come just after.
+    :ivar echoes: what events have to tell of its shares, period and quota.
+    :ivar failures: of writes to it.
     :ivar weight: where windows write ``cpu_shares``; None before the first.
     :ivar free_weights: those in the journal that windows may write there
         without ``lock``, however long libvirt holds it; only who holds it
@@ -119,25 +108,17 @@ class Guest:
     uncertain: bool = False
     sliced: bool = False
     written: ours.Written = dataclasses.field(default_factory=dict)
-    shares_ours: set[int] = dataclasses.field(default_factory=set)
-    shares_theirs: int | None = None
-    bandwidth_ours: set[tuple[str, int]] = dataclasses.field(
-        default_factory=set
+    echoes: event_echoes.Echoes = dataclasses.field(
+        default_factory=event_echoes.Echoes
     )
-    bandwidth_last: dict[str, int] = dataclasses.field(default_factory=dict)
-    bandwidth_theirs: Mapping[str, int] = dataclasses.field(
-        default_factory=dict
+    failures: write_failures.Failures = dataclasses.field(
+        default_factory=write_failures.Failures
     )
     weight: weight_file.WeightFile | None = None
     free_weights: frozenset[int] = frozenset()
     unweighed: bool = False
     writes: int = 0
-    failures: int = 0
-    failed_in_row: int = 0
-    quarantines: int = 0
-    quarantined_until: float = 0.0
     moves: int = 0
-    problem: str = ''
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     weighing: Any = dataclasses.field(default_factory=threading.RLock)
 
@@ -186,11 +167,6 @@ class Guest:
         """Whether nothing speaks against a write now."""
         return not self.holds
 
-    @property
-    def quarantined(self) -> bool:
-        """Whether it is left alone for a while."""
-        return time.monotonic() < self.quarantined_until
-
     def set_expected(self, now: cputune.Cputune) -> None:
         """Take what was read for what is in force."""
         with self.weighing:
@@ -238,61 +214,15 @@ class Guest:
         What windows write into the file itself systemd does not know of: at
         a daemon-reload it writes what it knows, as the VM began.
         """
-        return shares in self.shares_ours or (
+        return shares in self.echoes.shares_ours or (
             self.weighs_by_file
             and shares == self.original.parameters.get(cputune.SHARES)
-        )
-
-    def note_bandwidth(self, tune: model.CpuTune) -> None:
-        """Period and quota are about to be written: their events are ours."""
-        for name, value in (
-            (cputune.PERIOD, tune.period_us),
-            (cputune.QUOTA, tune.quota_us),
-        ):
-            if value is not None:
-                self.bandwidth_last[name] = cputune.plain(name, value)
-                self.bandwidth_ours.add((name, self.bandwidth_last[name]))
-
-    def wrote(self, name: str, value: int | None) -> bool:
-        """Whether a period or quota is one that we wrote in this run."""
-        return (
-            value is not None
-            and (name, cputune.plain(name, value)) in self.bandwidth_ours
-        )
-
-    def is_last(self, name: str, value: int | None) -> bool:
-        """Whether a period or quota is the last one that we wrote.
-
-        An earlier one that is in force is somebody else's choice.
-        """
-        return value is not None and (
-            cputune.plain(name, value) == self.bandwidth_last.get(name)
         )
 
     def succeeded(self) -> None:
         """A write went through."""
         self.writes += 1
-        self.failed_in_row = 0
-        self.quarantines = 0
-        self.quarantined_until = 0.0
-        self.problem = ''
-
-    def failed(self, problem: str, limit: int, seconds: float) -> bool:
-        """A write failed.
-
-        :param limit: failures in a row that bring the quarantine.
-        :param seconds: its length; doubles each time.
-        :returns: whether it is in quarantine from now on.
-        """
-        self.failures += 1
-        self.failed_in_row += 1
-        self.problem = problem
-        if self.failed_in_row < limit:
-            return False
-        factor = min(2**self.quarantines, LONGEST_QUARANTINE)
-        self.quarantined_until = time.monotonic() + seconds * factor
-        self.quarantines += 1
-        return True
+        self.failures.end()
 
     @property
     def _pins_released(self) -> bool:

@@ -38,8 +38,8 @@ class Quarantine:
 
     def failed(self, target: guest.Guest, problem: str) -> None:
         """A write to a VM was refused."""
-        first = target.failed_in_row == 0
-        if target.failed(
+        first = target.failures.in_row == 0
+        if target.failures.add(
             problem,
             self._options.quarantine_failures,
             self._options.quarantine_seconds,
@@ -47,8 +47,8 @@ class Quarantine:
             LOG.warning(
                 'VM %s: in quarantine for %.0f s after %d failures: %s',
                 target.name,
-                target.quarantined_until - time.monotonic(),
-                target.failures,
+                target.failures.quarantined_until - time.monotonic(),
+                target.failures.count,
                 problem,
             )
         elif first:
@@ -67,7 +67,7 @@ class Quarantine:
             )
         target = self._roster.guests.get(uuid)
         if target is not None:
-            target.failed(HANGS, 1, self._options.quarantine_seconds)
+            target.failures.add(HANGS, 1, self._options.quarantine_seconds)
         else:
             self._roster.unreadable(uuid, HANGS)
 
@@ -76,6 +76,6 @@ class Quarantine:
         self._hanging.discard(uuid)
         self._roster.readable(uuid, HANGS)
         target = self._roster.guests.get(uuid)
-        if target is not None and target.problem == HANGS:
-            target.quarantined_until = 0.0
-            target.problem = ''
+        if target is not None and target.failures.problem == HANGS:
+            target.failures.quarantined_until = 0.0
+            target.failures.problem = ''

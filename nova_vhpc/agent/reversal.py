@@ -103,7 +103,7 @@ class Reversal:
         self._check_run(target)
         self._changes.settle(target)
         # The event of this write comes late, as all do.
-        target.shares_ours |= {
+        target.echoes.shares_ours |= {
             value
             for name, value in target.original.parameters.items()
             if name == cputune.SHARES

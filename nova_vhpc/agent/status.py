@@ -85,9 +85,9 @@ def vm_status(
         'journalled': target.journalled,
         'writes': target.writes,
         'moves': target.moves,
-        'failures': target.failures,
-        'quarantined': target.quarantined,
-        'problem': target.problem,
+        'failures': target.failures.count,
+        'quarantined': target.failures.quarantined,
+        'problem': target.failures.problem,
     }
 
 

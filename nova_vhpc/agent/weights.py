@@ -96,18 +96,18 @@ def give_back(target: guest.Guest, host: processes.Processes) -> None:
         original is None
         or not target.journalled
         or cputune.SHARES in target.released
-        or target.shares_theirs is not None
+        or target.echoes.shares_theirs is not None
     ):
         return
     file = _find(target, host)
     # A window that began to write before the VM was held ends first.
     with target.weighing:
-        known = target.shares_ours
+        known = target.echoes.shares_ours
         if not _put_back(file, original, known.__contains__, target.name):
             return
         # What went into the file alone has never been in libvirt's XML.
         target.unweighed = not target.weighs_by_file
-        target.shares_ours.add(original)
+        target.echoes.shares_ours.add(original)
         target.note_written({cputune.SHARES: original})
 
 

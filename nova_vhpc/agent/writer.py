@@ -95,7 +95,7 @@ class Writer:
             not self._gate.open
             or target.hands_off
             or not self._connection.up
-            or target.quarantined
+            or target.failures.quarantined
         ):
             target.pending = None
             return
@@ -139,7 +139,7 @@ class Writer:
                 if not sure and not self._as_known(target):
                     return False
                 self._ensure_journalled(target, model.CpuTune(shares=shares))
-                target.shares_ours.add(shares)
+                target.echoes.shares_ours.add(shares)
                 self._weights.write(target, shares)
                 sure = sure and target.weighs_by_file
                 if not sure and self._went_astray(target):
@@ -182,7 +182,7 @@ class Writer:
             and self._roster.guests.get(target.uuid) is target
             and target.free_to_write
             and cputune.SHARES not in target.released
-            and target.shares_theirs is None
+            and target.echoes.shares_theirs is None
         )
 
     def _write_pending(self, target: guest.Guest) -> None:
@@ -201,7 +201,7 @@ class Writer:
             self._failed(target, error)
             return
         if written:
-            if target.failed_in_row:
+            if target.failures.in_row:
                 LOG.info('VM %s: written again', target.name)
             target.succeeded()
 
@@ -220,8 +220,8 @@ class Writer:
             if todo.shares is not None:
                 target.stop_free_weights()
                 # Its event may come before the call returns.
-                target.shares_ours.add(todo.shares)
-            target.note_bandwidth(todo)
+                target.echoes.shares_ours.add(todo.shares)
+            target.echoes.note_bandwidth(todo)
             return self._act(target, todo)
 
     def _failed(self, target: guest.Guest, problem: Exception) -> None:

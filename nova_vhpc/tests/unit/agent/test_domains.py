@@ -108,7 +108,7 @@ class TestPutBack(DomainsCase):
         self.made.pause()
         self.drain()
         self.assert_put_back()
-        self.assertEqual({20, 1024}, target.shares_ours)
+        self.assertEqual({20, 1024}, target.echoes.shares_ours)
 
     def test_late_events_of_period_and_quota_are_known_too(self) -> None:
         target = self.look()
@@ -116,8 +116,8 @@ class TestPutBack(DomainsCase):
         self.made.write(target, tune)
         self.drain()
         for name in (cputune.PERIOD, cputune.QUOTA):
-            self.assertTrue(target.wrote(name, 30_000))
-        self.assertFalse(target.wrote(cputune.PERIOD, 30_001))
+            self.assertTrue(target.echoes.wrote(name, 30_000))
+        self.assertFalse(target.echoes.wrote(cputune.PERIOD, 30_001))
 
     def test_the_mark_is_there_again_after_it(self) -> None:
         """Without it a migration takes our values along for the VM's own."""

@@ -48,9 +48,9 @@ class TestEvents(base.BaseTestCase):
         self.target.note_written({cputune.PERIOD: 5_000})
         self.assertEqual([], self.tunable('cputune.vcpu_period', 5_000))
         self.target.journalled = True
-        self.target.shares_ours.add(9)
+        self.target.echoes.shares_ours.add(9)
         self.assertEqual([], self.tunable('cputune.cpu_shares', 9))
-        self.assertIsNone(self.target.shares_theirs)
+        self.assertIsNone(self.target.echoes.shares_theirs)
 
     def test_no_limit_of_ours_as_the_kernel_reads_it(self) -> None:
         self.target.note_written({cputune.QUOTA: 18_446_744_073_709_551})
@@ -65,23 +65,23 @@ class TestEvents(base.BaseTestCase):
             None,
         )
         self.assertEqual(['u'], self.looked)
-        self.assertEqual(77, self.target.shares_theirs)
+        self.assertEqual(77, self.target.echoes.shares_theirs)
 
     def test_shares_that_are_theirs_already(self) -> None:
         self.target.released = frozenset({cputune.SHARES})
         self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 77))
-        self.assertIsNone(self.target.shares_theirs)
+        self.assertIsNone(self.target.echoes.shares_theirs)
 
     def test_shares_of_an_earlier_run(self) -> None:
         self.events._on_tunable(
             None, Domain('u', 7), {'cputune.cpu_shares': 77}, None
         )
-        self.assertIsNone(self.target.shares_theirs)
+        self.assertIsNone(self.target.echoes.shares_theirs)
 
     def test_late_event_of_ours_in_a_vm_that_was_put_back(self) -> None:
-        self.target.shares_ours.add(9)
+        self.target.echoes.shares_ours.add(9)
         self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 9))
-        self.assertIsNone(self.target.shares_theirs)
+        self.assertIsNone(self.target.echoes.shares_theirs)
 
     def test_a_value_that_is_not_ours(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.vcpu_period', 7_000))
@@ -89,15 +89,17 @@ class TestEvents(base.BaseTestCase):
     def test_bandwidth_that_is_not_ours_is_kept(self) -> None:
         """A write of ours may come just after it, before anybody looks."""
         self.tunable('cputune.vcpu_period', 7_000)
-        self.assertEqual({cputune.PERIOD: 7_000}, self.target.bandwidth_theirs)
+        self.assertEqual(
+            {cputune.PERIOD: 7_000}, self.target.echoes.bandwidth_theirs
+        )
         self.tunable('cputune.vcpu_quota', 3_000)
         self.assertEqual(
             {cputune.PERIOD: 7_000, cputune.QUOTA: 3_000},
-            self.target.bandwidth_theirs,
+            self.target.echoes.bandwidth_theirs,
         )
 
     def test_bandwidth_that_is_nobody_elses(self) -> None:
-        self.target.note_bandwidth(model.CpuTune(7_000, -1))
+        self.target.echoes.note_bandwidth(model.CpuTune(7_000, -1))
         self.tunable('cputune.vcpu_period', 7_000)
         self.tunable('cputune.vcpu_quota', 18_446_744_073_709_551)
         # As before us, which a put-back writes.
@@ -109,7 +111,7 @@ class TestEvents(base.BaseTestCase):
         self.events._on_tunable(
             None, Domain('u', 7), {'cputune.vcpu_period': 8_000}, None
         )
-        self.assertEqual({}, self.target.bandwidth_theirs)
+        self.assertEqual({}, self.target.echoes.bandwidth_theirs)
 
     def test_a_tunable_that_we_never_write(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.emulator_period', 1))

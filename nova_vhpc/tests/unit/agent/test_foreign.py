@@ -188,7 +188,7 @@ class TestForeignChanges(ForeignCase):
 
         def set_next(*arguments: Any) -> tuple[str, ...]:
             self.domain.values[cputune.PERIOD] = 77_000
-            target.bandwidth_theirs = {cputune.PERIOD: 77_000}
+            target.echoes.bandwidth_theirs = {cputune.PERIOD: 77_000}
             return restore(*arguments)
 
         with mock.patch.object(cputune_restore, 'restore', set_next):
@@ -292,7 +292,7 @@ class TestForeignChanges(ForeignCase):
 
     def test_weights_of_our_own_windows(self) -> None:
         target = self.make(journalled=True)
-        target.shares_ours.add(5)
+        target.echoes.shares_ours.add(5)
         self.domain.values[cputune.SHARES] = 5
         self.assertEqual(0, self.look(target))
 
@@ -316,7 +316,7 @@ class TestBandwidthWrittenOver(ForeignCase):
 
     def write(self) -> None:
         tune = model.CpuTune(10_000, 5_000)
-        self.target.note_bandwidth(tune)
+        self.target.echoes.note_bandwidth(tune)
         cputune.write_bandwidth(self.domain, 10_000, 5_000, self.domain.values)
         self.target.note_written(
             {cputune.PERIOD: 10_000, cputune.QUOTA: 5_000}
@@ -334,22 +334,22 @@ class TestBandwidthWrittenOver(ForeignCase):
             with self.subTest(name):
                 self.target.released = frozenset()
                 self.write()
-                self.target.bandwidth_theirs = {name: value}
+                self.target.echoes.bandwidth_theirs = {name: value}
                 self.assertEqual(1, self.look(self.target))
                 self.assertEqual(wanted, self.bandwidth())
                 self.assertEqual({name}, self.target.released)
-                self.assertEqual({}, self.target.bandwidth_theirs)
+                self.assertEqual({}, self.target.echoes.bandwidth_theirs)
                 # It was told of once.
                 self.assertEqual(0, self.look(self.target))
 
     def test_overridden_all_the_same(self) -> None:
-        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
         self.assertEqual(1, self.look(self.target, 'override'))
         self.assertEqual((10_000, 5_000), self.bandwidth())
         self.assertEqual(0, self.look(self.target, 'override'))
 
     def test_a_later_one_of_theirs_stays(self) -> None:
-        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
         self.domain.values[cputune.QUOTA] = 4_000
         self.look(self.target)
         self.assertEqual(4_000, self.bandwidth()[1])
@@ -357,9 +357,9 @@ class TestBandwidthWrittenOver(ForeignCase):
 
     def test_nor_is_it_ours_because_we_have_written_it_once(self) -> None:
         """As they have set it twice, the second time to what it was."""
-        self.target.note_bandwidth(model.CpuTune(100_000, 50_000))
+        self.target.echoes.note_bandwidth(model.CpuTune(100_000, 50_000))
         self.write()
-        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
         cputune.write_bandwidth(
             self.domain, 100_000, 50_000, self.domain.values
         )
@@ -368,12 +368,12 @@ class TestBandwidthWrittenOver(ForeignCase):
 
     def test_before_our_first_write_it_is_the_original(self) -> None:
         self.target.journalled = False
-        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
         self.assertEqual(0, self.look(self.target))
-        self.assertEqual({}, self.target.bandwidth_theirs)
+        self.assertEqual({}, self.target.echoes.bandwidth_theirs)
 
     def test_what_could_not_be_given_back_is_tried_again(self) -> None:
-        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
         refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             cputune, 'write_bandwidth', side_effect=refused
@@ -383,7 +383,7 @@ class TestBandwidthWrittenOver(ForeignCase):
         self.assertEqual((100_000, 30_000), self.bandwidth())
 
     def test_put_back_before_anybody_looked(self) -> None:
-        self.target.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
         self.changes().settle(self.target)
         self.assertEqual((100_000, 30_000), self.bandwidth())
         self.assertEqual({cputune.QUOTA}, self.target.released)
@@ -395,8 +395,8 @@ class TestSharesInWindows(ForeignCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.make(journalled=True)
-        self.target.shares_ours.add(20)
-        self.target.shares_theirs = 333
+        self.target.echoes.shares_ours.add(20)
+        self.target.echoes.shares_theirs = 333
         self.domain.values[cputune.SHARES] = 20
 
     def shares(self) -> int:
@@ -407,7 +407,7 @@ class TestSharesInWindows(ForeignCase):
         self.assertEqual(333, self.shares())
         self.assertEqual(333, self.target.in_force.shares)
         self.assertEqual({cputune.SHARES}, self.journal.load('u').released)
-        self.assertIsNone(self.target.shares_theirs)
+        self.assertIsNone(self.target.echoes.shares_theirs)
         self.assertEqual(0, self.look(self.target))
 
     def test_still_there(self) -> None:
@@ -432,7 +432,7 @@ class TestSharesInWindows(ForeignCase):
         self.assertEqual(1, self.look(self.target, 'override'))
         self.assertEqual(20, self.shares())
         self.assertEqual(['u'], self.told)
-        self.assertIsNone(self.target.shares_theirs)
+        self.assertIsNone(self.target.echoes.shares_theirs)
 
     def test_before_our_first_write(self) -> None:
         self.target.journalled = False
@@ -452,13 +452,13 @@ class TestSharesInWindows(ForeignCase):
         read = cputune.read
 
         def read_late(*arguments: Any) -> cputune.Cputune:
-            self.target.shares_theirs = 444
+            self.target.echoes.shares_theirs = 444
             return read(*arguments)
 
         with mock.patch.object(cputune, 'read', read_late):
             self.look(self.target)
         # Its look is still to come.
-        self.assertEqual(444, self.target.shares_theirs)
+        self.assertEqual(444, self.target.echoes.shares_theirs)
         self.assertEqual(444, self.shares())
         self.look(self.target)
         self.assertEqual(444, self.shares())

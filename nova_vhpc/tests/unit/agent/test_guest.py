@@ -110,13 +110,13 @@ class TestGuest(base.BaseTestCase):
 
     def test_quarantine_grows_and_ends_with_success(self) -> None:
         target = make()
-        self.assertFalse(target.failed('x', 2, 100.0))
-        self.assertFalse(target.quarantined)
-        self.assertTrue(target.failed('x', 2, 100.0))
-        self.assertTrue(target.quarantined)
-        first = target.quarantined_until
-        self.assertTrue(target.failed('x', 2, 100.0))
-        self.assertGreater(target.quarantined_until, first + 50)
+        self.assertFalse(target.failures.add('x', 2, 100.0))
+        self.assertFalse(target.failures.quarantined)
+        self.assertTrue(target.failures.add('x', 2, 100.0))
+        self.assertTrue(target.failures.quarantined)
+        first = target.failures.quarantined_until
+        self.assertTrue(target.failures.add('x', 2, 100.0))
+        self.assertGreater(target.failures.quarantined_until, first + 50)
         target.succeeded()
-        self.assertFalse(target.quarantined)
-        self.assertEqual(3, target.failures)
+        self.assertFalse(target.failures.quarantined)
+        self.assertEqual(3, target.failures.count)

@@ -36,18 +36,18 @@ class TestQuarantine(base.BaseTestCase):
 
     def test_the_first_failure_is_told_and_the_last_straw(self) -> None:
         self.quarantine.failed(self.target, 'refused')
-        self.assertFalse(self.target.quarantined)
+        self.assertFalse(self.target.failures.quarantined)
         self.assertIn('not written: refused', self.log.output)
         self.quarantine.failed(self.target, 'refused')
-        self.assertTrue(self.target.quarantined)
+        self.assertTrue(self.target.failures.quarantined)
         self.assertIn('in quarantine for', self.log.output)
 
     def test_a_call_that_hangs_and_comes_back(self) -> None:
         self.quarantine.late('u')
-        self.assertTrue(self.target.quarantined)
+        self.assertTrue(self.target.failures.quarantined)
         self.assertEqual(1, self.quarantine.late_calls)
         self.quarantine.returned('u')
-        self.assertFalse(self.target.quarantined)
+        self.assertFalse(self.target.failures.quarantined)
 
     def test_told_once_until_all_that_hung_are_back(self) -> None:
         """A window's call hangs as long as a worker's."""
@@ -62,7 +62,7 @@ class TestQuarantine(base.BaseTestCase):
         for _ in range(2):
             self.quarantine.failed(self.target, 'refused')
         self.quarantine.returned('u')
-        self.assertTrue(self.target.quarantined)
+        self.assertTrue(self.target.failures.quarantined)
 
     def test_a_vm_that_hangs_before_it_is_known(self) -> None:
         # libvirt 11 does not give the XML of a domain whose QEMU hangs.

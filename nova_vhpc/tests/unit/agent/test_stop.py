@@ -74,7 +74,7 @@ class TestStop(test_domains.DomainsCase):
     def test_also_what_a_window_has_written_over(self) -> None:
         target = self.look()
         self.made.set_shares('u', 20)
-        target.shares_theirs = 333
+        target.echoes.shares_theirs = 333
         self.assertTrue(self.made.stop(PATIENCE_S))
         self.assertEqual(333, self.domain.values[cputune.SHARES])
 

@@ -167,7 +167,7 @@ class TestGiveBack(WeightsCase):
 
     def give_back(self) -> str:
         self.weights().write(self.target, 20)
-        self.target.shares_ours.add(20)
+        self.target.echoes.shares_ours.add(20)
         weights.give_back(self.target, self.host)
         return self.path.read_text()
 
@@ -181,7 +181,7 @@ class TestGiveBack(WeightsCase):
         self.target.released = frozenset({cputune.SHARES})
         self.assertEqual('20', self.give_back())
         self.target.released = frozenset()
-        self.target.shares_theirs = 20
+        self.target.echoes.shares_theirs = 20
         self.assertEqual('20', self.give_back())
 
     def test_not_in_a_vm_that_was_put_back(self) -> None:
@@ -191,7 +191,7 @@ class TestGiveBack(WeightsCase):
 
     def test_not_where_it_cannot_be_written(self) -> None:
         self.weights().write(self.target, 20)
-        self.target.shares_ours.add(20)
+        self.target.echoes.shares_ours.add(20)
         with mock.patch.object(
             pathlib.Path, 'write_text', side_effect=OSError(19, 'gone')
         ):

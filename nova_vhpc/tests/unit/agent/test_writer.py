@@ -247,7 +247,7 @@ class TestWriter(WriterCase):
         (self.state / 'journal').rmdir()
         (self.state / 'journal').write_text('in the way')
         self.assertEqual(50_000, self.write()[cputune.QUOTA])
-        self.assertEqual(1, self.target.failures)
+        self.assertEqual(1, self.target.failures.count)
         self.assertFalse(self.domain.marked)
 
     def test_a_refusal_is_counted_and_the_domain_looked_at(self) -> None:
@@ -256,7 +256,7 @@ class TestWriter(WriterCase):
 
         self.domain.setSchedulerParametersFlags = refuse
         self.write()
-        self.assertEqual(1, self.target.failures)
+        self.assertEqual(1, self.target.failures.count)
         self.assertTrue(self.target.uncertain)
         self.assertEqual(['u'], self.looked)
         self.assertEqual(1, len(self.link.failures))
@@ -266,7 +266,7 @@ class TestWriter(WriterCase):
         for active, failures in ((False, 0), (True, 1)):
             self.refuse(libvirt.VIR_ERR_OPERATION_INVALID, active)
             self.write()
-            self.assertEqual(failures, self.target.failures)
+            self.assertEqual(failures, self.target.failures.count)
 
     def refuse(self, code: int, active: bool) -> None:
         def refuse(values: dict[str, int], flags: int) -> None:
@@ -295,7 +295,7 @@ class TestWriter(WriterCase):
         write = self.domain.setSchedulerParametersFlags
 
         def note(values: dict[str, int], flags: int) -> None:
-            known.append(set(self.target.shares_ours))
+            known.append(set(self.target.echoes.shares_ours))
             write(values, flags)
 
         self.domain.setSchedulerParametersFlags = note
