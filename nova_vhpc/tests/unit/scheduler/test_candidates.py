@@ -45,6 +45,10 @@ class CandidatesTest(base.BaseTestCase):
         self.assertEqual(list('abca'), [found[0] for _ in range(4)])
         self.assertEqual(4, len(told))
 
+    def test_two_take_turns(self):
+        found = candidates.Candidates(['a', 'b'])
+        self.assertEqual(['a', 'b', 'a'], [found[0] for _ in range(3)])
+
     def test_all_else_is_a_list(self):
         found = candidates.Candidates('abc')
         self.assertEqual(list('abc'), list(found))

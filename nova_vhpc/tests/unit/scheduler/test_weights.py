@@ -51,6 +51,17 @@ class WeigherTest(world.WorldTestCase):
         weights = self.weigh(spec)
         self.assertEqual(1.0, max(weights.values()))
 
+    def test_new_plan_when_another_filter_drops_the_next_host(self):
+        spec = self.request(3, 'anti-affinity')
+        weights = self.weigh(spec)
+        outside, third, _, first = sorted(weights, key=weights.__getitem__)
+        self.assertLess(weights[outside], 0.6)
+        by_name = {state.host: state for state in self.states}
+        _ = by_name[first].allocation_candidates[0]
+        by_name[first].consume_from_request(spec)
+        weights = self.weigh(spec, [by_name[third], by_name[outside]])
+        self.assertGreater(min(weights.values()), 0.9)
+
     def test_one_host(self):
         spec = self.request()
         self.assertEqual({'host00000': 1.0}, self.weigh(spec, self.states[:1]))
