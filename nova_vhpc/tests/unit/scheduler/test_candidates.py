@@ -192,10 +192,11 @@ class LedgerTest(base.BaseTestCase):
             uplink('c1', mbps=10000),
             uplink('d1', mbps=10000),
         )
-        found = [candidate('a1', 'b1'), candidate('c1', 'd1')]
-        self.assertEqual(
-            [('c1', 'd1'), ('a1', 'b1')], claimed(self.order(ledger, found))
-        )
+        for pair in (('a1', 'b1'), ('b1', 'a1')):
+            found = [candidate(*pair), candidate('c1', 'd1')]
+            self.assertEqual(
+                [('c1', 'd1'), pair], claimed(self.order(ledger, found))
+            )
 
     def test_what_placement_offers_is_free_whatever_we_counted(self):
         ledger = self.ledger(uplink('a1', used=1))
@@ -235,6 +236,13 @@ class LedgerTest(base.BaseTestCase):
         ledger = self.ledger(uplink('a1'))
         found = [candidate('x9'), candidate('a1')]
         self.assertEqual([('a1',)], claimed(self.order(ledger, found)))
+
+    def test_both_of_two_uplinks_are_to_serve(self):
+        # A flavor that names no network configuration may claim several.
+        self.rule = network.ANY
+        ledger = self.ledger(uplink('a1'), uplink('b1'))
+        found = [candidate('a1', 'x9'), candidate('a1', 'b1')]
+        self.assertEqual([('a1', 'b1')], claimed(self.order(ledger, found)))
 
     def test_unknown_topology_takes_each_uplink_once(self):
         ledger = self.ledger(unknown=True)
