@@ -131,6 +131,20 @@ class VerdictTest(base.TestCase):
         self.assertEqual(3, found['c2'].slots)
         self.assertIsNone(found['c3'].slots)
 
+    def test_devices_that_nobody_knows_of_are_told(self):
+        hosts = [host(1, devices=0), host(2, devices=3), host(3)]
+        found = answer(request(hosts, network='exported', members=3))
+        self.assertEqual(
+            {'c1': False, 'c2': False, 'c3': True},
+            {item.name: item.devices_unknown for item in found.hosts},
+        )
+        (note,) = found.notes
+        self.assertIn('unknown for 1 of 3 host(s)', note)
+        # Where none are asked for, it does not matter.
+        found = answer(request(hosts))
+        self.assertEqual((), found.notes)
+        self.assertFalse(any(item.devices_unknown for item in found.hosts))
+
     def test_every_configuration_can_be_explained(self):
         uplinks = [
             uplink(1, 'shared', slots=8),
@@ -170,6 +184,15 @@ class PlanTest(base.TestCase):
         self.assertGreater(weights[2], 0.85)
         self.assertLess(weights[3], 0.55)
 
+    def test_rejected_hosts_come_last_whatever_their_names(self):
+        hosts = [host(n, uplinks=0 if n == 1 else 1) for n in (3, 1, 2)]
+        hosts[0]['uplinks'][0]['mbps'] = 1000
+        found = answer(request(hosts, members=1))
+        self.assertEqual(
+            [('c2', 1), ('c3', 0), ('c1', 0)],
+            [(item.name, item.planned) for item in found.hosts],
+        )
+
     def test_the_plan_never_takes_more_uplinks_than_are_free(self):
         found = answer(request([host(n, uplinks=1) for n in range(4)]))
         self.assertEqual([1] * 4, [item.planned for item in found.hosts])
@@ -181,6 +204,7 @@ class PlanTest(base.TestCase):
         self.assertIn('devices and disk 3', found.placement.infeasible_reason)
         document = found.as_dict()
         self.assertIsNone(document['plan']['cost_us'])
+        self.assertIsNone(document['plan']['tier'])
         json.dumps(document, allow_nan=False)
 
     def test_policy_and_running_members(self):
@@ -223,6 +247,7 @@ class PlanTest(base.TestCase):
         self.assertTrue(found['c0'].unknown)
         self.assertEqual(0, found['c0'].planned)
         self.assertEqual(-1.0, found['c0'].weight)
+        self.assertLess(0.0, found['c1'].weight)
         document['members'] = 5
         self.assertGreater(by_name(answer(document))['c0'].planned, 0)
 
@@ -232,6 +257,10 @@ class PlanTest(base.TestCase):
         self.assertEqual(2, len(document['hosts']))
         self.assertEqual({'c1': 2, 'c2': 2}, document['plan']['assignments'])
         self.assertGreater(document['plan']['slowdown'], 1.0)
+        self.assertAlmostEqual(
+            found.placement.cost, document['plan']['cost_us'], delta=0.05
+        )
+        self.assertEqual('switch', document['plan']['tier'])
 
 
 class ReadTest(base.TestCase):
