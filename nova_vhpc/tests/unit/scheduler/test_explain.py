@@ -145,6 +145,57 @@ class VerdictTest(base.TestCase):
         self.assertEqual((), found.notes)
         self.assertFalse(any(item.devices_unknown for item in found.hosts))
 
+    def test_members_may_want_several_devices(self):
+        document = request(
+            [host(1, devices=5), host(2, devices=1)],
+            network='exported',
+            members=2,
+        )
+        document['flavor']['extra_specs']['pci_passthrough:alias'] = 'nic:2'
+        found = by_name(answer(document))
+        self.assertEqual(2, found['c1'].slots)
+        self.assertIn('2 are needed', found['c2'].reason)
+
+    def test_what_nova_says_goes_before_what_we_say(self):
+        down = [uplink(0, mbps=0, slots=0)]
+        found = by_name(
+            answer(
+                request(
+                    [
+                        host(1, nova_lack='it is disabled'),
+                        host(2, nova_lack='it is disabled', uplinks=down),
+                        host(3, uplinks=down),
+                        host(4),
+                    ],
+                    members=1,
+                )
+            )
+        )
+        self.assertEqual(
+            {'c1': 'nova', 'c2': 'nova', 'c3': 'filter', 'c4': None},
+            {name: item.rejected_by for name, item in found.items()},
+        )
+        self.assertEqual('it is disabled', found['c1'].reason)
+        self.assertEqual(
+            f'it is disabled; and our filter: {found["c3"].reason}',
+            found['c2'].reason,
+        )
+
+    def test_what_was_published_long_ago_counts_as_unknown(self):
+        found = by_name(
+            answer(
+                request(
+                    [
+                        host(1, published_minutes_ago=10),
+                        host(2, published_minutes_ago=30),
+                    ],
+                    members=1,
+                )
+            )
+        )
+        self.assertIsNone(found['c1'].reason)
+        self.assertIn('last published 29 minutes ago', found['c2'].reason)
+
     def test_every_configuration_can_be_explained(self):
         uplinks = [
             uplink(1, 'shared', slots=8),
@@ -183,6 +234,24 @@ class PlanTest(base.TestCase):
         self.assertEqual(1.0, weights[0])
         self.assertGreater(weights[2], 0.85)
         self.assertLess(weights[3], 0.55)
+
+    def test_ram_limits_the_plan(self):
+        uplinks = [uplink(0, 'shared', slots=8)]
+        hosts = [
+            host(n, uplinks=uplinks, free_ram_mb=2 * 2048) for n in range(3)
+        ]
+        found = answer(request(hosts, network='shared', members=4))
+        self.assertEqual([2, 2, 0], [item.planned for item in found.hosts])
+
+    def test_members_on_hosts_that_take_no_more_count(self):
+        hosts = [
+            host(0, switch='s2', nova_lack='it is full'),
+            host(1),
+            host(2, switch='s2'),
+        ]
+        group = {'policy': 'soft-affinity', 'existing': {'c0': 2}}
+        found = answer(request(hosts, members=1, group=group))
+        self.assertEqual({'c2': 1}, found.placement.assignments)
 
     def test_rejected_hosts_come_last_whatever_their_names(self):
         hosts = [host(n, uplinks=0 if n == 1 else 1) for n in (3, 1, 2)]
