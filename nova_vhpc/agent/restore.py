@@ -70,14 +70,14 @@ class Restorer:
         :raises journal.Unreadable: it is not known whether we have.
         :raises libvirt.libvirtError: a call was refused.
         """
-        uuid = domain.UUIDString()
+        uuid, run = domain.UUIDString(), domain.ID()
         record: journal.Record | None = None
         unreadable: journal.JournalError | None = None
         try:
             record = self.journal.load(uuid)
         except journal.JournalError as error:
             unreadable = error
-        identity = self.host.identity(uuid, domain.ID())
+        identity = self.host.identity(uuid, run)
         if self._left_alone.get(uuid) == identity:
             return Outcome.FROM_DEFINITION_NEWER
         earlier: journal.Record | None = None
@@ -154,7 +154,18 @@ class Restorer:
             or record.written is None
             or cputune.SHARES in record.written
         )
-        left = cputune_restore.restore(domain, original, released, weighed)
+        left: tuple[str, ...] = ()
+        try:
+            left = cputune_restore.restore(domain, original, released, weighed)
+        finally:
+            # A call may have waited for the end of its run, and what was
+            # right for that one came into the next.
+            now = domain.connect().lookupByUUIDString(uuid)
+            if now.ID() not in (run, -1):
+                known = record.written if record is not None else None
+                written = ours.with_original(known or {}, original)
+                take_back(now, written, self.host.cgroup)
+                raise RestoreError('it was restarted while it was put back')
         if left:
             raise RestoreError('; '.join(left))
         if refused is not None:

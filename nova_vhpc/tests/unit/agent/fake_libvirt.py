@@ -100,6 +100,9 @@ class Domain:
     def connect(self) -> 'Domain':
         return self
 
+    def lookupByUUIDString(self, uuid: str) -> 'Domain':
+        return self
+
     def getCPUMap(self) -> tuple[int, tuple[bool, ...], int]:
         return len(self.online), self.online, sum(self.online)
 

@@ -119,6 +119,33 @@ class TestCopy(base.BaseTestCase):
         self.domain.vcpu = "<vcpu cpuset='0'>2</vcpu>"
         self.assertEqual(only, self.came(floats=True))
 
+    def test_not_what_another_run_was_started_with(self) -> None:
+        """libvirt carries out on it what has waited for this one."""
+        here = processes.Identity('', 0, 0, self.domain.id)
+        sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
+        self.records.save(
+            journal.Record('u', 'vm', here, ORIGINAL, written=sevens)
+        )
+        self.domain.pins = [(True, False)] * 2
+        self.domain.values = dict.fromkeys(fake_libvirt.ORIGINAL, 7_000)
+        resized = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 20_000}
+
+        def restart() -> None:
+            self.domain.refuse = lambda: None
+            self.domain.id += 1
+            self.domain.extra = '<cputune><quota>20000</quota></cputune>'
+            self.domain.values = dict(resized)
+
+        self.domain.refuse = restart
+        self.assertRaises(
+            restore.RestoreError, self.restorer.clean, self.domain
+        )
+        self.assertEqual(resized, self.domain.values)
+        # Who looks next finds it as it is to be.
+        self.restorer.clean(self.domain)
+        self.assertEqual(resized, self.domain.values)
+        self.assertEqual((), self.records.uuids())
+
     def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
         self.domain.pins = [(True, False)] * 2
         self.domain.values[cputune.SHARES] = 100
