@@ -76,7 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--claims',
         action='store_true',
-        help="also check the papers' claims of slices, I/O and scaling",
+        help="also check the papers' claims of slices, pools, packets, memory "
+        'and scaling',
     )
     parser.add_argument(
         '-k',

@@ -11,13 +11,14 @@
 # under the License.
 
 
-"""Measure what the papers claim of time slices, pools and paradigms.
+"""Measure what the papers claim of slices, pools, packets and paradigms.
 
-No agent here: periods and quotas are written directly, so that only the
-slice differs. See :mod:`nova_vhpc.bench.lab.claims` for the page.
+No agent here: periods, quotas and CPUs are set directly, so that only these
+differ. See :mod:`nova_vhpc.bench.lab.claims` for the page.
 """
 
 import dataclasses
+import datetime
 import random
 import statistics
 import time
@@ -54,10 +55,30 @@ _TALK = mixes.Mix(
     ),
 )
 
+_MEMORY = mixes.Mix(
+    'memory',
+    'programs that are bound by memory beside such that compute',
+    (
+        *(
+            mixes.Guest(name, 'stream', 'stream', vcpus=1, parallel=False)
+            for name in 'st'
+        ),
+        _cpi('e', 1),
+        _cpi('f', 1),
+    ),
+)
+
 _SCALING = mixes.Mix(
     'scaling',
     'the same program on more and more vCPUs',
     tuple(_cpi(f'c{vcpus}', vcpus) for vcpus in (1, 2, 4)),
+)
+
+
+_PACKETS = mixes.Mix(
+    'packets',
+    'a cluster that communicates beside a program on the other CPU',
+    (*_TALK.guests[:2], _cpi('e', 1)),
 )
 
 
@@ -73,6 +94,7 @@ def measure(
     :param rounds: repeats of each setting, in random order; medians count.
     """
     found: dict[str, Any] = {}
+    when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     with host.Lab(_THREE, image, cpus) as lab:
         found['slices'] = _slices(
             lab, SLICES_MS, 1 / 3, timing, rounds, {'a': 'abc'}, say
@@ -87,10 +109,24 @@ def measure(
             {'cg': ('p0', 'p1'), 'ep': 'ef'},
             say,
         )
+        found['pool'] = _pool(lab, timing, rounds, say)
+    with host.Lab(_MEMORY, image, cpus) as lab:
+        found['memory'] = _slices(
+            lab,
+            TALK_SLICES_MS,
+            1 / 2,
+            timing,
+            rounds,
+            {'stream': 'st', 'cpi': 'ef'},
+            say,
+        )
+    with host.Lab(_PACKETS, image, cpus) as lab:
+        found['spare'] = _spare(lab, timing, rounds, say)
     with host.Lab(_SCALING, image, cpus) as lab:
         found['scaling'] = _scaling(lab, timing, rounds)
         say(f'scaling {found["scaling"]}')
     found['clock'] = clock.measure(timing.measure_s, rounds, say, cpus)
+    found['when'] = dict.fromkeys(found, when)
     return found
 
 
@@ -131,12 +167,82 @@ def _slices(
         }
     }
     for group, by_slice in work.items():
-        base = statistics.median(by_slice['none'])
         result[group] = {
-            key: round(statistics.median(values) / base, 3) if base else None
+            key: _ratio(values, by_slice['none'])
             for key, values in by_slice.items()
         }
     return result
+
+
+def _pool(
+    lab: host.Lab,
+    timing: runner.Timing,
+    rounds: int,
+    say: Callable[[str], None],
+) -> dict[str, float | None]:
+    """Work with an I/O and a computing pool, relative to none.
+
+    As the I/O-perception paper had them in section V: of equal size, and
+    who communicates is in the one, who computes in the other.
+    """
+    talkers, others = ('p0', 'p1'), ('e', 'f')
+    io, computing = lab.cpus[-1], lab.cpus[0]
+    work: dict[tuple[str, bool], list[float]] = {}
+    for _ in range(rounds):
+        for pools in random.sample((False, True), 2):
+            with (
+                lab.threads_on(talkers, io if pools else None),
+                lab.threads_on(others, computing if pools else None),
+            ):
+                time.sleep(0.5)
+                rates = lab.measure(timing.measure_s)
+            for group, names in (('cg', talkers), ('ep', others)):
+                total = sum(rates[name] for name in names)
+                work.setdefault((group, pools), []).append(total)
+    found = {
+        group: _ratio(work[group, True], work[group, False])
+        for group in ('cg', 'ep')
+    }
+    say(f'pool {found}')
+    return found
+
+
+def _spare(
+    lab: host.Lab,
+    timing: runner.Timing,
+    rounds: int,
+    say: Callable[[str], None],
+) -> float | None:
+    """Work of a cluster with a CPU for its packets, over that without.
+
+    In both cases its vCPUs are on one CPU and QEMU's own threads, which
+    carry the packets, on the other; another guest has that to itself, or
+    is suspended.
+    """
+    talkers = ('p0', 'p1')
+    guests_on, packets_on = lab.cpus[0], lab.cpus[-1]
+    work: dict[bool, list[float]] = {}
+    with (
+        lab.threads_on(talkers, guests_on),
+        lab.threads_on(talkers, packets_on, vcpus=False),
+        lab.threads_on(('e',), packets_on),
+    ):
+        for _ in range(rounds):
+            for spare in random.sample((False, True), 2):
+                with lab.only(talkers if spare else (*talkers, 'e')):
+                    time.sleep(0.5)
+                    rates = lab.measure(timing.measure_s)
+                total = sum(rates[name] for name in talkers)
+                work.setdefault(spare, []).append(total)
+    found = _ratio(work[True], work[False])
+    say(f'spare CPU {found}')
+    return found
+
+
+def _ratio(values: list[float], base: list[float]) -> float | None:
+    """Of medians; None where there is nothing to compare with."""
+    below = statistics.median(base)
+    return round(statistics.median(values) / below, 3) if below else None
 
 
 def _set_slice(lab: host.Lab, slice_ms: int | None, share: float) -> None:

@@ -16,7 +16,6 @@
 import contextlib
 import itertools
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -34,47 +33,13 @@ from nova_vhpc.bench.lab import (
     libvirtd,
     mixes,
     progress,
+    running_guest,
     webclient,
 )
 
 MACHINE_WEIGHT = 4.0
 """Weight of all guests together during a measurement, as a multiple of what
 others have, so that whatever else runs on the machine disturbs less."""
-
-
-class Running:
-    """One guest that runs."""
-
-    def __init__(self, spec: mixes.Guest, domain: Any, pid: int) -> None:
-        self.spec = spec
-        self.domain = domain
-        self.pid = pid
-        self.page = progress.ProgressPage(pid, guest.nonce_of(domain.name()))
-        self.vcpu_threads = _vcpu_threads(pid)
-
-    def schedstat(self) -> tuple[int, int, int]:
-        """CPU time and wait (ns), and switches, of its vCPUs together.
-
-        :raises LabError: when it runs no more.
-        """
-        ran = waited = switches = 0
-        for thread in self.vcpu_threads:
-            path = Path(f'/proc/{self.pid}/task/{thread}/schedstat')
-            try:
-                numbers = path.read_text().split()
-            except OSError:
-                raise self.ended() from None
-            ran += int(numbers[0])
-            waited += int(numbers[1])
-            switches += int(numbers[2])
-        return ran, waited, switches
-
-    def ended(self) -> errors.LabError:
-        """What to say of a guest that runs no more."""
-        return errors.LabError(
-            f'guest {self.spec.name} has ended while it was measured; '
-            'is there too little memory?'
-        )
 
 
 class Lab:
@@ -100,7 +65,7 @@ class Lab:
         self._image = image
         self._stack = contextlib.ExitStack()
         self._tag = f'vl{os.getpid()}x{next(self._serial)}'
-        self.guests: dict[str, Running] = {}
+        self.guests: dict[str, running_guest.Running] = {}
         self.root = Path()
         self.uri = ''
         self.aside: Path | None = None
@@ -160,20 +125,54 @@ class Lab:
         an agent leaves VMs alone that somebody else has pinned.
         """
         turn = itertools.cycle(self.cpus)
-        guests = [self.guests[name] for name in names]
-        for one in guests:
-            for thread in one.vcpu_threads:
-                try:
-                    os.sched_setaffinity(thread, {next(turn)})
-                except ProcessLookupError:
-                    raise one.ended() from None
+        with self._placed(
+            {
+                thread: (self.guests[name], {next(turn)})
+                for name in names
+                for thread in self.guests[name].vcpu_threads
+            }
+        ):
+            yield
+
+    @contextlib.contextmanager
+    def threads_on(
+        self, names: Iterable[str], cpu: int | None, *, vcpus: bool = True
+    ) -> Any:
+        """Have these guests' threads on one CPU for a while.
+
+        :param cpu: None leaves them where they are.
+        :param vcpus: the vCPUs; else all of QEMU's other threads, which
+            carry packets.
+        """
+        places: dict[int, tuple[running_guest.Running, set[int]]] = {}
+        if cpu is not None:
+            for name in names:
+                one = self.guests[name]
+                for thread in (
+                    one.vcpu_threads if vcpus else one.other_threads()
+                ):
+                    places[thread] = one, {cpu}
+        with self._placed(places):
+            yield
+
+    @contextlib.contextmanager
+    def _placed(
+        self, places: Mapping[int, tuple[running_guest.Running, set[int]]]
+    ) -> Any:
+        """Put threads onto CPUs, and let them loose again."""
         try:
+            for thread, (one, cpus) in places.items():
+                try:
+                    os.sched_setaffinity(thread, cpus)
+                except ProcessLookupError:
+                    if thread in one.vcpu_threads:
+                        raise one.ended() from None
+                    # QEMU's workers come and go.
             yield
         finally:
-            for one in guests:
-                for thread in one.vcpu_threads:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.sched_setaffinity(thread, set(self.cpus))
+            for thread in places:
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, set(self.cpus))
 
     # -- starting ------------------------------------------------------
 
@@ -245,7 +244,7 @@ class Lab:
         # Persistent, as Nova's are: the agent compares with the definition.
         domain.create()
         pid = int((run_dir / 'qemu' / f'{name}.pid').read_text())
-        self.guests[spec.name] = Running(spec, domain, pid)
+        self.guests[spec.name] = running_guest.Running(spec, domain, pid)
 
     @property
     def _net(self) -> str:
@@ -297,16 +296,6 @@ def _ip(*arguments: str) -> None:
         raise errors.LabError(
             f'ip {" ".join(arguments)} failed: {done.stderr.strip()}'
         )
-
-
-def _vcpu_threads(pid: int) -> tuple[int, ...]:
-    """Thread ids of a QEMU process's vCPUs, in vCPU order."""
-    found: dict[int, int] = {}
-    for task in Path(f'/proc/{pid}/task').iterdir():
-        match = re.match(r'CPU (\d+)/', (task / 'comm').read_text())
-        if match:
-            found[int(match.group(1))] = int(task.name)
-    return tuple(found[vcpu] for vcpu in sorted(found))
 
 
 def _go_home(home: Path) -> None:

@@ -13,9 +13,11 @@
 
 """The page of claims: verdicts follow the figures."""
 
+import re
+
 import docutils.core
 
-from nova_vhpc.bench.lab import claims
+from nova_vhpc.bench.lab import claims, verdicts
 from nova_vhpc.tests import base
 
 
@@ -41,6 +43,9 @@ def document(**slices):
                 'cg': {'100': 1.0, '20': 1.2, '4': 2.0},
                 'ep': {'100': 1.0, '20': 1.0, '4': 0.9},
             },
+            'memory': {'stream': {'100': 1.0, '20': 1.0, '4': 0.97}},
+            'pool': {'cg': 1.8, 'ep': 0.99},
+            'spare': 1.3,
             'scaling': {'1': 1.0, '2': 1.95, '4': 1.9},
             'clock': {
                 'window_ms': 50,
@@ -69,32 +74,102 @@ class TestClaims(base.TestCase):
 
     def test_latency_falls(self):
         self.assertEqual(
-            claims.HOLDS,
+            verdicts.HOLDS,
             self.verdict('A shorter time slice means', document()),
         )
 
     def test_no_gain_from_short_slices(self):
         self.assertEqual(
-            claims.FAILS,
+            verdicts.FAILS,
             self.verdict('A shorter time slice makes', document()),
         )
 
     def test_gain_from_short_slices(self):
         self.assertEqual(
-            claims.HOLDS,
+            verdicts.HOLDS,
             self.verdict('A shorter time slice makes', document(**{'4': 3.0})),
         )
 
     def test_atc_does_not_help(self):
-        self.assertEqual(claims.FAILS, self.verdict('ATC beats', document()))
+        self.assertEqual(verdicts.FAILS, self.verdict('ATC beats', document()))
 
     def test_messages_stand_it_better(self):
-        self.assertEqual(claims.HOLDS, self.verdict('MPI', document()))
+        self.assertEqual(verdicts.HOLDS, self.verdict('MPI', document()))
+
+    def test_latency_and_time_go_together(self):
+        # Execution times 1, 1 and 2 at waits of 60, 8 and 9 ms.
+        (claim,) = (c for c in claims.CLAIMS if 'spinlock' in c.title)
+        self.assertIn(
+            'correlation with the execution time -0.49',
+            claim.judge(document()).figure,
+        )
+
+    def test_the_best_slice_by_the_distance_of_equation_1(self):
+        # Times at 100 and 4 ms: 1 and 1, 1 and 0.5, 1 and 1.11.
+        (claim,) = (c for c in claims.CLAIMS if '0.3 ms' in c.title)
+        self.assertIn(
+            '0.50 at 100 ms, 0.11 at 4 ms', claim.judge(document()).figure
+        )
+
+    def test_memory_loses_a_little(self):
+        title = 'Short slices cost programs that are bound by memory'
+        self.assertEqual(verdicts.HOLDS, self.verdict(title, document()))
+        for much in (0.5, 1.2):
+            figures = document()
+            figures['claims']['memory']['stream']['4'] = much
+            self.assertEqual(verdicts.FAILS, self.verdict(title, figures))
+
+    def test_pools_double_what_communicates(self):
+        self.assertEqual(
+            verdicts.HOLDS, self.verdict('An I/O pool nearly', document())
+        )
+        figures = document()
+        figures['claims']['pool']['cg'] = 1.02
+        self.assertEqual(
+            verdicts.FAILS, self.verdict('An I/O pool nearly', figures)
+        )
+
+    def test_pools_cost_nothing_else(self):
+        self.assertEqual(
+            verdicts.HOLDS, self.verdict('An I/O pool costs', document())
+        )
+        figures = document()
+        figures['claims']['pool']['ep'] = 0.8
+        self.assertEqual(
+            verdicts.FAILS, self.verdict('An I/O pool costs', figures)
+        )
+
+    def test_a_spare_cpu(self):
+        title = 'Programs are a third faster'
+        self.assertEqual(verdicts.HOLDS, self.verdict(title, document()))
+        figures = document()
+        figures['claims']['spare'] = 1.12
+        self.assertEqual(verdicts.PARTLY, self.verdict(title, figures))
+
+    def test_every_paper_has_claims(self):
+        for paper in ('ATC', 'I/O perception', "NPC'09", "HPCVirt'09"):
+            self.assertTrue(
+                [c for c in claims.CLAIMS if c.source.startswith(paper)],
+                paper,
+            )
+
+    def test_claims_of_another_day_are_said_to_be(self):
+        figures = document()
+        figures['claims']['when'] = {
+            'slices': '2026-11-21',
+            'pool': '2026-11-23',
+            'spare': '2026-11-23',
+        }
+        self.assertIn(
+            ' Slices: 2026-11-21. Pool, spare: 2026-11-23.',
+            claims.page(figures),
+        )
 
     def test_a_run_without_figures_claims_nothing(self):
         page = claims.page({'mixes': {}})
         self.assertEqual(
-            len(claims.CLAIMS), page.count(f'**{claims.UNKNOWN.capitalize()}')
+            len(claims.CLAIMS),
+            page.count(f'**{verdicts.UNKNOWN.capitalize()}'),
         )
 
     def test_the_page_shows_both_figures(self):
@@ -104,7 +179,7 @@ class TestClaims(base.TestCase):
         self.assertIn('0.90 at 0 ms, 0.70 at 5 ms', page)
 
     def test_the_page_is_valid(self):
-        page = claims.page(document()).replace(':doc:`/admin/lab`', 'lab')
+        page = re.sub(':doc:`.*?`', 'page', claims.page(document()))
         docutils.core.publish_string(
             page,
             writer_name='null',

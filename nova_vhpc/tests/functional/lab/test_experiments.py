@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The experiments on pools and packets, on real guests."""
+
+import os
+
+from nova_vhpc.bench.lab import experiments, guest, host, runner
+from nova_vhpc.tests import base
+
+
+class TestPackets(base.TestCase):
+    """Three guests: two that talk, and one on the other CPU."""
+
+    def test_threads_go_and_come_back(self):
+        cpus = tuple(sorted(os.sched_getaffinity(0))[:2])
+        told = []
+        with host.Lab(experiments._PACKETS, guest.build_image(), cpus) as lab:
+            talker = lab.guests['p0']
+            others = talker.other_threads()
+            self.assertIn(talker.pid, others)
+            with (
+                lab.threads_on(('p0',), cpus[0]),
+                lab.threads_on(('p0',), cpus[1], vcpus=False),
+                lab.threads_on(('e',), None),
+            ):
+                self.assert_on({cpus[0]}, talker.vcpu_threads)
+                self.assert_on({cpus[1]}, (talker.pid,))
+                self.assert_on(set(cpus), lab.guests['e'].vcpu_threads)
+            self.assert_on(set(cpus), (talker.pid, *talker.vcpu_threads))
+            found = experiments._spare(
+                lab,
+                runner.Timing(settle_s=1.0, measure_s=1.0, alone_s=0.2),
+                1,
+                told.append,
+            )
+        # How much it helps is for the lab to say; that it was measured, here.
+        self.assertIsNotNone(found)
+        self.assertGreater(found, 0)
+        self.assertEqual(1, len(told))
+
+    def assert_on(self, cpus, threads):
+        for thread in threads:
+            self.assertEqual(cpus, os.sched_getaffinity(thread))

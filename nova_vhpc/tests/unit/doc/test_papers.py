@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The page that says where each piece of the papers is."""
+
+import pathlib
+import re
+
+from nova_vhpc.tests import base
+
+_ROOT = pathlib.Path(__file__).parents[4]
+_PLACES = ('', 'nova_vhpc', 'nova_vhpc/control')
+
+
+class PapersTest(base.TestCase):
+    def test_what_it_names_is_there(self):
+        text = (_ROOT / 'doc/source/contributor/papers.rst').read_text()
+        paths = re.findall(r'``([a-z_]+/[a-z_/.]+)``', text)
+        self.assertIn('slices/atc.py', paths)
+        self.assertEqual(
+            [],
+            [
+                path
+                for path in paths
+                if not any((_ROOT / p / path).exists() for p in _PLACES)
+            ],
+        )
+
+    def test_every_paper_is_there(self):
+        text = (_ROOT / 'doc/source/contributor/papers.rst').read_text()
+        for paper in ('ATC', 'I/O perception', "HPCVirt'09", "NPC'09"):
+            self.assertRegex(text, rf'(?m)^{paper}[^\n]*\n===')
