@@ -130,14 +130,11 @@ class TestClaims(base.TestCase):
         )
 
     def test_pools_cost_nothing_else(self):
-        self.assertEqual(
-            verdicts.HOLDS, self.verdict('An I/O pool costs', document())
-        )
+        title = 'Programs that do not communicate lose'
+        self.assertEqual(verdicts.HOLDS, self.verdict(title, document()))
         figures = document()
         figures['claims']['pool']['ep'] = 0.8
-        self.assertEqual(
-            verdicts.FAILS, self.verdict('An I/O pool costs', figures)
-        )
+        self.assertEqual(verdicts.FAILS, self.verdict(title, figures))
 
     def test_a_spare_cpu(self):
         title = 'Programs are a third faster'
