@@ -60,9 +60,12 @@ def _correlation(document: Document) -> str:
     waits, work = slices['wait_ms'], _numbers(slices['a'])
     if not work.keys() <= waits.keys():
         return ''
-    found = statistics.correlation(
-        [waits[key] for key in work], [1 / value for value in work.values()]
-    )
+    times = [1 / value for value in work.values()]
+    try:
+        found = statistics.correlation([waits[key] for key in work], times)
+    except statistics.StatisticsError:
+        # One slice only, or all alike.
+        return ''
     return f'; correlation with the execution time {found:.2f}'
 
 

@@ -103,6 +103,9 @@ class TestClaims(base.TestCase):
             'correlation with the execution time -0.49',
             claim.judge(document()).figure,
         )
+        # Times that are all alike go together with nothing.
+        alike = claim.judge(document(**{'2': 1.0})).figure
+        self.assertNotIn('correlation', alike)
 
     def test_the_best_slice_by_the_distance_of_equation_1(self):
         # Times at 100 and 4 ms: 1 and 1, 1 and 0.5, 1 and 1.11.
