@@ -92,7 +92,8 @@ CLAIMS = (
         'ATC, section III.C, figure 9',
         '"slight performance degradation" of stream',
         verdicts.memory,
-        'More switches, colder caches.',
+        'More switches, colder caches: where guests are emulated, their '
+        'emulation is what they are bound by, and not memory.',
     ),
     Claim(
         'Short slices nearly double programs that communicate much',
