@@ -28,7 +28,8 @@ from nova_vhpc.topology import placement
 def withdraw(conf: cfg.ConfigOpts) -> int:
     """Take this host's uplinks out of Placement.
 
-    :returns: 0; 1 when Placement is away or claims keep some of them.
+    :returns: 0; 1 when Placement is away, claims keep some of them, or an
+        agent has published them again.
     :raises AgentError: an agent runs; it would publish them again.
     """
     worker = publishing.PublishWorker(
@@ -48,12 +49,18 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
             )
             time.sleep(conf.withdraw_wait)
         with _no_agent(conf):
-            away.delete()
+            back = frozenset(away.delete()).difference(withdrawn.kept)
     except placement.PlacementError as error:
         _say(str(error))
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    if back:
+        _say(
+            f'{", ".join(sorted(back))}: published again by an agent that '
+            'ran meanwhile; leave it stopped, and run this again'
+        )
+        return 1
     _say('withdrawn, and all of it deleted')
     for name in withdrawn.kept:
         _say(

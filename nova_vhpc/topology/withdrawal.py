@@ -72,11 +72,7 @@ class Withdrawal:
             return Withdrawn(self._all_moved(), ())
         self._node.mark_root(root, False)
         marker = model.marker_uuid(node)
-        ours = {
-            uuid: name
-            for uuid, name in self._client.children(root).items()
-            if providers.is_ours(node, uuid, name)
-        }
+        ours = self._in_tree(root, node)
         bare = {uuid for uuid in ours if self._node.empty(uuid)}
         if marker in bare:
             self._client.move(marker, ours[marker], None)
@@ -90,14 +86,20 @@ class Withdrawal:
             tuple(sorted(ours[uuid] for uuid in ours.keys() - bare)),
         )
 
-    def delete(self) -> None:
+    def delete(self) -> tuple[str, ...]:
         """Delete what :meth:`move_out` has moved, of now or of earlier.
 
+        :returns: names of those that are in the compute node's tree: still
+            claimed, or put back by an agent that has run since.
         :raises PlacementError: when Placement is away or refuses.
         """
         for node in self._nodes():
             for uuid in self._moved(node):
                 self._client.delete(uuid)
+        try:
+            return tuple(sorted(self._in_tree(*self._node.root()).values()))
+        except providers.NoRootError:
+            return ()
 
     def _all_moved(self) -> tuple[str, ...]:
         return tuple(
@@ -114,6 +116,14 @@ class Withdrawal:
             return (self._node.root()[1],)
         except providers.NoRootError:
             return self._node.names
+
+    def _in_tree(self, root: str, node: str) -> dict[str, str]:
+        """Names of ours that are in the compute node's tree, by uuid."""
+        return {
+            uuid: name
+            for uuid, name in self._client.children(root).items()
+            if providers.is_ours(node, uuid, name)
+        }
 
     def _moved(self, node: str) -> dict[str, str]:
         """Names of ours that are out of the tree, by uuid; the root last."""

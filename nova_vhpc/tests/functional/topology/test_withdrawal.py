@@ -61,7 +61,7 @@ class WithdrawalTest(WithdrawalCase):
             uuid = self.uuid(uplink)
             self.assertEqual({}, self.client.inventories(uuid)[1])
             self.assertEqual(frozenset(), self.client.traits(uuid)[1])
-        self.away.delete()
+        self.assertEqual((), self.away.delete())
         self.assertEqual([], self.elsewhere())
 
     def test_whoever_comes_next_finds_what_was_moved(self) -> None:
@@ -94,8 +94,8 @@ class WithdrawalTest(WithdrawalCase):
         self.assertEqual(4, self.inventory(A, model.UPLINK)['total'])
         self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
         self.assertEqual(0, self.publisher.publish(topology(A), 78).writes)
-        # Deleting what was moved finds nothing of it.
-        self.away.delete()
+        # Deleting what was moved finds nothing of it, and says so.
+        self.assertEqual(EVERYTHING, self.away.delete())
         self.assertEqual(list(EVERYTHING), self.names())
 
     def test_with_a_claim(self) -> None:
@@ -106,7 +106,7 @@ class WithdrawalTest(WithdrawalCase):
         self.assertEqual([EVERYTHING[2]], self.names())
         self.assertEqual(1, self.inventory(B, model.UPLINK)['reserved'])
         self.assertEqual(frozenset(), self.client.traits(self.root_uuid)[1])
-        self.away.delete()
+        self.assertEqual(EVERYTHING[2:], self.away.delete())
         self.assertEqual([], self.elsewhere())
         # The server goes, and it is run again: there is no marker now.
         self.nova('DELETE', f'/allocations/{server}')
@@ -126,7 +126,7 @@ class WithdrawalTest(WithdrawalCase):
         self.away.move_out()
         self.nova('DELETE', f'/resource_providers/{self.root_uuid}')
         self.assertEqual(EVERYTHING, self.away.move_out().moved)
-        self.away.delete()
+        self.assertEqual((), self.away.delete())
         self.assertEqual([], self.elsewhere())
 
     def test_somebody_puts_one_of_theirs_below(self) -> None:

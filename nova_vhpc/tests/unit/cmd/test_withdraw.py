@@ -96,6 +96,14 @@ class TestWithdraw(base.BaseTestCase):
         self.assertEqual(2, code)
         self.assertIn('another nova-vhpc-agent', told)
 
+    def test_an_agent_ran_while_it_waited(self) -> None:
+        with self.placement('cn1:vhpc', kept='cn1:vhpc:br-a:eth1') as away:
+            away.delete.return_value = ('cn1:vhpc', 'cn1:vhpc:br-a:eth1')
+            code, told = self.start('', '--withdraw')
+        self.assertEqual(1, code)
+        self.assertIn('cn1:vhpc: published again', told)
+        self.assertNotIn('deleted', told)
+
     def test_placement_is_away(self) -> None:
         with self.placement('cn1:vhpc') as away:
             away.delete.side_effect = placement.PlacementError('is away')
@@ -123,6 +131,7 @@ class TestWithdraw(base.BaseTestCase):
         away.move_out.return_value = withdrawal.Withdrawn(
             moved, (kept,) if kept else ()
         )
+        away.delete.return_value = (kept,) if kept else ()
         with (
             mock.patch.object(
                 withdraw.publishing.PublishWorker,
