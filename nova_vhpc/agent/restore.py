@@ -221,7 +221,9 @@ def take_back(
         return False
     definition = originals.from_definition(domain, cgroup_root)
     names = frozenset(cputune.names(definition))
-    astray = ours.found(written, definition, cputune.read(domain))
+    astray = _but_of_unpinned(
+        domain, ours.found(written, definition, cputune.read(domain))
+    )
     if not astray:
         return False
     left = cputune_restore.restore(domain, definition, names - astray)
@@ -237,12 +239,11 @@ def take_back(
 
 def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
     """What somebody else has set while no agent looked."""
-    found = (
+    found = _but_of_unpinned(
+        domain,
         ours.theirs(record.written, record.original, cputune.read(domain))
-        - record.released
+        - record.released,
     )
-    if any(name.startswith(cputune.PINS) for name in found):
-        found -= {cputune.pin_name(vcpu) for vcpu in cputune.unpinned(domain)}
     if found:
         LOG.warning(
             'VM %s: somebody changed %s while no agent ran; left so',
@@ -250,3 +251,12 @@ def _theirs(domain: Any, record: journal.Record) -> frozenset[str]:
             ', '.join(sorted(found)),
         )
     return found
+
+
+def _but_of_unpinned(domain: Any, names: frozenset[str]) -> frozenset[str]:
+    """Without pins that nobody wrote: those follow the CPUs of the host."""
+    if not any(name.startswith(cputune.PINS) for name in names):
+        return names
+    return names - {
+        cputune.pin_name(vcpu) for vcpu in cputune.unpinned(domain)
+    }

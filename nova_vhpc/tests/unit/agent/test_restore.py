@@ -146,6 +146,21 @@ class TestCopy(base.BaseTestCase):
         self.assertEqual(resized, self.domain.values)
         self.assertEqual((), self.records.uuids())
 
+    def test_who_has_no_pins_has_none_to_be_taken_back(self) -> None:
+        """Without pins a VM has the CPUs that are on, as we had written."""
+        first = frozenset({0})
+        written = {cputune.pin_name(0): frozenset({first})}
+        for online, pin in ((True, False), first), ((True, True), BOTH):
+            self.domain.online = online
+            self.domain.pins = [(True, False), online]
+            here = processes.Identity('', 0, 0, self.domain.id - 1)
+            self.records.save(
+                journal.Record('u', 'vm', here, ORIGINAL, written=written)
+            )
+            outcome = self.restorer.clean(self.domain)
+            self.assertEqual(pin == BOTH, outcome == restore.Outcome.RESTORED)
+            self.assertEqual(pin, cputune.pin_cpus(self.domain.pins[0]))
+
     def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
         self.domain.pins = [(True, False)] * 2
         self.domain.values[cputune.SHARES] = 100
