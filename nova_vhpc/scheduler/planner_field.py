@@ -101,10 +101,20 @@ class Group:
             self._ranks = {}
         found = self._ranks.get(level)
         if found is None:
-            pairs = sorted(
-                ((-child.holds(level), child) for child in self.children),
-                key=operator.itemgetter(0),
-            )
+            # Without a call for groups of one host, of which a part of the
+            # fabric may have thousands.
+            pairs = [
+                (
+                    -child.total
+                    if child.most <= level
+                    else -level
+                    if child.most == child.total
+                    else -child.holds(level),
+                    child,
+                )
+                for child in self.children
+            ]
+            pairs.sort(key=operator.itemgetter(0))
             found = [child for _, child in pairs], [held for held, _ in pairs]
             self._ranks[level] = found
         return found

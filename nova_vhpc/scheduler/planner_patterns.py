@@ -161,11 +161,12 @@ def _fast_groups(
     kept = set(order)
 
     def fast(group: Group) -> Group:
-        return Group(
-            [index for index in group.order if index in kept],
-            field.room,
-            [fast(child) for child in group.children],
-        )
+        order = [index for index in group.order if index in kept]
+        if not group.children and len(order) == len(group.order):
+            # With all that it has been asked before.
+            return group
+        children = map(fast, group.children)
+        return Group(order, field.room, [one for one in children if one.order])
 
     return [
         found

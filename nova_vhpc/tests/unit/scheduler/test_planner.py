@@ -1001,3 +1001,26 @@ class OptimumTest(base.TestCase):
             looked_at.clear()
             plan(16, facts, vcpus=4, existing=existing, network=network)
             self.assertLess(sum(looked_at), 60_000, (running, network))
+
+    def test_switches_of_one_host_each_cost_little(self):
+        facts = [
+            host(n, used=n % 16, switch=f's{n}', link_mbps=mbps)
+            for n, mbps in enumerate((1000, 10_000, 25_000) * 200)
+        ]
+        calls = []
+        for method in ('__init__', 'holds'):
+            whole = getattr(planner_field.Group, method)
+
+            def counted(*args, whole=whole):
+                calls.append(whole)
+                return whole(*args)
+
+            self.useFixture(
+                fixtures.MonkeyPatch(
+                    f'nova_vhpc.scheduler.planner_field.Group.{method}',
+                    counted,
+                )
+            )
+        plan(64, facts)
+        # Once for all links, and once without the slowest; the rest is ranked.
+        self.assertLess(len(calls), 3 * len(facts))
