@@ -147,13 +147,20 @@ class Judge:
         """vCPUs in use on a host that the member frees by its resize there.
 
         Nova counts them until the resize is confirmed, but the old ones and
-        the new ones never run at the same time. It wants both to be free of
-        dedicated CPUs.
+        the new ones never run at the same time. Of a host's dedicated CPUs it
+        wants both to be free.
         """
         stopping = self._stopping
-        if stopping is None or self.pinned or state.host != stopping.host:
+        if (
+            stopping is None
+            or state.host != stopping.host
+            or state.nodename != stopping.node
+        ):
             return 0
-        return stopping.vcpus if state.nodename == stopping.node else 0
+        if not hosts_.cpus(state, pinned=True).dedicated:
+            # All vCPUs count together there.
+            return stopping.shared + stopping.dedicated
+        return 0 if self.pinned else stopping.shared
 
     def _read_topology(
         self, conf: Any

@@ -107,12 +107,14 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
 class Stopping(NamedTuple):
     """A server where it runs, which it may be about to leave.
 
-    :ivar vcpus: those that share the host's CPUs.
+    :ivar shared: vCPUs that share the host's CPUs.
+    :ivar dedicated: vCPUs with a dedicated CPU each.
     """
 
     host: str
     node: str
-    vcpus: int
+    shared: int
+    dedicated: int = 0
 
 
 def stopping(spec_obj: Any) -> Stopping | None:
@@ -141,7 +143,9 @@ def stopping(spec_obj: Any) -> Stopping | None:
     if not server.host:
         return None
     dedicated = flavor_cpus.dedicated(flavor.vcpus, flavor.extra_specs)
-    return Stopping(server.host, server.node, flavor.vcpus - dedicated)
+    return Stopping(
+        server.host, server.node, flavor.vcpus - dedicated, dedicated
+    )
 
 
 def may_tell(uuids: Iterable[str]) -> bool:

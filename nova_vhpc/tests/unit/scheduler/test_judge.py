@@ -17,7 +17,7 @@ from nova.objects import pci_device_pool
 from nova.pci import stats
 from oslo_utils.fixture import uuidsentinel
 
-from nova_vhpc.scheduler import judge
+from nova_vhpc.scheduler import judge, whereabouts
 from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.tests.unit.scheduler import world
 
@@ -125,6 +125,41 @@ class JudgeTest(world.WorldTestCase):
             found = self.judge(spec)
             self.assertIs(pinned, found.pinned)
             self.assertEqual(counted, found.wanted.vcpus)
+
+    def test_a_member_that_stops_frees_cpus_of_the_kind_it_had(self):
+        state = self.states[0]
+        stopping = whereabouts.Stopping(state.host, state.nodename, 3, 2)
+        spec = self.request()
+        of_host = {}
+        for name, dedicated in (('apart', {8, 9}), ('together', set())):
+            cell = objects.NUMACell(
+                cpuset=set(range(8)),
+                pcpuset=dedicated or set(range(8)),
+                cpu_usage=0,
+                pinned_cpus=set(),
+            )
+            state.numa_topology = objects.NUMATopology(cells=[cell])
+            for pinned in (False, True):
+                spec.numa_topology = objects.InstanceNUMATopology(
+                    cells=[
+                        objects.InstanceNUMACell(
+                            cpuset=set(), pcpuset=set(range(4 * pinned))
+                        )
+                    ]
+                )
+                found = judge.Judge(spec, world.CONF, stopping)
+                self.assertIs(pinned, found.pinned)
+                of_host[name, pinned] = found.stopping_vcpus(state)
+        self.assertEqual(
+            {
+                ('apart', False): 3,
+                # Nova wants the old and the new ones to be free.
+                ('apart', True): 0,
+                ('together', False): 5,
+                ('together', True): 5,
+            },
+            of_host,
+        )
 
     def test_nothing_was_read_yet(self):
         self.reader.latest = lambda: None

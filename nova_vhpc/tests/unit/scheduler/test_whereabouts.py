@@ -186,9 +186,9 @@ class StoppingTest(base.BaseTestCase):
         return found
 
     def test_shared_vcpus_of_its_flavor(self):
-        self.assertEqual(('one', 'node', 6), self.stopping())
+        self.assertEqual(('one', 'node', 6, 0), self.stopping())
         mixed = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0-1'}
-        self.assertEqual(('one', 'node', 4), self.stopping(specs=mixed))
+        self.assertEqual(('one', 'node', 4, 2), self.stopping(specs=mixed))
 
     def test_on_no_host(self):
         self.assertIsNone(self.stopping(host=None))
