@@ -84,7 +84,8 @@ def reason(error: Exception) -> str:
 def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
     """Open the log that the options of oslo.log describe.
 
-    :raises cfg.Error: naming the options of a file that cannot be written.
+    :raises cfg.Error: naming the options of a file that cannot be written,
+        or of a system's log that cannot be used.
     :raises log.LogConfigError: for a file of ``log_config_append``.
     :raises OSError: the system's log cannot be reached.
     """
@@ -98,6 +99,11 @@ def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
             f'[DEFAULT]log_dir or log_file: {error.filename} cannot be '
             f'written: {error.strerror}; its directory must be there, and a '
             'systemd unit needs LogsDirectory= for it'
+        ) from error
+    except (RuntimeError, TypeError) as error:
+        # No Python package for journald, or no such facility of syslog.
+        raise cfg.Error(
+            f'[DEFAULT]use_journal, use_syslog or syslog_log_facility: {error}'
         ) from error
 
 

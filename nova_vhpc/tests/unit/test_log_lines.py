@@ -15,9 +15,14 @@
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 import fixtures
+from oslo_config import cfg
+from oslo_log import log
 from oslotest import base
+
+from nova_vhpc import conf as conf_package
 
 PROGRAM = """
 import logging, sys
@@ -101,3 +106,15 @@ class TestLines(base.BaseTestCase):
     def test_json_is_as_it_was(self) -> None:
         lines = self.log('use_json = true\n')
         self.assertIn('Not written', lines[1])
+
+    def test_a_systems_log_that_cannot_be_used(self) -> None:
+        """--restore does without, for whatever is told as an error of oslo."""
+        for wrong in (RuntimeError('no bindings'), TypeError('no facility')):
+            with mock.patch.object(log, 'setup', side_effect=wrong):
+                error = self.assertRaises(
+                    cfg.Error,
+                    conf_package.set_up_log,
+                    cfg.ConfigOpts(),
+                    'nova-vhpc-agent',
+                )
+            self.assertIn(f'syslog_log_facility: {wrong}', str(error))
