@@ -87,7 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '-m',
         type=numbers.whole(),
-        help='runs after which to stop anyway (default: 100; 2 with --quick)',
+        help='runs after which to stop anyway (default: 100; 2 with --quick); '
+        'rounds of --claims, of which five are enough',
     )
     parser.add_argument(
         '--option',
@@ -158,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
             _keep(args.json, document)
         if args.claims:
             document['claims'] = experiments.measure(
-                image, timing, 2 if args.quick else 5, _say, cpus
+                image, timing, min(scheme.m, 5), _say, cpus
             )
             _keep(args.json, document)
     except (

@@ -27,7 +27,10 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.bench.lab import clock, guest, host, mixes, runner
+from nova_vhpc.bench.lab import clock, guest, host, mixes, runner, spread
+
+Rounds = dict[str, dict[str, list[float]]]
+"""Of one experiment: by figure, by setting, one value per round."""
 
 SLICES_MS = (100, 50, 20, 8, 4, 2)
 """libvirt takes nothing below 1 ms."""
@@ -92,15 +95,18 @@ def measure(
     """All experiments; the ``claims`` of the lab's JSON.
 
     :param rounds: repeats of each setting, in random order; medians count.
+    :returns: figures by experiment, ``when`` each was measured, and
+        ``rounds``: what each round gave, see :data:`Rounds`.
     """
     found: dict[str, Any] = {}
+    each: dict[str, Rounds] = {}
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     with host.Lab(_THREE, image, cpus) as lab:
-        found['slices'] = _slices(
+        found['slices'], each['slices'] = _slices(
             lab, SLICES_MS, 1 / 3, timing, rounds, {'a': 'abc'}, say
         )
     with host.Lab(_TALK, image, cpus) as lab:
-        found['talk'] = _slices(
+        found['talk'], each['talk'] = _slices(
             lab,
             TALK_SLICES_MS,
             1 / 2,
@@ -109,9 +115,9 @@ def measure(
             {'cg': ('p0', 'p1'), 'ep': 'ef'},
             say,
         )
-        found['pool'] = _pool(lab, timing, rounds, say)
+        found['pool'], each['pool'] = _pool(lab, timing, rounds, say)
     with host.Lab(_MEMORY, image, cpus) as lab:
-        found['memory'] = _slices(
+        found['memory'], each['memory'] = _slices(
             lab,
             TALK_SLICES_MS,
             1 / 2,
@@ -121,12 +127,13 @@ def measure(
             say,
         )
     with host.Lab(_PACKETS, image, cpus) as lab:
-        found['spare'] = _spare(lab, timing, rounds, say)
+        found['spare'], each['spare'] = _spare(lab, timing, rounds, say)
     with host.Lab(_SCALING, image, cpus) as lab:
-        found['scaling'] = _scaling(lab, timing, rounds)
+        found['scaling'], each['scaling'] = _scaling(lab, timing, rounds)
         say(f'scaling {found["scaling"]}')
     found['clock'] = clock.measure(timing.measure_s, rounds, say, cpus)
     found['when'] = dict.fromkeys(found, when)
+    found['rounds'] = each
     return found
 
 
@@ -138,10 +145,9 @@ def _slices(
     rounds: int,
     groups: Mapping[str, Any],
     say: Callable[[str], None],
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Rounds]:
     """Work and latency by slice, each group relative to no quota."""
-    work: dict[str, dict[str, list[float]]] = {}
-    waits: dict[str, list[float]] = {}
+    found: Rounds = {}
     for _ in range(rounds):
         settings: list[int | None] = [None, *slices_ms]
         random.shuffle(settings)
@@ -154,24 +160,24 @@ def _slices(
             after = _schedstat(lab)
             runs = max(1, after[1] - before[1])
             wait_ms = (after[0] - before[0]) / runs / 1e6
-            waits.setdefault(key, []).append(wait_ms)
+            _keep(found, 'wait_ms', key, wait_ms)
             for group, names in groups.items():
-                total = sum(rates[name] for name in names)
-                work.setdefault(group, {}).setdefault(key, []).append(total)
+                _keep(found, group, key, sum(rates[name] for name in names))
             say(f'{lab.mix.name:9s} slice {key:>4s} ms wait {wait_ms:6.2f} ms')
     _set_slice(lab, None, share)
     result: dict[str, Any] = {
         'wait_ms': {
             key: round(statistics.median(values), 3)
-            for key, values in waits.items()
+            for key, values in found['wait_ms'].items()
         }
     }
-    for group, by_slice in work.items():
+    for group in groups:
+        by_slice = found[group]
         result[group] = {
             key: _ratio(values, by_slice['none'])
             for key, values in by_slice.items()
         }
-    return result
+    return result, found
 
 
 def _pool(
@@ -179,7 +185,7 @@ def _pool(
     timing: runner.Timing,
     rounds: int,
     say: Callable[[str], None],
-) -> dict[str, float | None]:
+) -> tuple[dict[str, float | None], Rounds]:
     """Work with an I/O and a computing pool, relative to none.
 
     As the I/O-perception paper had them in section V: of equal size, and
@@ -187,7 +193,7 @@ def _pool(
     """
     talkers, others = ('p0', 'p1'), ('e', 'f')
     io, computing = lab.cpus[-1], lab.cpus[0]
-    work: dict[tuple[str, bool], list[float]] = {}
+    found: Rounds = {}
     for _ in range(rounds):
         for pools in random.sample((False, True), 2):
             with (
@@ -196,15 +202,15 @@ def _pool(
             ):
                 time.sleep(0.5)
                 rates = lab.measure(timing.measure_s)
+            key = 'pools' if pools else 'none'
             for group, names in (('cg', talkers), ('ep', others)):
-                total = sum(rates[name] for name in names)
-                work.setdefault((group, pools), []).append(total)
-    found = {
-        group: _ratio(work[group, True], work[group, False])
-        for group in ('cg', 'ep')
+                _keep(found, group, key, sum(rates[name] for name in names))
+    ratios = {
+        group: _ratio(by_setting['pools'], by_setting['none'])
+        for group, by_setting in found.items()
     }
-    say(f'pool {found}')
-    return found
+    say(f'pool {ratios}')
+    return ratios, found
 
 
 def _spare(
@@ -212,7 +218,7 @@ def _spare(
     timing: runner.Timing,
     rounds: int,
     say: Callable[[str], None],
-) -> float | None:
+) -> tuple[float | None, Rounds]:
     """Work of a cluster with a CPU for its packets, over that without.
 
     In both cases its vCPUs are on one CPU and QEMU's own threads, which
@@ -221,7 +227,7 @@ def _spare(
     """
     talkers = ('p0', 'p1')
     guests_on, packets_on = lab.cpus[0], lab.cpus[-1]
-    work: dict[bool, list[float]] = {}
+    found: Rounds = {}
     with (
         lab.threads_on(talkers, guests_on),
         lab.threads_on(talkers, packets_on, vcpus=False),
@@ -232,17 +238,24 @@ def _spare(
                 with lab.only(talkers if spare else (*talkers, 'e')):
                     time.sleep(0.5)
                     rates = lab.measure(timing.measure_s)
-                total = sum(rates[name] for name in talkers)
-                work.setdefault(spare, []).append(total)
-    found = _ratio(work[True], work[False])
-    say(f'spare CPU {found}')
-    return found
+                key = 'spare' if spare else 'none'
+                _keep(found, 'cg', key, sum(rates[name] for name in talkers))
+    ratio = _ratio(found['cg']['spare'], found['cg']['none'])
+    say(f'spare CPU {ratio}')
+    return ratio, found
+
+
+def _keep(found: Rounds, figure: str, setting: str, value: float) -> None:
+    by_setting = found.setdefault(figure, {})
+    by_setting.setdefault(setting, []).append(round(value, 3))
 
 
 def _ratio(values: list[float], base: list[float]) -> float | None:
-    """Of medians; None where there is nothing to compare with."""
-    below = statistics.median(base)
-    return round(statistics.median(values) / below, 3) if below else None
+    """Median over the rounds; None where there is nothing to compare."""
+    try:
+        return round(spread.of_ratios(values, base).median, 3)
+    except statistics.StatisticsError:
+        return None
 
 
 def _set_slice(lab: host.Lab, slice_ms: int | None, share: float) -> None:
@@ -270,16 +283,17 @@ def _schedstat(lab: host.Lab) -> tuple[int, int]:
 
 def _scaling(
     lab: host.Lab, timing: runner.Timing, rounds: int
-) -> dict[str, float]:
+) -> tuple[dict[str, float | None], Rounds]:
     """Speed of each guest alone, relative to the one with one vCPU."""
-    rates: dict[str, list[float]] = {name: [] for name in lab.guests}
+    found: Rounds = {}
     for _ in range(rounds * 2):
         for name in lab.guests:
             with lab.only((name,)):
                 time.sleep(0.1)
-                rates[name].append(lab.measure(timing.alone_s)[name])
-    base = statistics.median(rates['c1'])
+                rate = lab.measure(timing.alone_s)[name]
+                _keep(found, 'ep', name.removeprefix('c'), rate)
+    by_vcpus = found['ep']
     return {
-        name.removeprefix('c'): round(statistics.median(values) / base, 3)
-        for name, values in rates.items()
-    }
+        vcpus: _ratio(values, by_vcpus['1'])
+        for vcpus, values in by_vcpus.items()
+    }, found

@@ -104,7 +104,9 @@ def summarise(
 ) -> dict[str, dict[str, object]]:
     """The stable figures of DESIGN.md section 7, by policy.
 
-    Medians over all runs; the K best efficiencies stand beside them.
+    Medians over all runs; the K best efficiencies stand beside them, and
+    what each run gave (``efficiencies``; ``others``, see
+    :func:`others_progress`).
     ``loss`` is against stock, ``loss_fair`` against the fair share. What is
     against stock is None where that was not measured, or did nothing.
     """
@@ -124,6 +126,7 @@ def summarise(
         entry: dict[str, object] = {
             'efficiency': round(statistics.median(values), 3),
             'efficiency_range': [round(min(values), 3), round(max(values), 3)],
+            'efficiencies': [round(value, 4) for value in values],
             'efficiency_kbest': round(scheme.best(values), 3),
             'converged': scheme.converged(values),
             'fairness': round(
@@ -168,7 +171,9 @@ def _add_others(
     stock: list[Run],
     cpus: int,
 ) -> None:
-    now = statistics.median(others_progress(mix, run) for run in done)
+    each = [others_progress(mix, run) for run in done]
+    entry['others'] = [round(value, 4) for value in each]
+    now = statistics.median(each)
     before = [others_progress(mix, run) for run in stock]
     base = statistics.median(before) if before else 0.0
     entry['loss'] = round(1 - now / base, 3) if base else None

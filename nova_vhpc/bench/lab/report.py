@@ -106,4 +106,5 @@ def print_tables(document: Mapping[str, Any]) -> None:
             f'{entry["speedup"]:.2f}',
             f'{entry["worst_speedup"]:.2f}',
         )
-    console.print(table)
+    if table.row_count:
+        console.print(table)

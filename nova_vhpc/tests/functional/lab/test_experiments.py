@@ -38,7 +38,7 @@ class TestPackets(base.TestCase):
                 self.assert_on({cpus[1]}, (talker.pid,))
                 self.assert_on(set(cpus), lab.guests['e'].vcpu_threads)
             self.assert_on(set(cpus), (talker.pid, *talker.vcpu_threads))
-            found = experiments._spare(
+            found, rounds = experiments._spare(
                 lab,
                 runner.Timing(settle_s=1.0, measure_s=1.0, alone_s=0.2),
                 1,
@@ -48,6 +48,10 @@ class TestPackets(base.TestCase):
         self.assertIsNotNone(found)
         self.assertGreater(found, 0)
         self.assertEqual(1, len(told))
+        self.assertEqual({'spare', 'none'}, set(rounds['cg']))
+        self.assertAlmostEqual(
+            found, rounds['cg']['spare'][0] / rounds['cg']['none'][0], 2
+        )
 
     def assert_on(self, cpus, threads):
         for thread in threads:

@@ -83,6 +83,7 @@ class TestFigures(base.TestCase):
         )
         self.assertAlmostEqual(0.25, found['default']['loss'])
         self.assertAlmostEqual(0.4, found['default']['loss_fair'])
+        self.assertEqual([0.3], found['default']['others'])
 
     def test_nothing_is_said_against_a_stock_that_was_not_measured(self):
         found = figures.summarise(
@@ -102,6 +103,7 @@ class TestFigures(base.TestCase):
             SCHEME,
         )
         self.assertAlmostEqual(0.3, found['stock']['efficiency'])
+        self.assertEqual([0.3, 0.3, 27.0], found['stock']['efficiencies'])
 
     def test_what_a_run_tells_besides(self):
         web = mixes.MIXES['web']

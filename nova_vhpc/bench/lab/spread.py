@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How far runs differ, and what of a verdict that leaves.
+
+Pure.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spread:
+    """A median, and the range in which it is.
+
+    :ivar low: the least run; from eight runs on, the lower end of the 95%
+        confidence interval of the median, by order statistics.
+    :ivar high: likewise.
+    :ivar runs: how many there were; one alone decides nothing.
+    """
+
+    median: float
+    low: float
+    high: float
+    runs: int
+
+    def over(self, other: 'Spread') -> 'Spread':
+        """The ratio to what was measured in other rounds.
+
+        :raises ZeroDivisionError: where mostly nothing was done there.
+        """
+        return Spread(
+            self.median / other.median,
+            self.low / other.high,
+            self.high / other.low if other.low else math.inf,
+            min(self.runs, other.runs),
+        )
+
+    def less_one(self) -> 'Spread':
+        """The change that a ratio means; 0.25 is a quarter more."""
+        return Spread(self.median - 1, self.low - 1, self.high - 1, self.runs)
+
+    def text(self, form: str) -> str:
+        """For people; ``form`` is a format specification."""
+        return (
+            f'{self.median:{form}} ({self.low:{form}} to {self.high:{form}})'
+        )
+
+    def judged(self, rule: Callable[[float], str], undecided: str) -> str:
+        """What the rule says, if it says the same from end to end."""
+        verdict = rule(self.median)
+        if self.runs > 1 and rule(self.low) == verdict == rule(self.high):
+            return verdict
+        return undecided
+
+
+def of(values: Sequence[float]) -> Spread:
+    """Of what all runs gave.
+
+    :raises statistics.StatisticsError: without any.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    aside = max(0, math.floor(count / 2 - 0.98 * math.sqrt(count)))
+    return Spread(
+        statistics.median(ordered),
+        ordered[aside],
+        ordered[-1 - aside],
+        count,
+    )
+
+
+def of_ratios(values: Sequence[float], base: Sequence[float]) -> Spread:
+    """Of the ratios within each round.
+
+    A round in which the base did nothing says nothing; one that only one
+    of both has does not either.
+
+    :raises statistics.StatisticsError: if there is no round left.
+    """
+    return of(
+        [
+            value / below
+            for value, below in zip(values, base, strict=False)
+            if below > 0
+        ]
+    )
