@@ -18,6 +18,7 @@ warning or worse. Ours name it themselves, with what it means.
 
 import copy
 import logging
+from collections.abc import Iterator
 
 from oslo_config import cfg
 from oslo_log import formatters
@@ -53,13 +54,20 @@ class Formatter(logging.Formatter):
 def say_once(conf: cfg.ConfigOpts) -> None:
     """Have the handlers of the log, which is set up, use our formatter.
 
-    Not those of an operator whose format says where exceptions go, nor what
-    ``log_config_append`` describes.
+    Not those of an operator whose format says where exceptions go. Those that
+    ``log_config_append`` describes format as oslo.log does only if they say
+    so.
     """
-    if conf.log_config_append or any(
-        _SUMMARY in (conf[name] or '') for name in _FORMATS
-    ):
+    if any(_SUMMARY in (conf[name] or '') for name in _FORMATS):
         return
-    for handler in logging.getLogger().handlers:
+    for handler in _handlers():
         if isinstance(handler.formatter, formatters.ContextFormatter):
             handler.setFormatter(Formatter(handler.formatter))
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    """Of all loggers: a file may give some to others than the root."""
+    yield from logging.getLogger().handlers
+    for logger in tuple(logging.Logger.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            yield from logger.handlers

@@ -24,7 +24,7 @@ from oslo_log import log
 from oslo_reports import opts as reports_opts
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import credentials, version
+from nova_vhpc import credentials, log_lines, version
 from nova_vhpc.agent import (
     errors,
     host_restore,
@@ -91,7 +91,10 @@ class _Options(cfg.ConfigOpts):
         """
         check(make_conf(self.argv))
         tell_unread(self)
-        return super().mutate_config_files()
+        fresh = super().mutate_config_files()
+        # Of log_config_append, oslo.log has made the handlers anew.
+        log_lines.say_once(self)
+        return fresh
 
 
 def option_modules() -> Iterator[Any]:
@@ -183,7 +186,7 @@ def _start(argv: list[str]) -> cfg.ConfigOpts:
     """
     try:
         return _set_up(argv)
-    except (cfg.Error, ValueError, OSError, log.LogConfigError) as error:
+    except (cfg.Error, ValueError, OSError) as error:
         raise errors.AgentError(conf_package.reason(error)) from error
 
 
@@ -192,7 +195,7 @@ def _set_up(argv: list[str]) -> cfg.ConfigOpts:
         conf = make_conf(argv)
         check_default(conf)
         conf_package.set_up_log(conf, 'nova-vhpc-agent')
-    except (cfg.Error, ValueError, OSError, log.LogConfigError):
+    except (cfg.Error, ValueError, OSError):
         if '--restore' not in argv:
             raise
         # How the log looks must not keep VMs throttled.

@@ -85,13 +85,35 @@ def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
     """Open the log that the options of oslo.log describe.
 
     :raises cfg.Error: naming the options of a file that cannot be written,
-        or of a system's log that cannot be used.
-    :raises log.LogConfigError: for a file of ``log_config_append``.
+        of a system's log that cannot be used, or of what describes it all.
     :raises OSError: the system's log cannot be reached.
     """
+    if conf.log_config_append:
+        _set_up_described_log(conf, program)
+    else:
+        _set_up_log(conf, program)
+    log_lines.say_once(conf)
+
+
+def _set_up_described_log(conf: cfg.ConfigOpts, program: str) -> None:
     try:
         log.setup(conf, program)
-        log_lines.say_once(conf)
+    except log.LogConfigError as error:
+        text = error.err_msg
+    except Exception as error:
+        # Python evaluates what is written there: names, classes, arguments.
+        text = f'{type(error).__name__}: {error}'
+    else:
+        return
+    raise cfg.Error(
+        f'[DEFAULT]log_config_append: {conf.log_config_append} describes no '
+        f"log as Python's logging.config.fileConfig takes it: {text}"
+    )
+
+
+def _set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
+    try:
+        log.setup(conf, program)
     except OSError as error:
         if error.filename is None:
             raise

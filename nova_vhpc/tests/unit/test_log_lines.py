@@ -50,23 +50,104 @@ except Trouble as error:
 ours.warning('All is well')
 """
 
+RELOAD = """
+import logging, os, sys
+from nova_vhpc import conf as conf_package
+from nova_vhpc.cmd import agent
+
+conf = agent.make_conf(sys.argv[1:])
+conf_package.set_up_log(conf, 'nova-vhpc-agent')
+os.utime(conf.log_config_append, (1, 1))
+conf.mutate_config_files()
+try:
+    raise OSError('the disk is full')
+except OSError as error:
+    logging.getLogger('nova_vhpc.agent.x').warning('Not shown: %s', error)
+"""
+
+DESCRIPTION = """
+[loggers]
+keys = root, ours
+[handlers]
+keys = file
+[formatters]
+keys = oslo
+[logger_root]
+handlers = {root}
+[logger_ours]
+qualname = nova_vhpc
+propagate = 0
+handlers = {ours}
+[handler_file]
+class = {handler}
+args = ({directory!r} + '/log',)
+formatter = oslo
+[formatter_oslo]
+class = oslo_log.formatters.ContextFormatter
+"""
+"""What ``log_config_append`` names."""
+
 
 class TestLines(base.BaseTestCase):
+    def describe(
+        self,
+        root: str = 'file',
+        ours: str = '',
+        handler: str = 'FileHandler',
+    ) -> str:
+        """Write such a file, and the configuration; name their directory."""
+        directory = self.useFixture(fixtures.TempDir()).path
+        pathlib.Path(directory, 'describing').write_text(
+            DESCRIPTION.format(
+                directory=directory, root=root, ours=ours, handler=handler
+            )
+        )
+        pathlib.Path(directory, 'conf').write_text(
+            f'[DEFAULT]\nlog_config_append = {directory}/describing\n'
+            f'[vhpc_agent]\nrun_path = {directory}\n'
+            f'state_path = {directory}\nlibvirt_uri = nothing:///\n'
+        )
+        return directory
+
+    def start(
+        self, program: str, directory: str, *arguments: str
+    ) -> tuple[int, str]:
+        """Run one of our programs; its exit status and what it says."""
+        ended = subprocess.run(
+            [
+                sys.executable,
+                '-m',
+                f'nova_vhpc.cmd.{program}',
+                '--config-file',
+                f'{directory}/conf',
+                *arguments,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        return ended.returncode, ended.stderr
+
     def log(self, text: str = '') -> list[str]:
         """Its lines, each without time and process."""
-        temp_dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        temp_dir.joinpath('conf').write_text(
-            f'[DEFAULT]\nlog_file = {temp_dir}/log\n{text}'
+        directory = self.useFixture(fixtures.TempDir()).path
+        pathlib.Path(directory, 'conf').write_text(
+            f'[DEFAULT]\nlog_file = {directory}/log\n{text}'
         )
+        return self.lines(directory)
+
+    def lines(self, directory: str, program: str = PROGRAM) -> list[str]:
+        temp_dir = pathlib.Path(directory)
         subprocess.run(
             [
                 sys.executable,
                 '-c',
-                PROGRAM,
+                program,
                 '--config-file',
                 f'{temp_dir}/conf',
             ],
             check=True,
+            capture_output=True,
         )
         return [
             line.split(' ', 3)[-1]
@@ -107,14 +188,58 @@ class TestLines(base.BaseTestCase):
         lines = self.log('use_json = true\n')
         self.assertIn('Not written', lines[1])
 
+    def test_a_described_log_says_it_once_too(self) -> None:
+        for root, ours in (('file', 'file'), ('', 'file')):
+            self.assertIn(
+                'WARNING nova_vhpc.agent.x [-] Not shown: the disk is full',
+                self.lines(self.describe(root, ours)),
+            )
+
+    def test_a_described_log_that_is_read_again(self) -> None:
+        self.assertEqual(
+            ['WARNING nova_vhpc.agent.x [-] Not shown: the disk is full'],
+            self.lines(self.describe('', 'file'), RELOAD)[-1:],
+        )
+
+    def test_a_described_log_that_cannot_be_made(self) -> None:
+        """Python runs what stands there, and fails as it likes."""
+        for described, word in (
+            ({'handler': 'no.such.Handler'}, 'ModuleNotFoundError'),
+            ({'handler': '1 +'}, 'SyntaxError'),
+            ({'root': 'nobody'}, 'nobody'),
+        ):
+            directory = self.describe(**described)
+            for program in ('agent', 'vendordata'):
+                code, complaint = self.start(program, directory)
+                self.assertEqual(2, code, complaint)
+                (line,) = complaint.splitlines()
+                self.assertTrue(
+                    line.startswith(
+                        f'nova-vhpc-{program}: [DEFAULT]log_config_append: '
+                        f'{directory}/describing '
+                    ),
+                    line,
+                )
+                self.assertIn(word, line)
+
+    def test_undo_does_without_a_described_log(self) -> None:
+        code, complaint = self.start(
+            'agent', self.describe(handler='no.such.Handler'), '--restore'
+        )
+        self.assertEqual(1, code, complaint)
+        self.assertIn('0 VMs are in the journal', complaint)
+
     def test_a_systems_log_that_cannot_be_used(self) -> None:
         """--restore does without, for whatever is told as an error of oslo."""
+        conf = cfg.ConfigOpts()
+        log.register_options(conf)
+        conf([])
         for wrong in (RuntimeError('no bindings'), TypeError('no facility')):
             with mock.patch.object(log, 'setup', side_effect=wrong):
                 error = self.assertRaises(
                     cfg.Error,
                     conf_package.set_up_log,
-                    cfg.ConfigOpts(),
+                    conf,
                     'nova-vhpc-agent',
                 )
             self.assertIn(f'syslog_log_facility: {wrong}', str(error))
