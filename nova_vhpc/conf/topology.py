@@ -29,7 +29,7 @@ opts = [
 Publish this host's bridges and uplinks to Placement.
 
 Turn it off on hosts whose uplinks nobody may claim, or when nothing but
-the time slice control is wanted. With the agent and nova-compute stopped,
+the time slice control is wanted. With the agent stopped,
 ``nova-vhpc-agent --withdraw`` takes away what was published before.
 """,
     ),
