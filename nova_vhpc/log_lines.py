@@ -13,11 +13,15 @@
 """How our own programs' lines of the log look: what is wrong stands once.
 
 oslo.log adds the exception that is being handled to whatever is logged as a
-warning or worse. Ours name it themselves, with what it means.
+warning or worse. Ours name it themselves, with what it means. And Python
+makes a traceback of each line that cannot be written, as on a disk that is
+full: it goes to stderr, which systemd has in its journal, as it is.
 """
 
+import contextlib
 import copy
 import logging
+import sys
 from collections.abc import Iterator
 
 from oslo_config import cfg
@@ -25,6 +29,7 @@ from oslo_log import formatters
 
 _OURS = __name__.split('.', 1)[0]
 _SUMMARY = '%(error_summary)s'
+_PLAIN = logging.Formatter('%(levelname)s %(name)s %(message)s')
 _FORMATS = ('logging_context_format_string', 'logging_default_format_string')
 
 
@@ -51,18 +56,47 @@ class Formatter(logging.Formatter):
         return text
 
 
-def say_once(conf: cfg.ConfigOpts) -> None:
-    """Have the handlers of the log, which is set up, use our formatter.
+class _NotWritten:
+    """In place of ``handleError`` of a handler: what stderr is told.
 
-    Not those of an operator whose format says where exceptions go. Those that
-    ``log_config_append`` describes format as oslo.log does only if they say
-    so.
+    :param program: whose log it is.
     """
-    if any(_SUMMARY in (conf[name] or '') for name in _FORMATS):
-        return
+
+    def __init__(self, handler: logging.Handler, program: str) -> None:
+        self._handler = handler
+        self._program = program
+        self._usual = handler.handleError
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            # A fault of ours.
+            self._usual(record)
+            return
+        # oslo.log's formatter would add this very exception.
+        line = _PLAIN.format(record)
+        with contextlib.suppress(OSError):
+            print(
+                f'{self._program}: not in the log '
+                f'({error.strerror or error}): {line}',
+                file=sys.stderr,
+            )
+
+
+def set_up(conf: cfg.ConfigOpts) -> None:
+    """Have all handlers of the log, which oslo.log has made, do as we do.
+
+    The format is left alone where it is an operator's that says where
+    exceptions go, and where ``log_config_append`` has none of oslo.log's.
+    """
+    ours = not any(_SUMMARY in (conf[name] or '') for name in _FORMATS)
     for handler in _handlers():
-        if isinstance(handler.formatter, formatters.ContextFormatter):
+        if ours and isinstance(handler.formatter, formatters.ContextFormatter):
             handler.setFormatter(Formatter(handler.formatter))
+        if not isinstance(handler.handleError, _NotWritten):
+            handler.handleError = _NotWritten(  # type: ignore[method-assign]
+                handler, conf.prog
+            )
 
 
 def _handlers() -> Iterator[logging.Handler]:

@@ -93,7 +93,7 @@ class _Options(cfg.ConfigOpts):
         tell_unread(self)
         fresh = super().mutate_config_files()
         # Of log_config_append, oslo.log has made the handlers anew.
-        log_lines.say_once(self)
+        log_lines.set_up(self)
         return fresh
 
 

@@ -92,7 +92,7 @@ def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
         _set_up_described_log(conf, program)
     else:
         _set_up_log(conf, program)
-    log_lines.say_once(conf)
+    log_lines.set_up(conf)
 
 
 def _set_up_described_log(conf: cfg.ConfigOpts, program: str) -> None:

@@ -128,6 +128,21 @@ class TestLines(base.BaseTestCase):
         )
         return ended.returncode, ended.stderr
 
+    def run_it(self, directory: str, program: str = PROGRAM) -> str:
+        """What it writes to stderr."""
+        return subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                program,
+                '--config-file',
+                f'{directory}/conf',
+            ],
+            check=True,
+            stderr=subprocess.PIPE,
+            text=True,
+        ).stderr
+
     def log(self, text: str = '') -> list[str]:
         """Its lines, each without time and process."""
         directory = self.useFixture(fixtures.TempDir()).path
@@ -137,21 +152,10 @@ class TestLines(base.BaseTestCase):
         return self.lines(directory)
 
     def lines(self, directory: str, program: str = PROGRAM) -> list[str]:
-        temp_dir = pathlib.Path(directory)
-        subprocess.run(
-            [
-                sys.executable,
-                '-c',
-                program,
-                '--config-file',
-                f'{temp_dir}/conf',
-            ],
-            check=True,
-            capture_output=True,
-        )
+        self.run_it(directory, program)
         return [
             line.split(' ', 3)[-1]
-            for line in (temp_dir / 'log').read_text().splitlines()
+            for line in pathlib.Path(directory, 'log').read_text().splitlines()
             if 'Traceback' not in line and '  File' not in line
         ]
 
@@ -184,6 +188,30 @@ class TestLines(base.BaseTestCase):
         lines = self.log('logging_default_format_string = T P L %(message)s\n')
         self.assertEqual('Not shown: the disk is full', lines[0])
 
+    def test_what_cannot_be_written_goes_to_stderr(self) -> None:
+        """Linux refuses there as on a disk that is full."""
+        directory = self.useFixture(fixtures.TempDir()).path
+        pathlib.Path(directory, 'conf').write_text(
+            '[DEFAULT]\nlog_file = /dev/full\n'
+        )
+        why = ': not in the log (No space left on device): '
+        lines = [
+            line.partition(why)[2]
+            for line in self.run_it(directory).splitlines()
+            if why in line
+        ]
+        self.assertEqual(
+            [
+                'WARNING nova_vhpc.agent.x Not shown: the disk is full',
+                'ERROR nova_vhpc.agent.x Not written',
+                'WARNING amqp.x Not sent',
+                'WARNING nova_vhpcx Not ours',
+                'ERROR nova_vhpc.agent.x Nobody thought of that',
+                'WARNING nova_vhpc.agent.x All is well',
+            ],
+            lines,
+        )
+
     def test_json_is_as_it_was(self) -> None:
         lines = self.log('use_json = true\n')
         self.assertIn('Not written', lines[1])
@@ -203,24 +231,23 @@ class TestLines(base.BaseTestCase):
 
     def test_a_described_log_that_cannot_be_made(self) -> None:
         """Python runs what stands there, and fails as it likes."""
-        for described, word in (
-            ({'handler': 'no.such.Handler'}, 'ModuleNotFoundError'),
-            ({'handler': '1 +'}, 'SyntaxError'),
-            ({'root': 'nobody'}, 'nobody'),
+        for program, described, word in (
+            ('agent', {'handler': 'no.such.Handler'}, 'ModuleNotFoundError'),
+            ('agent', {'root': 'nobody'}, 'nobody'),
+            ('vendordata', {'handler': '1 +'}, 'SyntaxError'),
         ):
             directory = self.describe(**described)
-            for program in ('agent', 'vendordata'):
-                code, complaint = self.start(program, directory)
-                self.assertEqual(2, code, complaint)
-                (line,) = complaint.splitlines()
-                self.assertTrue(
-                    line.startswith(
-                        f'nova-vhpc-{program}: [DEFAULT]log_config_append: '
-                        f'{directory}/describing '
-                    ),
-                    line,
-                )
-                self.assertIn(word, line)
+            code, complaint = self.start(program, directory)
+            self.assertEqual(2, code, complaint)
+            (line,) = complaint.splitlines()
+            self.assertTrue(
+                line.startswith(
+                    f'nova-vhpc-{program}: [DEFAULT]log_config_append: '
+                    f'{directory}/describing '
+                ),
+                line,
+            )
+            self.assertIn(word, line)
 
     def test_undo_does_without_a_described_log(self) -> None:
         code, complaint = self.start(
