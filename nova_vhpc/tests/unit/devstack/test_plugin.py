@@ -372,6 +372,13 @@ class PluginTest(base.TestCase):
         # Once more: nothing there, nothing to fail on.
         self.run_phase('clean')
 
+    def test_clean_takes_the_agents_file_wherever_it_is(self):
+        file = self.sandbox / 'elsewhere.conf'
+        self.run_phase('stack', 'post-config', VHPC_CONF=str(file))
+        self.assertIn('secret', file.read_text())
+        self.run_phase('clean', VHPC_CONF=str(file))
+        self.assertFalse(file.exists())
+
 
 _AUTH = {
     'auth_type',
