@@ -61,7 +61,10 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
             'ran meanwhile; leave it stopped, and run this again'
         )
         return 1
-    _say('withdrawn, and all of it deleted')
+    _say(
+        'withdrawn, and all of it deleted'
+        + (' but what is still claimed' if withdrawn.kept else '')
+    )
     for name in withdrawn.kept:
         _say(
             f'{name} is reserved, as servers still have claims on it; run '

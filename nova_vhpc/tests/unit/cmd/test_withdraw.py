@@ -76,6 +76,7 @@ class TestWithdraw(base.BaseTestCase):
         away.sleep.assert_not_called()
         self.assertEqual(1, code)
         self.assertIn('cn1:vhpc:br-a:eth1 is reserved', told)
+        self.assertIn('deleted but what is still claimed', told)
 
     def test_ended_while_it_waits(self) -> None:
         with self.placement('cn1:vhpc') as away:
