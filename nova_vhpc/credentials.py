@@ -13,6 +13,7 @@
 """Credentials of keystoneauth's option groups, own or another section's."""
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -41,6 +42,10 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
 )
 """What to look at where keystoneauth itself does not say."""
 
+_CHATTY = ('keystoneauth.identity.generic.base', 'stevedore.named')
+"""They warn at each try to log in of what we tell once, and better: that
+Keystone is away, and of an ``auth_type`` that there is not."""
+
 
 def reason(error: Exception, group: str) -> str:
     """Why a service could not be asked, in one line for people.
@@ -67,6 +72,7 @@ def check(conf: cfg.ConfigOpts, groups: Iterable[str]) -> None:
 
     :raises cfg.Error: naming the first option whose value is wrong.
     """
+    _hush()
     # All are known before any is read: one may name another's.
     conf_package.check(
         conf,
@@ -79,6 +85,7 @@ def load(conf: cfg.ConfigOpts, group: str) -> Any:
 
     :raises Exception: of many kinds, when it cannot be used.
     """
+    _hush()
     _register_section(conf, group)
     plugin = loading.load_auth_from_conf_options(conf, group)
     keep_from_itself(plugin)
@@ -92,6 +99,7 @@ def keep_from_itself(plugin: Any) -> None:
     with a token, and so waits for ever for a lock that its own thread holds.
     Refused, it goes by the version in ``auth_url``.
     """
+    _hush()
     if not isinstance(plugin, base.BaseIdentityPlugin):
         return
     get_access = plugin.get_access
@@ -109,6 +117,14 @@ def keep_from_itself(plugin: Any) -> None:
             thread.asks = False
 
     plugin.get_access = once
+
+
+def _hush() -> None:
+    for name in _CHATTY:
+        logger = logging.getLogger(name)
+        # Not what an operator has set by default_log_levels.
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.ERROR)
 
 
 def _register_section(conf: cfg.ConfigOpts, group: str) -> str:

@@ -16,6 +16,7 @@ import argparse
 import concurrent.futures
 import http.server
 import json
+import logging
 import pathlib
 import threading
 
@@ -123,3 +124,54 @@ class VersionsForNobodyTest(base.TestCase):
         connection = cloud.connect(argparse.Namespace(os_cloud=None))
         self.addCleanup(connection.close)
         self.assertEqual('a-token', self.ask(connection.authorize))
+
+
+class QuietTest(base.TestCase):
+    """Who asks tells of what went wrong; at each try is too often."""
+
+    def setUp(self):
+        super().setUp()
+        for name in credentials._CHATTY:
+            logger = logging.getLogger(name)
+            self.addCleanup(logger.setLevel, logger.level)
+            logger.setLevel(logging.NOTSET)
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+
+    def configure(self, text):
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(f'[placement]\n{text}')
+        conf = cfg.ConfigOpts()
+        placement.register_opts(conf)
+        conf(['--config-file', str(file)])
+        return conf
+
+    def test_keystone_is_away(self):
+        plugin = credentials.load(
+            self.configure(
+                'auth_type = password\nauth_url = http://127.0.0.1:1/v3\n'
+                'username = u\npassword = p\nuser_domain_name = D\n'
+            ),
+            'placement',
+        )
+        session = ksa_session.Session(auth=plugin)
+        self.assertRaises(ksa_exceptions.ConnectFailure, session.get_token)
+        self.assertEqual('', self.log.output)
+
+    def test_no_such_plugin(self):
+        conf = self.configure('auth_type = nosuch\n')
+        credentials.check(conf, ['placement'])
+        self.assertRaises(
+            ksa_exceptions.NoMatchingPlugin,
+            credentials.load,
+            conf,
+            'placement',
+        )
+        self.assertEqual('', self.log.output)
+
+    def test_what_an_operator_wants_to_see_stays(self):
+        for name in credentials._CHATTY:
+            logging.getLogger(name).setLevel(logging.DEBUG)
+        credentials.check(
+            self.configure('auth_type = nosuch\n'), ['placement']
+        )
+        self.assertIn('nosuch', self.log.output)
