@@ -37,10 +37,8 @@ def found_or_told(
         changed.append(cputune.SHARES)
     changed += [
         name
-        for name in target.echoes.bandwidth_theirs
-        if name not in target.released
-        and name not in changed
-        and target.echoes.is_last(name, now.parameters.get(name))
+        for name in target.echoes.written_over(now)
+        if not target.is_released(name) and name not in changed
     ]
     return changed
 
@@ -70,7 +68,6 @@ def found(
         for vcpu, (pin, before) in enumerate(
             zip(now.vcpupins, old.vcpupins, strict=False)
         )
-        if pin != before
-        and target.released.isdisjoint((cputune.PINS, cputune.pin_name(vcpu)))
+        if pin != before and not target.is_released(cputune.pin_name(vcpu))
     ]
     return changed

@@ -19,7 +19,7 @@ just after what somebody else wrote.
 import dataclasses
 from collections.abc import Mapping
 
-from nova_vhpc.agent import cputune
+from nova_vhpc.agent import cputune, ours
 from nova_vhpc.control import model
 
 
@@ -30,45 +30,42 @@ class Echoes:
     :ivar shares_ours: every ``cpu_shares`` that we wrote in this run.
     :ivar shares_theirs: what somebody else wrote by an event, and nobody
         has looked at yet: no window is to write over it.
-    :ivar bandwidth_ours: every period and quota that we wrote in this run, by
-        name.
-    :ivar bandwidth_last: the last of them, by name.
-    :ivar bandwidth_theirs: those that somebody else wrote by an event, and
-        nobody has looked at yet: a write of ours may have come just after.
+    :ivar noted: every period, quota and pin that we wrote in this run, by
+        name, as in :func:`.cputune.names`.
+    :ivar last: the last of them, by name.
+    :ivar theirs: those that somebody else wrote by an event, and nobody has
+        looked at yet: a write of ours may have come just after.
     """
 
     shares_ours: set[int] = dataclasses.field(default_factory=set)
     shares_theirs: int | None = None
-    bandwidth_ours: set[tuple[str, int]] = dataclasses.field(
-        default_factory=set
-    )
-    bandwidth_last: dict[str, int] = dataclasses.field(default_factory=dict)
-    bandwidth_theirs: Mapping[str, int] = dataclasses.field(
-        default_factory=dict
-    )
+    noted: set[tuple[str, ours.Value]] = dataclasses.field(default_factory=set)
+    last: dict[str, ours.Value] = dataclasses.field(default_factory=dict)
+    theirs: Mapping[str, ours.Value] = dataclasses.field(default_factory=dict)
+
+    def note(self, values: Mapping[str, ours.Value]) -> None:
+        """These are about to be written: their events are ours."""
+        self.last |= values
+        self.noted |= values.items()
 
     def note_bandwidth(self, tune: model.CpuTune) -> None:
-        """Period and quota are about to be written: their events are ours."""
-        for name, value in (
-            (cputune.PERIOD, tune.period_us),
-            (cputune.QUOTA, tune.quota_us),
-        ):
-            if value is not None:
-                self.bandwidth_last[name] = cputune.plain(name, value)
-                self.bandwidth_ours.add((name, self.bandwidth_last[name]))
+        """The same for period and quota of a cputune."""
+        self.note(ours.of_tune(model.CpuTune(tune.period_us, tune.quota_us)))
 
-    def wrote(self, name: str, value: int | None) -> bool:
-        """Whether a period or quota is one that we wrote in this run."""
-        return (
-            value is not None
-            and (name, cputune.plain(name, value)) in self.bandwidth_ours
-        )
+    def wrote(self, name: str, value: ours.Value) -> bool:
+        """Whether a period, quota or pin is one that we wrote in this run."""
+        return (name, value) in self.noted
 
-    def is_last(self, name: str, value: int | None) -> bool:
-        """Whether a period or quota is the last one that we wrote.
+    def written_over(self, now: cputune.Cputune) -> Mapping[str, ours.Value]:
+        """Theirs that a write of ours has come just after, by name.
 
-        An earlier one that is in force is somebody else's choice.
+        What we wrote earlier and is in force is somebody else's choice.
+
+        :param now: what is in force.
         """
-        return value is not None and (
-            cputune.plain(name, value) == self.bandwidth_last.get(name)
-        )
+        is_now = ours.values(now)
+        return {
+            name: value
+            for name, value in self.theirs.items()
+            if name in is_now and is_now[name] == self.last.get(name)
+        }

@@ -13,12 +13,13 @@
 """libvirt's events: which domain is to be looked at."""
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import cputune, guest, mark, roster
+from nova_vhpc.agent import cpus, cputune, guest, mark, ours, roster
 
 LOG = logging.getLogger(__name__)
 
@@ -27,6 +28,9 @@ TUNABLE_NAMES = {
     'cputune.vcpu_quota': cputune.QUOTA,
     'cputune.cpu_shares': cputune.SHARES,
 }
+
+_PIN = re.compile(r'cputune\.vcpupin(\d+)')
+"""Its value is a CPU set in a string."""
 
 
 class Events:
@@ -91,21 +95,19 @@ class Events:
         target = self._roster.guests.get(domain.UUIDString())
         if target is None:
             return
-        expected = target.expected.parameters
+        expected = ours.values(target.expected)
         foreign = False
-        for name, value in values.items():
-            known = TUNABLE_NAMES.get(name)
-            if known is not None and cputune.same(
-                known, expected.get(known), value
-            ):
+        for tunable, told in values.items():
+            name, value = _known(tunable, told)
+            if name in expected and value == expected[name]:
                 continue
-            if known == cputune.SHARES:
+            if name == cputune.SHARES:
                 if value not in target.echoes.shares_ours:
-                    self._note_shares(target, domain, value)
+                    self._note_shares(target, domain, told)
                 elif target.journalled:
                     continue
-            elif known is not None:
-                self._note_bandwidth(target, domain, known, value)
+            elif name:
+                self._note(target, domain, name, value)
             foreign = True
         if foreign:
             self._look(target.uuid)
@@ -121,20 +123,32 @@ class Events:
             target.echoes.shares_theirs = value
 
     @staticmethod
-    def _note_bandwidth(
-        target: guest.Guest, domain: Any, name: str, value: int
+    def _note(
+        target: guest.Guest, domain: Any, name: str, value: ours.Value
     ) -> None:
         """Keep what a write of ours may have come just after."""
         if (
-            name not in target.released
+            not target.is_released(name)
             and not target.echoes.wrote(name, value)
-            and not cputune.same(
-                name, target.original.parameters.get(name), value
-            )
+            and ours.values(target.original).get(name) != value
             and domain.ID() == target.domain_id
         ):
             # Never changed in place: whoever looks at them has his own.
-            target.echoes.bandwidth_theirs = {
-                **target.echoes.bandwidth_theirs,
-                name: value,
-            }
+            target.echoes.theirs = {**target.echoes.theirs, name: value}
+
+
+def _known(tunable: str, told: Any) -> tuple[str, ours.Value]:
+    """Name, as of :func:`.cputune.names`, and value of what an event tells.
+
+    :returns: no name for what we never write.
+    """
+    name = TUNABLE_NAMES.get(tunable)
+    if name is not None:
+        return name, cputune.plain(name, int(told))
+    pin = _PIN.fullmatch(tunable)
+    if pin is None:
+        return '', 0
+    try:
+        return cputune.pin_name(int(pin[1])), cpus.parse_cpu_set(told)
+    except ValueError:
+        return '', 0

@@ -24,9 +24,9 @@ from nova_vhpc.agent import (
     guest,
     journal,
     mark,
+    ours,
     switched_cpus,
 )
-from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
@@ -67,13 +67,13 @@ class ForeignChanges:
             # No window may write between the read and what follows from it.
             target.stop_free_weights()
             told = target.echoes
-            theirs, bandwidth = told.shares_theirs, told.bandwidth_theirs
-            self._look(target, theirs)
+            shares, theirs = told.shares_theirs, told.theirs
+            self._look(target, shares)
             # Else another event has come, and with it another look.
-            if told.shares_theirs == theirs:
+            if told.shares_theirs == shares:
                 told.shares_theirs = None
-            if told.bandwidth_theirs is bandwidth:
-                told.bandwidth_theirs = {}
+            if told.theirs is theirs:
+                told.theirs = {}
 
     def _is_as_expected(self, target: guest.Guest) -> bool:
         """Whether there is nothing to do, while windows go on.
@@ -83,7 +83,7 @@ class ForeignChanges:
         if (
             not target.free_weights
             or target.echoes.shares_theirs is not None
-            or target.echoes.bandwidth_theirs
+            or target.echoes.theirs
             or target.uncertain
             or target.released
         ):
@@ -210,35 +210,33 @@ class ForeignChanges:
         vCPUs together: whoever has set one of them wants the others as they
         were, not as we made them.
         """
-        ours = target.taken_back_with()
-        if not ours:
+        names = target.taken_back_with()
+        if not names:
             return
         # Who sets one sets the next just after, and the journal took its time.
         now = cputune.read(target.domain, target.expected)
-        ours -= frozenset(changes.found(target, target.expected, now))
-        kept = frozenset(cputune.names(target.original)) - ours
+        names -= frozenset(changes.found(target, target.expected, now))
+        kept = frozenset(cputune.names(target.original)) - names
         if not cputune.differences(target.original, now, kept):
             return
         was = target.original
-        parameters = {n: v for n, v in was.parameters.items() if n in ours}
+        parameters = {n: v for n, v in was.parameters.items() if n in names}
         # Theirs may come in the very moment. Its event then tells of it, if
         # this is known to have been written over it.
-        target.echoes.note_bandwidth(
-            model.CpuTune(
-                parameters.get(cputune.PERIOD), parameters.get(cputune.QUOTA)
-            )
+        target.echoes.note(
+            {n: v for n, v in ours.values(was).items() if n in names}
         )
         cputune_restore.restore(target.domain, was, kept)
         now = cputune.read(target.domain, target.expected)
         # What is in force all the same stays ours, to be tried again.
-        ours &= frozenset(changes.found(target, target.expected, now))
+        names &= frozenset(changes.found(target, target.expected, now))
         # Nothing else: what they set meanwhile is left to the next look.
         target.note_written(
-            {n: value for n, value in parameters.items() if n in ours},
+            {n: value for n, value in parameters.items() if n in names},
             {
                 vcpu: pin
                 for vcpu, pin in enumerate(was.vcpupins)
-                if cputune.pin_name(vcpu) in ours
+                if cputune.pin_name(vcpu) in names
             },
         )
 
@@ -246,6 +244,7 @@ class ForeignChanges:
     def _give_back(target: guest.Guest) -> None:
         """Write what they had written, where we wrote over it."""
         _give_back_bandwidth(target)
+        _give_back_pins(target)
         theirs = target.echoes.shares_theirs
         if (
             theirs is not None
@@ -261,9 +260,8 @@ def _give_back_bandwidth(target: guest.Guest) -> None:
     now = target.expected.parameters
     theirs = {
         name: value
-        for name, value in target.echoes.bandwidth_theirs.items()
-        if name in target.released
-        and target.echoes.is_last(name, now.get(name))
+        for name, value in target.echoes.written_over(target.expected).items()
+        if name in target.released and isinstance(value, int)
     }
     if not theirs:
         return
@@ -286,3 +284,15 @@ def _give_back_bandwidth(target: guest.Guest) -> None:
         target.domain, want[cputune.PERIOD], want[cputune.QUOTA], now
     )
     target.note_written(want)
+
+
+def _give_back_pins(target: guest.Guest) -> None:
+    theirs = target.echoes.written_over(target.expected)
+    for vcpu in range(len(target.expected.vcpupins)):
+        name = cputune.pin_name(vcpu)
+        pin = theirs.get(name)
+        if isinstance(pin, frozenset) and target.is_released(name):
+            cputune.write_pin(
+                target.domain, vcpu, pin, target.expected.host_cpus
+            )
+            target.note_written(pins={vcpu: pin})

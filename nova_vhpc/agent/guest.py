@@ -70,7 +70,7 @@ class Guest:
     :ivar slice_us: the time slice that it is to bring about.
     :ivar sliced: vCPU threads may have slices of their own.
     :ivar written: the values that the journal says we may have written.
-    :ivar echoes: what events have to tell of its shares, period and quota.
+    :ivar echoes: what events have to tell of what we write.
     :ivar failures: of writes to it.
     :ivar weight: where windows write ``cpu_shares``; None before the first.
     :ivar free_weights: those in the journal that windows may write there
@@ -227,6 +227,12 @@ class Guest:
     @property
     def _pins_released(self) -> bool:
         return any(name.startswith(cputune.PINS) for name in self.released)
+
+    def is_released(self, name: str) -> bool:
+        """Whether somebody else has taken over a value, or one vCPU's pin."""
+        return name in self.released or (
+            cputune.PINS in self.released and name.startswith(cputune.PINS)
+        )
 
     def taken_back_with(self) -> frozenset[str]:
         """Values of ours that go with those that somebody has taken over."""

@@ -39,7 +39,7 @@ def with_tune(written: Written, tune: model.CpuTune) -> Written:
     :returns: the same object if all are known.
     """
     fresh: dict[str, frozenset[Value] | None] = {}
-    for name, value in _values(tune).items():
+    for name, value in of_tune(tune).items():
         known = written.get(name, frozenset())
         if known is not None and value not in known:
             more = known | {value}
@@ -70,7 +70,7 @@ def theirs(
 
     :param written: see :func:`may_be`.
     """
-    was, is_now = _all_values(original), _all_values(now)
+    was, is_now = values(original), values(now)
     return frozenset(
         name
         for name, value in is_now.items()
@@ -85,7 +85,7 @@ def found(
     written: Written, original: cputune.Cputune, now: cputune.Cputune
 ) -> frozenset[str]:
     """Names of what is not as it was, and may be as we made it."""
-    was, is_now = _all_values(original), _all_values(now)
+    was, is_now = values(original), values(now)
     both = was.keys() & is_now.keys()
     changed = {name for name in both if was[name] != is_now[name]}
     return frozenset(changed - theirs(written, original, now))
@@ -127,7 +127,8 @@ def from_dict(data: Any) -> Written | None:
     }
 
 
-def _values(tune: model.CpuTune) -> dict[str, Value]:
+def of_tune(tune: model.CpuTune) -> dict[str, Value]:
+    """Values of a cputune that is to be written, by name."""
     found: dict[str, Value] = {}
     for name, value in (
         (cputune.PERIOD, tune.period_us),
@@ -141,8 +142,9 @@ def _values(tune: model.CpuTune) -> dict[str, Value]:
     return found
 
 
-def _all_values(tune: cputune.Cputune) -> dict[str, Value]:
-    return _values(
+def values(tune: cputune.Cputune) -> dict[str, Value]:
+    """All that a domain has of what we may write, by name."""
+    return of_tune(
         model.CpuTune(
             tune.parameters.get(cputune.PERIOD),
             tune.parameters.get(cputune.QUOTA),

@@ -118,6 +118,8 @@ def _pin(target: guest.Guest, vcpu: int, cpus: frozenset[int]) -> bool:
     :raises libvirt.libvirtError: it is refused for another reason.
     """
     domain = target.domain
+    # Its event may come before the call returns.
+    target.echoes.note({cputune.pin_name(vcpu): cpus})
     try:
         cputune.write_pin(domain, vcpu, cpus, target.expected.host_cpus)
         return True

@@ -40,7 +40,9 @@ class TestEvents(base.BaseTestCase):
         self.looked: list[str] = []
         self.events = events.Events(vms, self.looked.append)
 
-    def tunable(self, name: str, value: int, uuid: str = 'u') -> list[str]:
+    def tunable(
+        self, name: str, value: int | str, uuid: str = 'u'
+    ) -> list[str]:
         self.events._on_tunable(None, Domain(uuid), {name: value}, None)
         return self.looked
 
@@ -89,13 +91,11 @@ class TestEvents(base.BaseTestCase):
     def test_bandwidth_that_is_not_ours_is_kept(self) -> None:
         """A write of ours may come just after it, before anybody looks."""
         self.tunable('cputune.vcpu_period', 7_000)
-        self.assertEqual(
-            {cputune.PERIOD: 7_000}, self.target.echoes.bandwidth_theirs
-        )
+        self.assertEqual({cputune.PERIOD: 7_000}, self.target.echoes.theirs)
         self.tunable('cputune.vcpu_quota', 3_000)
         self.assertEqual(
             {cputune.PERIOD: 7_000, cputune.QUOTA: 3_000},
-            self.target.echoes.bandwidth_theirs,
+            self.target.echoes.theirs,
         )
 
     def test_bandwidth_that_is_nobody_elses(self) -> None:
@@ -111,7 +111,44 @@ class TestEvents(base.BaseTestCase):
         self.events._on_tunable(
             None, Domain('u', 7), {'cputune.vcpu_period': 8_000}, None
         )
-        self.assertEqual({}, self.target.echoes.bandwidth_theirs)
+        self.assertEqual({}, self.target.echoes.theirs)
+
+    def test_a_pin_of_ours_comes_back(self) -> None:
+        self.target.note_written(pins={1: frozenset({0})})
+        self.assertEqual([], self.tunable('cputune.vcpupin1', '0'))
+        self.assertEqual(['u'], self.tunable('cputune.vcpupin1', '1'))
+
+    def test_a_pin_that_is_not_ours_is_kept(self) -> None:
+        """A write of ours may come just after it, before anybody looks."""
+        self.tunable('cputune.vcpupin1', '1')
+        self.tunable('cputune.vcpupin0', '1,3-4')
+        self.assertEqual(['u', 'u'], self.looked)
+        self.assertEqual(
+            {
+                cputune.pin_name(0): frozenset({1, 3, 4}),
+                cputune.pin_name(1): frozenset({1}),
+            },
+            self.target.echoes.theirs,
+        )
+
+    def test_pins_that_are_nobody_elses(self) -> None:
+        name = cputune.pin_name(0)
+        self.target.echoes.note({name: frozenset({1})})
+        self.tunable('cputune.vcpupin0', '1')
+        # As before us, which a put-back writes, though it is not so now.
+        self.target.note_written(pins={1: frozenset({0})})
+        self.tunable('cputune.vcpupin1', '0-1')
+        self.target.released = frozenset({cputune.pin_name(1)})
+        self.tunable('cputune.vcpupin1', '1')
+        self.target.released = frozenset({cputune.PINS})
+        self.tunable('cputune.vcpupin0', '0')
+        self.assertEqual({}, self.target.echoes.theirs)
+
+    def test_what_is_no_set_of_cpus(self) -> None:
+        for name in ('cputune.vcpupin0', 'cputune.emulatorpin'):
+            self.looked.clear()
+            self.assertEqual(['u'], self.tunable(name, ''))
+        self.assertEqual({}, self.target.echoes.theirs)
 
     def test_a_tunable_that_we_never_write(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.emulator_period', 1))

@@ -188,7 +188,7 @@ class TestForeignChanges(ForeignCase):
 
         def set_next(*arguments: Any) -> tuple[str, ...]:
             self.domain.values[cputune.PERIOD] = 77_000
-            target.echoes.bandwidth_theirs = {cputune.PERIOD: 77_000}
+            target.echoes.theirs = {cputune.PERIOD: 77_000}
             return restore(*arguments)
 
         with mock.patch.object(cputune_restore, 'restore', set_next):
@@ -334,22 +334,22 @@ class TestBandwidthWrittenOver(ForeignCase):
             with self.subTest(name):
                 self.target.released = frozenset()
                 self.write()
-                self.target.echoes.bandwidth_theirs = {name: value}
+                self.target.echoes.theirs = {name: value}
                 self.assertEqual(1, self.look(self.target))
                 self.assertEqual(wanted, self.bandwidth())
                 self.assertEqual({name}, self.target.released)
-                self.assertEqual({}, self.target.echoes.bandwidth_theirs)
+                self.assertEqual({}, self.target.echoes.theirs)
                 # It was told of once.
                 self.assertEqual(0, self.look(self.target))
 
     def test_overridden_all_the_same(self) -> None:
-        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
         self.assertEqual(1, self.look(self.target, 'override'))
         self.assertEqual((10_000, 5_000), self.bandwidth())
         self.assertEqual(0, self.look(self.target, 'override'))
 
     def test_a_later_one_of_theirs_stays(self) -> None:
-        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
         self.domain.values[cputune.QUOTA] = 4_000
         self.look(self.target)
         self.assertEqual(4_000, self.bandwidth()[1])
@@ -359,7 +359,7 @@ class TestBandwidthWrittenOver(ForeignCase):
         """As they have set it twice, the second time to what it was."""
         self.target.echoes.note_bandwidth(model.CpuTune(100_000, 50_000))
         self.write()
-        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
         cputune.write_bandwidth(
             self.domain, 100_000, 50_000, self.domain.values
         )
@@ -368,12 +368,12 @@ class TestBandwidthWrittenOver(ForeignCase):
 
     def test_before_our_first_write_it_is_the_original(self) -> None:
         self.target.journalled = False
-        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
         self.assertEqual(0, self.look(self.target))
-        self.assertEqual({}, self.target.echoes.bandwidth_theirs)
+        self.assertEqual({}, self.target.echoes.theirs)
 
     def test_what_could_not_be_given_back_is_tried_again(self) -> None:
-        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
         refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             cputune, 'write_bandwidth', side_effect=refused
@@ -383,7 +383,7 @@ class TestBandwidthWrittenOver(ForeignCase):
         self.assertEqual((100_000, 30_000), self.bandwidth())
 
     def test_put_back_before_anybody_looked(self) -> None:
-        self.target.echoes.bandwidth_theirs = {cputune.QUOTA: 30_000}
+        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
         self.changes().settle(self.target)
         self.assertEqual((100_000, 30_000), self.bandwidth())
         self.assertEqual({cputune.QUOTA}, self.target.released)
