@@ -38,6 +38,7 @@ def restore(
     original: cputune.Cputune,
     released: frozenset[str] = frozenset(),
     weighed: bool = False,
+    cpuset: Callable[[], frozenset[int] | None] = lambda: None,
 ) -> tuple[str, ...]:
     """Put back what we may have written; nothing else.
 
@@ -49,6 +50,8 @@ def restore(
     :param weighed: we may have written ``cpu_shares``, and since then into
         the control group alone. libvirt reads them there, but migrates what
         it was told, and so does systemd write it anew.
+    :param cpuset: gives the CPUs that the domain's control group has; None
+        where that is not known.
     :returns: what differs afterwards all the same, empty when exact.
     :raises libvirt.libvirtError: when a call was refused; the first one's.
     """
@@ -60,7 +63,9 @@ def restore(
         }
     refused: list[libvirt.libvirtError] = []
     narrowed: set[str] = set()
-    for put_back in _steps(domain, original, now, released, weighed, narrowed):
+    for put_back in _steps(
+        domain, original, now, released, weighed, cpuset, narrowed
+    ):
         try:
             put_back()
         except libvirt.libvirtError as error:
@@ -81,6 +86,7 @@ def _steps(
     now: cputune.Cputune,
     released: frozenset[str],
     weighed: bool,
+    cpuset: Callable[[], frozenset[int] | None],
     narrowed: set[str],
 ) -> Iterator[Callable[[], None]]:
     """The calls that make a domain what it was, each on its own.
@@ -111,7 +117,13 @@ def _steps(
             (cputune.PINS, cputune.pin_name(vcpu))
         ):
             yield functools.partial(
-                _restore_pin, domain, vcpu, pin, original.host_cpus, narrowed
+                _restore_pin,
+                domain,
+                vcpu,
+                pin,
+                original.host_cpus,
+                cpuset,
+                narrowed,
             )
 
 
@@ -120,12 +132,14 @@ def _restore_pin(
     vcpu: int,
     cpus: frozenset[int],
     host_cpus: int,
+    cpuset: Callable[[], frozenset[int] | None],
     narrowed: set[str],
 ) -> None:
     """Pin a vCPU as it was; without CPUs that are off, if need be.
 
     cgroup v1 refuses these. It has taken them away from all who had them, for
-    good: without us the VM would not have them either.
+    good, also where they are on again: without us the VM would not have them
+    either.
     """
     try:
         cputune.write_pin(domain, vcpu, cpus, host_cpus)
@@ -134,12 +148,16 @@ def _restore_pin(
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
             raise
         left = cpus & cputune.online(domain)
+        group = cpuset()
+        if group is not None:
+            left &= group
         if left in (frozenset(), cpus):
             raise
     cputune.write_pin(domain, vcpu, left, host_cpus)
     narrowed.add(cputune.pin_name(vcpu))
     LOG.warning(
-        'VM %s: vCPU %d: pinned to %s and not to %s, as the rest is off',
+        'VM %s: vCPU %d: pinned to %s and not to %s: the rest is off, or its '
+        'control group (cpuset.cpus) lacks it',
         domain.name(),
         vcpu,
         sorted(left),

@@ -20,6 +20,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from nova_vhpc.agent import cpus
+
 VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
 """QEMU's thread names, set by libvirt's ``debug-threads=on``."""
 
@@ -166,6 +168,19 @@ class Processes:
                 # The root group's figures would be the whole host's.
                 if (base / name).is_file() and self._is_machine(base):
                     return base
+        return None
+
+    def cpuset(self, pid: int) -> frozenset[int] | None:
+        """CPUs that the domain's own group has; None if that is not told.
+
+        In cgroup v1 that of a vCPU takes no others.
+        """
+        for base in self._domain_cgroups(pid, 'cpuset'):
+            if self._is_machine(base):
+                with contextlib.suppress(OSError, ValueError):
+                    return cpus.parse_cpu_set(
+                        (base / 'cpuset.cpus').read_text()
+                    )
         return None
 
     def _threads_by_cgroup(self, pid: int, vcpus: int) -> tuple[int, ...]:

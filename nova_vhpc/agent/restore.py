@@ -156,7 +156,13 @@ class Restorer:
         )
         left: tuple[str, ...] = ()
         try:
-            left = cputune_restore.restore(domain, original, released, weighed)
+            left = cputune_restore.restore(
+                domain,
+                original,
+                released,
+                weighed,
+                lambda: self.host.cpuset(identity.pid),
+            )
         finally:
             # A call may have waited for the end of its run, and what was
             # right for that one came into the next.

@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     guest,
     journal,
     mark,
+    processes,
     restore,
     strays,
 )
@@ -44,7 +45,7 @@ class Reversal:
     :param records: the journal.
     :param actuators: what has written.
     :param changes: finds what others wrote.
-    :param astray: takes back what went into another run.
+    :param host: reads the QEMU processes.
     """
 
     def __init__(
@@ -54,14 +55,15 @@ class Reversal:
         records: journal.Journal,
         actuators: Iterable[Any],
         changes: foreign.ForeignChanges,
-        astray: strays.Strays,
+        host: processes.Processes,
     ) -> None:
         self._gate = allowed
         self._connection = link
         self._journal = records
         self._actuators = tuple(actuators)
         self._changes = changes
-        self._strays = astray
+        self._strays = strays.Strays(link, host)
+        self._host = host
 
     def put_back(self, target: guest.Guest) -> None:
         """Put a VM back exactly, and forget that we ever wrote.
@@ -115,6 +117,7 @@ class Reversal:
                 target.original,
                 target.released,
                 cputune.SHARES in target.written,
+                lambda: self._host.cpuset(target.identity.pid),
             )
         finally:
             # A call may have waited for the end of its run, and what was

@@ -35,7 +35,6 @@ from nova_vhpc.agent import (
     restore,
     reversal,
     roster,
-    strays,
     workers,
 )
 
@@ -103,7 +102,7 @@ class Undo:
             records,
             actuators,
             changes,
-            strays.Strays(link, host),
+            host,
         )
         self._lock = threading.Lock()
         self._owed: dict[str, _Owed] = {}

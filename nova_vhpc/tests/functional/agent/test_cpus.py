@@ -19,10 +19,40 @@ otherwise, and the kernel takes pins to all of them.
 import pathlib
 import subprocess
 
+import libvirt
+
+from nova_vhpc.agent import processes
 from nova_vhpc.tests.functional.agent import base
 
 ONLINE = '/sys/devices/system/cpu/online'
 PARALLEL = {'vhpc:workload': 'parallel'}
+
+
+def take_from_groups(
+    domain: libvirt.virDomain, left: str
+) -> list[pathlib.Path]:
+    """Leave a VM's control groups these CPUs only.
+
+    :returns: the groups; none with cgroup v2, which takes any pins.
+    """
+    pid = processes.Processes().find(domain.UUIDString())
+    _, known, path = (
+        pathlib.Path(f'/proc/{pid}/cgroup').read_text().partition(':cpuset:/')
+    )
+    if not known:
+        return []
+    emulator = pathlib.Path('/sys/fs/cgroup/cpuset', path.partition('\n')[0])
+    groups = [*emulator.parent.iterdir(), emulator.parent]
+    groups = [group for group in groups if group.is_dir()]
+    for group in groups:
+        (group / 'cpuset.cpus').write_text(left)
+    return groups
+
+
+def give_to_groups(groups: list[pathlib.Path], cpus: str) -> None:
+    """End :func:`take_from_groups`."""
+    for group in reversed(groups):
+        (group / 'cpuset.cpus').write_text(cpus)
 
 
 class TestCpus(base.AgentTestCase):
@@ -107,6 +137,38 @@ class TestCpus(base.AgentTestCase):
         self.assertEqual(before, base.everything(domain))
         self.assertEqual([], self.log_lines('somebody changed'))
         self.assertEqual(2, len(self.log_lines('may be pinned to:')))
+
+    def test_a_cpu_that_came_back_and_not_into_the_vms_groups(self) -> None:
+        """As cgroup v1 does it: the others are put back all the same."""
+        domains = [self.domain(PARALLEL, cpuset=one) for one in (None, '0-1')]
+        before = [base.everything(domain) for domain in domains]
+        for how in ('stop', 'restore'):
+            process = self.start_agent(sys_root=self.sys_root())
+            for domain in domains:
+                self.wait_for_period(domain)
+                uuid = domain.UUIDString()
+                self.wait_for(
+                    lambda uuid=uuid: (
+                        sorted(self.pins(uuid) or ()) == ['0', '1']
+                    ),
+                    'pins',
+                )
+            if how == 'restore':
+                process.kill()
+                process.join()
+            taken = take_from_groups(domains[0], '0')
+            if how == 'restore':
+                self.assertEqual(0, self.restore())
+            else:
+                self.assertEqual(0, self.stop_agent(process))
+            now = [base.everything(domain) for domain in domains]
+            self.assertEqual(before[1], now[1])
+            self.assertEqual(before[0][0], now[0][0])
+            pin = (True, not taken)
+            self.assertEqual([pin, pin], now[0][1])
+            give_to_groups(taken, '0-1')
+            for vcpu in range(2):
+                domains[0].pinVcpuFlags(vcpu, (True, True), base.LIVE)
 
     def test_a_cpu_that_is_off_when_the_agent_starts(self) -> None:
         domain = self.domain(PARALLEL, cpuset='0-1')

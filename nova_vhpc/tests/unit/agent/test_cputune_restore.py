@@ -24,7 +24,12 @@ from nova_vhpc.tests.unit.agent import fake_libvirt, test_cputune
 
 
 class CpusetV1(test_cputune.Cgroup):
-    """Takes no pins to CPUs that are off; all vCPUs have some of ours."""
+    """Takes no pins to CPUs that are off; all vCPUs have some of ours.
+
+    :ivar cpuset: CPUs that the domain's group has.
+    """
+
+    cpuset = frozenset(range(4))
 
     def XMLDesc(self, flags: int) -> str:
         pins = fake_libvirt.vcpupins(self.pins, ())
@@ -36,6 +41,8 @@ class CpusetV1(test_cputune.Cgroup):
             for on, online in zip(pin, self.online, strict=True)
         ):
             raise fake_libvirt.refused('cpuset.cpus: Invalid argument')
+        if not cputune.pin_cpus(pin) <= self.cpuset:
+            raise fake_libvirt.refused('cpuset.cpus: Permission denied')
         super().pinVcpuFlags(vcpu, pin, flags)
 
 
@@ -53,7 +60,9 @@ class TestCpusThatAreOff(base.BaseTestCase):
             4,
         )
         self.domain.pins = [(True, False, False, False)] * 2
-        return cputune_restore.restore(self.domain, original)
+        return cputune_restore.restore(
+            self.domain, original, cpuset=lambda: self.domain.cpuset
+        )
 
     def test_put_back_without_them(self) -> None:
         """Rather than left with pins of ours; the kernel took them away."""
@@ -64,6 +73,23 @@ class TestCpusThatAreOff(base.BaseTestCase):
             [set(cputune.pin_cpus(pin)) for pin in self.domain.pins],
         )
         self.assertEqual(2, len(logs.output))
+
+    def test_put_back_without_those_that_came_back(self) -> None:
+        """The kernel keeps them from groups that were there before."""
+        self.domain.online = (True,) * 4
+        self.domain.cpuset = frozenset({0, 3})
+        with self.assertLogs(cputune_restore.LOG, 'WARNING'):
+            self.assertEqual((), self.restore({0, 1, 2, 3}, {2, 3}))
+        self.assertEqual(
+            [{0, 3}, {3}],
+            [set(cputune.pin_cpus(pin)) for pin in self.domain.pins],
+        )
+        # One that has come back, and one that is still off.
+        self.domain.online = (True, True, True, False)
+        with self.assertLogs(cputune_restore.LOG, 'WARNING'):
+            self.assertEqual((), self.restore({0, 1, 3}, {0}))
+        self.assertEqual({0}, set(cputune.pin_cpus(self.domain.pins[0])))
+        self.assertRaises(libvirt.libvirtError, self.restore, {1}, {2})
 
     def test_refused_where_none_is_left_or_for_another_reason(self) -> None:
         self.assertRaises(libvirt.libvirtError, self.restore, {2}, {3})

@@ -130,6 +130,29 @@ class TestProcesses(base.BaseTestCase):
         (group / 'cpu.weight').write_text('100\n')
         self.assertEqual(group / 'cpu.weight', self.host.weight_file(10, 20))
 
+    def test_cpus_of_a_domains_own_group(self) -> None:
+        self.process(10, UUID, {})
+        told = self.proc / '10/cgroup'
+        told.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
+        self.assertIsNone(self.host.cpuset(10))
+        group = self.cgroup / 'cpuset/machine/qemu-1-x'
+        group.mkdir(parents=True)
+        (group / 'cpuset.cpus').write_text('0-1,3\n')
+        self.assertEqual({0, 1, 3}, self.host.cpuset(10))
+        # Of a process that is in no domain's group.
+        (self.cgroup / 'cpuset/cpuset.cpus').write_text('0-3\n')
+        told.write_text('4:cpuset:/\n0::/\n')
+        self.assertIsNone(self.host.cpuset(10))
+        self.assertIsNone(self.host.cpuset(0))
+
+    def test_no_cpus_where_cgroup_v2_names_none(self) -> None:
+        self.process(10, UUID, {})
+        (self.proc / '10/cgroup').write_text('0::/m/qemu-1-x/libvirt/emulator')
+        group = self.cgroup / 'm/qemu-1-x/libvirt'
+        group.mkdir(parents=True)
+        (group / 'cpuset.cpus').write_text('\n')
+        self.assertIsNone(self.host.cpuset(10))
+
     def test_no_weight_file_of_all_machines(self) -> None:
         """QEMU that libvirt has put into no group of its own."""
         self.process(10, UUID, {20: 'x'})
