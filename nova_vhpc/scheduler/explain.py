@@ -120,7 +120,7 @@ class Answer:
     """The whole explanation.
 
     :ivar hosts: planned ones first, then by weight, rejected ones last.
-    :ivar notes: what could not be found out.
+    :ivar notes: what to know of all this, or could not be found out.
     :ivar slowdown: predicted run time of a communicating program over
         native Linux at the plan's mean members per host, by network
         configuration (:func:`nova_vhpc.scheduler.cost.slowdown`).
@@ -207,23 +207,32 @@ def explain(question: Question) -> Answer:
         members=question.members,
         network=question.wanted.specs.network,
         flaws=question.flaws,
-        notes=_notes(answers),
+        notes=_notes(question, answers),
         slowdown=_slowdown(question, placement),
     )
 
 
-def _notes(answers: Sequence[HostAnswer]) -> tuple[str, ...]:
-    """What could not be found out, and how it could be."""
+def _notes(
+    question: Question, answers: Sequence[HostAnswer]
+) -> tuple[str, ...]:
+    """What to know of the answers, or could not be found out."""
+    notes: list[str] = []
+    if not question.wanted.specs.requested:
+        notes.append(
+            'The flavor has no vhpc: extra specs: filter and weigher leave '
+            'its servers to Nova. What is shown here would hold if it had '
+            'vhpc:workload.'
+        )
     unknown = sum(1 for answer in answers if answer.devices_unknown)
-    if not unknown:
-        return ()
-    return (
-        f'Free PCI devices are unknown for {unknown} of {len(answers)} '
-        'host(s) and not counted there; nova-scheduler will count them. '
-        'They are known for one alias that is in [pci] alias of '
-        '--config-file, where nova-compute has [pci] report_in_placement; '
-        'those of SR-IOV ports never are.',
-    )
+    if unknown:
+        notes.append(
+            f'Free PCI devices are unknown for {unknown} of {len(answers)} '
+            'host(s) and not counted there; nova-scheduler will count them. '
+            'They are known for one alias that is in [pci] alias of '
+            '--config-file, where nova-compute has [pci] '
+            'report_in_placement; those of SR-IOV ports never are.'
+        )
+    return tuple(notes)
 
 
 def limits(

@@ -145,6 +145,14 @@ class VerdictTest(base.TestCase):
         self.assertEqual((), found.notes)
         self.assertFalse(any(item.devices_unknown for item in found.hosts))
 
+    def test_a_flavor_that_is_none_of_ours_is_told(self):
+        found = answer(request([host(1)], network=None))
+        (note,) = found.notes
+        self.assertIn('no vhpc: extra specs', note)
+        document = request([host(1)], network=None)
+        document['flavor']['extra_specs'] = {'vhpc:workload': 'general'}
+        self.assertEqual((), answer(document).notes)
+
     def test_members_may_want_several_devices(self):
         document = request(
             [host(1, devices=5), host(2, devices=1)],
