@@ -186,7 +186,7 @@ def explain(question: Question) -> Answer:
             slots=None if verdict.slots >= NO_LIMIT else verdict.slots,
             room=rooms.get(host.facts.name, 0),
             link_mbps=verdict.link_mbps,
-            uplinks=tuple(str(uplink) for uplink in verdict.uplinks),
+            uplinks=_serving(question.wanted, host.view, verdict),
             switch=host.facts.switch,
             rack=host.facts.rack,
             planned=placement.assignments.get(host.facts.name, 0),
@@ -209,6 +209,22 @@ def explain(question: Question) -> Answer:
         flaws=question.flaws,
         notes=_notes(question, answers),
         slowdown=_slowdown(question, placement),
+    )
+
+
+def _serving(
+    wanted: Requirements, view: HostView, verdict: Verdict
+) -> tuple[str, ...]:
+    """Uplinks that the next member can have, not those that are claimed."""
+    return tuple(
+        str(uplink)
+        for uplink in verdict.uplinks
+        if not wanted.claims
+        or (
+            uplink.free > 0
+            if view.offered is None
+            else uplink.uuid in view.offered
+        )
     )
 
 

@@ -145,6 +145,18 @@ class VerdictTest(base.TestCase):
         self.assertEqual((), found.notes)
         self.assertFalse(any(item.devices_unknown for item in found.hosts))
 
+    def test_uplinks_that_others_have_do_not_serve(self):
+        uplinks = [uplink(0, used=1), uplink(1)]
+        found = by_name(answer(request([host(1, uplinks)], members=1)))
+        self.assertEqual(('NIC eth1 on bridge br1',), found['c1'].uplinks)
+        # A shared bridge that nothing is claimed of always serves.
+        shared = [uplink(0, kind='shared', used=1)]
+        asked = request([host(1, shared)], members=1, network=None)
+        asked['flavor']['extra_specs'] = {'vhpc:network': 'shared'}
+        self.assertEqual(
+            ('NIC eth0 on bridge br0',), answer(asked).hosts[0].uplinks
+        )
+
     def test_a_flavor_that_is_none_of_ours_is_told(self):
         found = answer(request([host(1)], network=None))
         (note,) = found.notes
