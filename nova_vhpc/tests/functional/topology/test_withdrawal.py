@@ -162,6 +162,8 @@ class CommandTest(WithdrawalCase):
             ),
             stderr=subprocess.PIPE,
             text=True,
+            # A shell has background jobs ignore it, and so would this.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
