@@ -104,7 +104,11 @@ class Domains:
                 records, lambda: cpus.online_cpus(options.sys_root)
             ),
         )
+        astray = strays.Strays(link, host)
         self._foreign.still_runs = link.runs
+        self._foreign.took_back = lambda target: astray.take_back(
+            target, put_back=True
+        )
         self._undo = undo.Undo(
             vms,
             allowed,
@@ -152,7 +156,7 @@ class Domains:
             records,
             actuators,
             weights.Weights(options, host),
-            strays.Strays(link, host),
+            astray,
             self._quarantine,
             self.look,
         )

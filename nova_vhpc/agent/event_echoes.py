@@ -32,7 +32,7 @@ class Echoes:
         has looked at yet: no window is to write over it.
     :ivar noted: every period, quota and pin that we wrote in this run, by
         name, as in :func:`.cputune.names`.
-    :ivar last: the last of them, by name.
+    :ivar last: the last of them, by name; of ``cpu_shares``, too.
     :ivar theirs: those that somebody else wrote by an event, and nobody has
         looked at yet: a write of ours may have come just after.
     """
@@ -42,6 +42,13 @@ class Echoes:
     noted: set[tuple[str, ours.Value]] = dataclasses.field(default_factory=set)
     last: dict[str, ours.Value] = dataclasses.field(default_factory=dict)
     theirs: Mapping[str, ours.Value] = dataclasses.field(default_factory=dict)
+
+    @property
+    def all_theirs(self) -> Mapping[str, ours.Value]:
+        """With their ``cpu_shares``."""
+        if self.shares_theirs is None:
+            return self.theirs
+        return {**self.theirs, cputune.SHARES: self.shares_theirs}
 
     def note(self, values: Mapping[str, ours.Value]) -> None:
         """These are about to be written: their events are ours."""

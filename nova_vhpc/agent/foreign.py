@@ -12,19 +12,22 @@
 
 """Changes that somebody else made to a VM of ours."""
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from nova_vhpc.agent import (
     changes,
     cputune,
     cputune_restore,
+    give_back,
     guest,
     journal,
     mark,
     ours,
+    strays,
     switched_cpus,
 )
 
@@ -44,6 +47,8 @@ class ForeignChanges:
         or not what we wrote last: while windows are played, their player
         alone writes them.
     :ivar still_runs: whether it is still this run of a domain that we look at.
+    :ivar took_back: takes back what was written, if that met another run, and
+        says whether it did.
     """
 
     def __init__(
@@ -58,9 +63,13 @@ class ForeignChanges:
         self.count = 0
         self.on_shares: Callable[[str], None] = lambda uuid: None
         self.still_runs: Callable[[str, int], bool] = lambda uuid, run: True
+        self.took_back: Callable[[guest.Guest], bool] = lambda target: False
 
     def look(self, target: guest.Guest) -> None:
-        """Find out whether somebody else wrote to a VM."""
+        """Find out whether somebody else wrote to a VM.
+
+        :raises strays.AnotherRun: it was started anew while it was written.
+        """
         with target.lock:
             if self._is_as_expected(target):
                 return
@@ -226,7 +235,8 @@ class ForeignChanges:
         target.echoes.note(
             {n: v for n, v in ours.values(was).items() if n in names}
         )
-        cputune_restore.restore(target.domain, was, kept)
+        with self._checked(target):
+            cputune_restore.restore(target.domain, was, kept)
         now = cputune.read(target.domain, target.expected)
         # What is in force all the same stays ours, to be tried again.
         names &= frozenset(changes.found(target, target.expected, now))
@@ -240,59 +250,21 @@ class ForeignChanges:
             },
         )
 
-    @staticmethod
-    def _give_back(target: guest.Guest) -> None:
+    @contextlib.contextmanager
+    def _checked(self, target: guest.Guest) -> Iterator[None]:
+        """Look after a write whether it met its run."""
+        try:
+            yield
+        finally:
+            if self.took_back(target):
+                raise strays.AnotherRun
+
+    def _give_back(self, target: guest.Guest) -> None:
         """Write what they had written, where we wrote over it."""
-        _give_back_bandwidth(target)
-        _give_back_pins(target)
-        theirs = target.echoes.shares_theirs
-        if (
-            theirs is not None
-            and cputune.SHARES in target.released
-            and target.expected.parameters.get(cputune.SHARES)
-            in target.echoes.shares_ours
-        ):
-            cputune.write_shares(target.domain, theirs)
-            target.note_written({cputune.SHARES: theirs})
-
-
-def _give_back_bandwidth(target: guest.Guest) -> None:
-    now = target.expected.parameters
-    theirs = {
-        name: value
-        for name, value in target.echoes.written_over(target.expected).items()
-        if name in target.released and isinstance(value, int)
-    }
-    if not theirs:
-        return
-    # What of ours belongs to it goes back in the same call.
-    want = {
-        name: cputune.plain(
-            name,
-            theirs.get(
-                name,
-                (
-                    now
-                    if name in target.released
-                    else target.original.parameters
-                )[name],
-            ),
-        )
-        for name in (cputune.PERIOD, cputune.QUOTA)
-    }
-    cputune.write_bandwidth(
-        target.domain, want[cputune.PERIOD], want[cputune.QUOTA], now
-    )
-    target.note_written(want)
-
-
-def _give_back_pins(target: guest.Guest) -> None:
-    theirs = target.echoes.written_over(target.expected)
-    for vcpu in range(len(target.expected.vcpupins)):
-        name = cputune.pin_name(vcpu)
-        pin = theirs.get(name)
-        if isinstance(pin, frozenset) and target.is_released(name):
-            cputune.write_pin(
-                target.domain, vcpu, pin, target.expected.host_cpus
-            )
-            target.note_written(pins={vcpu: pin})
+        told = target.echoes
+        if not told.theirs and told.shares_theirs is None:
+            return
+        with self._checked(target):
+            give_back.bandwidth(target)
+            give_back.pins(target)
+            give_back.shares(target)

@@ -184,6 +184,8 @@ class Guest:
             for vcpu, cpus in (pins or {}).items():
                 if vcpu < len(vcpupins):
                     vcpupins[vcpu] = cpus
+            if parameters and cputune.SHARES in parameters:
+                self.echoes.last[cputune.SHARES] = parameters[cputune.SHARES]
             self.set_expected(
                 dataclasses.replace(
                     self.expected,

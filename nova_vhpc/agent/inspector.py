@@ -30,6 +30,7 @@ from nova_vhpc.agent import (
     processes,
     restore,
     roster,
+    strays,
     undo,
     weights,
     workers,
@@ -206,7 +207,11 @@ class Inspector:
                 info, self._host.find(info.uuid)
             )
         if not self._note_migration(target):
-            self._changes.look(target)
+            try:
+                self._changes.look(target)
+            except strays.AnotherRun:
+                self.look(target.uuid)
+                return
         self._roster.accept(target.uuid)
 
     def _note_migration(self, target: guest.Guest) -> bool:

@@ -38,8 +38,13 @@ def with_tune(written: Written, tune: model.CpuTune) -> Written:
 
     :returns: the same object if all are known.
     """
+    return with_values(written, of_tune(tune))
+
+
+def with_values(written: Written, more_values: Mapping[str, Value]) -> Written:
+    """The same for any values, by name."""
     fresh: dict[str, frozenset[Value] | None] = {}
-    for name, value in of_tune(tune).items():
+    for name, value in more_values.items():
         known = written.get(name, frozenset())
         if known is not None and value not in known:
             more = known | {value}

@@ -12,6 +12,7 @@
 
 """All that we wrote to one VM, taken back while the agent runs."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
@@ -31,10 +32,6 @@ from nova_vhpc.agent import (
     restore,
     strays,
 )
-
-
-class AnotherRun(Exception):
-    """A VM was started anew: there is nothing of ours in it."""
 
 
 class Reversal:
@@ -68,7 +65,7 @@ class Reversal:
     def put_back(self, target: guest.Guest) -> None:
         """Put a VM back exactly, and forget that we ever wrote.
 
-        :raises AnotherRun: there is nothing of ours in it any more.
+        :raises strays.AnotherRun: there is nothing of ours in it any more.
         :raises restore.RestoreError: it is not exactly what it was.
         :raises libvirt.libvirtError, JournalError, OSError: likewise.
         """
@@ -90,7 +87,7 @@ class Reversal:
             # The call would hang otherwise, and come too late.
             if target.settled or _is_to_say(target):
                 self._check_run(target)
-            _settle(target, target.settled)
+            self._settle(target, target.settled)
 
     def _check_run(self, target: guest.Guest) -> None:
         """Only with the lock: whoever had it may have waited for its end.
@@ -99,7 +96,7 @@ class Reversal:
         flavor maybe, and not ours.
         """
         if not self._connection.runs(target.uuid, target.domain_id):
-            raise AnotherRun
+            raise strays.AnotherRun
 
     def _restore(self, target: guest.Guest) -> None:
         self._check_run(target)
@@ -123,13 +120,13 @@ class Reversal:
             # A call may have waited for the end of its run, and what was
             # right for that one came into the next.
             if self._strays.take_back(target, put_back=True):
-                raise AnotherRun
+                raise strays.AnotherRun
         if left:
             raise restore.RestoreError('; '.join(left))
 
     def _forget_writes(self, target: guest.Guest) -> None:
         target.marked = False
-        _settle(target, True)
+        self._settle(target, True)
         self._journal.remove(target.uuid)
         target.journalled = False
         target.uncertain = False
@@ -137,19 +134,24 @@ class Reversal:
         if not self._gate.ending.is_set():
             target.set_expected(cputune.read(target.domain))
 
+    def _settle(self, target: guest.Guest, marked: bool) -> None:
+        """Have the XML of a VM that was put back say so, or say nothing.
 
-def _settle(target: guest.Guest, marked: bool) -> None:
-    """Have the XML of a VM that was put back say so, or say nothing.
-
-    :param marked: it says something now.
-    """
-    if _is_to_say(target):
-        record = dataclasses.replace(target.record(), settled=True)
-        mark.put(target.domain, record)
-        target.settled = True
-    elif marked:
-        mark.remove(target.domain)
-        target.settled = False
+        :param marked: it says something now.
+        """
+        if _is_to_say(target):
+            record = dataclasses.replace(target.record(), settled=True)
+            mark.put(target.domain, record)
+            if not self._connection.runs(target.uuid, target.domain_id):
+                # Whoever takes that run in would put it back to what this
+                # one was. Without a copy of its own there is none of ours.
+                with contextlib.suppress(libvirt.libvirtError):
+                    mark.remove(target.domain)
+                raise strays.AnotherRun
+            target.settled = True
+        elif marked:
+            mark.remove(target.domain)
+            target.settled = False
 
 
 def _is_to_say(target: guest.Guest) -> bool:

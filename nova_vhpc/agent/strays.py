@@ -33,6 +33,10 @@ from nova_vhpc.agent import (
 )
 
 
+class AnotherRun(Exception):
+    """A VM was started anew: what was read or written there is another's."""
+
+
 class Strays:
     """Finds them, and takes them back.
 
@@ -64,6 +68,8 @@ class Strays:
             written = target.written
             if put_back:
                 written = ours.with_original(written, target.original)
+                # What somebody else had set was given back, maybe.
+                written = ours.with_values(written, target.echoes.all_theirs)
             # Who takes it in tries again, while there is a record.
             with contextlib.suppress(restore.RestoreError):
                 restore.take_back(domain, written, self._host.cgroup)

@@ -35,6 +35,7 @@ from nova_vhpc.agent import (
     restore,
     reversal,
     roster,
+    strays,
     workers,
 )
 
@@ -292,7 +293,7 @@ class Undo:
             return GONE
         try:
             self._reversal.put_back(target)
-        except reversal.AnotherRun:
+        except strays.AnotherRun:
             self.gone(target.uuid)
             return GONE
         except Exception as error:

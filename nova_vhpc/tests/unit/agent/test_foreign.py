@@ -396,6 +396,7 @@ class TestSharesInWindows(ForeignCase):
         super().setUp()
         self.target = self.make(journalled=True)
         self.target.echoes.shares_ours.add(20)
+        self.target.note_written({cputune.SHARES: 20})
         self.target.echoes.shares_theirs = 333
         self.domain.values[cputune.SHARES] = 20
 
@@ -420,6 +421,14 @@ class TestSharesInWindows(ForeignCase):
         self.domain.values[cputune.SHARES] = 444
         self.look(self.target)
         self.assertEqual(444, self.shares())
+
+    def test_nor_is_it_ours_because_we_have_written_it_once(self) -> None:
+        """As they have set it twice, the second time to what it was."""
+        self.target.echoes.shares_ours.add(1024)
+        self.domain.values[cputune.SHARES] = 1024
+        self.assertEqual(1, self.look(self.target))
+        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual(1024, self.shares())
 
     def test_also_after_a_write_of_ours_that_failed(self) -> None:
         self.target.uncertain = True

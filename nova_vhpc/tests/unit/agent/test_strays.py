@@ -24,6 +24,8 @@ from nova_vhpc.agent import (
     cputune,
     cputune_restore,
     guest,
+    journal,
+    mark,
     weight_file,
     weights,
     writer,
@@ -127,6 +129,61 @@ class TestStrays(test_domains.DomainsCase):
         self.restart = restart_and_fail
         self.put_back()
         self.assert_as_it_began()
+
+    def written(self) -> None:
+        """A tick has written, and the next run has other settings."""
+        self.domain.refuse = lambda: None
+        self.made.write(self.target, TUNE)
+        self.drain()
+        self.domain.extra = OWN
+        self.original |= {cputune.PERIOD: 50_000, cputune.QUOTA: 20_000}
+
+    def test_nor_is_what_goes_with_somebody_elses_change(self) -> None:
+        self.written()
+        self.domain.values[cputune.QUOTA] = 4_000
+        restore = cputune_restore.restore
+
+        def late(*args: Any) -> tuple[str, ...]:
+            self.restart()
+            return restore(*args)
+
+        with mock.patch.object(cputune_restore, 'restore', late):
+            self.made.look('u')
+            self.drain()
+        self.assert_as_it_began()
+
+    def test_nor_is_what_somebody_else_had_set(self) -> None:
+        for name, value in ((cputune.QUOTA, 4_000), (cputune.SHARES, 77)):
+            with self.subTest(name):
+                self.written()
+                if name == cputune.SHARES:
+                    self.made.set_shares('u', 30)
+                    self.target.echoes.shares_theirs = value
+                else:
+                    self.target.echoes.theirs = {name: value}
+                self.domain.refuse = self.restart
+                self.made.look('u')
+                self.assert_as_it_began()
+                self.target = self.look()
+
+    def test_nor_is_the_copy_of_one_that_was_put_back(self) -> None:
+        """Its pins would be taken for those of a VM that floats."""
+        self.written()
+        put = mark.put
+
+        def late(domain: Any, record: journal.Record) -> None:
+            if record.settled:
+                self.restart()
+                self.domain.pins = [(True, False), (False, True)]
+            put(domain, record)
+
+        with mock.patch.object(mark, 'put', late):
+            self.made.let_leave(frozenset({'u'}))
+            self.drain()
+        self.assertIsNone(self.domain.mark)
+        self.assertIsNot(self.target, self.look())
+        self.assertEqual([(True, False), (False, True)], self.domain.pins)
+        self.assertEqual((), self.records.uuids())
 
     def test_what_is_not_taken_back_at_once_is_when_it_is_found(self) -> None:
         """libvirt says that it has done what it has not."""
