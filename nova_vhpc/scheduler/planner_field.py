@@ -18,9 +18,8 @@ they are sorted by room, and their room is summed up from the front.
 """
 
 import dataclasses
-import operator
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from nova_vhpc.scheduler.cost_table import PAPER_LINK_MBPS
@@ -36,17 +35,16 @@ class Group:
     """Hosts of one switch, one rack, or all; roomiest first.
 
     :ivar order: positions of the hosts.
-    :ivar children: smaller groups that make it up; empty for a leaf.
     :ivar most: of one host.
     :ivar total: members that fit.
     """
 
     __slots__ = (
+        '_children',
         '_negative',
         '_ranks',
         '_room',
         '_sums',
-        'children',
         'most',
         'order',
         'total',
@@ -56,10 +54,10 @@ class Group:
         self,
         order: list[int],
         room: Sequence[int],
-        children: Sequence['Group'] = (),
+        children: 'Sequence[Group] | Callable[[], Sequence[Group]]' = (),
     ) -> None:
         self.order = order
-        self.children = children
+        self._children = children
         self.total = sum(map(room.__getitem__, order))
         self.most = room[order[0]] if order else 0
         # Most groups are too small for the job and never asked again.
@@ -67,6 +65,14 @@ class Group:
         self._negative: list[int] | None = None
         self._sums: list[int] | None = None
         self._ranks: dict[int, _Ranks] | None = None
+
+    @property
+    def children(self) -> Sequence['Group']:
+        """Smaller groups that make it up, made when first asked for."""
+        found = self._children
+        if callable(found):
+            found = self._children = found()
+        return found
 
     def holds(self, level: int) -> int:
         """Members that fit with at most ``level`` new ones per host."""
@@ -77,21 +83,22 @@ class Group:
 
     def hosts(self, least: int) -> int:
         """Hosts of at least so much room."""
-        if self._negative is None:
-            self._negative = [-self._room[index] for index in self.order]
-        return bisect_right(self._negative, -least)
+        return bisect_right(self._negative or self._negated(), -least)
 
     def holds_on(self, hosts: int) -> int:
         """Members that fit on so many of the roomiest hosts."""
-        return self._summed()[hosts]
+        return (self._sums or self._summed())[hosts]
 
     def needed(self, level: int, members: int) -> int:
-        """Hosts that ``members`` take, ``level`` new ones per host."""
-        full = self.hosts(level)
+        """Hosts that ``members`` take, ``level`` new ones per host.
+
+        More than there are where they have no room.
+        """
+        full = bisect_right(self._negative or self._negated(), -level)
         if level * full >= members:
             return -(-members // level)
         rest = members - level * full
-        sums = self._summed()
+        sums = self._sums or self._summed()
         return bisect_right(sums, sums[full] + rest - 1)
 
     def ranked(self, level: int) -> '_Ranks':
@@ -101,29 +108,40 @@ class Group:
             self._ranks = {}
         found = self._ranks.get(level)
         if found is None:
-            # Without a call for groups of one host, of which a part of the
-            # fabric may have thousands.
-            pairs = [
-                (
-                    -child.total
-                    if child.most <= level
-                    else -level
-                    if child.most == child.total
-                    else -child.holds(level),
-                    child,
-                )
-                for child in self.children
+            # What they hold without a call for each, as a part of the fabric
+            # may have thousands.
+            children = self.children
+            held = [
+                -child.total
+                if child.most <= level
+                else -level
+                if child.most == child.total
+                else (child._sums or child._summed())[
+                    full := bisect_right(
+                        child._negative or child._negated(), -level
+                    )
+                ]
+                - level * full
+                - child.total
+                for child in children
             ]
-            pairs.sort(key=operator.itemgetter(0))
-            found = [child for _, child in pairs], [held for held, _ in pairs]
+            order = sorted(range(len(held)), key=held.__getitem__)
+            found = (
+                [children[index] for index in order],
+                [held[index] for index in order],
+            )
             self._ranks[level] = found
         return found
 
+    def _negated(self) -> list[int]:
+        """Room of each host, negated, which makes it ascend."""
+        self._negative = [-self._room[index] for index in self.order]
+        return self._negative
+
     def _summed(self) -> list[int]:
         """Room of none, one, two... of the roomiest hosts."""
-        if self._sums is None:
-            rooms = map(self._room.__getitem__, self.order)
-            self._sums = list(accumulate(rooms, initial=0))
+        rooms = map(self._room.__getitem__, self.order)
+        self._sums = list(accumulate(rooms, initial=0))
         return self._sums
 
 
@@ -279,14 +297,18 @@ def fill(
     if not group.children:
         return fill_hosts(group.order, level, members, room, into, least)
     children, negative = group.ranked(level)
-    for position, held in enumerate(negative):
-        if members <= 0 or held == 0:
-            break
-        if -held >= members:
-            position = bisect_right(negative, -members) - 1
-        child = children[position]
+    position = 0
+    while members > 0 and position < len(negative) and negative[position]:
+        taken = position
+        if -negative[position] >= members:
+            taken = bisect_right(negative, -members) - 1
+        child = children[taken]
+        left = members
         if child.most >= least:
-            members = fill(child, level, members, room, into, least)
+            left = fill(child, level, members, room, into, least)
+        # It would be taken for all up to it again.
+        position = taken + 1 if left == members else position + 1
+        members = left
     # A switch that serves several racks is counted in each of them.
     return fill_hosts(group.order, level, members, room, into, least)
 

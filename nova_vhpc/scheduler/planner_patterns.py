@@ -19,9 +19,10 @@ promise most.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nova_vhpc.scheduler.cost_table import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner_bound import Bound
 from nova_vhpc.scheduler.planner_field import (
     Field,
     Group,
@@ -42,8 +43,14 @@ MOST_SPEEDS = 2
 """Link speeds that are tried without the slower hosts."""
 
 
-def patterns(field: Field) -> Iterator[Counts]:
-    """Placements to start from, each complete."""
+def patterns(
+    field: Field, hopeless: Callable[[Value], bool] = lambda _: False
+) -> Iterator[Counts]:
+    """Placements to start from, each complete.
+
+    :param hopeless: whether placements of no less than a value are of no
+        use; asked for each level before it is tried.
+    """
     objective = field.objective
     members = objective.request.members
     room = field.room
@@ -58,8 +65,9 @@ def patterns(field: Field) -> Iterator[Counts]:
     ]
     whole = [field.everything]
     for order in orders[1:]:
-        large += [_fast_groups(field, groups, order) for groups in large[:2]]
-        whole += _fast_groups(field, whole[:1], order)
+        fast = _Fast(field, order)
+        large += [fast.groups(groups) for groups in large[:2]]
+        whole += fast.groups(whole[:1])
     around = _surroundings(field)
     # Judged by who runs there they may be best, though not by their hosts.
     near = [
@@ -69,12 +77,24 @@ def patterns(field: Field) -> Iterator[Counts]:
         if group.total >= members
     ]
     nearest = [group for groups in around for group in groups]
+    running = sorted(
+        (index for index in objective.existing if room[index]),
+        key=lambda index: (-objective.existing[index], index),
+    )
+    # All of the last have the fastest links.
+    bound = Bound(field, orders[-1][0])
     for level in dict.fromkeys(
         min(level, field.everything.most) for level in levels(members)
     ):
-        yield from _near(field, level, orders, nearest)
+        # Fewer members per host are never of a lower bound.
+        if hopeless(bound.least(level)):
+            break
+        yield from _near(field, level, running, orders, nearest)
+        each_us: dict[int, float] = {}
         groups = [
-            group for part in large for group in _promising(field, part, level)
+            group
+            for part in large
+            for group in _promising(field, part, level, each_us)
         ]
         groups += [group for group in near if group.holds(level) >= members]
         groups += [group for group in whole if group.holds(level) >= members]
@@ -147,71 +167,95 @@ def balanced(counts: Counts, room: Sequence[int]) -> Counts:
     return evened
 
 
-def _fast_groups(
-    field: Field, groups: Iterable[Group], order: Iterable[int]
-) -> list[Group]:
+class _Fast:
     """Groups without their slower links, where these are not needed.
 
     The hosts with most room come first, however slow their links are; one
     of them makes all members of the job wait.
-
-    :param order: hosts of fast links.
     """
-    members = field.objective.request.members
-    kept = set(order)
 
-    def fast(group: Group) -> Group:
-        order = [index for index in group.order if index in kept]
-        if not group.children and len(order) == len(group.order):
-            # With all that it has been asked before.
-            return group
-        children = map(fast, group.children)
-        return Group(order, field.room, [one for one in children if one.order])
+    def __init__(self, field: Field, order: Iterable[int]) -> None:
+        """Keep the hosts of fast links.
 
-    return [
-        found
-        for group in groups
-        if (found := fast(group)).total >= members
-        and len(found.order) < len(group.order)
-    ]
+        :param order: these hosts.
+        """
+        self._members = field.objective.request.members
+        self._room = field.room
+        self._kept = set(order)
+        self._made: dict[int, Group] = {}
+
+    def groups(self, groups: Iterable[Group]) -> list[Group]:
+        """Of these, what holds the job still and has fewer hosts."""
+        return [
+            found
+            for group in groups
+            if (found := self._fast(group)).total >= self._members
+            and len(found.order) < len(group.order)
+        ]
+
+    def _fast(self, group: Group) -> Group:
+        # Racks are asked for on their own and as parts of the whole.
+        found = self._made.get(id(group))
+        if found is None:
+            kept = self._kept
+            order = [index for index in group.order if index in kept]
+            if not group.children and len(order) == len(group.order):
+                # With all that it has been asked before. The switches of a
+                # rack may have hosts elsewhere.
+                found = group
+            else:
+                found = Group(order, self._room, lambda: self._parts(group))
+            self._made[id(group)] = found
+        return found
+
+    def _parts(self, group: Group) -> list[Group]:
+        fast = map(self._fast, group.children)
+        return [one for one in fast if one.order]
 
 
 def _promising(
-    field: Field, groups: Iterable[Group], level: int
+    field: Field,
+    groups: Sequence[Group],
+    level: int,
+    each_us: dict[int, float],
 ) -> list[Group]:
     """The few groups in which a level looks cheapest.
 
     Judged by how many hosts it takes, and by the cost of a member on the
     first and on the last of them.
+
+    :param each_us: that cost by host at this level, as far as it is known.
     """
     objective = field.objective
     members = objective.request.members
     judged = []
     for number, group in enumerate(groups):
-        if group.holds(level) < members:
+        # Most have too few hosts at a low level, and are not asked then.
+        hosts = len(group.order)
+        if level * hosts < members:
             continue
         needed = group.needed(level, members)
+        if needed > hosts:
+            continue
+        order = group.order
         total = 0.0
-        for index in (group.order[0], group.order[needed - 1]):
-            new = min(field.room[index], level)
-            local_us, remote_us = objective.term(
-                objective.hosts[index],
-                new + objective.existing.get(index, 0),
-                new,
-            )
-            total += local_us + remote_us
-        judged.append((total, needed, number, group))
-    return [
-        item[3]
-        for item in heapq.nsmallest(
-            MOST_GROUPS, judged, key=lambda item: item[:3]
-        )
-    ]
+        for index in (order[0], order[needed - 1]):
+            found = each_us.get(index)
+            if found is None:
+                new = min(field.room[index], level)
+                here = new + objective.existing.get(index, 0)
+                host = objective.hosts[index]
+                found = sum(objective.term(host, here, new))
+                each_us[index] = found
+            total += found
+        judged.append((total, needed, number))
+    return [groups[item[2]] for item in heapq.nsmallest(MOST_GROUPS, judged)]
 
 
 def _near(
     field: Field,
     level: int,
+    running: list[int],
     orders: list[list[int]],
     nearest: list[Group],
 ) -> Iterator[Counts]:
@@ -220,21 +264,18 @@ def _near(
     On their hosts first; or on other hosts of their switches and racks.
     Without any, the roomiest hosts wherever they are.
 
+    :param running: their hosts that have room, most of them first.
     :param orders: hosts for those that find no room near by.
     :param nearest: their switches and racks, in this order.
     """
     objective = field.objective
     members = objective.request.members
     room = field.room
-    order = sorted(
-        (index for index in objective.existing if room[index]),
-        key=lambda index: (-objective.existing[index], index),
-    )
-    for grow in (members, level, 0) if order else (0,):
+    for grow in (members, level, 0) if running else (0,):
         for near in (nearest, []) if nearest else ([],):
             for anywhere in orders:
                 counts: Counts = {}
-                left = fill_hosts(order, grow, members, room, counts)
+                left = fill_hosts(running, grow, members, room, counts)
                 for group in near:
                     if left <= 0:
                         break
@@ -248,10 +289,14 @@ def _by_speed(field: Field) -> list[list[int]]:
     hosts = field.objective.hosts
     order = field.everything.order
     # An unknown one counts as the cost model takes it.
-    unknown = PAPER_LINK_MBPS
-    speeds = sorted({hosts[index].link_mbps or unknown for index in order})
+    links = [hosts[index].link_mbps or PAPER_LINK_MBPS for index in order]
+    speeds = sorted(set(links))
     return [order] + [
-        [i for i in order if (hosts[i].link_mbps or unknown) >= speed]
+        [
+            index
+            for index, link in zip(order, links, strict=True)
+            if link >= speed
+        ]
         for speed in speeds[-MOST_SPEEDS:]
         if speed > speeds[0]
     ]

@@ -67,12 +67,25 @@ def _eased(field: Field) -> Iterator[Counts]:
     room = field.room
     eased: Counts = {}
     switches, racks = objective.spread(eased)
+    known_us: dict[tuple[int, int, int | None, int | None], float] = {}
 
     def each_us(index: int) -> float:
         """What a running member on a host costs."""
         new = eased.get(index, 0)
-        here = {index: objective.existing[index] + new}
-        return objective.walk(here, eased, switches, racks)[1]
+        host = hosts[index]
+        # A new member changes it for few of the others.
+        key = (
+            index,
+            new,
+            switches.get(host.switch or ''),
+            racks.get(host.rack or ''),
+        )
+        found = known_us.get(key)
+        if found is None:
+            here = {index: objective.existing[index] + new}
+            found = objective.walk(here, eased, switches, racks)[1]
+            known_us[key] = found
+        return found
 
     def near(index: int) -> int | None:
         """Where a new member helps those of a host."""

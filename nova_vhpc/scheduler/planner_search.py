@@ -18,6 +18,7 @@ prices first, then, from where that leads no further, whatever pays. The work
 is bounded, whatever the number of hosts.
 """
 
+import bisect
 import heapq
 from collections.abc import Sequence
 
@@ -65,13 +66,23 @@ def search(field: Field, starts_in: Sequence[Field] = ()) -> Counts | None:
     values: dict[_Key, Value] = {}
     for part in starts_in or (field,):
         found: dict[_Key, Counts] = {}
-        for pattern in patterns(part):
-            for counts in (pattern, balanced(pattern, part.room)):
+        best: list[Value] = []
+
+        def hopeless(least: Value, best: Sequence[Value] = best) -> bool:
+            """Whether no start comes of placements of at least a value."""
+            return len(best) == MOST_STARTS and least > best[-1]
+
+        for pattern in patterns(part, hopeless):
+            evened = balanced(pattern, part.room)
+            both = (pattern, evened) if evened is not pattern else (pattern,)
+            for counts in both:
                 key = tuple(sorted(counts.items()))
                 if key not in values:
                     values[key] = objective.value(counts)
-                if key not in starts:
-                    found.setdefault(key, counts)
+                if key not in starts and key not in found:
+                    found[key] = counts
+                    bisect.insort(best, values[key])
+                    del best[MOST_STARTS:]
         # Some of each: what is cheapest to begin with need not be in the end.
         for key in heapq.nsmallest(MOST_STARTS, found, key=values.__getitem__):
             starts[key] = found[key]
