@@ -33,7 +33,6 @@ LOG = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
 """For all cells together; without an answer the numbers are estimated."""
 
-
 MOST_NOWHERE = 10_000
 """Members on no host that a process remembers; some 100 bytes each."""
 
@@ -128,13 +127,24 @@ def stopping(spec_obj: Any) -> Stopping | None:
     """
     cell = spec_obj.requested_destination.cell
     try:
-        with nova_context.target_cell(
-            nova_context.get_admin_context(), cell
-        ) as context:
-            server = objects.Instance.get_by_uuid(
-                context, spec_obj.instance_uuid, expected_attrs=['flavor']
+        # Nova waits for no cell without end either, when it makes its host
+        # states.
+        server = nova_context.scatter_gather_cells(
+            nova_context.get_admin_context(),
+            [cell],
+            TIMEOUT_S,
+            _with_flavor,
+            spec_obj.instance_uuid,
+        )[cell.uuid]
+        if nova_context.is_cell_failure_sentinel(server):
+            LOG.warning(
+                'Cell %s does not tell what server %s has now; its vCPUs '
+                'count twice where it is',
+                cell.uuid,
+                spec_obj.instance_uuid,
             )
-            flavor = server.flavor
+            return None
+        flavor = server.flavor
     except Exception:
         LOG.exception(
             'Cannot look up what server %s has now', spec_obj.instance_uuid
@@ -145,6 +155,13 @@ def stopping(spec_obj: Any) -> Stopping | None:
     dedicated = flavor_cpus.dedicated(flavor.vcpus, flavor.extra_specs)
     return Stopping(
         server.host, server.node, flavor.vcpus - dedicated, dedicated
+    )
+
+
+def _with_flavor(context: Any, uuid: str) -> Any:
+    """One server of a cell, with its flavor."""
+    return objects.Instance.get_by_uuid(
+        context, uuid, expected_attrs=['flavor']
     )
 
 

@@ -11,6 +11,7 @@
 # under the License.
 
 import contextlib
+import threading
 from unittest import mock
 
 import fixtures
@@ -204,3 +205,25 @@ class StoppingTest(base.BaseTestCase):
         ):
             self.assertIsNone(whereabouts.stopping(spec))
         self.assertIn('ConnectionError: refused', log.output)
+
+    def test_a_cell_that_hangs(self):
+        """A resize is not to wait for what the plan can do without."""
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        spec = objects.RequestSpec(
+            instance_uuid=A,
+            requested_destination=objects.Destination(cell=CELL),
+        )
+        answer = threading.Event()
+        self.addCleanup(answer.set)
+        with (
+            mock.patch.object(nova_context, 'target_cell'),
+            mock.patch.object(whereabouts, 'TIMEOUT_S', 0.1),
+            mock.patch.object(
+                objects.Instance,
+                'get_by_uuid',
+                side_effect=lambda *_, **__: answer.wait(60),
+            ),
+        ):
+            self.assertIsNone(whereabouts.stopping(spec))
+        self.assertFalse(answer.is_set())
+        self.assertIn(f'Cell {CELL.uuid} does not tell', log.output)
