@@ -47,25 +47,12 @@ def make_parser() -> argparse.ArgumentParser:
         'transport_url.',
     )
     version.add_argument(parser)
-    parser.add_argument(
-        '--config-file',
-        action='append',
-        metavar='FILE',
-        help="the agents' configuration; without it the usual places, "
-        'such as /etc/nova-vhpc/nova-vhpc.conf',
-    )
-    parser.add_argument(
-        '--timeout',
-        metavar='SECONDS',
-        help='how long to wait for an answer, from 0.1; without it '
-        '[vhpc_peers]call_timeout',
-    )
-    parser.add_argument(
-        '--json', action='store_true', help='print whole answers as JSON'
-    )
+    _add_options(parser)
     commands = parser.add_subparsers(dest='command', required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
+        # Who adds one to a command that he has typed puts it last.
+        _add_options(command, default=argparse.SUPPRESS)
         command.add_argument(
             '--host',
             action='append',
@@ -77,6 +64,30 @@ def make_parser() -> argparse.ArgumentParser:
                 '--server', metavar='UUID', help='this server only'
             )
     return parser
+
+
+def _add_options(parser: argparse.ArgumentParser, **default: Any) -> None:
+    parser.add_argument(
+        '--config-file',
+        action='append',
+        metavar='FILE',
+        help="the agents' configuration; without it the usual places, "
+        'such as /etc/nova-vhpc/nova-vhpc.conf',
+        **default,
+    )
+    parser.add_argument(
+        '--timeout',
+        metavar='SECONDS',
+        help='how long to wait for an answer, from 0.1; without it '
+        '[vhpc_peers]call_timeout',
+        **default,
+    )
+    parser.add_argument(
+        '--json',
+        action='store_true',
+        help='print whole answers as JSON',
+        **default,
+    )
 
 
 def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:

@@ -77,6 +77,19 @@ class TestCtl(base.BaseTestCase):
         )
         self.assertEqual((0, ''), (code, err))
 
+    def test_options_of_all_commands_stand_on_either_side(self) -> None:
+        answers = {'a': {'answer': {'version': 1}}}
+        before = self.run_with(answers, '--json', '--timeout', '7', 'status')
+        after = self.run_with(answers, 'status', '--json', '--timeout', '7')
+        self.assertEqual(before, after)
+        self.assertIn('"version": 1', after[1])
+        parse = ctl.make_parser().parse_args
+        self.assertEqual(
+            parse(['--timeout', '7', '--json', 'pause']),
+            parse(['pause', '--timeout', '7', '--json']),
+        )
+        self.assertFalse(parse(['pause']).json)
+
     def test_older_agents_do_not_wait(self) -> None:
         code, out, err = self.run_with({'a': {'restored': ['x']}}, 'restore')
         self.assertEqual((0, ''), (code, err))
