@@ -169,6 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     :returns: 0; 1 when a host did not do it, a server was not put back or
         is known nowhere; 2 on bad arguments.
     """
+    printing.take_any_name()
     args = make_parser().parse_args(argv)
     try:
         conf = make_conf(args)

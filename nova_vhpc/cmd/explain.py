@@ -48,6 +48,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     :param connection: an openstacksdk connection; without it one is made
         if one is needed.
     """
+    printing.take_any_name()
     parser = _parser()
     args = parser.parse_args(argv)
     if (args.request is None) == (args.flavor is None):

@@ -41,6 +41,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
 
     :param connection: an openstacksdk connection; without it one is made.
     """
+    printing.take_any_name()
     args = _parser().parse_args(argv)
     try:
         with cloud.asked():

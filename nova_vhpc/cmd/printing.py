@@ -10,12 +10,24 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How the console scripts print what other programs read."""
+"""How the console scripts print."""
 
+import io
 import json
+import sys
 from typing import Any
 
 from rich.console import Console
+
+
+def take_any_name() -> None:
+    """Have standard output take characters that its encoding lacks.
+
+    Names in a cloud may have any, and a locale need not: such a character is
+    printed as Python writes it, and ends no program.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors='backslashreplace')
 
 
 def print_json(document: Any, *, sort_keys: bool = False) -> None:

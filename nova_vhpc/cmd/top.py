@@ -54,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
     :returns: 0, or 1 if the agent cannot be asked.
     """
+    printing.take_any_name()
     parser = _parser()
     args = parser.parse_args(argv)
     if args.json and not args.once:

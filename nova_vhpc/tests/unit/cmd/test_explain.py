@@ -58,6 +58,14 @@ class CommandTest(base.TestCase):
         self.assertIn('no uplink at all', out.replace('\n', ' '))
         self.assertIn('Plan: 1 host(s)', out)
 
+    def test_a_name_that_the_terminal_cannot_show(self):
+        path = self.write(request([host(1) | {'name': 'cö1'}]))
+        out = io.TextIOWrapper(io.BytesIO(), 'ascii')
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(0, explain.main([path]))
+        out.flush()
+        self.assertIn(rb'c\xf61', out.buffer.getvalue())
+
     def test_json(self):
         path = self.write(request([host(1)], members=2))
         status, out, _ = self.run_(path, '--json')

@@ -59,6 +59,14 @@ class FlavorTest(base.TestCase):
                 self.assertEqual(0, flavor.main(argv, cloud))
             self.assertIn('a[/b]', out.getvalue())
 
+    def test_a_name_that_the_terminal_cannot_show(self):
+        cloud = Cloud({'vhpc:workload': 'parallel'}, 'größe')
+        out = io.TextIOWrapper(io.BytesIO(), 'ascii')
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(0, flavor.main(['show', 'f'], cloud))
+        out.flush()
+        self.assertIn(rb'gr\xf6\xdfe', out.buffer.getvalue())
+
     def test_an_alias_that_stays_is_told_of(self):
         for argv in (('set', 'f', '--network', 'shared'), ('unset', 'f')):
             status, out, _ = self.run_(EXPORTED, *argv)

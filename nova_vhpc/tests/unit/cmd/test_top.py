@@ -129,6 +129,19 @@ class TestTop(base.BaseTestCase):
         for name, _ in top.COLUMNS:
             self.assertIn(name, out.getvalue())
 
+    def test_a_name_that_the_terminal_cannot_show(self) -> None:
+        document = test_status.document()
+        document['agent'] |= AGENT
+        document['vms'][0]['name'] = 'grö'
+        out = io.TextIOWrapper(io.BytesIO(), 'ascii')
+        with (
+            mock.patch.object(top.status, 'fetch', return_value=document),
+            contextlib.redirect_stdout(out),
+        ):
+            self.assertEqual(0, top.main(['--once']))
+        out.flush()
+        self.assertIn(rb'gr\xf6', out.buffer.getvalue())
+
     def print_to(self, file: IO[str], *words: str) -> tuple[int, str]:
         """Exit code and complaint of one look that is printed there."""
         document = test_status.document()
