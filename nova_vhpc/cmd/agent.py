@@ -137,7 +137,8 @@ def make_conf(
         # Of a file's value for what is an argument, too; oslo.config has
         # told which. An agent that runs must not end by it.
         raise cfg.Error(
-            'a value in [DEFAULT] of the configuration is wrong'
+            'an argument, or a value in [DEFAULT] of the configuration, is '
+            'wrong'
         ) from None
     except RecursionError:
         raise cfg.Error(
