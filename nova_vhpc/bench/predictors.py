@@ -63,10 +63,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         all_traces, faults = traces.read_all(args.traces)
     except (traces.TraceError, OSError) as error:
-        print(f'predictors: {error}', file=sys.stderr)
+        print(f'nova-vhpc-bench predictors: {error}', file=sys.stderr)
         return 1
     for fault in faults:
-        print(f'predictors: left out: {fault}', file=sys.stderr)
+        print(
+            f'nova-vhpc-bench predictors: left out: {fault}', file=sys.stderr
+        )
     if not all_traces:
         return 1
     factories = load()

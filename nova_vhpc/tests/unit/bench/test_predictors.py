@@ -218,6 +218,7 @@ class BenchTest(base.TestCase):
     def test_no_traces(self):
         status, _out, err = self.run_bench()
         self.assertEqual(1, status)
+        self.assertTrue(err.startswith('nova-vhpc-bench predictors: '), err)
         self.assertIn('no *.csv', err)
 
     def test_json_that_cannot_be_written(self):
