@@ -12,7 +12,7 @@
 
 """The server group of one request: who runs where, and who is to be placed."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nova_vhpc.scheduler import whereabouts
@@ -42,7 +42,10 @@ class Members:
         before the first plan, one entry per member.
     :ivar running: members by host name, the one to be placed left out.
     :ivar left: members to plan for: those that are to be placed in this
-        request, and with the first one of a shelved cluster all others.
+        request, and :attr:`coming`.
+    :ivar coming: those for which further requests are expected: with the
+        first one of a shelved cluster all others, and with one of a host
+        that is down those that are to be evacuated from it, too.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Members:
     ) -> None:
         self.running: dict[str, int] = {}
         self.left = max(0, request.members - len(landed))
+        self.coming = 0
         spec_obj = request.spec_obj
         group = of(spec_obj)
         if group is None or not (group.hosts or request.moved):
@@ -95,10 +99,38 @@ class Members:
             # So may one whose boot has failed there.
             for uuid in found.gone | (seen.keys() - others):
                 seen.pop(uuid, None)
+            if request.moved:
+                stranded = _stranded(spec_obj, found, seen)
+                self.coming = len(stranded)
+                for uuid in stranded:
+                    del seen[uuid]
         self._add(seen.values())
         if request.moved and not self.running and found is not None:
-            self.left += len(others - found.gone)
+            self.coming = len(others - found.gone)
+        self.left += self.coming
 
     def _add(self, hosts: Iterable[str]) -> None:
         for host in hosts:
             self.running[host] = self.running.get(host, 0) + 1
+
+
+def _stranded(
+    spec_obj: Any, found: whereabouts.Whereabouts, seen: Mapping[str, str]
+) -> list[str]:
+    """Members that are on the host that one is evacuated from.
+
+    :param found: also the host of the one that is moved.
+    :param seen: hosts of the others.
+    """
+    source = found.hosts.get(spec_obj.instance_uuid)
+    beside = [uuid for uuid, host in seen.items() if host == source]
+    # Only a resize in place has its host among those it may go to.
+    avoided = ('ignore_hosts' in spec_obj and spec_obj.ignore_hosts) or ()
+    if (
+        source is None
+        or not beside
+        or source not in avoided
+        or not whereabouts.is_down(spec_obj.requested_destination.cell, source)
+    ):
+        return []
+    return beside

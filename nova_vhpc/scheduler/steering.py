@@ -60,6 +60,7 @@ class Steering:
         self._request = request
         self._landed: list[Record] = []
         self._left: int | None = None
+        self._coming = 0
         self._existing: dict[str, int] = {}
         self._quota: dict[Record, int] = {}
         self._plans = 0
@@ -121,6 +122,7 @@ class Steering:
         members = group.Members(self._request, records, self._landed)
         self._existing = members.running
         self._left = members.left
+        self._coming = members.coming
         self._landed.clear()
 
     def _follow(self) -> None:
@@ -169,6 +171,12 @@ class Steering:
             existing=dict(self._existing),
         )
         placement = self._placement(question, records)
+        if placement.infeasible_reason is not None and self._coming:
+            # Better near those that run than without a plan for the others.
+            self._left -= self._coming
+            self._coming = 0
+            question = dataclasses.replace(question, members=self._left)
+            placement = self._placement(question, records)
         self.placement = placement
         if placement.infeasible_reason is not None:
             # Members that are placed now make no more room.

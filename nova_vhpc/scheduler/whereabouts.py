@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Set
 from typing import Any, NamedTuple
 
 from nova import context as nova_context
-from nova import objects
+from nova import objects, servicegroup
 from nova.compute import vm_states
 from oslo_log import log as logging
 
@@ -156,6 +156,33 @@ def stopping(spec_obj: Any) -> Stopping | None:
     return Stopping(
         server.host, server.node, flavor.vcpus - dedicated, dedicated
     )
+
+
+def is_down(cell: Any, host: str) -> bool:
+    """Whether servers have to be evacuated from a host: one query.
+
+    As Nova sees it: its nova-compute was forced down, or has been silent.
+
+    :param cell: of the host, as Nova's CellMapping.
+    :param host: name.
+    :returns: False where the database does not answer, which is logged.
+    """
+    try:
+        service = nova_context.scatter_gather_cells(
+            nova_context.get_admin_context(),
+            [cell],
+            TIMEOUT_S,
+            objects.Service.get_by_compute_host,
+            host,
+        )[cell.uuid]
+        if not nova_context.is_cell_failure_sentinel(service):
+            return not servicegroup.API().service_is_up(service)
+        LOG.warning(
+            'Cell %s does not tell whether host %s is down', cell.uuid, host
+        )
+    except Exception:
+        LOG.exception('Cannot look up whether host %s is down', host)
+    return False
 
 
 def _with_flavor(context: Any, uuid: str) -> Any:

@@ -154,6 +154,14 @@ class MovedMemberTest(base.SchedulerTestCase):
         server = self._unshelve_server(server)
         self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
 
+    def test_evacuation_of_all(self):
+        """One after another, but planned together: no peer stays there."""
+        self.computes['full'].stop()
+        service = self.computes['full'].service_ref
+        self.api.put_service_force_down(service.uuid, True)
+        servers = [self._evacuate_server(server) for server in self.servers]
+        self.assertEqual(['far'] * 3, self.hosts_of(servers))
+
 
 class MovedMemberOfAFullSwitchTest(MovedMemberTest):
     """No host of the peers' switch has room; one of their rack has."""

@@ -140,6 +140,63 @@ class MembersTest(world.WorldTestCase):
         spec, uuids = self.moved(hosts=[], num_instances=1)
         self.assertEqual((3, {}), self.ask(spec, uuids[3:])[1:])
 
+    def evacuated(self, **kwargs):
+        """A member whose host, ``dead``, must not take it."""
+        spec, uuids = self.moved(**kwargs)
+        spec.ignore_hosts = ['dead']
+        self.down = {'dead'}
+        return spec, uuids
+
+    def test_evacuated_members_come_together(self):
+        # One place is near ``peer``, but not for all three.
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        host, planned, running = self.ask(spec, dead=uuids[:3], peer=uuids[3:])
+        self.assertEqual((3, {'peer': 1}), (planned, running))
+        self.assertNotEqual('host00001', host)
+
+    def test_evacuated_members_of_a_cluster_that_was_on_one_host(self):
+        spec, uuids = self.evacuated(hosts=['dead'])
+        self.assertEqual((4, {}), self.ask(spec, dead=uuids)[1:])
+
+    def test_evacuated_member_beside_one_that_is_gone(self):
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        self.assertEqual(
+            (2, {'peer': 1}),
+            self.ask(spec, uuids[2:3], dead=uuids[:2], peer=uuids[3:])[1:],
+        )
+
+    def test_evacuated_members_that_find_no_room_together(self):
+        # As many as there are may yet come: now only this one is planned.
+        for state in self.states[2:]:
+            state.allocation_candidates = []
+        self.states[0].allocation_candidates = []
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        self.assertEqual(
+            ('host00001', 1, {'peer': 1}),
+            self.ask(spec, dead=uuids[:3], peer=uuids[3:]),
+        )
+
+    def test_member_that_is_moved_from_a_host_that_runs(self):
+        spec, uuids = self.evacuated(hosts=['peer'])
+        spec.ignore_hosts = ['peer']
+        self.assertEqual(
+            ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
+        )
+
+    def test_member_that_may_stay_is_not_evacuated(self):
+        spec, uuids = self.moved(hosts=['dead'])
+        self.down = {'dead'}
+        self.assertEqual((1, {'dead': 3}), self.ask(spec, dead=uuids)[1:])
+
+    def test_member_that_leaves_others_on_a_dead_host_where_they_are(self):
+        # It is not evacuated: its own host may run.
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        spec.ignore_hosts = ['peer']
+        self.assertEqual(
+            (1, {'dead': 3}),
+            self.ask(spec, peer=uuids[:1], dead=uuids[1:])[1:],
+        )
+
     def test_unshelved_member_whose_peers_are_in_another_cell(self):
         spec, uuids = self.moved(hosts=[])
         self.assertEqual(

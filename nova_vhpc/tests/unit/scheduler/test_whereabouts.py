@@ -11,12 +11,14 @@
 # under the License.
 
 import contextlib
+import datetime
 import threading
 from unittest import mock
 
 import fixtures
 from nova import context as nova_context
-from nova import objects
+from nova import exception, objects
+from oslo_utils import timeutils
 from oslotest import base
 
 from nova_vhpc.scheduler import whereabouts
@@ -227,3 +229,56 @@ class StoppingTest(base.BaseTestCase):
             self.assertIsNone(whereabouts.stopping(spec))
         self.assertFalse(answer.is_set())
         self.assertIn(f'Cell {CELL.uuid} does not tell', log.output)
+
+
+class DownTest(base.BaseTestCase):
+    def is_down(self, **service):
+        now = timeutils.utcnow()
+        found = objects.Service(
+            host='one',
+            **{
+                'binary': 'nova-compute',
+                'forced_down': False,
+                'last_seen_up': now,
+                'updated_at': now,
+                'created_at': now,
+                **service,
+            },
+        )
+        with (
+            mock.patch.object(nova_context, 'target_cell') as cell,
+            mock.patch.object(
+                objects.Service, 'get_by_compute_host', return_value=found
+            ) as get,
+        ):
+            answer = whereabouts.is_down(CELL, 'one')
+        self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
+        self.assertEqual('one', get.call_args.args[1])
+        return answer
+
+    def test_as_nova_sees_it(self):
+        self.assertIs(False, self.is_down())
+        self.assertIs(True, self.is_down(forced_down=True))
+        long_ago = timeutils.utcnow() - datetime.timedelta(hours=1)
+        self.assertIs(True, self.is_down(last_seen_up=long_ago))
+
+    def test_no_database(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        with mock.patch.object(
+            nova_context, 'target_cell', side_effect=ConnectionError('refused')
+        ):
+            self.assertIs(False, whereabouts.is_down(CELL, 'one'))
+        self.assertIn('ConnectionError: refused', log.output)
+
+    def test_no_such_service(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        with (
+            mock.patch.object(nova_context, 'target_cell'),
+            mock.patch.object(
+                objects.Service,
+                'get_by_compute_host',
+                side_effect=exception.ComputeHostNotFound(host='one'),
+            ),
+        ):
+            self.assertIs(False, whereabouts.is_down(CELL, 'one'))
+        self.assertIn('does not tell whether host one is down', log.output)

@@ -68,6 +68,14 @@ class WorldTestCase(base.BaseTestCase):
                 lambda spec: self.stopping,
             )
         )
+        # Hosts whose nova-compute is down.
+        self.down = set()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.whereabouts.is_down',
+                lambda cell, host: host in self.down,
+            )
+        )
 
     def flags(self, **options):
         """Override options of ``[vhpc_scheduler]`` for this test."""
