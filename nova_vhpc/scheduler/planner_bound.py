@@ -61,13 +61,13 @@ class Bound:
     def least(self, level: int) -> Value:
         """No placement with at most so many new members per host is below.
 
-        A smaller level has no smaller one. ``(0, 0.0)`` where members run
+        A smaller level has no smaller one; none is greater than the number
+        of members. ``(0, 0.0)`` where members run
         already, as these may be more on a host, and beyond
         :data:`MOST_LEVEL`.
         """
         objective = self._objective
         members = objective.members
-        level = min(level, members)
         if objective.existing or level > MOST_LEVEL:
             return 0, 0.0
         near = min(members, level * self._in_switch)

@@ -87,6 +87,24 @@ class BoundTest(base.TestCase):
             self.assertEqual(sorted(found, reverse=True), found)
             self.assertLess(found[-1][1], found[0][1] / 2)
 
+    def test_what_no_host_or_fabric_spoils_costs_as_little(self):
+        """On idle hosts, in one switch or under several of one rack."""
+        for hosts, per_switch, per_rack in ((8, 8, 8), (12, 2, 6)):
+            facts = [
+                host(
+                    n,
+                    cpus=64,
+                    switch=f's{n // per_switch}',
+                    rack=f'r{n // per_rack}',
+                )
+                for n in range(hosts)
+            ]
+            bound, field = bound_of(request(8, facts))
+            value = field.objective.value(dict.fromkeys(range(4), 2))
+            first, least_us = bound.least(2)
+            self.assertEqual(value[0], first)
+            self.assertAlmostEqual(1.0, value[1] / least_us)
+
     def test_soft_affinity_counts_hosts_first(self):
         facts = [host(n, cpus=64) for n in range(8)]
         bound, _ = bound_of(request(12, facts, policy=Policy.SOFT_AFFINITY))
