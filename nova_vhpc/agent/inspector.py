@@ -222,8 +222,9 @@ class Inspector:
             return False
         if guest.Hold.MIGRATING not in target.holds:
             # Too late to put all back: libvirt takes no writes now. The mark
-            # tells the other host what the VM was set to.
-            LOG.info('VM %s migrates: hands off', target.name)
+            # tells the other host what the VM was set to, or whoever looks at
+            # it when it is back from disk: a save is such a job, too.
+            LOG.info('VM %s migrates or is saved: hands off', target.name)
             target.holds.add(guest.Hold.MIGRATING)
         weights.give_back(target, self._host)
         return True

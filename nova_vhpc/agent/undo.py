@@ -48,7 +48,7 @@ DONE = ''
 GONE = 'it is gone'
 RESUMED = 'it was resumed meanwhile'
 ENDING = 'the agent is ending'
-MIGRATES = 'it migrates, and libvirt takes no writes meanwhile'
+MIGRATES = 'it migrates or is saved, and libvirt takes no writes meanwhile'
 
 NOT_FOR_US = frozenset({guest.Hold.MIGRATING})
 """Holds that do not ask for a VM to be put back."""

@@ -62,8 +62,9 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
         )
         return 1
     _say(
-        'withdrawn, and all of it deleted'
-        + (' but what is still claimed' if withdrawn.kept else '')
+        'withdrawn and deleted as far as no server has a claim on it'
+        if withdrawn.kept
+        else 'withdrawn, and all of it deleted'
     )
     for name in withdrawn.kept:
         _say(

@@ -69,6 +69,7 @@ class TestWithdraw(base.BaseTestCase):
             )
             self.assertEqual(0, code)
             self.assertEqual(len(waited) + 1, len(told.splitlines()))
+            self.assertIn('all of it deleted', told)
 
     def test_nothing_to_delete_is_not_waited_for(self) -> None:
         with self.placement(kept='cn1:vhpc:br-a:eth1') as away:
@@ -76,7 +77,7 @@ class TestWithdraw(base.BaseTestCase):
         away.sleep.assert_not_called()
         self.assertEqual(1, code)
         self.assertIn('cn1:vhpc:br-a:eth1 is reserved', told)
-        self.assertIn('deleted but what is still claimed', told)
+        self.assertNotIn('all of it', told)
 
     def test_ended_while_it_waits(self) -> None:
         with self.placement('cn1:vhpc') as away:
