@@ -486,6 +486,16 @@ class PolicyTest(base.TestCase):
         found = plan(4, fabric(8, 4), policy='soft-anti-affinity')
         self.assertIs(Tier.SWITCH, found.tier)
 
+    def test_affinity_holds_also_where_two_hosts_would_be_cheaper(self):
+        facts = [host(n, cpus=4, free_cpus=16) for n in range(3)]
+        wanted = {'paradigm': 'openmp', 'max_overcommit': 4.0}
+        used = {
+            policy: len(plan(8, facts, policy=policy, **wanted).assignments)
+            for policy in (None, 'affinity')
+        }
+        self.assertGreater(used[None], 1)
+        self.assertEqual(1, used['affinity'])
+
 
 class GrowingTest(base.TestCase):
     """Members that join a running cluster."""
