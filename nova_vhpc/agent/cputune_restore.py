@@ -39,6 +39,7 @@ def restore(
     released: frozenset[str] = frozenset(),
     weighed: bool = False,
     cpuset: Callable[[], frozenset[int] | None] = lambda: None,
+    narrowed: dict[str, frozenset[int]] | None = None,
 ) -> tuple[str, ...]:
     """Put back what we may have written; nothing else.
 
@@ -52,6 +53,7 @@ def restore(
         it was told, and so does systemd write it anew.
     :param cpuset: gives the CPUs that the domain's control group has; None
         where that is not known.
+    :param narrowed: takes the pins that could not be put back whole, by name.
     :returns: what differs afterwards all the same, empty when exact.
     :raises libvirt.libvirtError: when a call was refused; the first one's.
     """
@@ -62,7 +64,8 @@ def restore(
             cputune.pin_name(vcpu) for vcpu in cputune.unpinned(domain)
         }
     refused: list[libvirt.libvirtError] = []
-    narrowed: set[str] = set()
+    if narrowed is None:
+        narrowed = {}
     for put_back in _steps(
         domain, original, now, released, weighed, cpuset, narrowed
     ):
@@ -76,7 +79,7 @@ def restore(
     if refused:
         raise refused[0]
     return cputune.differences(
-        original, cputune.read(domain), released | narrowed
+        original, cputune.read(domain), released | narrowed.keys()
     )
 
 
@@ -87,11 +90,11 @@ def _steps(
     released: frozenset[str],
     weighed: bool,
     cpuset: Callable[[], frozenset[int] | None],
-    narrowed: set[str],
+    narrowed: dict[str, frozenset[int]],
 ) -> Iterator[Callable[[], None]]:
     """The calls that make a domain what it was, each on its own.
 
-    :param narrowed: takes the names of pins that could not be put back whole.
+    :param narrowed: takes the pins that could not be put back whole, by name.
     """
     want = original.parameters
     bandwidth = {cputune.PERIOD, cputune.QUOTA} - released
@@ -133,7 +136,7 @@ def _restore_pin(
     cpus: frozenset[int],
     host_cpus: int,
     cpuset: Callable[[], frozenset[int] | None],
-    narrowed: set[str],
+    narrowed: dict[str, frozenset[int]],
 ) -> None:
     """Pin a vCPU as it was; without CPUs that are off, if need be.
 
@@ -154,7 +157,7 @@ def _restore_pin(
         if left in (frozenset(), cpus):
             raise
     cputune.write_pin(domain, vcpu, left, host_cpus)
-    narrowed.add(cputune.pin_name(vcpu))
+    narrowed[cputune.pin_name(vcpu)] = left
     LOG.warning(
         'VM %s: vCPU %d: pinned to %s and not to %s: the rest is off, or its '
         'control group (cpuset.cpus) lacks it',

@@ -109,6 +109,7 @@ class Domains:
         self._foreign.took_back = lambda target: astray.take_back(
             target, put_back=True
         )
+        self._foreign.cpuset = lambda target: host.cpuset(target.identity.pid)
         self._undo = undo.Undo(
             vms,
             allowed,

@@ -49,6 +49,8 @@ class ForeignChanges:
     :ivar still_runs: whether it is still this run of a domain that we look at.
     :ivar took_back: takes back what was written, if that met another run, and
         says whether it did.
+    :ivar cpuset: gives the CPUs that a VM's control group has; None where
+        that is not known.
     """
 
     def __init__(
@@ -64,6 +66,9 @@ class ForeignChanges:
         self.on_shares: Callable[[str], None] = lambda uuid: None
         self.still_runs: Callable[[str, int], bool] = lambda uuid, run: True
         self.took_back: Callable[[guest.Guest], bool] = lambda target: False
+        self.cpuset: Callable[[guest.Guest], frozenset[int] | None] = (
+            lambda target: None
+        )
 
     def look(self, target: guest.Guest) -> None:
         """Find out whether somebody else wrote to a VM.
@@ -209,6 +214,9 @@ class ForeignChanges:
         target.released |= frozenset(changed)
         # First: --restore leaves alone what the journal says is theirs.
         self._give_back(target)
+        self._keep_record(target)
+
+    def _keep_record(self, target: guest.Guest) -> None:
         self._journal.save(target.record())
         mark.put(target.domain, target.record())
 
@@ -235,8 +243,16 @@ class ForeignChanges:
         target.echoes.note(
             {n: v for n, v in ours.values(was).items() if n in names}
         )
+        narrowed: dict[str, frozenset[int]] = {}
         with self._checked(target):
-            cputune_restore.restore(target.domain, was, kept)
+            cputune_restore.restore(
+                target.domain,
+                was,
+                kept,
+                False,
+                lambda: self.cpuset(target),
+                narrowed,
+            )
         now = cputune.read(target.domain, target.expected)
         # What is in force all the same stays ours, to be tried again.
         names &= frozenset(changes.found(target, target.expected, now))
@@ -244,11 +260,15 @@ class ForeignChanges:
         target.note_written(
             {n: value for n, value in parameters.items() if n in names},
             {
-                vcpu: pin
+                vcpu: narrowed.get(cputune.pin_name(vcpu), pin)
                 for vcpu, pin in enumerate(was.vcpupins)
                 if cputune.pin_name(vcpu) in names
             },
         )
+        if narrowed:
+            # The kernel has taken over the rest: to try again is in vain.
+            target.released |= narrowed.keys()
+            self._keep_record(target)
 
     @contextlib.contextmanager
     def _checked(self, target: guest.Guest) -> Iterator[None]:

@@ -17,10 +17,10 @@ import types
 from typing import Any
 from unittest import mock
 
-from nova_vhpc.agent import cputune, cputune_restore
+from nova_vhpc.agent import cputune, cputune_restore, foreign
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.control import model
-from nova_vhpc.tests.unit.agent import test_foreign
+from nova_vhpc.tests.unit.agent import test_cputune_restore, test_foreign
 
 ALL = frozenset({0, 1, 2, 3})
 
@@ -108,3 +108,47 @@ class TestPinsWrittenOver(test_foreign.ForeignCase):
         self.changes().settle(self.target)
         self.assertEqual(only(2), self.pins()[0])
         self.assertEqual({cputune.pin_name(0)}, self.target.released)
+
+
+class CpusetV1(test_cputune_restore.CpusetV1, test_foreign.Domain):
+    """One with pins of ours; the kernel refuses CPUs that were off."""
+
+
+class TestPinsThatCannotBePutBackWhole(test_foreign.ForeignCase):
+    """Somebody pins one vCPU: the other is to be as it was, or nearly."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.domain = CpusetV1()
+        self.domain.online = (True,) * 4
+        self.domain.pins = [(True,) * 4] * 2
+        self.target = self.make(journalled=True)
+        self.target.original = dataclasses.replace(
+            self.target.expected, host_cpus=4
+        )
+        self.domain.pins = [tuple(cpu == 0 for cpu in range(4))] * 2
+        self.target.set_expected(cputune.read(self.domain))
+        self.domain.pins[0] = tuple(cpu == 2 for cpu in range(4))
+
+    def changes(self, choice: str = 'respect') -> foreign.ForeignChanges:
+        made = super().changes(choice)
+        made.cpuset = lambda target: self.domain.cpuset
+        return made
+
+    def check(self, left: frozenset[int]) -> None:
+        self.assertEqual(1, self.look(self.target))
+        self.assertEqual(left, cputune.pin_cpus(self.domain.pins[1]))
+        # Nobody else has done that; and it cannot be had better.
+        with mock.patch.object(self.domain, 'pinVcpuFlags') as pin:
+            self.assertEqual(0, self.look(self.target))
+        pin.assert_not_called()
+        self.assertEqual(self.target.released, self.journal.load('u').released)
+
+    def test_without_those_that_are_off(self) -> None:
+        self.domain.online = (True, True, True, False)
+        self.check(ALL - {3})
+
+    def test_without_those_that_came_back(self) -> None:
+        """The kernel keeps them from groups that were there before."""
+        self.domain.cpuset = ALL - {1}
+        self.check(ALL - {1})
