@@ -24,6 +24,7 @@ from typing import Any
 
 from nova_vhpc.agent import (
     connection,
+    cputune,
     guest,
     journal,
     mark,
@@ -70,10 +71,18 @@ class Strays:
                 written = ours.with_original(written, target.original)
                 # What somebody else had set was given back, maybe.
                 written = ours.with_values(written, target.echoes.all_theirs)
+                written = ours.with_values(written, _theirs_known(target))
             # Who takes it in tries again, while there is a record.
             with contextlib.suppress(restore.RestoreError):
                 restore.take_back(domain, written, self._host.cgroup)
         return True
+
+
+def _theirs_known(target: guest.Guest) -> dict[str, ours.Value]:
+    """Of period and quota, the one that goes with what was given back."""
+    now = ours.values(target.expected)
+    both = {cputune.PERIOD, cputune.QUOTA} & target.released
+    return {name: now[name] for name in both if name in now}
 
 
 def _marked(domain: Any) -> bool:

@@ -166,6 +166,18 @@ class TestStrays(test_domains.DomainsCase):
                 self.assert_as_it_began()
                 self.target = self.look()
 
+    def test_nor_is_what_went_with_it_and_was_theirs_before(self) -> None:
+        """Period and quota are given back in one call."""
+        self.written()
+        self.domain.values[cputune.PERIOD] = 77_000
+        self.made.look('u')
+        self.drain()
+        # Quota was put back as it was before us, just after it was set.
+        self.target.echoes.theirs = {cputune.QUOTA: 33_000}
+        self.domain.refuse = self.restart
+        self.made.look('u')
+        self.assert_as_it_began()
+
     def test_nor_is_the_copy_of_one_that_was_put_back(self) -> None:
         """Its pins would be taken for those of a VM that floats."""
         self.written()
