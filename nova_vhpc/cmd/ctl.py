@@ -47,12 +47,12 @@ def make_parser() -> argparse.ArgumentParser:
         'transport_url.',
     )
     version.add_argument(parser)
-    _add_options(parser)
+    _add_options(parser, 'config_file')
     commands = parser.add_subparsers(dest='command', required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         # Who adds one to a command that he has typed puts it last.
-        _add_options(command, default=argparse.SUPPRESS)
+        _add_options(command, 'more_files', default=argparse.SUPPRESS)
         command.add_argument(
             '--host',
             action='append',
@@ -66,10 +66,18 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_options(parser: argparse.ArgumentParser, **default: Any) -> None:
+def _add_options(
+    parser: argparse.ArgumentParser, files: str, **default: Any
+) -> None:
+    """Those of all commands.
+
+    :param files: where files go: argparse would drop those before a command
+        for those behind it.
+    """
     parser.add_argument(
         '--config-file',
         action='append',
+        dest=files,
         metavar='FILE',
         help="the agents' configuration; without it the usual places, "
         'such as /etc/nova-vhpc/nova-vhpc.conf',
@@ -95,6 +103,7 @@ def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
 
     :raises cfg.Error: when a file cannot be read or a value is wrong.
     """
+    files = [*(args.config_file or ()), *getattr(args, 'more_files', ())]
     conf = cfg.ConfigOpts()
     agent_conf.register_opts(conf)
     peers_conf.register_opts(conf)
@@ -102,7 +111,7 @@ def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
         [],
         project='nova-vhpc',
         prog='nova-vhpc-ctl',
-        default_config_files=args.config_file,
+        default_config_files=files or None,
     )
     if args.timeout is not None:
         try:

@@ -15,9 +15,11 @@
 import contextlib
 import io
 import os
+import pathlib
 from typing import Any
 from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from nova_vhpc.agent import control_rpc
@@ -89,6 +91,19 @@ class TestCtl(base.BaseTestCase):
             parse(['pause', '--timeout', '7', '--json']),
         )
         self.assertFalse(parse(['pause']).json)
+
+    def test_files_on_both_sides_are_all_read(self) -> None:
+        files = []
+        for text in ('call_timeout = 7', ''):
+            file = self.useFixture(fixtures.TempDir()).join('conf')
+            pathlib.Path(file).write_text(f'[vhpc_peers]\n{text}\n')
+            files += ['--config-file', file]
+        parse = ctl.make_parser().parse_args
+        for before in range(0, 5, 2):
+            words = [*files[:before], 'status', *files[before:]]
+            conf = ctl.make_conf(parse(words))
+            self.assertEqual(files[1::2], conf.config_file)
+            self.assertEqual(7, conf.vhpc_peers.call_timeout)
 
     def test_older_agents_do_not_wait(self) -> None:
         code, out, err = self.run_with({'a': {'restored': ['x']}}, 'restore')
