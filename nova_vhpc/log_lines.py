@@ -99,9 +99,31 @@ def set_up(conf: cfg.ConfigOpts) -> None:
             )
 
 
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Have all loggers as they were, if what is done to them fails."""
+    before = [
+        (logger, logger.level, logger.propagate, tuple(logger.handlers))
+        for logger in _loggers()
+    ]
+    try:
+        yield
+    except BaseException:
+        for logger, level, propagate, handlers in before:
+            logger.setLevel(level)
+            logger.propagate = propagate
+            logger.handlers = list(handlers)
+        raise
+
+
 def _handlers() -> Iterator[logging.Handler]:
     """Of all loggers: a file may give some to others than the root."""
-    yield from logging.getLogger().handlers
+    for logger in _loggers():
+        yield from logger.handlers
+
+
+def _loggers() -> Iterator[logging.Logger]:
+    yield logging.getLogger()
     for logger in tuple(logging.Logger.manager.loggerDict.values()):
         if isinstance(logger, logging.Logger):
-            yield from logger.handlers
+            yield logger

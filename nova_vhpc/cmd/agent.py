@@ -16,7 +16,7 @@ import importlib
 import logging
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -83,6 +83,21 @@ class _Options(cfg.ConfigOpts):
     """
 
     argv: list[str]
+
+    def register_mutate_hook(self, hook: Callable[..., Any]) -> None:
+        """Take that of oslo.log, which makes the described log anew.
+
+        A mistake there must not leave the agent without any.
+        """
+
+        def guarded(conf: cfg.ConfigOpts, fresh: Any) -> None:
+            try:
+                with conf_package.described_log(conf):
+                    hook(conf, fresh)
+            except cfg.Error as error:
+                LOG.error('The log stays as it is: %s', error)
+
+        super().register_mutate_hook(guarded)
 
     def mutate_config_files(self) -> Any:
         """Read the files again.

@@ -17,8 +17,9 @@ registered on a ``ConfigOpts`` that the caller passes: nova-scheduler its
 own global one, the agent a private one.
 """
 
+import contextlib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -89,15 +90,22 @@ def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
     :raises OSError: the system's log cannot be reached.
     """
     if conf.log_config_append:
-        _set_up_described_log(conf, program)
+        with described_log(conf):
+            log.setup(conf, program)
     else:
         _set_up_log(conf, program)
     log_lines.set_up(conf)
 
 
-def _set_up_described_log(conf: cfg.ConfigOpts, program: str) -> None:
+@contextlib.contextmanager
+def described_log(conf: cfg.ConfigOpts) -> Iterator[None]:
+    """Let a log be made of a file; all stay as they are if that fails.
+
+    :raises cfg.Error: naming the file, and what is wrong there.
+    """
     try:
-        log.setup(conf, program)
+        with log_lines.kept():
+            yield
     except log.LogConfigError as error:
         text = error.err_msg
     except Exception as error:

@@ -65,6 +65,25 @@ except OSError as error:
     logging.getLogger('nova_vhpc.agent.x').warning('Not shown: %s', error)
 """
 
+BROKEN = """
+import logging, os, pathlib, sys
+from nova_vhpc import conf as conf_package
+from nova_vhpc.cmd import agent
+
+conf = agent.make_conf(sys.argv[1:])
+conf_package.set_up_log(conf, 'nova-vhpc-agent')
+described = pathlib.Path(conf.log_config_append)
+text = described.read_text()
+described.write_text(text.replace('class = FileHandler', 'class = no.such'))
+os.utime(described, (1, 1))
+assert conf.mutate_config_files() == {}
+logging.getLogger('nova_vhpc.agent.x').warning('Still here')
+described.write_text(text)
+os.utime(described, (2, 2))
+conf.mutate_config_files()
+logging.getLogger('nova_vhpc.agent.x').warning('And back')
+"""
+
 DESCRIPTION = """
 [loggers]
 keys = root, ours
@@ -228,6 +247,28 @@ class TestLines(base.BaseTestCase):
             ['WARNING nova_vhpc.agent.x [-] Not shown: the disk is full'],
             self.lines(self.describe('', 'file'), RELOAD)[-1:],
         )
+
+    def test_one_that_is_broken_when_it_is_read_again(self) -> None:
+        """Else the agent would have no log until that is mended."""
+        for root, ours in (('file', 'file'), ('', 'file')):
+            directory = self.describe(root, ours)
+            broken, *others = (
+                line
+                for line in self.lines(directory, BROKEN)
+                if ' nova_vhpc.' in line
+            )
+            self.assertIn(
+                'The log stays as it is: [DEFAULT]log_config_append: '
+                f'{directory}/describing describes no log',
+                broken,
+            )
+            self.assertEqual(
+                [
+                    f'WARNING nova_vhpc.agent.x [-] {text}'
+                    for text in ('Still here', 'And back')
+                ],
+                others,
+            )
 
     def test_a_described_log_that_cannot_be_made(self) -> None:
         """Python runs what stands there, and fails as it likes."""
