@@ -101,9 +101,12 @@ class Members:
                 seen.pop(uuid, None)
             if request.moved:
                 stranded = _stranded(spec_obj, found, seen)
-                self.coming = len(stranded)
-                for uuid in stranded:
-                    del seen[uuid]
+                for uuid, host in stranded.items():
+                    if host is None:
+                        del seen[uuid]
+                        self.coming += 1
+                    else:
+                        seen[uuid] = host
         self._add(seen.values())
         if request.moved and not self.running and found is not None:
             self.coming = len(others - found.gone)
@@ -116,21 +119,22 @@ class Members:
 
 def _stranded(
     spec_obj: Any, found: whereabouts.Whereabouts, seen: Mapping[str, str]
-) -> list[str]:
+) -> dict[str, str | None]:
     """Members that are on the host that one is evacuated from.
 
     :param found: also the host of the one that is moved.
     :param seen: hosts of the others.
+    :returns: the host that each is just evacuated to, None without one.
     """
     source = found.hosts.get(spec_obj.instance_uuid)
     beside = [uuid for uuid, host in seen.items() if host == source]
     # Only a resize in place has its host among those it may go to.
     avoided = ('ignore_hosts' in spec_obj and spec_obj.ignore_hosts) or ()
-    if (
-        source is None
-        or not beside
-        or source not in avoided
-        or not whereabouts.is_down(spec_obj.requested_destination.cell, source)
-    ):
-        return []
-    return beside
+    if source is None or not beside or source not in avoided:
+        return {}
+    cell = spec_obj.requested_destination.cell
+    if not whereabouts.is_down(cell, source):
+        return {}
+    # Who evacuates a host does not wait for each.
+    landing = whereabouts.landing(cell, source)
+    return {uuid: landing.get(uuid) for uuid in beside}

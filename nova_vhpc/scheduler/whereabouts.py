@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from nova import context as nova_context
 from nova import objects, servicegroup
 from nova.compute import vm_states
+from nova.objects import fields
 from oslo_log import log as logging
 
 from nova_vhpc import flavor_cpus
@@ -37,6 +38,9 @@ MOST_NOWHERE = 10_000
 """Members on no host that a process remembers; some 100 bytes each."""
 
 _COMING = (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
+
+_LANDING = ('accepted', 'pre-migrating')
+"""States of an evacuation until its server runs again."""
 
 # Deleted ones, which stay in their group until Nova's database is archived,
 # and those whose boot has failed.
@@ -183,6 +187,45 @@ def is_down(cell: Any, host: str) -> bool:
     except Exception:
         LOG.exception('Cannot look up whether host %s is down', host)
     return False
+
+
+def landing(cell: Any, source: str) -> dict[str, str]:
+    """Where servers that are being evacuated go to: one query.
+
+    Nova says of a server that it is where it was until it runs again, which
+    may take minutes.
+
+    :param cell: of the host, as Nova's CellMapping.
+    :param source: name of the host that they leave.
+    :returns: host by server, of those that have arrived at one; of none
+        where the database does not answer, which is logged.
+    """
+    try:
+        migrations = nova_context.scatter_gather_cells(
+            nova_context.get_admin_context(),
+            [cell],
+            TIMEOUT_S,
+            objects.MigrationList.get_by_filters,
+            {
+                'source_compute': source,
+                'migration_type': fields.MigrationType.EVACUATION,
+                'status': list(_LANDING),
+            },
+        )[cell.uuid]
+        if not nova_context.is_cell_failure_sentinel(migrations):
+            return {
+                migration.instance_uuid: migration.dest_compute
+                for migration in migrations
+                if migration.dest_compute
+            }
+        LOG.warning(
+            'Cell %s does not tell where the servers of host %s go to',
+            cell.uuid,
+            source,
+        )
+    except Exception:
+        LOG.exception('Cannot look up where servers of host %s go to', source)
+    return {}
 
 
 def _with_flavor(context: Any, uuid: str) -> Any:

@@ -12,6 +12,9 @@
 
 """Claims stay right over the life of a member."""
 
+from unittest import mock
+
+from nova_vhpc.scheduler import whereabouts
 from nova_vhpc.tests.functional.scheduler import base
 
 
@@ -161,6 +164,31 @@ class MovedMemberTest(base.SchedulerTestCase):
         self.api.put_service_force_down(service.uuid, True)
         servers = [self._evacuate_server(server) for server in self.servers]
         self.assertEqual(['far'] * 3, self.hosts_of(servers))
+
+    def test_evacuation_under_way(self):
+        """Until it runs again, Nova has the member where it was."""
+        self.computes['full'].stop()
+        service = self.computes['full'].service_ref
+        self.api.put_service_force_down(service.uuid, True)
+        cell = self.cell_mappings['cell1']
+        driver = self.computes['far'].driver
+        spawn = driver.spawn
+        told = []
+
+        def look(*args, **kwargs):
+            uuids = [server['id'] for server in self.servers]
+            told.append(
+                (
+                    set(whereabouts.locate(uuids).hosts.values()),
+                    whereabouts.landing(cell, 'full'),
+                )
+            )
+            return spawn(*args, **kwargs)
+
+        with mock.patch.object(driver, 'spawn', look):
+            server = self._evacuate_server(self.servers[0])
+        self.assertEqual([({'full'}, {server['id']: 'far'})], told)
+        self.assertEqual({}, whereabouts.landing(cell, 'full'))
 
 
 class MovedMemberOfAFullSwitchTest(MovedMemberTest):

@@ -165,6 +165,14 @@ class MembersTest(world.WorldTestCase):
             self.ask(spec, uuids[2:3], dead=uuids[:2], peer=uuids[3:])[1:],
         )
 
+    def test_evacuated_members_go_to_those_that_land(self):
+        # Nova has them on the dead host until they run again.
+        spec, uuids = self.evacuated(hosts=['dead'])
+        self.landing = {uuids[1]: 'host00003', uuids[2]: 'host00003'}
+        host, planned, running = self.ask(spec, dead=uuids)
+        self.assertEqual((2, {'host00003': 2}), (planned, running))
+        self.assertEqual('host00003', host)
+
     def test_evacuated_members_that_find_no_room_together(self):
         # As many as there are may yet come: now only this one is planned.
         for state in self.states[2:]:

@@ -282,3 +282,39 @@ class DownTest(base.BaseTestCase):
         ):
             self.assertIs(False, whereabouts.is_down(CELL, 'one'))
         self.assertIn('does not tell whether host one is down', log.output)
+
+
+class LandingTest(base.BaseTestCase):
+    def landing(self, **answer):
+        with (
+            mock.patch.object(nova_context, 'target_cell') as cell,
+            mock.patch.object(
+                objects.MigrationList, 'get_by_filters', **answer
+            ) as get,
+        ):
+            found = whereabouts.landing(CELL, 'one')
+        self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
+        self.assertEqual(
+            {
+                'source_compute': 'one',
+                'migration_type': 'evacuation',
+                'status': ['accepted', 'pre-migrating'],
+            },
+            get.call_args.args[1],
+        )
+        return found
+
+    def test_only_those_that_have_arrived(self):
+        found = [
+            objects.Migration(instance_uuid=A, dest_compute='two'),
+            objects.Migration(instance_uuid=B, dest_compute=None),
+        ]
+        self.assertEqual({A: 'two'}, self.landing(return_value=found))
+
+    def test_no_answer(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        error = exception.MigrationNotFound(migration_id=1)
+        self.assertEqual({}, self.landing(side_effect=error))
+        self.assertIn(
+            'does not tell where the servers of host one', log.output
+        )

@@ -76,6 +76,14 @@ class WorldTestCase(base.BaseTestCase):
                 lambda cell, host: host in self.down,
             )
         )
+        # Where members land that are being evacuated.
+        self.landing = {}
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.whereabouts.landing',
+                lambda cell, source: self.landing,
+            )
+        )
 
     def flags(self, **options):
         """Override options of ``[vhpc_scheduler]`` for this test."""
