@@ -226,9 +226,9 @@ def _circumstances(document: verdicts.Document) -> str:
         f'{machine.get("kernel", "?")}, guests: '
         f'{machine.get("guests", "?")}; up to {scheme.get("m", "?")} runs of '
         f'{scheme.get("measure_s", "?")} s per policy, medians; in brackets '
-        'the range of the runs, from eight runs on the 95% confidence '
-        'interval of the median. A claim that would be judged differently at '
-        'both ends of that is not decided.'
+        'the range of the runs, from nine runs on the 95% confidence '
+        'interval of the median. A claim that would be judged differently '
+        'within that is not decided.'
         + ''.join(
             f' {", ".join(names).capitalize()}: {when}.'
             for when, names in apart.items()

@@ -69,15 +69,19 @@ def _at_least(least: float, partly: float) -> Callable[[float], str]:
     return rule
 
 
-def _small_loss(most: float) -> Callable[[float], str]:
+def _small_loss(change: spread.Spread, most: float, text: str) -> Answer:
     """Partly where there is next to none, or a small gain."""
+    gain = 0.05
 
     def rule(change: float) -> str:
-        if not -most <= change <= 0.05:
+        if not -most <= change <= gain:
             return FAILS
         return HOLDS if change < -0.01 else PARTLY
 
-    return rule
+    if change.low < -most and change.high > gain:
+        # It fails at both ends, but for opposite reasons.
+        return Answer(UNDECIDED, text)
+    return _judged(change, rule, text)
 
 
 def latency(document: Document) -> Answer:
@@ -161,17 +165,16 @@ def best_slice(document: Document) -> Answer:
     work = _numbers(document['claims']['slices']['a'])
     best = max(work, key=lambda key: work[key])
     shortest = min(work, key=float)
-    gains = [
-        _gain(document, 'slices', 'a', shortest, key)
+    against = {
+        _gain(document, 'slices', 'a', shortest, key).judged(
+            lambda gain: HOLDS if gain > 1 else FAILS, UNDECIDED
+        )
         for key in work
         if key != shortest
-    ]
-    if any(gain.high < 1 for gain in gains):
-        verdict = FAILS
-    elif all(gain.low > 1 for gain in gains):
-        verdict = HOLDS
-    else:
-        verdict = UNDECIDED
+    }
+    # One slice that is better is enough.
+    order = (FAILS, UNDECIDED, HOLDS)
+    verdict = min(against, key=order.index)
     return Answer(
         verdict,
         f'most work of those that libvirt takes: {best} ms'
@@ -227,9 +230,9 @@ def non_parallel(document: Document) -> Answer:
 def memory(document: Document) -> Answer:
     """Of ``stream``, by slice."""
     change = _gain(document, 'memory', 'stream', '4', '100').less_one()
-    return _judged(
+    return _small_loss(
         change,
-        _small_loss(0.1),
+        0.1,
         f'stream {change.text("+.0%")} with slices of 4 ms against 100 ms',
     )
 
@@ -247,9 +250,9 @@ def io_heavy(document: Document) -> Answer:
 def io_light(document: Document) -> Answer:
     """Of ``cpi``, by slice."""
     change = _gain(document, 'talk', 'ep', '4', '100').less_one()
-    return _judged(
+    return _small_loss(
         change,
-        _small_loss(0.2),
+        0.2,
         f'cpi {change.text("+.0%")} with slices of 4 ms against 100 ms',
     )
 

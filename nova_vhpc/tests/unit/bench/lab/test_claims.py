@@ -157,6 +157,15 @@ class TestClaims(base.TestCase):
         by_slice['100'] = [1.0, 1.0, 2.5]
         self.assertEqual(verdicts.UNDECIDED, self.verdict(title, shortest))
 
+    def test_one_round_decides_of_no_slice_that_it_is_best(self):
+        for figures in (document(), document(at_2=2.0)):
+            by_slice = figures['claims']['rounds']['slices']['a']
+            for values in by_slice.values():
+                del values[1:]
+            self.assertEqual(
+                verdicts.UNDECIDED, self.verdict('0.3 ms', figures)
+            )
+
     def test_messages_stand_it_better(self):
         self.assertEqual(verdicts.HOLDS, self.verdict('MPI', document()))
 
@@ -186,6 +195,22 @@ class TestClaims(base.TestCase):
             figures['claims']['rounds']['memory']['stream'] |= rounds(
                 at_4=much
             )
+            self.assertEqual(verdicts.FAILS, self.verdict(title, figures))
+
+    def test_a_large_loss_beside_a_large_gain_decides_nothing(self):
+        # Neither is a small loss, but that is between them.
+        figures = document()
+        by_round = figures['claims']['rounds']
+        for experiment, figure, title in (
+            ('memory', 'stream', 'Short slices cost programs that are'),
+            ('talk', 'ep', 'Short slices cost programs that do'),
+        ):
+            values = by_round[experiment][figure]
+            values['100'], values['4'] = [1.0] * 3, [0.6, 0.7, 1.2]
+            self.assertEqual(
+                verdicts.UNDECIDED, self.verdict(title, figures), title
+            )
+            values['4'] = [0.6, 0.7, 0.75]
             self.assertEqual(verdicts.FAILS, self.verdict(title, figures))
 
     def test_pools_double_what_communicates(self):

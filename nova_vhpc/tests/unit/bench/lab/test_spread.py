@@ -12,6 +12,7 @@
 
 """How far runs differ."""
 
+import math
 import statistics
 
 from nova_vhpc.bench.lab import spread
@@ -28,11 +29,22 @@ class TestSpread(base.TestCase):
 
     def test_of_many_the_extremes_do_not_count(self):
         # The interval of the sign test: of 10 the second to the ninth, of
-        # 100 the 41st to the 60th.
+        # 100 the 40th to the 61st.
         ten = spread.of([float(n) for n in range(1, 11)])
         self.assertEqual((2.0, 9.0), (ten.low, ten.high))
         hundred = spread.of([float(n) for n in range(1, 101)])
-        self.assertEqual((41.0, 60.0), (hundred.low, hundred.high))
+        self.assertEqual((40.0, 61.0), (hundred.low, hundred.high))
+
+    def test_the_interval_has_the_median_in_95_of_100_cases(self):
+        for count in range(6, 60):
+            found = spread.of([float(n) for n in range(count)])
+            # The median is outside if it is on one side of so many runs.
+            outside = [
+                2 * sum(math.comb(count, n) for n in range(aside)) / 2**count
+                for aside in (int(found.low) + 1, int(found.low) + 2)
+            ]
+            self.assertLessEqual(outside[0], 0.05)
+            self.assertGreater(outside[1], 0.05)
 
     def test_ratios_are_of_the_same_round(self):
         # The machine was three times as fast in the second one.
