@@ -55,6 +55,10 @@ ENDING_DEADLINE_S = 1.0
 """After which another thread stands in for one that libvirt holds, when all
 VMs are to be put back within a few seconds."""
 
+FIRST_RETRY_S = 0.1
+"""First pause before VMs that could not be put back at the end are tried
+again; each further one is twice as long."""
+
 
 class Domains:
     """Finds, follows, writes and restores the opted-in VMs.
@@ -274,25 +278,29 @@ class Domains:
             # VM's lock can be told whether it is just being written.
             self._undo.submit(target, guest.Hold.STOPPING)
         done = self._drain(end)
-        for target in todo:
-            if target.journalled:
+        pause_s = FIRST_RETRY_S
+        # libvirtd may just be started anew, as both are by an upgrade.
+        while done and time.monotonic() + pause_s < end and self._left(todo):
+            time.sleep(pause_s)
+            pause_s *= 2
+            for target in self._left(todo):
                 self._undo.retry(target.uuid)
-        done = done and self._drain(end)
+            done = self._drain(end)
         self.workers.close()
         self._undo.end()
         self.connection.stop()
         if self.dry_run:
             return done
         # Not only those found: an agent before this may have left others.
-        return (
-            done
-            # One whose run has ended is not in the roster any more.
-            and not any(
-                target.journalled and self.guests.get(target.uuid) is target
-                for target in todo
-            )
-            and not self._undo.leaves_any()
-        )
+        return done and not self._left(todo) and not self._undo.leaves_any()
+
+    def _left(self, todo: Iterable[guest.Guest]) -> list[guest.Guest]:
+        """Those that are not put back, and whose run has not ended."""
+        return [
+            target
+            for target in todo
+            if target.journalled and self.guests.get(target.uuid) is target
+        ]
 
     def _drain(self, end: float) -> bool:
         """Wait until ``end`` for all calls; False if some are not done."""

@@ -95,8 +95,12 @@ class Reversal:
         libvirt's calls would go to the next run, if there is one: of another
         flavor maybe, and not ours.
         """
-        if not self._connection.runs(target.uuid, target.domain_id):
+        domain = self._connection.get().lookupByUUIDString(target.uuid)
+        if domain.ID() != target.domain_id:
             raise strays.AnotherRun
+        # The one at hand may be of a connection that is gone; nobody looks at
+        # VMs any more when the agent ends.
+        target.domain = domain
 
     def _restore(self, target: guest.Guest) -> None:
         self._check_run(target)

@@ -13,7 +13,8 @@
 """Putting our VMs back while the agent runs, and forgetting the gone.
 
 A VM that must be put back is owed: it stays on a list, and is tried again
-at each reconcile, until it is put back, gone, or ours to write once more.
+at each reconcile, until it is put back, gone, or ours to write once more. When
+the agent ends there is none; it is tried again as long as there is time.
 """
 
 import concurrent.futures
@@ -272,7 +273,7 @@ class Undo:
             # Who migrates is the other host's agent's to put back.
             LOG.log(
                 logging.INFO if answer == MIGRATES else logging.ERROR,
-                'VM %s (%s): not put back, tried again at each reconcile: %s',
+                'VM %s (%s): not put back, tried again: %s',
                 target.name,
                 target.hands_off,
                 answer,

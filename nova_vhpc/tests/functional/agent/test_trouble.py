@@ -110,6 +110,24 @@ class TestTrouble(base.AgentTestCase):
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
 
+    def test_stop_while_libvirtd_is_restarted(self) -> None:
+        """As an upgrade of both does."""
+        domain = self.domain(PARALLEL)
+        before = base.everything(domain)
+        process = self.start_agent()
+        self.wait_for_write(domain)
+        self.daemon.kill()
+        self.wait_for(
+            lambda: not self.status()['agent']['libvirt_up'], 'the loss'
+        )
+        back = threading.Timer(0.5, self.daemon.start)
+        back.start()
+        self.assertEqual(0, self.stop_agent(process))
+        back.join()
+        self.reconnect()
+        domain = self.conn.lookupByUUIDString(domain.UUIDString())
+        self.assertEqual(before, base.everything(domain))
+
     def test_frozen_libvirtd_does_not_stop_the_tick(self) -> None:
         domain = self.domain(PARALLEL)
         process = self.start_agent(call_deadline=0.5)

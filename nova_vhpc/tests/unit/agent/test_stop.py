@@ -51,15 +51,32 @@ class TestStop(test_domains.DomainsCase):
         self.assertEqual([True], stopped)
         self.assert_put_back()
 
-    def test_a_refusal_is_tried_once_more(self) -> None:
+    def test_a_refusal_is_tried_again(self) -> None:
         self.write(self.look())
+        refusals = iter(range(4))
 
         def refuse() -> None:
-            self.domain.refuse = lambda: None
-            self.refuse()
+            if next(refusals, None) is not None:
+                self.refuse()
 
         self.domain.refuse = refuse
-        self.assertTrue(self.made.stop(PATIENCE_S))
+        with mock.patch.object(domains, 'FIRST_RETRY_S', 0.001):
+            self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assert_put_back()
+
+    def test_libvirtd_was_just_started_anew(self) -> None:
+        """Nobody has looked at the VMs over the new connection yet."""
+        target = self.look()
+        self.write(target)
+        old = mock.Mock()
+        for name in dir(self.domain):
+            if not name.startswith('_'):
+                getattr(old, name).side_effect = fake_libvirt.error(
+                    libvirt.VIR_ERR_INTERNAL_ERROR, 'client socket is closed'
+                )
+        target.domain = old
+        with mock.patch.object(domains, 'FIRST_RETRY_S', 0.001):
+            self.assertTrue(self.made.stop(PATIENCE_S))
         self.assert_put_back()
 
     def test_what_others_wrote_at_the_last_moment_stays(self) -> None:
@@ -88,7 +105,7 @@ class TestStop(test_domains.DomainsCase):
     def test_what_is_left_is_said(self) -> None:
         self.write(self.look())
         self.domain.refuse = self.refuse
-        self.assertFalse(self.made.stop(PATIENCE_S))
+        self.assertFalse(self.made.stop(0.3))
         self.assertEqual(('u',), self.records.uuids())
 
     def test_one_that_ends_meanwhile_is_none_that_is_left(self) -> None:
