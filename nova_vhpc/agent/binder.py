@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import libvirt
+import tenacity
 
 from nova_vhpc.agent import binding, domain_xml, guest, journal, nics
 from nova_vhpc.topology import placement
@@ -25,6 +26,11 @@ from nova_vhpc.topology import placement
 LOG = logging.getLogger(__name__)
 
 PERIOD_S = 5.0
+
+RETRY_SECONDS = 3.0
+"""How long NICs that cannot be put back at the end are tried again."""
+
+FIRST_RETRY_S = 0.1
 
 Claims = Callable[[str], tuple[str, ...]]
 """Gives the bridges of the uplinks that a server has claimed here."""
@@ -37,6 +43,7 @@ class UplinkBinder:
     :param guests: gives the opted-in servers.
     :param connection: gives libvirt's connection, or raises libvirtError.
     :param claims: see :data:`Claims`; raises PlacementError.
+    :ivar left: whether :meth:`stop` could not put all NICs back.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class UplinkBinder:
         self._thread: threading.Thread | None = None
         self._bound: dict[str, int] = {}
         self._problems: dict[str, str] = {}
+        self.left = False
 
     def start(self) -> None:
         """Begin to bind."""
@@ -68,6 +76,9 @@ class UplinkBinder:
     def stop(self, timeout_s: float = 0.5) -> None:
         """Put all NICs back and end.
 
+        libvirtd may just be started anew, as both are by an upgrade: tried
+        again for a while.
+
         :param timeout_s: how long to wait for a look in progress.
         """
         self._stop.set()
@@ -75,13 +86,27 @@ class UplinkBinder:
             return
         self._thread.join(timeout_s)
         self._thread = None
-        try:
-            with self._moving:
-                failed = self._plugger.undo_all(self._connection())
-        except libvirt.libvirtError as error:
-            failed = {'all': str(error)}
+        tries = tenacity.Retrying(
+            retry=tenacity.retry_if_result(bool),
+            wait=tenacity.wait_exponential(multiplier=FIRST_RETRY_S),
+            stop=tenacity.stop_after_delay(RETRY_SECONDS),
+            retry_error_callback=_last,
+        )
+        failed: dict[str, str] = tries(self._put_all_back)
+        self.left = bool(failed)
         for uuid, reason in failed.items():
             LOG.error('NICs of %s are not put back: %s', uuid, reason)
+
+    def _put_all_back(self) -> dict[str, str]:
+        """Try once.
+
+        :returns: what went wrong, by uuid.
+        """
+        try:
+            with self._moving:
+                return self._plugger.undo_all(self._connection())
+        except libvirt.libvirtError as error:
+            return {'all': str(error)}
 
     def status(self) -> dict[str, Any]:
         """What is bound and what is not, in values that JSON takes."""
@@ -168,3 +193,8 @@ class UplinkBinder:
             except Exception:
                 # A daemon's thread must outlive what nobody thought of.
                 LOG.exception('Binding uplinks failed; trying again')
+
+
+def _last(state: tenacity.RetryCallState) -> Any:
+    """What the last of several tries came to."""
+    return state.outcome.result() if state.outcome else None

@@ -263,7 +263,7 @@ class Domains:
                 self._undo.release(target, guest.Hold.LEAVING)
 
     def stop(self, timeout_s: float) -> bool:
-        """Put all back and let go of libvirt.
+        """Put all back; the connection stays until :meth:`close`.
 
         :returns: False if some VM could not be put back in time; its
             journal is kept for ``--restore``.
@@ -288,11 +288,14 @@ class Domains:
             done = self._drain(end)
         self.workers.close()
         self._undo.end()
-        self.connection.stop()
         if self.dry_run:
             return done
         # Not only those found: an agent before this may have left others.
         return done and not self._left(todo) and not self._undo.leaves_any()
+
+    def close(self) -> None:
+        """Let go of libvirt."""
+        self.connection.stop()
 
     def _left(self, todo: Iterable[guest.Guest]) -> list[guest.Guest]:
         """Those that are not put back, and whose run has not ended."""

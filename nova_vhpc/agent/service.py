@@ -264,14 +264,16 @@ class Service:
         self.loop.stop(1.0)
         # The journal has the shares, too; windows need not end in order.
         self.player.stop(0.5)
-        # It needs the connection, which ends with the domains.
         nics = ending.stop_all(
             () if self.binder is None else (self.binder,),
             end - DOMAINS_SECONDS,
         )
         clean = self.domains.stop(max(0.5, end - time.monotonic()))
-        if ending.join_all(nics, end):
+        if ending.join_all(nics, end) or (
+            self.binder is not None and self.binder.left
+        ):
             clean = False
+        self.domains.close()
         # They hold nothing that must be kept.
         ending.stop_all((self.groups, self.publishing, self.peers), end + 0.5)
         self.metrics.stop()

@@ -70,6 +70,7 @@ class TestRestarts(base.AgentTestCase):
             lambda: frozenset({0, 1}),
         )
         made.start()
+        self.addCleanup(made.close)
         return made
 
     def taken_in(self, made: domains.Domains) -> guest.Guest:

@@ -15,6 +15,9 @@
 import json
 from unittest import mock
 
+import fixtures
+import libvirt
+
 from nova_vhpc.agent import binder, binding, guest, processes
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -130,6 +133,37 @@ class TestUplinkBinder(test_domains.DomainsCase):
         self.binder.start()
         self.binder.step()
         self.assert_put_back()
+
+    def stop(self, refusals: int) -> None:
+        """End while libvirt is away for so many tries."""
+        self.bind()
+        self.binder.start()
+        away = iter(range(refusals))
+
+        def refuse() -> None:
+            if next(away, None) is not None:
+                raise fake_libvirt.error(libvirt.VIR_ERR_NO_CONNECT, 'away')
+
+        self.domain.refuse = refuse
+        with (
+            mock.patch.object(processes.Processes, 'find', return_value=1),
+            mock.patch.object(binder, 'FIRST_RETRY_S', 0.001),
+            mock.patch.object(binder, 'RETRY_SECONDS', 0.5),
+        ):
+            self.binder.stop()
+
+    def test_libvirtd_is_started_anew_at_the_end(self) -> None:
+        self.stop(4)
+        self.assertEqual('br-int', self.domain.bridge)
+        self.assertEqual((), self.bindings.uuids())
+        self.assertFalse(self.binder.left)
+
+    def test_libvirtd_stays_away_at_the_end(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.stop(1_000_000)
+        self.assertEqual(('u',), self.bindings.uuids())
+        self.assertTrue(self.binder.left)
+        self.assertEqual(1, log.output.count('NICs of u are not put back'))
 
     def test_torn_records_keep_no_other_vm_from_being_put_back(self) -> None:
         self.bind()

@@ -314,7 +314,7 @@ class TestAway(DomainsCase):
         self.assertEqual(('u',), self.records.uuids())
 
     def test_what_is_open_is_told_at_the_end(self) -> None:
-        self.assertFalse(self.made.stop(PATIENCE_S))
+        self.assertFalse(self.made.stop(0.3))
         self.assertEqual(('u',), self.records.uuids())
 
 

@@ -148,6 +148,10 @@ class TestEnd(ServiceCase):
         self.assertGreater(given[0], 1.0)
 
     def test_all_is_as_it_was(self) -> None:
-        self.made.binder = mock.Mock()
+        self.made.binder = mock.Mock(left=False)
         self.assertEqual(0, self.made._end())
         self.made.binder.stop.assert_called_once()
+
+    def test_nics_that_are_left(self) -> None:
+        self.made.binder = mock.Mock(left=True)
+        self.assertEqual(1, self.made._end())
