@@ -69,6 +69,8 @@ class Guest:
     :ivar pending: what is still to be written.
     :ivar slice_us: the time slice that it is to bring about.
     :ivar sliced: vCPU threads may have slices of their own.
+    :ivar slices: those that we gave them, by thread id (us). Another VM's
+        threads may have the same ids later.
     :ivar written: the values that the journal says we may have written.
     :ivar echoes: what events have to tell of what we write.
     :ivar failures: of writes to it.
@@ -107,6 +109,7 @@ class Guest:
     queued: bool = False
     uncertain: bool = False
     sliced: bool = False
+    slices: dict[int, int] = dataclasses.field(default_factory=dict)
     written: ours.Written = dataclasses.field(default_factory=dict)
     echoes: event_echoes.Echoes = dataclasses.field(
         default_factory=event_echoes.Echoes

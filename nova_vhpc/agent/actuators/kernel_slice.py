@@ -78,7 +78,7 @@ class KernelSliceActuator:
     """
 
     def __init__(self, conf: Any) -> None:
-        self._in_force: dict[int, int] = {}
+        pass
 
     def check(self) -> str | None:
         """Whether this kernel takes a slice, and we may give one."""
@@ -111,20 +111,21 @@ class KernelSliceActuator:
         if slice_us is None:
             return
         wanted = min(max(slice_us, MIN_SLICE_US), MAX_SLICE_US)
-        todo = [t for t in target.tids if self._in_force.get(t) != wanted]
+        known = target.slices
+        todo = [tid for tid in target.tids if known.get(tid) != wanted]
         if todo:
             # Noted first: what half succeeds must be undone, too.
-            self._in_force.update(dict.fromkeys(todo, wanted))
+            known.update(dict.fromkeys(todo, wanted))
             try:
                 _set(todo, wanted)
             except OSError:
-                self._in_force.update(dict.fromkeys(todo, UNKNOWN))
+                known.update(dict.fromkeys(todo, UNKNOWN))
                 raise
 
     def undo(self, target: guest.Guest) -> None:
         """The kernel's own slice for all vCPU threads."""
-        todo = [tid for tid in target.tids if tid in self._in_force]
+        todo = [tid for tid in target.tids if tid in target.slices]
         if todo:
             _set(todo, RESET)
             for tid in todo:
-                del self._in_force[tid]
+                del target.slices[tid]

@@ -14,6 +14,7 @@
 
 import platform
 import threading
+from unittest import mock
 
 from oslotest import base
 
@@ -21,6 +22,8 @@ from nova_vhpc.agent import privileged, processes, sched_attr
 from nova_vhpc.agent.actuators import kernel_slice
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import test_guest
+
+TUNE = model.CpuTune()
 
 
 class TestKernelSlice(base.BaseTestCase):
@@ -53,6 +56,17 @@ class TestKernelSlice(base.BaseTestCase):
         # A second undo has nothing to do.
         actuator.undo(target)
         self.assertEqual(before, sched_attr.get_slice_us(thread.native_id))
+
+    def test_another_vm_with_the_thread_id_of_one_that_ended(self) -> None:
+        actuator = kernel_slice.KernelSliceActuator(None)
+        with mock.patch.object(privileged, 'set_slice_us') as write:
+            actuator.write(test_guest.make(tids=(7,)), TUNE, 5_000)
+            target = test_guest.make(tids=(7,))
+            actuator.undo(target)
+            write.assert_called_once()
+            actuator.write(target, TUNE, 5_000)
+            actuator.write(target, TUNE, 5_000)
+        self.assertEqual([mock.call([7], 5_000)] * 2, write.mock_calls)
 
     def test_gone_threads_are_no_failure(self) -> None:
         actuator = kernel_slice.KernelSliceActuator(None)
