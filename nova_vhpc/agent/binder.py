@@ -61,7 +61,8 @@ class UplinkBinder:
         # Held while NICs are moved: none must be once all are put back.
         self._moving = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._bound: dict[str, int] = {}
+        # In the run that each has had then; the next one is another object.
+        self._bound: dict[str, guest.Guest] = {}
         self._problems: dict[str, str] = {}
         self.left = False
 
@@ -167,7 +168,7 @@ class UplinkBinder:
             self._plugger.undo(target.domain)
             self._bound.pop(uuid, None)
             return
-        if self._bound.get(uuid) == target.domain_id:
+        if self._bound.get(uuid) is target:
             return
         bridges = self._claims(uuid)
         with self._moving:
@@ -177,7 +178,7 @@ class UplinkBinder:
             moved = self._plugger.bind(
                 target.domain, bridges, target.info.specs.uplink_nic
             )
-        self._bound[uuid] = target.domain_id
+        self._bound[uuid] = target
         if moved:
             LOG.info(
                 'VM %s: %d NICs are plugged into the claimed %s',

@@ -128,20 +128,21 @@ class Inspector:
         target = self._roster.guests.get(uuid)
         if target is None and self._roster.is_other(uuid, seen):
             return
-        if target is not None and seen == (target.domain_id, target.xml_hash):
+        known = target is not None and self._is_run(target, domain_id)
+        if target is not None and known and seen[1] == target.xml_hash:
             # Nearly always, and there may be hundreds to look at.
             info = target.info
         else:
             info = domain_xml.parse(xml)
         if (
-            (target is None or target.domain_id != domain_id)
+            not known
             and (info.ours or mark.URI in xml)
             and migration.comes(domain)
         ):
             self._look_again(uuid)
             return
         if not info.ours:
-            if target is not None and target.domain_id == domain_id:
+            if target is not None and known:
                 if guest.Hold.OPTED_OUT not in target.holds:
                     LOG.info('VM %s opted out', info.name)
                 target.domain = domain
@@ -161,7 +162,7 @@ class Inspector:
                 info.name,
                 '; '.join(info.specs.errors),
             )
-        if target is None or target.domain_id != domain_id:
+        if target is None or not known:
             self._adoption.adopt(domain, info, seen)
             target = self._roster.guests.get(uuid)
             if target is not None:
@@ -171,6 +172,16 @@ class Inspector:
         if guest.Hold.OPTED_OUT in target.holds:
             self._undo.release(target, guest.Hold.OPTED_OUT)
         self._follow(target, info, seen)
+
+    def _is_run(self, target: guest.Guest, domain_id: int) -> bool:
+        """Whether a VM still runs as we know it.
+
+        libvirtd counts runs from the VMs that it finds when it starts: the
+        next run of one that had ended by then may have its number.
+        """
+        return target.domain_id == domain_id and target.identity.same_run(
+            self._host.identity(target.uuid, domain_id)
+        )
 
     def _look_again(self, uuid: str) -> None:
         """libvirt has no event for the end of a migration that comes here."""

@@ -18,8 +18,10 @@ from unittest import mock
 import fixtures
 import libvirt
 
-from nova_vhpc.agent import inspector
-from nova_vhpc.tests.unit.agent import test_domains
+from nova_vhpc.agent import cputune, inspector, processes
+from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
+
+OWN = '<cputune><period>50000</period><quota>20000</quota></cputune>'
 
 PINS = (
     "<cputune><vcpupin vcpu='0' cpuset='{}'/>"
@@ -103,3 +105,31 @@ class TestGoing(test_domains.DomainsCase):
         self.domain.job = 0
         self.write(self.look())
         self.assertIn('values', self.domain.written)
+
+
+class TestNextRun(test_domains.DomainsCase):
+    """A VM ended, and was started anew, while libvirtd was not there."""
+
+    def test_with_the_number_of_the_one_before(self) -> None:
+        """libvirtd, too, was started anew between them."""
+        pid = 7
+        with mock.patch.object(
+            processes.Processes,
+            'identity',
+            lambda host, uuid, run: processes.Identity('b', pid, pid, run),
+        ):
+            target = self.look()
+            self.write(target)
+            pid = 8
+            self.domain.values = {
+                **fake_libvirt.ORIGINAL,
+                cputune.PERIOD: 50_000,
+                cputune.QUOTA: 20_000,
+            }
+            self.domain.extra = OWN
+            self.domain.mark = None
+            found = self.look()
+        self.assertIsNot(target, found)
+        self.assertEqual(self.domain.values, found.original.parameters)
+        self.assertEqual(frozenset(), found.released)
+        self.assertEqual((), self.records.uuids())
