@@ -31,6 +31,7 @@ RETRY_SECONDS = 3.0
 """How long NICs that cannot be put back at the end are tried again."""
 
 FIRST_RETRY_S = 0.1
+LONGEST_RETRY_S = 0.5
 
 Claims = Callable[[str], tuple[str, ...]]
 """Gives the bridges of the uplinks that a server has claimed here."""
@@ -89,7 +90,9 @@ class UplinkBinder:
         self._thread = None
         tries = tenacity.Retrying(
             retry=tenacity.retry_if_result(bool),
-            wait=tenacity.wait_exponential(multiplier=FIRST_RETRY_S),
+            wait=tenacity.wait_exponential(
+                multiplier=FIRST_RETRY_S, max=LONGEST_RETRY_S
+            ),
             stop=tenacity.stop_after_delay(RETRY_SECONDS),
             retry_error_callback=_last,
         )
@@ -105,6 +108,8 @@ class UplinkBinder:
         """
         try:
             with self._moving:
+                if not self._plugger.uuids():
+                    return {}
                 return self._plugger.undo_all(self._connection())
         except libvirt.libvirtError as error:
             return {'all': str(error)}

@@ -86,6 +86,7 @@ class Connection:
         self._on_up = on_up
         self._max_pause_s = max_pause_s
         self._stop = threading.Event()
+        self._hurry = threading.Event()
         self._lost = threading.Event()
         self._conn: Any = None
         self._announced = False
@@ -122,9 +123,14 @@ class Connection:
         start_event_loop()
         self._thread.start()
 
+    def hurry(self) -> None:
+        """Try at once, and with short pauses: what is left are seconds."""
+        self._hurry.set()
+
     def stop(self) -> None:
         """Connect no more. The open connection ends with the process."""
         self._stop.set()
+        self._hurry.set()
         self._lost.set()
 
     def failed(self, error: libvirt.libvirtError) -> None:
@@ -182,7 +188,8 @@ class Connection:
                 self._announced = True
 
     def _wait(self, seconds: float) -> None:
-        self._stop.wait(seconds)
+        if self._hurry.wait(seconds):
+            self._stop.wait(min(seconds, FIRST_PAUSE_S))
 
     def _open(self) -> Any:
         # A close callback of the old connection must not end the new one.

@@ -57,7 +57,9 @@ VMs are to be put back within a few seconds."""
 
 FIRST_RETRY_S = 0.1
 """First pause before VMs that could not be put back at the end are tried
-again; each further one is twice as long."""
+again; each further one is twice as long, up to :data:`LONGEST_RETRY_S`."""
+
+LONGEST_RETRY_S = 0.5
 
 
 class Domains:
@@ -271,38 +273,54 @@ class Domains:
         # Before any VM is looked at: who waits for its lock then sees it.
         self._gate.ending.set()
         self._reconciler.wake()
-        todo = () if self.dry_run else tuple(self.guests.values())
+        if self.dry_run:
+            self.workers.close()
+            self._undo.end()
+            return True
+        todo = tuple(self.guests.values())
         end = time.monotonic() + timeout_s
         for target in todo:
             # Also where nothing stands in the journal yet: only under the
             # VM's lock can be told whether it is just being written.
             self._undo.submit(target, guest.Hold.STOPPING)
-        done = self._drain(end)
         pause_s = FIRST_RETRY_S
-        # libvirtd may just be started anew, as both are by an upgrade.
-        while done and time.monotonic() + pause_s < end and self._left(todo):
-            time.sleep(pause_s)
-            pause_s *= 2
-            for target in self._left(todo):
+        while True:
+            # One that hangs must not keep others from being tried again.
+            again = min(end, time.monotonic() + pause_s)
+            done = self._drain(again)
+            left = self._left(todo)
+            if (done and not left) or again == end:
+                break
+            time.sleep(max(0.0, again - time.monotonic()))
+            pause_s = min(2 * pause_s, LONGEST_RETRY_S)
+            for target in left:
                 self._undo.retry(target.uuid)
-            done = self._drain(end)
         self.workers.close()
         self._undo.end()
-        if self.dry_run:
-            return done
         # Not only those found: an agent before this may have left others.
-        return done and not self._left(todo) and not self._undo.leaves_any()
+        return done and not left and not self._undo.leaves_any()
 
     def close(self) -> None:
         """Let go of libvirt."""
         self.connection.stop()
 
     def _left(self, todo: Iterable[guest.Guest]) -> list[guest.Guest]:
-        """Those that are not put back, and whose run has not ended."""
+        """Those that are not put back, and whose run has not ended.
+
+        Also one of which only the copy in its XML is left.
+        """
         return [
             target
             for target in todo
-            if target.journalled and self.guests.get(target.uuid) is target
+            if self.guests.get(target.uuid) is target
+            and (
+                target.journalled
+                or (
+                    target.settled
+                    # It goes along, for the other host.
+                    and guest.Hold.MIGRATING not in target.holds
+                )
+            )
         ]
 
     def _drain(self, end: float) -> bool:

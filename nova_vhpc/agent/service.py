@@ -52,9 +52,6 @@ LOG = logging.getLogger(__name__)
 RESTORE_SECONDS = 4.0
 """Of the five seconds between SIGTERM and the end."""
 
-DOMAINS_SECONDS = 2.5
-"""What VMs have of them at least: a NIC that hangs must hold up no VM."""
-
 
 class Service:
     """One agent.
@@ -261,22 +258,24 @@ class Service:
         LOG.info('Stopping: %s', 'a dry run' if dry else 'VMs are put back')
         end = time.monotonic() + RESTORE_SECONDS
         self.notifier.stopping()
+        self.domains.connection.hurry()
         self.loop.stop(1.0)
         # The journal has the shares, too; windows need not end in order.
         self.player.stop(0.5)
+        # Beside the VMs: one that hangs must hold up no other.
         nics = ending.stop_all(
-            () if self.binder is None else (self.binder,),
-            end - DOMAINS_SECONDS,
+            () if self.binder is None else (self.binder,), 0.0
         )
         clean = self.domains.stop(max(0.5, end - time.monotonic()))
         if ending.join_all(nics, end) or (
             self.binder is not None and self.binder.left
         ):
-            clean = False
+            clean = dry
         self.domains.close()
         # They hold nothing that must be kept.
-        ending.stop_all((self.groups, self.publishing, self.peers), end + 0.5)
-        self.metrics.stop()
+        ending.stop_all(
+            (self.groups, self.publishing, self.peers, self.metrics), end + 0.5
+        )
         self.server.stop()
         if clean:
             LOG.info(

@@ -165,6 +165,22 @@ class TestUplinkBinder(test_domains.DomainsCase):
         self.assertTrue(self.binder.left)
         self.assertEqual(1, log.output.count('NICs of u are not put back'))
 
+    def test_libvirtd_is_away_and_no_nic_was_moved(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.binder._connection = lambda: self.fail('libvirt is not needed')
+        self.binder.start()
+        self.binder.stop()
+        self.assertFalse(self.binder.left)
+        self.assertEqual('', log.output)
+
+    def test_the_next_run_has_the_number_of_the_one_before(self) -> None:
+        """libvirtd was started anew between them."""
+        self.bind()
+        self.domain.bridge = 'br-int'
+        self.made._roster.dismiss('u')
+        self.look()
+        self.bind()
+
     def test_torn_records_keep_no_other_vm_from_being_put_back(self) -> None:
         self.bind()
         link = self.made.connection.get()

@@ -93,6 +93,23 @@ class TestSettled(SettledCase):
         self.made.stop(test_domains.PATIENCE_S)
         self.assert_put_back()
 
+    def test_said_if_it_is_longer_than_the_agent(self) -> None:
+        self.leave()
+        self.domain.refuse = self.refuse
+        self.assertFalse(self.made.stop(0.3))
+
+    def test_tried_again_at_the_end(self) -> None:
+        self.leave()
+        refusals = iter(range(2))
+
+        def refuse() -> None:
+            if next(refusals, None) is not None:
+                self.refuse()
+
+        self.domain.refuse = refuse
+        self.assertTrue(self.made.stop(test_domains.PATIENCE_S))
+        self.assert_put_back()
+
     def test_not_when_it_opts_out(self) -> None:
         self.leave()
         self.domain.specs = {}

@@ -155,3 +155,33 @@ class TestEnd(ServiceCase):
     def test_nics_that_are_left(self) -> None:
         self.made.binder = mock.Mock(left=True)
         self.assertEqual(1, self.made._end())
+
+    def test_a_dry_run_leaves_nothing(self) -> None:
+        self.made.domains._gate.dry_run = True
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
+        self.made.domains.workers.submit('u', lambda: hung.wait(60))
+        with mock.patch.object(service, 'RESTORE_SECONDS', 0.5):
+            self.assertEqual(0, self.made._end())
+
+    def test_vms_do_not_wait_for_nics(self) -> None:
+        """Those are tried for seconds where libvirtd is away."""
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        self.made.binder = mock.Mock(
+            left=False, stop=lambda *seconds: hung.wait(60)
+        )
+        given: list[float] = []
+
+        def stop(seconds: float) -> bool:
+            given.append(seconds)
+            hung.set()
+            return True
+
+        with (
+            mock.patch.object(self.made.domains, 'stop', stop),
+            mock.patch.object(service, 'RESTORE_SECONDS', 20.0),
+        ):
+            self.assertEqual(0, self.made._end())
+        self.assertGreater(given[0], 10.0)

@@ -142,6 +142,30 @@ class TestStop(test_domains.DomainsCase):
         self.assertEqual(fake_libvirt.ORIGINAL, other.values)
         self.assert_put_back()
 
+    def test_beside_one_that_hangs_others_are_tried_again(
+        self,
+    ) -> None:
+        other = fake_libvirt.Domain('other')
+        self.made.connection.get().domains['other'] = other
+        self.write(self.look())
+        self.made.look('other')
+        self.drain()
+        self.write(self.made.guests['other'])
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
+        refusals = iter(range(2))
+
+        def refuse() -> None:
+            if next(refusals, None) is not None:
+                self.refuse()
+
+        other.refuse = refuse
+        with mock.patch.object(domains, 'FIRST_RETRY_S', 0.001):
+            self.assertFalse(self.made.stop(0.5))
+        self.assertEqual(fake_libvirt.ORIGINAL, other.values)
+        self.assertEqual(('u',), self.records.uuids())
+
     def test_nobody_waits_for_what_will_not_be_tried(self) -> None:
         hung = threading.Event()
         self.addCleanup(hung.set)
