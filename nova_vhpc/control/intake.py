@@ -19,10 +19,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from nova_vhpc.control import model
+from nova_vhpc.control import model, settings
 
 MAX_VCPUS = 4_096
 """More than any hypervisor gives; a greater number is garbage."""
+
+MAX_CPU = 65_535
+"""More than any kernel counts; a greater number of a host CPU is garbage."""
 
 LIBVIRT_PERIOD_US = (1_000, 1_000_000)
 LIBVIRT_QUOTA_US = (1_000, 17_592_186_044_415)
@@ -139,12 +142,30 @@ def _check_vms(
             or type(vm.vcpus) is not int
             or not 1 <= vm.vcpus <= MAX_VCPUS
         ):
-            ignored.append(model.Ignored(str(uuid), _vm_fault(vm, seen)))
+            ignored.append(model.Ignored(_text(uuid), _vm_fault(vm, seen)))
             continue
-        if known.get(uuid) is not vm and not _fits(vm.sample):
-            sample, faults = _clean_sample(vm.sample)
-            ignored.extend(model.Ignored(uuid, text) for text in faults)
-            vm = dataclasses.replace(vm, sample=sample)
+        before = known.get(uuid)
+        if before is not vm:
+            if isinstance(vm, model.VmView):
+                fault = settings.fault(vm, before)
+                if fault is not None:
+                    # Else one VM would fail the policies of all.
+                    ignored.append(
+                        model.Ignored(uuid, f'{fault} cannot be so')
+                    )
+                    continue
+            else:
+                unknown = settings.other_faults(vm)
+                if unknown:
+                    ignored.extend(
+                        model.Ignored(uuid, f'{name} cannot be so')
+                        for name in unknown
+                    )
+                    vm = dataclasses.replace(vm, **unknown)
+            if not _fits(vm.sample):
+                sample, faults = _clean_sample(vm.sample)
+                ignored.extend(model.Ignored(uuid, text) for text in faults)
+                vm = dataclasses.replace(vm, sample=sample)
         seen[uuid] = vm
         kept.append(vm)
     return kept
@@ -251,8 +272,15 @@ def _check_cpus(
     """CPUs in order of their number, each once."""
     by_id: dict[int, model.Cpu] = {}
     for cpu in _each(cpus, model.Cpu, ignored):
-        if type(cpu.id) is not int or cpu.id < 0:
+        if type(cpu.id) is not int or not 0 <= cpu.id <= MAX_CPU:
             ignored.append(model.Ignored('', f'host CPU {_text(cpu.id)}'))
+        elif not (type(cpu.socket) is type(cpu.llc) is type(cpu.core) is int):
+            # They are sorted by.
+            ignored.append(
+                model.Ignored(
+                    '', f'host CPU {cpu.id}: no socket, cache or core'
+                )
+            )
         elif cpu.id in by_id:
             ignored.append(model.Ignored('', f'host CPU {cpu.id} shown twice'))
         else:

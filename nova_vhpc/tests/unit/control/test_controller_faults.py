@@ -170,6 +170,96 @@ class IllTypedTest(base.TestCase):
             self.assertIn('control period', plan.ignored[0].reason)
 
 
+class WrongSettingsTest(base.TestCase):
+    """One VM or CPU of which something cannot be harms no other."""
+
+    JUNK = (
+        None, math.nan, -1, 3.5, 'x', b'y', [], {}, {1}, (1,), (None,),
+        frozenset('a'), object(), GIANT, 1 + 2j,
+    )  # fmt: skip
+
+    def runs(self, spoil):
+        """Plans of sound ticks around those that are spoiled, and without."""
+        for slices, pinning in itertools.product(
+            test_controller.SLICES, test_controller.PINNINGS
+        ):
+            spoiled, sound = make(slices, pinning), make(slices, pinning)
+            for tick in range(4):
+                seen = view(vm('a'), vm('b'), tick=tick)
+                shown = spoil(seen) if tick == 2 else seen
+                yield shown, spoiled.decide(shown), sound.decide(seen)
+
+    def check(self, spoil, *, uuid, kept=frozenset('ab')):
+        for shown, plan, sound in self.runs(spoil):
+            self.assertNotIn(
+                'failed', ' '.join(said.reason for said in plan.ignored)
+            )
+            self.assertLessEqual(kept, plan.vms.keys())
+            if shown.tick < 2:
+                self.assertEqual(sound, plan)
+            elif shown.tick == 2 and plan.vms.keys() != {'a', 'b'}:
+                self.assertIn(uuid, {said.uuid for said in plan.ignored})
+
+    def test_settings_of_a_vm(self):
+        names = [field.name for field in dataclasses.fields(model.VmView)]
+        for name, junk in itertools.product(names, self.JUNK):
+
+            def spoil(seen, name=name, junk=junk):
+                odd = dataclasses.replace(seen.vms[0], **{name: junk})
+                return dataclasses.replace(seen, vms=(odd, seen.vms[1]))
+
+            if name != 'uuid':
+                self.check(spoil, uuid='a', kept=frozenset('b'))
+
+    def test_cputune_of_a_vm(self):
+        names = [field.name for field in dataclasses.fields(model.CpuTune)]
+        for which, name, junk in itertools.product(
+            ('original', 'in_force'), names, self.JUNK
+        ):
+
+            def spoil(seen, which=which, name=name, junk=junk):
+                odd = seen.vms[0]
+                tune = dataclasses.replace(getattr(odd, which), **{name: junk})
+                odd = dataclasses.replace(odd, **{which: tune})
+                return dataclasses.replace(seen, vms=(odd, seen.vms[1]))
+
+            self.check(spoil, uuid='a', kept=frozenset('b'))
+
+    def test_host_cpus(self):
+        names = [field.name for field in dataclasses.fields(model.Cpu)]
+        for name, junk in itertools.product(names, self.JUNK):
+
+            def spoil(seen, name=name, junk=junk):
+                odd = dataclasses.replace(seen.cpus[3], **{name: junk})
+                return dataclasses.replace(seen, cpus=(*seen.cpus[:3], odd))
+
+            self.check(spoil, uuid='')
+
+    def test_a_uuid_that_is_none(self):
+        for junk in self.JUNK:
+            plan = make().decide(
+                view(
+                    vm(junk),
+                    vm('sound'),
+                    others=(model.OtherVm(junk, 1),),
+                )
+            )
+            self.assertIn('sound', plan.vms)
+
+    def test_of_others_the_rest_is_used(self):
+        for junk in self.JUNK:
+            other = model.OtherVm(
+                'o', 2, shares=junk, share=junk, vcpu_pins=junk
+            )
+            plan = make(gang.GangPolicy).decide(
+                view(vm('a'), vm('b'), others=(other,))
+            )
+            self.assertEqual({'a', 'b'}, set(plan.vms))
+            self.assertNotIn(
+                'failed', ' '.join(said.reason for said in plan.ignored)
+            )
+
+
 class OthersTest(base.TestCase):
     """VMs that did not opt in are measured, too."""
 
