@@ -16,6 +16,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from nova_vhpc.scheduler import planner_lone as lone
 from nova_vhpc.scheduler.planner_field import (
     Field,
     limited,
@@ -35,6 +36,18 @@ def place(objective: Objective) -> Counts | None:
     """Place the request's members as its policy says, None if it cannot."""
     request = objective.request
     room = limited(objective, rooms(request, objective), limit_of(request))
+    if request.members > 1:
+        return _placed(objective, room)
+    if not objective.existing:
+        return lone.first(objective, room)
+    found = _placed(objective, room)
+    return (
+        found if request.policy is None else lone.later(objective, room, found)
+    )
+
+
+def _placed(objective: Objective, room: list[int]) -> Counts | None:
+    request = objective.request
     if request.policy == Policy.SOFT_ANTI_AFFINITY:
         return _apart(objective, room)
     field = make_field(objective, room)

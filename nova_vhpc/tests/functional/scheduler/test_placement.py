@@ -129,6 +129,17 @@ class PlanTest(base.SchedulerTestCase):
         )
         self.assertEqual(['b1'] * 3, self.hosts_of(servers))
 
+    def test_affinity_one_by_one(self):
+        """The first one does not know of the others, and they must follow."""
+        # Whole clusters keep big holes whole.
+        self._create_server(host='a1', networks='none')
+        self.publish_separate(a1=1, b1=3, a2=2, b2=2)
+        group = self.group('affinity')
+        flavor_id = self.flavor(base.SEPARATE)
+        for number in range(1, 4):
+            servers = self.boot_cluster(flavor_id, 1, group)
+            self.assertEqual(['b1'] * number, self.hosts_of(servers))
+
     def test_aggregate_overrides_multiplier(self):
         self.publish_separate(a1=1, b1=1, a2=1, b2=1)
         (aggregate,) = (
