@@ -35,6 +35,7 @@ from nova_vhpc.agent import (
     inspector,
     journal,
     neighbours,
+    nudge,
     processes,
     quarantine,
     reconciler,
@@ -97,12 +98,14 @@ class Domains:
             ),
             self._quarantine.late,
             self._quarantine.returned,
+            lambda: nudged.wake(),
         )
         self.connection = link = connection.Connection(
             options.libvirt_uri,
             self._up,
             options.reconnect_max_seconds,
         )
+        nudged = nudge.Nudge(link.get, pool.slow)
         self._foreign = foreign.ForeignChanges(
             options,
             records,

@@ -27,6 +27,7 @@ from nova_vhpc.agent import (
     journal,
     lock,
     mark,
+    nudge,
     processes,
     restore,
 )
@@ -107,6 +108,7 @@ class HostRestorer:
             waiting[uuid] = name
             self._todo.put((uuid, name, domain))
         left = self._journalled - waiting.keys()
+        nudge.Nudge(lambda: conn, lambda: bool(waiting)).wake()
         for _ in range(min(THREADS, len(waiting))):
             # Not kept waiting for at the end, unlike an executor's.
             threading.Thread(target=self._work, daemon=True).start()
@@ -115,13 +117,15 @@ class HostRestorer:
                 del waiting[self._done.get(timeout=CALL_SECONDS)]
             except queue.Empty:
                 break
+        late = dict(waiting)
+        waiting.clear()
         # Those that hang may still end; what is told is told.
         summary = dataclasses.replace(
             self._summary,
             restored=list(self._summary.restored),
             failed={
                 **self._summary.failed,
-                **dict.fromkeys(waiting.values(), 'libvirt does not answer'),
+                **dict.fromkeys(late.values(), 'libvirt does not answer'),
             },
         )
         self._forget({*left, *self._summary.gone}, summary)

@@ -29,6 +29,9 @@ LOG = logging.getLogger(__name__)
 
 Call = Callable[[], None]
 
+SLOW_S = 0.05
+"""A call that takes longer may hold up others (:mod:`.nudge`)."""
+
 
 class _Running:
     """One call in progress.
@@ -50,6 +53,7 @@ class Workers:
     :param deadline_s: gives the seconds that a call may take.
     :param on_late: told the key of a call beyond its deadline, once.
     :param on_returned: told when such a call has come back after all.
+    :param on_slow: told at each look as long as some call takes long.
     """
 
     MOST_LATE = 64
@@ -63,11 +67,13 @@ class Workers:
         deadline_s: Callable[[], float],
         on_late: Callable[[str], None],
         on_returned: Callable[[str], None] = lambda key: None,
+        on_slow: Callable[[], None] = lambda: None,
     ) -> None:
         self.size = size
         self._deadline_s = deadline_s
         self._on_late = on_late
         self._on_returned = on_returned
+        self._on_slow = on_slow
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._waiting: dict[str, collections.deque[Call]] = {}
@@ -113,6 +119,12 @@ class Workers:
         with self._lock:
             return self._is_late(key)
 
+    def slow(self) -> bool:
+        """Whether some call takes long."""
+        limit = time.monotonic() - SLOW_S
+        with self._lock:
+            return any(one.since < limit for one in self._running.values())
+
     def pending(self, key: str) -> int:
         """Calls of this key that have not begun."""
         with self._lock:
@@ -122,6 +134,8 @@ class Workers:
         """Look for calls beyond their deadline. Cheap; call it each tick."""
         if not self._running and self._threads >= self.size:
             return
+        if self.slow():
+            self._on_slow()
         limit = time.monotonic() - self._deadline_s()
         late: list[tuple[int, str]] = []
         with self._lock:

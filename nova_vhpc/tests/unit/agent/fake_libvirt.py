@@ -180,6 +180,9 @@ class Link:
     def runs(self, uuid: str, run: int) -> bool:
         return self.lookupByUUIDString(uuid).ID() == run
 
+    def getLibVersion(self) -> int:
+        return 9_000_000
+
     def isAlive(self) -> bool:
         return True
 

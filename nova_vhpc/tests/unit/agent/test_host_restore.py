@@ -68,7 +68,8 @@ class Restorer:
 class TestHostRestorer(base.BaseTestCase):
     def clean(self, restorer: Restorer, *running: str) -> host_restore.Summary:
         conn = types.SimpleNamespace(
-            listAllDomains=lambda flags: [Domain(uuid) for uuid in running]
+            listAllDomains=lambda flags: [Domain(uuid) for uuid in running],
+            getLibVersion=int,
         )
         return host_restore.HostRestorer(restorer).clean(conn)  # type: ignore
 

@@ -57,6 +57,28 @@ class TestWorkers(base.BaseTestCase):
         self.assertTrue(pool.drain(10))
         self.assertFalse(pool.is_late('a'))
 
+    def test_slow_calls_are_told_until_they_end(self) -> None:
+        told: list[bool] = []
+        pool = workers.Workers(
+            1,
+            lambda: 60.0,
+            self.fail,
+            on_slow=lambda: told.append(pool.slow()),
+        )
+        self.addCleanup(pool.close)
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        pool.submit('a', gate.wait)
+        pool.watch()
+        self.assertEqual([], told)
+        self.watch_until(pool, lambda: len(told) == 3)
+        self.assertEqual([True] * 3, told)
+        gate.set()
+        self.assertTrue(pool.drain(10))
+        pool.watch()
+        self.assertEqual(3, len(told))
+        self.assertFalse(pool.slow())
+
     def test_late_threads_end(self) -> None:
         pool = self.make(1)
         before = threading.active_count()

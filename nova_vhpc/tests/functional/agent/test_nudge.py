@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Calls to one libvirt beside one that hangs."""
+
+import threading
+
+import libvirt
+
+from nova_vhpc.agent import connection, nudge
+from nova_vhpc.tests.functional.agent import base, test_trouble
+
+CALLS = 30
+
+
+class TestNudge(base.AgentTestCase):
+    """Over one connection, as all threads of the agent call."""
+
+    hang = test_trouble.TestTrouble.hang
+
+    def test_one_that_hangs_does_not_hold_up_the_others(self) -> None:
+        hanging, other = (self.domain(test_trouble.PARALLEL) for _ in range(2))
+        connection.start_event_loop()
+        conn = libvirt.open(self.daemon.uri)
+        self.addCleanup(conn.close)
+        conn.setKeepAlive(
+            connection.KEEPALIVE_INTERVAL_S, connection.KEEPALIVE_COUNT
+        )
+        target = conn.lookupByUUIDString(hanging.UUIDString())
+        cure = self.hang(hanging)
+        period = {'vcpu_period': 50_000}
+        held = threading.Thread(
+            target=target.setSchedulerParametersFlags,
+            args=(period, base.LIVE),
+        )
+        held.start()
+        self.addCleanup(held.join)
+        self.addCleanup(cure)
+        nudge.Nudge(lambda: conn, held.is_alive).wake()
+        for number in range(CALLS):
+            found = conn.lookupByUUIDString(other.UUIDString())
+            found.setSchedulerParametersFlags(period, base.LIVE)
+            # libvirt gives up on it after half a minute.
+            self.assertTrue(held.is_alive(), number)
