@@ -22,6 +22,7 @@ journalled before, undone after, made anew when the domain is restarted.
 
 import dataclasses
 import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -168,19 +169,32 @@ class Plugger:
             self._records.remove(uuid)
 
     def undo_all(self, conn: Any) -> dict[str, str]:
-        """Put all domains back that have a record.
+        """Put all domains back that have a record, all at the same time.
+
+        One that hangs holds up the answer, but no other one.
 
         :returns: what went wrong, by uuid; their records are kept.
         """
         failed: dict[str, str] = {}
-        for uuid in self._records.uuids():
+
+        def undo(uuid: str) -> None:
             try:
                 if self._host.find(uuid):
                     self.undo(conn.lookupByUUIDString(uuid))
                 else:
                     self._records.remove(uuid)
-            except (journal.JournalError, libvirt.libvirtError) as error:
-                failed[uuid] = str(error)
+            except Exception as error:
+                # Whatever is wrong with one, the others are put back.
+                failed[uuid] = str(error) or repr(error)
+
+        threads = [
+            threading.Thread(target=undo, args=(uuid,), daemon=True)
+            for uuid in self._records.uuids()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         return failed
 
 

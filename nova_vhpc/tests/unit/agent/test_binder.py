@@ -13,6 +13,7 @@
 """NICs go back whenever a VM is not ours to plug any more."""
 
 import json
+import threading
 from unittest import mock
 
 import fixtures
@@ -20,6 +21,8 @@ import libvirt
 
 from nova_vhpc.agent import binder, binding, guest, processes
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
+
+PATIENCE_S = 10.0
 
 
 class TestUplinkBinder(test_domains.DomainsCase):
@@ -164,6 +167,30 @@ class TestUplinkBinder(test_domains.DomainsCase):
         self.assertEqual(('u',), self.bindings.uuids())
         self.assertTrue(self.binder.left)
         self.assertEqual(1, log.output.count('NICs of u are not put back'))
+
+    def test_one_that_hangs_at_the_end_holds_up_no_other(self) -> None:
+        other = fake_libvirt.Domain('v', **{'vhpc:network': 'separate'})
+        self.made.connection.get().domains['v'] = other
+        self.made.look('v')
+        self.drain()
+        self.bind()
+        self.assertEqual(('u', 'v'), self.bindings.uuids())
+        go, done = threading.Event(), threading.Event()
+        self.addCleanup(go.set)
+        self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
+        other.refuse = done.set
+        self.binder.start()
+        with mock.patch.object(processes.Processes, 'find', return_value=1):
+            end = threading.Thread(target=self.binder.stop)
+            end.start()
+            self.assertTrue(done.wait(PATIENCE_S))
+            self.assertTrue(end.is_alive())
+            go.set()
+            end.join()
+        self.assertEqual('br-int', self.domain.bridge)
+        self.assertEqual('br-int', other.bridge)
+        self.assertEqual((), self.bindings.uuids())
+        self.assertFalse(self.binder.left)
 
     def test_libvirtd_is_away_and_no_nic_was_moved(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
