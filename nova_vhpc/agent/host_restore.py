@@ -17,6 +17,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import libvirt
@@ -195,9 +196,13 @@ def restore_host(conf: Any) -> int:
         return 1
     restorer = restore.Restorer(records, processes.make_processes(conf))
     try:
-        conn, summary = _clean(conn, options.libvirt_uri, restorer)
-        # Also when the option was turned off since.
-        summary.failed.update(binding.make_plugger(conf).undo_all(conn))
+        summary = _clean(
+            conn,
+            options.libvirt_uri,
+            restorer,
+            # Also when the option was turned off since.
+            binding.make_plugger(conf).undo_all,
+        )
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', options.libvirt_uri, error)
         return 1
@@ -208,25 +213,39 @@ def restore_host(conf: Any) -> int:
 
 
 def _clean(
-    conn: Any, uri: str, restorer: restore.Restorer
-) -> tuple[Any, Summary]:
+    conn: Any,
+    uri: str,
+    restorer: restore.Restorer,
+    undo_nics: Callable[[Any], dict[str, str]],
+) -> Summary:
     """Put all VMs back; try those again that are refused.
 
-    :returns: a connection that still works, and what became of them.
+    libvirtd may just be started anew, once more: as in an upgrade.
+
+    :param undo_nics: puts all NICs back, and says what went wrong by uuid.
+    :returns: what became of them.
     :raises libvirt.libvirtError: the domains cannot be listed.
     """
     end = time.monotonic() + RETRY_SECONDS
-    summary = HostRestorer(restorer).clean(conn)
-    while summary.refused and time.monotonic() < end:
+    before = Summary()
+    while True:
+        try:
+            summary = HostRestorer(restorer).clean(conn)
+        except libvirt.libvirtError:
+            if time.monotonic() >= end:
+                raise
+        else:
+            # One that a newer agent keeps a record of is told of each time.
+            summary.restored = list({*before.restored, *summary.restored})
+            summary.gone = list({*before.gone, *summary.gone})
+            before = summary
+            left = undo_nics(conn)
+            if not (summary.refused or left) or time.monotonic() >= end:
+                summary.failed.update(left)
+                return summary
         time.sleep(RETRY_PAUSE_SECONDS)
         if not conn.isAlive():
             conn = _wait_for(uri) or conn
-        again = HostRestorer(restorer).clean(conn)
-        # One that a newer agent keeps a record of is told of each time.
-        again.restored = list({*summary.restored, *again.restored})
-        again.gone = list({*summary.gone, *again.gone})
-        summary = again
-    return conn, summary
 
 
 def _wait_for(uri: str) -> Any:

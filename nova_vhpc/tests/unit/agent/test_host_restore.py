@@ -154,6 +154,7 @@ class TestRefused(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.conns: list[mock.Mock] = []
+        self.undo_nics = mock.Mock(return_value={})
         self.useFixture(
             fixtures.MockPatchObject(
                 host_restore, 'RETRY_PAUSE_SECONDS', 0.001
@@ -187,10 +188,14 @@ class TestRefused(base.BaseTestCase):
                 return super().clean(domain)
 
         done: set[str] = set()
-        conn, summary = host_restore._clean(
-            self.connect(alive), 'uri', Refusing(a=None, b=None)
+        summary = host_restore._clean(
+            self.connect(alive),
+            'uri',
+            Refusing(a=None, b=None),
+            self.undo_nics,
         )
-        self.assertIs(self.conns[-1], conn)
+        # Over the connection that still works.
+        self.undo_nics.assert_called_with(self.conns[-1])
         return summary
 
     def test_tried_again(self) -> None:
@@ -208,8 +213,8 @@ class TestRefused(base.BaseTestCase):
     def test_who_keeps_a_record_is_counted_once(self) -> None:
         restorer = Restorer(a=None, b=fake_libvirt.refused('busy'))
         with mock.patch.object(host_restore, 'RETRY_SECONDS', 0.05):
-            _, summary = host_restore._clean(
-                self.connect(True), 'uri', restorer
+            summary = host_restore._clean(
+                self.connect(True), 'uri', restorer, self.undo_nics
             )
         self.assertIn('1 restored, 0 gone, 1 failed', summary.text())
 
@@ -217,6 +222,38 @@ class TestRefused(base.BaseTestCase):
         summary = self.clean(1, alive=False)
         self.assertEqual({}, summary.failed)
         self.assertEqual(2, len(self.conns))
+
+    def test_restarted_once_more_while_vms_are_listed(self) -> None:
+        conn = self.connect(False)
+        conn.listAllDomains.side_effect = fake_libvirt.refused('closed')
+        summary = host_restore._clean(
+            conn, 'uri', Restorer(a=None, b=None), self.undo_nics
+        )
+        self.assertEqual(['a', 'b'], sorted(summary.restored))
+        self.undo_nics.assert_called_once_with(self.conns[1])
+
+    def test_not_for_ever_if_they_are_never_listed(self) -> None:
+        conn = self.connect(True)
+        conn.listAllDomains.side_effect = fake_libvirt.refused('closed')
+        with mock.patch.object(host_restore, 'RETRY_SECONDS', 0.05):
+            self.assertRaises(
+                libvirt.libvirtError,
+                host_restore._clean,
+                conn,
+                'uri',
+                Restorer(),
+                self.undo_nics,
+            )
+
+    def test_nics_are_tried_again(self) -> None:
+        self.undo_nics.side_effect = [{'a': 'closed'}, {}]
+        self.assertEqual({}, self.clean(0).failed)
+        self.assertEqual(2, self.undo_nics.call_count)
+
+    def test_nics_that_are_left(self) -> None:
+        self.undo_nics.return_value = {'a': 'closed'}
+        with mock.patch.object(host_restore, 'RETRY_SECONDS', 0.05):
+            self.assertEqual({'a': 'closed'}, self.clean(0).failed)
 
 
 class TestWaitForLibvirt(base.BaseTestCase):
