@@ -109,9 +109,11 @@ class VmReader:
 
     __slots__ = (
         '_every',
+        '_gave',
         '_io',
         '_io_events',
         '_io_every',
+        '_io_lost',
         '_io_us',
         '_number',
         '_run_us',
@@ -136,11 +138,17 @@ class VmReader:
         self._number = number
         self._io_events: float | None = None
         self._io_us = 0
+        self._io_lost = False
+        self._gave = [False] * len(io)
         self._run_us: tuple[tuple[float, ...], float] | None = None
         self._standing = model.Sample()
         self._sync_us = 0
         self.dead = False
-        """The last read found nothing where there was something before."""
+        """The last read found nothing where there was something before.
+
+        For I/O events any read: a NIC may have been unplugged, and plugged in
+        again by the same name.
+        """
 
     def read(self, now_us: int, period_us: int) -> model.Sample:
         """Since the last call, scaled to a whole period.
@@ -171,10 +179,13 @@ class VmReader:
     def _read_io(self, now_us: int) -> None:
         before_us, self._io_us = self._io_us, now_us
         events: float | None = None
-        for reader in self._io:
+        for number, reader in enumerate(self._io):
             count = reader.read()
             if count is not None:
+                self._gave[number] = True
                 events = count if events is None else events + count
+            elif self._gave[number]:
+                self.dead = self._io_lost = True
         if events is not None and 0 < before_us < now_us:
             events *= IO_SCALE_US / (now_us - before_us)
         else:
@@ -199,7 +210,9 @@ class VmReader:
                 run, runs = run_us, own_runs
             if wait_us is not None:
                 wait = wait_us
-        self.dead = missing and latency is None and not first
+        self.dead = self._io_lost or (
+            missing and latency is None and not first
+        )
         if first or window_us <= 0:
             return self._standing
         if latency is None:

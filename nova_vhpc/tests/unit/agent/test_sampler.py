@@ -125,3 +125,15 @@ class TestVmReader(base.BaseTestCase):
         sample = reader.read(1_200_000, 100_000)
         self.assertTrue(reader.dead)
         self.assertIsNone(sample.sync_latency_us)
+
+    def test_dead_as_a_nic_was_plugged_in_anew(self) -> None:
+        reader = sampler.VmReader(
+            [Sync(None, *[READING] * 4)],
+            # One that never gave anything is no loss.
+            [Io(None, 5.0, 5.0, None, 5.0), Io(*[None] * 5)],
+        )
+        dead = []
+        for tick in range(5):
+            reader.read(1_000_000 + tick * 100_000, 100_000)
+            dead.append(reader.dead)
+        self.assertEqual([False, False, False, True, True], dead)
