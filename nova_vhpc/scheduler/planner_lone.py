@@ -48,7 +48,11 @@ def first(objective: Objective, room: Sequence[int]) -> Counts | None:
         best = min(indices, key=lambda i: (value(i), hosts[i].free_cpus))
         return {best: 1}
     followers = _followers(objective)
-    if request.policy in _TOGETHER:
+    if request.policy == Policy.AFFINITY:
+        # Those that find no room beside it are not placed at all.
+        best = min(indices, key=lambda i: (-followers[i], value(i)))
+        return {best: 1}
+    if request.policy == Policy.SOFT_AFFINITY:
         # As for whole clusters, few hosts come before cost; but that one or
         # two more would fit is no reason to take a slow link.
         best = min(
