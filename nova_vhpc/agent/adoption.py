@@ -124,11 +124,12 @@ class Adoption:
             reader=reader,
             tids=tids,
             xml_hash=seen[1],
-            allowed_cpus=now.cpus,
+            confined_to=self._host.confined_to(identity.pid),
             online=online,
             repin=repin and not info.dedicated,
             sliced=self._sliced,
         )
+        target.allow(now.cpus)
         self._hold(target)
         if self._gate.ending.is_set():
             return

@@ -138,7 +138,7 @@ class ForeignChanges:
             target.original = now
             target.first_tune = target.in_force
             if changed:
-                target.allowed_cpus = now.cpus
+                target.allow(now.cpus)
             if target.settled and not target.floats:
                 # What the copy says of its pins is not so any more.
                 mark.remove(target.domain)

@@ -59,6 +59,8 @@ class Guest:
     :ivar online: CPUs that the host had online, as far as ``original`` knows.
     :ivar expected: what it is as far as we know: read or written.
     :ivar in_force: the same, in the controller's terms.
+    :ivar allowed_cpus: that we may pin it to.
+    :ivar confined_to: CPUs that its control group leaves to it; None for all.
     :ivar released: managed values that somebody else has taken over.
     :ivar journalled: there is a record on the disk; we may write.
     :ivar marked: the copy of the record is in the domain's XML.
@@ -97,6 +99,7 @@ class Guest:
     in_force: model.CpuTune = NO_TUNE
     first_tune: model.CpuTune = NO_TUNE
     allowed_cpus: frozenset[int] | None = None
+    confined_to: frozenset[int] | None = None
     online: frozenset[int] = frozenset()
     repin: bool = True
     released: frozenset[str] = frozenset()
@@ -169,6 +172,14 @@ class Guest:
     def free_to_write(self) -> bool:
         """Whether nothing speaks against a write now."""
         return not self.holds
+
+    def allow(self, cpus: frozenset[int]) -> None:
+        """Take what its own pins allow for what it may be pinned to.
+
+        Less what its control group keeps from it.
+        """
+        within = cpus & self.confined_to if self.confined_to else cpus
+        self.allowed_cpus = within or cpus
 
     def set_expected(self, now: cputune.Cputune) -> None:
         """Take what was read for what is in force."""

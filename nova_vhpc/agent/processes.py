@@ -183,6 +183,26 @@ class Processes:
                     )
         return None
 
+    def confined_to(self, pid: int) -> frozenset[int] | None:
+        """CPUs that cgroup v2 leaves to a domain; None for all.
+
+        As of ``systemctl set-property machine.slice AllowedCPUs=``, of which
+        libvirt knows nothing, and outside of which pins are refused. What is
+        set counts, not what is in force: that leaves out CPUs that are off.
+        """
+        for base in self._domain_cgroups(pid, 'cpuset'):
+            if (base / 'cgroup.controllers').is_file():
+                left: frozenset[int] | None = None
+                for group in reversed((base, *base.parents)):
+                    with contextlib.suppress(OSError, ValueError):
+                        own = cpus.parse_cpu_set(
+                            (group / 'cpuset.cpus').read_text()
+                        )
+                        # Where nothing is common, that above is in force.
+                        left = own if left is None else left & own or left
+                return left
+        return None
+
     def _threads_by_cgroup(self, pid: int, vcpus: int) -> tuple[int, ...]:
         tids = []
         for group in self.vcpu_cgroups(pid, vcpus):

@@ -82,7 +82,7 @@ class SwitchedCpus:
         target.original, target.online = original, online
         target.note_written(pins=moved)
         target.first_tune = original.tune(target.info.vcpus)
-        target.allowed_cpus = original.cpus
+        target.allow(original.cpus)
 
     def came(self, target: guest.Guest) -> frozenset[int]:
         """CPUs that are online, if some are that were not."""

@@ -55,6 +55,31 @@ class TestRepin(test_domains.DomainsCase):
         self.assertFalse(self.look().repin)
 
 
+class TestConfined(test_domains.DomainsCase):
+    """systemd keeps CPUs from all machines; pins to these are refused."""
+
+    def confined(self, *cpus: int) -> frozenset[int] | None:
+        """What it may be pinned to then."""
+        self.useFixture(
+            fixtures.MockPatchObject(
+                processes.Processes,
+                'confined_to',
+                lambda host, pid: frozenset(cpus) or None,
+            )
+        )
+        return self.look().allowed_cpus
+
+    def test_to_one(self) -> None:
+        self.assertEqual({1}, self.confined(1))
+
+    def test_not_at_all(self) -> None:
+        self.assertEqual({0, 1}, self.confined())
+
+    def test_to_none_that_its_pins_allow(self) -> None:
+        """Nothing that we could do would be better."""
+        self.assertEqual({0, 1}, self.confined(7))
+
+
 class TestComing(test_domains.DomainsCase):
     """On its way from another host: libvirt holds all that is written."""
 

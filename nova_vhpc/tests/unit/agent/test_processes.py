@@ -153,6 +153,31 @@ class TestProcesses(base.BaseTestCase):
         (group / 'cpuset.cpus').write_text('\n')
         self.assertIsNone(self.host.cpuset(10))
 
+    def test_cpus_that_systemd_leaves_to_machines(self) -> None:
+        """By ``AllowedCPUs=``: libvirt knows nothing of it."""
+        self.process(10, UUID, {})
+        scope = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
+        told = self.proc / '10/cgroup'
+        told.write_text(f'0::/{scope}/libvirt/emulator\n')
+        own = self.cgroup / scope / 'libvirt'
+        own.mkdir(parents=True)
+        self.assertIsNone(self.host.confined_to(10))
+        for group in (own, *own.parents[:3]):
+            (group / 'cgroup.controllers').write_text('cpuset cpu\n')
+        for group in (own, *own.parents[:2]):
+            (group / 'cpuset.cpus').write_text('\n')
+        self.assertIsNone(self.host.confined_to(10))
+        (self.cgroup / 'machine.slice/cpuset.cpus').write_text('2-5\n')
+        self.assertEqual({2, 3, 4, 5}, self.host.confined_to(10))
+        (self.cgroup / scope / 'cpuset.cpus').write_text('4-7\n')
+        self.assertEqual({4, 5}, self.host.confined_to(10))
+        # Then the kernel has that of the slice in force.
+        (self.cgroup / scope / 'cpuset.cpus').write_text('0-1\n')
+        self.assertEqual({2, 3, 4, 5}, self.host.confined_to(10))
+        # What cgroup v1 refuses comes into quarantine.
+        told.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
+        self.assertIsNone(self.host.confined_to(10))
+
     def test_no_weight_file_of_all_machines(self) -> None:
         """QEMU that libvirt has put into no group of its own."""
         self.process(10, UUID, {20: 'x'})
