@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oslo_config import cfg
-from stevedore import named
 
 from nova_vhpc.agent import cpus as host_cpus
-from nova_vhpc.agent import errors
+from nova_vhpc.agent import errors, plugins
 from nova_vhpc.conf import control as control_conf
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
@@ -57,13 +56,11 @@ def make_controller(
     :raises ConfigError: naming option, value and what is allowed.
     """
     config = make_config(conf, cpus, off)
-    slice_policy = load_plugin('slice_policy', _option(conf, 'slice_policy'))
-    pinning_policy = load_plugin(
-        'pinning_policy', _option(conf, 'pinning_policy')
-    )
-    predictor = load_plugin('predictor', _option(conf, 'predictor'))
     return controller.Controller(
-        config, slice_policy(config), pinning_policy(config), predictor
+        config,
+        _make(conf, 'slice_policy', config),
+        _make(conf, 'pinning_policy', config),
+        load_plugin('predictor', _option(conf, 'predictor')),
     )
 
 
@@ -113,26 +110,25 @@ def load_plugin(option: str, name: str) -> Callable[..., Any]:
     :param option: a key of :data:`PLUGINS`.
     :raises ConfigError: if there is none, or it cannot be imported.
     """
-    failures: list[str] = []
+    value = f'[{GROUP}]{option} = {name}'
+    return plugins.load(PLUGINS[option], name, value, 'unknown')
 
-    def note(manager: Any, entry_point: Any, error: Exception) -> None:
-        failures.append(f'{type(error).__name__}: {error}')
 
-    manager = named.NamedExtensionManager(
-        PLUGINS[option],
-        [name],
-        on_load_failure_callback=note,
-        warn_on_missing_entrypoint=False,
-    )
-    for plugin in manager:
-        chosen: Callable[..., Any] = plugin.plugin
-        return chosen
-    allowed = ', '.join(sorted(manager.entry_points_names()))
-    why = f'cannot be loaded ({failures[0]})' if failures else 'unknown'
-    raise errors.ConfigError(
-        f'[{GROUP}]{option} = {name}: {why}; allowed: '
-        f'{allowed or "none is installed"}'
-    )
+def _make(
+    conf: cfg.ConfigOpts, option: str, config: control_config.ControlConfig
+) -> Any:
+    """Make the policy that an option names.
+
+    :raises ConfigError: if there is none, or it fails; policies are plugins.
+    """
+    name = _option(conf, option)
+    policy = load_plugin(option, name)
+    try:
+        return policy(config)
+    except Exception as error:
+        raise errors.ConfigError(
+            f'[{GROUP}]{option} = {name}: failed: {error!r}'
+        ) from error
 
 
 def _option(conf: cfg.ConfigOpts, name: str) -> Any:

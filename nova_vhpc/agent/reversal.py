@@ -170,4 +170,9 @@ def _undo(actuator: Any, target: guest.Guest) -> Exception | None:
         actuator.undo(target)
     except (OSError, libvirt.libvirtError) as error:
         return error
+    except Exception as error:
+        # Actuators are plugins.
+        return OSError(
+            f'actuator {type(actuator).__qualname__} failed: {error!r}'
+        )
     return None

@@ -16,9 +16,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import stevedore
-
-from nova_vhpc.agent import errors
+from nova_vhpc.agent import plugins
 from nova_vhpc.agent.probes import base
 from nova_vhpc.control import model
 
@@ -47,10 +45,11 @@ class Sampler:
     ) -> None:
         self._io_every = io_every
         self._attached = 0
+        self._faults = Faults()
         self.sync: list[tuple[str, base.SyncProbe]] = []
         self.io: list[tuple[str, base.IoProbe]] = []
         for name, probe in sync:
-            reason = probe.check()
+            reason = _check(probe)
             if reason is not None:
                 LOG.info('Probe %s is not used: %s', name, reason)
                 continue
@@ -66,7 +65,7 @@ class Sampler:
             ]
             self.sync.append((name, probe))
         for name, io_probe in io:
-            reason = io_probe.check()
+            reason = _check(io_probe)
             if reason is not None:
                 LOG.info('Probe %s is not used: %s', name, reason)
                 continue
@@ -83,15 +82,52 @@ class Sampler:
         :param every: synchronisation latency in every so many ticks.
         """
         self._attached += 1
-        sync = [probe.attach(target) for _, probe in self.sync]
-        io = [probe.attach(target) for _, probe in self.io]
         return VmReader(
-            [reader for reader in sync if reader is not None],
-            [reader for reader in io if reader is not None],
+            self._attach(self.sync, target),
+            self._attach(self.io, target),
             every,
             self._io_every,
             self._attached,
+            self._faults,
         )
+
+    def _attach(
+        self, probes: Sequence[tuple[str, Any]], target: base.Target
+    ) -> list[Any]:
+        """Readers of those probes that have something to read of the VM."""
+        readers = []
+        for _, probe in probes:
+            try:
+                reader = probe.attach(target)
+            except Exception as error:
+                self._faults.tell(probe, error)
+                continue
+            if reader is not None:
+                readers.append(reader)
+        return readers
+
+
+class Faults:
+    """What probes raised that should not; of each kind it is told once.
+
+    Probes are plugins: a faulty one must neither stop the tick of all VMs nor
+    fill the log.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[tuple[type, type]] = set()
+
+    def tell(self, part: object, error: Exception) -> None:
+        """Of a probe, or of its reader."""
+        kind = type(part), type(error)
+        if kind not in self._told:
+            self._told.add(kind)
+            LOG.error(
+                'Probe failed, what it measures is not known: %s.%s: %r',
+                kind[0].__module__,
+                kind[0].__qualname__,
+                error,
+            )
 
 
 class VmReader:
@@ -105,10 +141,12 @@ class VmReader:
     :param io_every: read the I/O events in every so many ticks.
     :param number: of this VM; VMs take turns, so that all ticks cost the
         same.
+    :param faults: told of probes that fail.
     """
 
     __slots__ = (
         '_every',
+        '_faults',
         '_gave',
         '_io',
         '_io_events',
@@ -130,7 +168,9 @@ class VmReader:
         every: int = 1,
         io_every: int = 1,
         number: int = 0,
+        faults: Faults | None = None,
     ) -> None:
+        self._faults = Faults() if faults is None else faults
         self._sync = sync
         self._io = io
         self._every = every
@@ -180,12 +220,15 @@ class VmReader:
         before_us, self._io_us = self._io_us, now_us
         events: float | None = None
         for number, reader in enumerate(self._io):
-            count = reader.read()
-            if count is not None:
-                self._gave[number] = True
-                events = count if events is None else events + count
-            elif self._gave[number]:
-                self.dead = self._io_lost = True
+            try:
+                count = reader.read()
+                if count is not None:
+                    events = (events or 0.0) + count
+                    self._gave[number] = True
+                elif self._gave[number]:
+                    self.dead = self._io_lost = True
+            except Exception as error:
+                self._faults.tell(reader, error)
         if events is not None and 0 < before_us < now_us:
             events *= IO_SCALE_US / (now_us - before_us)
         else:
@@ -200,12 +243,17 @@ class VmReader:
         run = wait = runs = None
         missing = False
         for reader in self._sync:
-            reading = reader.read()
-            if reading is None:
+            try:
+                reading = reader.read()
+                if reading is None:
+                    missing = True
+                    continue
+                own_us, run_us, wait_us, own_runs = reading
+                latency = own_us if latency is None else latency + own_us
+            except Exception as error:
+                self._faults.tell(reader, error)
                 missing = True
                 continue
-            own_us, run_us, wait_us, own_runs = reading
-            latency = own_us if latency is None else latency + own_us
             if run_us is not None:
                 run, runs = run_us, own_runs
             if wait_us is not None:
@@ -228,10 +276,12 @@ class VmReader:
 
     def close(self) -> None:
         """Give back all files."""
-        for reader in self._sync:
-            reader.close()
-        for io_reader in self._io:
-            io_reader.close()
+        readers: list[Any] = [*self._sync, *self._io]
+        for reader in readers:
+            try:
+                reader.close()
+            except Exception as error:
+                self._faults.tell(reader, error)
 
 
 def make_sampler(conf: Any, host: base.Host, follows_io: bool) -> Sampler:
@@ -250,13 +300,26 @@ def make_sampler(conf: Any, host: base.Host, follows_io: bool) -> Sampler:
 def _load(
     names: Sequence[str], namespace: str, kind: str, host: base.Host
 ) -> list[tuple[str, Any]]:
-    manager = stevedore.ExtensionManager(namespace)
     loaded = []
     for name in names:
-        if name not in manager:
-            raise errors.ConfigError(
-                f"[vhpc_agent]{kind}_probes = '{name}': no such probe; "
-                f'allowed: {", ".join(sorted(manager.names()))}'
-            )
-        loaded.append((name, manager[name].plugin(host)))
+        probe = plugins.load(
+            namespace,
+            name,
+            f"[vhpc_agent]{kind}_probes = '{name}'",
+            'no such probe',
+        )
+        try:
+            loaded.append((name, probe(host)))
+        except Exception as error:
+            # The next one is used, as where a host cannot serve it.
+            LOG.error('Probe %s is not used: %r', name, error)
     return loaded
+
+
+def _check(probe: Any) -> str | None:
+    """Why a probe cannot be used; None if it can."""
+    try:
+        reason: str | None = probe.check()
+    except Exception as error:
+        return f'it failed: {error!r}'
+    return reason

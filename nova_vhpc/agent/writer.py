@@ -260,7 +260,7 @@ class Writer:
         """
         try:
             for actuator in self._actuators:
-                actuator.write(target, todo, target.slice_us)
+                _write(actuator, target, todo)
         except (libvirt.libvirtError, OSError):
             # Part of it may have been written, or put back, all the same.
             with contextlib.suppress(libvirt.libvirtError):
@@ -292,3 +292,19 @@ class Writer:
             mark.put(target.domain, record)
             target.marked = True
             target.settled = False
+
+
+def _write(actuator: Any, target: guest.Guest, todo: model.CpuTune) -> None:
+    """Have one actuator write.
+
+    :raises libvirt.libvirtError, OSError: it was not written. Whatever else a
+        plugin raises counts so, too, or it would be tried in each tick.
+    """
+    try:
+        actuator.write(target, todo, target.slice_us)
+    except (libvirt.libvirtError, OSError):
+        raise
+    except Exception as error:
+        raise OSError(
+            f'actuator {type(actuator).__qualname__} failed: {error!r}'
+        ) from error

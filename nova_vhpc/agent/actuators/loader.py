@@ -15,9 +15,7 @@
 import logging
 from typing import Any
 
-import stevedore
-
-from nova_vhpc.agent import errors
+from nova_vhpc.agent import errors, plugins
 
 LOG = logging.getLogger(__name__)
 
@@ -29,17 +27,20 @@ def load_actuators(conf: Any) -> list[Any]:
 
     :raises ConfigError: for a name that no one provides, or none at all.
     """
-    manager = stevedore.ExtensionManager(ACTUATOR_NAMESPACE)
-    allowed = ', '.join(sorted(manager.names()))
     found = []
     for name in conf.vhpc_agent.actuators:
-        if name not in manager:
-            raise errors.ConfigError(
-                f"[vhpc_agent]actuators = '{name}': no such actuator; "
-                f'allowed: {allowed}'
-            )
-        actuator = manager[name].plugin(conf)
-        reason = actuator.check()
+        value = f"[vhpc_agent]actuators = '{name}'"
+        actuator_class = plugins.load(
+            ACTUATOR_NAMESPACE, name, value, 'no such actuator'
+        )
+        try:
+            actuator = actuator_class(conf)
+            reason = actuator.check()
+            actuator.limits()
+        except errors.AgentError:
+            raise
+        except Exception as error:
+            raise errors.ConfigError(f'{value}: failed: {error!r}') from error
         if reason is None:
             found.append(actuator)
         else:
@@ -47,6 +48,6 @@ def load_actuators(conf: Any) -> list[Any]:
     if not found:
         raise errors.ConfigError(
             "[vhpc_agent]actuators = '': nothing could be written; "
-            f'allowed: {allowed}'
+            f'allowed: {plugins.allowed(ACTUATOR_NAMESPACE)}'
         )
     return found

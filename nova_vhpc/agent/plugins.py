@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A plugin by its name: stevedore's entry points of one namespace."""
+
+from collections.abc import Callable
+from typing import Any
+
+from stevedore import named
+
+from nova_vhpc.agent import errors
+
+
+def load(
+    namespace: str, name: str, value: str, lacking: str
+) -> Callable[..., Any]:
+    """Import the class of a name, and of no other.
+
+    :param value: option and value, for the message.
+    :param lacking: what the message says where there is none.
+    :raises ConfigError: there is none, or it cannot be imported.
+    """
+    failures: list[str] = []
+
+    def note(manager: Any, entry_point: Any, error: Exception) -> None:
+        failures.append(f'{type(error).__name__}: {error}')
+
+    manager = named.NamedExtensionManager(
+        namespace,
+        [name],
+        on_load_failure_callback=note,
+        warn_on_missing_entrypoint=False,
+    )
+    for plugin in manager:
+        chosen: Callable[..., Any] = plugin.plugin
+        return chosen
+    why = f'cannot be loaded ({failures[0]})' if failures else lacking
+    raise errors.ConfigError(f'{value}: {why}; allowed: {allowed(namespace)}')
+
+
+def allowed(namespace: str) -> str:
+    """All names of a namespace, for a message; none is imported."""
+    manager = named.NamedExtensionManager(namespace, [])
+    names = sorted(manager.entry_points_names())
+    return ', '.join(names) or 'none is installed'

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Plugins of others that fail: nothing else does, and the log says which."""
+
+import types
+from typing import Any
+from unittest import mock
+
+import fixtures
+from oslo_config import cfg
+from oslotest import base
+
+from nova_vhpc.agent import errors, policy, sampler
+from nova_vhpc.agent.actuators import loader
+from nova_vhpc.agent.probes import base as probe_base
+from nova_vhpc.conf import control as control_conf
+from nova_vhpc.tests.unit.agent import (
+    fake_libvirt,
+    test_domains,
+    test_policy,
+    test_sampler,
+)
+
+
+def fail(*args: Any) -> Any:
+    """What no plugin should do."""
+    raise KeyError('a fault')
+
+
+class TestProbes(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+
+    def probe(self, **faulty: Any) -> Any:
+        """One that works, but for that."""
+        reader = types.SimpleNamespace(
+            read=lambda: faulty.get('value', 5.0), close=lambda: None
+        )
+        for name in ('read', 'close'):
+            if name in faulty:
+                setattr(reader, name, faulty[name])
+        return types.SimpleNamespace(
+            covers=frozenset(),
+            check=faulty.get('check', lambda: None),
+            attach=faulty.get('attach', lambda target: reader),
+        )
+
+    def samples(self, faulty: Any, sync: bool) -> list[Any]:
+        """Of a VM with one probe that works, and one that does not."""
+        sound = self.probe()
+        good_sync = self.probe(value=test_sampler.READING)
+        made = sampler.Sampler(
+            [('bad', faulty), ('good', good_sync)] if sync else [],
+            [('good', sound)] if sync else [('bad', faulty), ('good', sound)],
+        )
+        reader = made.attach(mock.Mock(spec=probe_base.Target))
+        found = test_sampler.ticks(reader, 3)
+        reader.close()
+        return found
+
+    def test_the_others_are_read_all_the_same(self) -> None:
+        for name in ('check', 'attach', 'read'):
+            last = self.samples(self.probe(**{name: fail}), sync=False)[-1]
+            self.assertEqual(5.0, last.io_events, name)
+            last = self.samples(self.probe(**{name: fail}), sync=True)[-1]
+            self.assertEqual(5.0, last.io_events, name)
+            self.assertEqual(10.0, last.sync_latency_us, name)
+            self.assertIn("KeyError('a fault')", self.log.output)
+
+    def test_what_is_no_number_counts_as_a_fault(self) -> None:
+        last = self.samples(self.probe(value='many'), sync=False)[-1]
+        self.assertEqual(5.0, last.io_events)
+
+    def test_told_once(self) -> None:
+        self.samples(self.probe(read=fail, close=fail), sync=False)
+        self.assertEqual(1, self.log.output.count('a fault'))
+
+
+class TestActuators(test_domains.DomainsCase):
+    def make(self, **options: Any) -> Any:
+        made = super().make(**options)
+        self.faulty = types.SimpleNamespace(
+            write=lambda *args: None, undo=lambda target: None
+        )
+        found = (self.faulty, *made._writer._actuators)
+        made._writer._actuators = found
+        made._undo._reversal._actuators = found
+        return made
+
+    def test_a_write_counts_as_refused(self) -> None:
+        target = self.look()
+        self.faulty.write = fail
+        self.write(target)
+        self.assertEqual(1, target.failures.count)
+        self.faulty.write = lambda *args: None
+        self.assertTrue(self.made.stop(test_domains.PATIENCE_S))
+        self.assert_put_back()
+
+    def test_what_it_cannot_undo_keeps_nothing_else(self) -> None:
+        self.write(self.look())
+        self.faulty.undo = fail
+        tried = self.made.restore_one('u')
+        self.drain()
+        self.assertIn('a fault', tried.result(timeout=0))
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.faulty.undo = lambda target: None
+        self.assertTrue(self.made.stop(test_domains.PATIENCE_S))
+        self.assert_put_back()
+
+
+class TestStart(base.BaseTestCase):
+    """What cannot be made is told by its option, in one line."""
+
+    def refused(self, call: Any, plugin: Any) -> str:
+        with mock.patch('nova_vhpc.agent.plugins.load', return_value=plugin):
+            error = self.assertRaises(errors.ConfigError, call)
+        self.assertNotIn('\n', str(error))
+        return str(error)
+
+    def test_policies(self) -> None:
+        conf = cfg.ConfigOpts()
+        control_conf.register_opts(conf)
+        conf([], default_config_files=[])
+        text = self.refused(
+            lambda: policy.make_controller(conf, test_policy.CPUS), fail
+        )
+        self.assertIn('[vhpc_control]slice_policy = gang: failed: K', text)
+
+    def test_actuators(self) -> None:
+        conf = types.SimpleNamespace(
+            vhpc_agent=types.SimpleNamespace(actuators=['x'])
+        )
+        for plugin in (
+            fail,
+            lambda conf: types.SimpleNamespace(check=fail),
+            lambda conf: types.SimpleNamespace(
+                check=lambda: None, limits=fail
+            ),
+        ):
+            text = self.refused(lambda: loader.load_actuators(conf), plugin)
+            self.assertIn("[vhpc_agent]actuators = 'x': failed: Key", text)
