@@ -12,10 +12,13 @@
 
 """Claims stay right over the life of a member."""
 
+import time
 from unittest import mock
 
 from nova_vhpc.scheduler import whereabouts
 from nova_vhpc.tests.functional.scheduler import base
+
+PATIENCE_S = 30.0
 
 
 class LifecycleTest(base.SchedulerTestCase):
@@ -37,12 +40,19 @@ class LifecycleTest(base.SchedulerTestCase):
         self.target = {'one': 'two', 'two': 'one'}[self.source]
 
     def assert_claims(self, on_source, on_target):
-        self.assertEqual(
-            (on_source, on_target),
-            (
-                self.used(self.source, self.uplink),
-                self.used(self.target, self.uplink),
-            ),
+        expected = (on_source, on_target)
+        end = time.monotonic() + PATIENCE_S
+        # Nova says that a migration is completed before the host that is left
+        # has given its claim back.
+        while self.in_use() != expected and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual(expected, self.in_use())
+
+    def in_use(self):
+        """Claims of the uplinks of source and target."""
+        return (
+            self.used(self.source, self.uplink),
+            self.used(self.target, self.uplink),
         )
 
     def _force_down(self, down):
