@@ -200,11 +200,13 @@ class Guard:
             self._samples.clear()
             self._settle = 1
             return best.slice_us
-        elif now.mean_us <= best.mean_us:
+        elif best.worse_than(now, 0.0):
             if best.worse_than(now, self._margin):
                 self._next_hold = self._hold
             self._best = now
-        # Else neither better nor surely worse: the best one stays the
-        # measure, or many small losses would add up unseen.
+        # Else neither surely better nor surely worse: the best one stays the
+        # measure, or many small losses would add up unseen. It must be sure
+        # either way, as there is no way back up: were it enough to be better
+        # by chance, noise alone would lead to the minimum, in time.
         self._samples.clear()
         return None

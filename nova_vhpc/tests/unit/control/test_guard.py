@@ -134,6 +134,18 @@ class ReplayTest(tests_base.TestCase):
         self.assertGreater(len(long), 0.85 * len(seen))
         self.assertGreaterEqual(min(seen), 15_000)
 
+    def test_noise_does_not_let_it_creep_down(self):
+        # By chance a shorter one is no worse now and then.
+        for seed in range(1, 5):
+            noise = Noise(seed)
+            seen = replay(
+                lambda slice_us, period, noise=noise: (
+                    shorter_is_worse(slice_us, period) * (1 + 0.6 * noise())
+                ),
+                periods=9_000,
+            )
+            self.assertGreater(sum(seen[-3_000:]) / 3_000, 26_000, seed)
+
     def test_it_is_tried_again_ever_more_seldom(self):
         seen = replay(shorter_is_worse, periods=3_000)
         backs = [
