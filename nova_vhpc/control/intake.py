@@ -193,7 +193,10 @@ def _check_limits(
         max_period_us=min(limits.max_period_us, LIBVIRT_PERIOD_US[1]),
         min_quota_us=max(limits.min_quota_us, LIBVIRT_QUOTA_US[0]),
         max_quota_us=min(limits.max_quota_us, LIBVIRT_QUOTA_US[1]),
-        min_shares=max(limits.min_shares, LIBVIRT_SHARES[0]),
+        # Too great a number could not even be turned into a float.
+        min_shares=min(
+            max(limits.min_shares, LIBVIRT_SHARES[0]), LIBVIRT_SHARES[1] + 1
+        ),
         max_shares=min(limits.max_shares, LIBVIRT_SHARES[1]),
     )
     if within == limits:
@@ -317,8 +320,9 @@ def _fits(sample: model.Sample) -> bool:
             sample.io_events,
             sample.elapsed_us,
         ):
-            # A comparison with NaN is false.
-            if value is not None and not 0 <= value <= _HUGE:
+            # A comparison with NaN is false; and what cannot be added to a
+            # float, as a Decimal, would fail whoever does so.
+            if value is not None and not 0 <= value + 0.0 <= _HUGE:
                 return False
         for values in (
             sample.vcpu_run_us,
@@ -330,11 +334,12 @@ def _fits(sample: model.Sample) -> bool:
             if not values:
                 if values not in (None, (), []):
                     return False
-            elif not (sum(values) <= _HUGE and min(values) >= 0) and not all(
-                map(_believable, values)
+            elif not isinstance(values, tuple | list) or (
+                not (sum(values, 0.0) <= _HUGE and min(values) >= 0)
+                and not all(map(_believable, values))
             ):
                 return False
-    except (AttributeError, TypeError, OverflowError):
+    except (AttributeError, TypeError, ValueError, ArithmeticError):
         # No sample, no number, or too great a whole one to be added up.
         return False
     return True

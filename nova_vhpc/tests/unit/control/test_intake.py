@@ -13,6 +13,7 @@
 """What cannot be true is dropped, and named."""
 
 import dataclasses
+import decimal
 import math
 
 from nova_vhpc.control import intake, model
@@ -59,10 +60,22 @@ class CheckTest(base.TestCase):
             self.assertEqual(['vcpu_run_us has impossible values'], said)
 
     def test_no_list_of_vcpus(self):
-        for values in (0, False, '', {}, 3.0):
+        for values in (0, False, '', {}, 3.0, {1.0: 2.0}, {1.0}, range(3)):
             sample, said = self.sample(vcpu_run_us=values)
             self.assertIsNone(sample.vcpu_run_us)
             self.assertEqual(['vcpu_run_us has impossible values'], said)
+
+    def test_numbers_that_cannot_be_added_to_others(self):
+        for value in (decimal.Decimal(5), decimal.Decimal('NaN')):
+            sample, said = self.sample(io_events=value, vcpu_run_us=(value,))
+            self.assertEqual(model.Sample(), sample)
+            self.assertEqual(
+                [
+                    f'io_events = {value}',
+                    'vcpu_run_us has impossible values',
+                ],
+                said,
+            )
 
     def test_no_vcpus_measured_is_no_fault(self):
         sample, said = self.sample(vcpu_run_us=())
@@ -127,6 +140,13 @@ class CheckTest(base.TestCase):
                 1_000, 1_000_000, 1_000, 17_592_186_044_415, 1, 1, 262_144
             ),
             intake.check(view(limits=wide)).view.limits,
+        )
+
+    def test_a_limit_that_is_no_float(self):
+        # No shares are within it, and nobody comes to grief at its size.
+        limits = model.ActuatorLimits(min_shares=10**400)
+        self.assertEqual(
+            262_145, intake.check(view(limits=limits)).view.limits.min_shares
         )
 
 
