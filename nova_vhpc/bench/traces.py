@@ -73,7 +73,7 @@ def read(path: pathlib.Path) -> Trace:
         )
     _look_for_numbers(path, lines)
     rows = [_row(path, number, row, len(vms)) for number, row in lines]
-    return Trace(path.stem, vms, tuple(zip(*rows, strict=True)))
+    return Trace(_name(path), vms, tuple(zip(*rows, strict=True)))
 
 
 def read_gapped(path: pathlib.Path) -> GappedTrace:
@@ -101,7 +101,7 @@ def read_gapped(path: pathlib.Path) -> GappedTrace:
             raise _misfit(path, number, row, len(vms))
         values = [_events_or_gap(cell) for cell in row]
         rows.append((*values, *[None] * (len(vms) - len(row))))
-    return GappedTrace(path.stem, vms, tuple(rows))
+    return GappedTrace(_name(path), vms, tuple(rows))
 
 
 def read_all(
@@ -134,6 +134,12 @@ def finite(cell: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def _name(path: pathlib.Path) -> str:
+    """A file's name without its suffix, as it can be printed and drawn."""
+    # Bytes that are no UTF-8 come as surrogates, which cannot.
+    return path.stem.encode(errors='replace').decode()
 
 
 def _lines(

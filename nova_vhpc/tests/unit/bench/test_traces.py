@@ -48,6 +48,11 @@ class TracesTest(base.TestCase):
         self.assertEqual(('vm0',), trace.vms)
         self.assertEqual(((1.0, 2.0),), trace.events)
 
+    def test_a_file_name_that_is_no_text(self):
+        path = self.write('vm0\n1\n2\n', 'a\udcff.csv')
+        for read in (traces.read, traces.read_gapped):
+            self.assertEqual('a?', read(path).name)
+
     def test_empty(self):
         self.assert_refused('', 'empty')
 
