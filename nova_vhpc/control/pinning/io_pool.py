@@ -35,6 +35,10 @@ _IO, _PARALLEL = model.Phase.IO, model.Workload.PARALLEL
 
 _STAYS = 'stays in the computing pool, with all members of its cluster'
 
+_NO_ROOM = (
+    'a VM in the computing pool needs as many CPUs as the host has; ' + _STAYS
+)
+
 _Domains = dict[frozenset[int], frozenset[int]]
 
 _Movable = tuple[model.VmView, frozenset[int], bool, int]
@@ -193,7 +197,8 @@ class IoPoolPolicy:
                 continue
             cpus = len(self._domain(divided, True, allowed))
             if not cpus or width > room or cpus < min(width, len(allowed)):
-                stay.setdefault(vm.cluster or vm.uuid, _too_wide(vm, cpus))
+                why = _NO_ROOM if width <= cpus else _too_wide(vm, cpus)
+                stay.setdefault(vm.cluster or vm.uuid, why)
         return stay
 
     def _domain(

@@ -289,6 +289,12 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual('b', decision.ignored[-1].uuid)
         self.assertIn('in the I/O pool', decision.ignored[-1].reason)
 
+    def test_why_the_narrowest_stays_beside_one_as_wide_as_the_host(self):
+        decision = pin(self.policy(), vm('a', 1), vm('wide', 8), io={'a'})
+        self.assertEqual(frozenset(), decision.in_io_pool)
+        self.assertEqual(['a'], [one.uuid for one in decision.ignored])
+        self.assertIn('as many CPUs as the host', decision.ignored[0].reason)
+
     def test_a_general_vm_without_a_computing_cpu_is_not_pinned(self):
         decision = pin(
             self.policy(io_pool_cpus=frozenset((6, 7))),
