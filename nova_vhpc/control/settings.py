@@ -28,6 +28,9 @@ _KINDS: dict[str, type] = {
 }
 _NUMBERS = ('period_us', 'quota_us', 'shares')
 
+_HUGE = 2**64
+"""More than libvirt can say; much more could not even be divided."""
+
 
 def fault(vm: model.VmView, before: object = None) -> str | None:
     """Name of the setting that cannot be; None if all can.
@@ -66,7 +69,9 @@ def other_faults(vm: model.OtherVm) -> dict[str, Any]:
         what else is known of it is still of use.
     """
     faults: dict[str, Any] = {}
-    if vm.shares is not None and type(vm.shares) is not int:
+    if vm.shares is not None and not (
+        type(vm.shares) is int and -_HUGE < vm.shares < _HUGE
+    ):
         faults['shares'] = None
     share: object = vm.share
     if share is not None and not isinstance(share, int | float):
@@ -82,7 +87,9 @@ def _tune_fault(tune: object) -> str | None:
         return 'cputune'
     for name in _NUMBERS:
         value = getattr(tune, name)
-        if value is not None and type(value) is not int:
+        if value is not None and not (
+            type(value) is int and -_HUGE < value < _HUGE
+        ):
             return name
     if tune.vcpu_pins is not None and not _are_pins(tune.vcpu_pins):
         return 'vcpu_pins'

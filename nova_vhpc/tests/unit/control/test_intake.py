@@ -188,6 +188,28 @@ class KindTest(base.TestCase):
         self.assertEqual(model.Sample(), kept.vms[0].sample)
         self.assertEqual([('a', 'None in place of a Sample')], said)
 
+    def test_numbers_of_hundreds_of_digits(self):
+        many = 10**400
+        for name in ('period_us', 'quota_us', 'shares'):
+            for value in (many, -many):
+                tune = model.CpuTune(**{name: value})
+                kept, said = self.said(
+                    view(model.VmView('a', 2, original=tune))
+                )
+                self.assertEqual((), kept.vms)
+                self.assertEqual(
+                    [('a', f'original {name} cannot be so')], said
+                )
+        kept, said = self.said(view(others=(model.OtherVm('o', 2, many),)))
+        self.assertEqual((model.OtherVm('o', 2),), kept.others)
+        self.assertEqual([('o', 'shares cannot be so')], said)
+
+    def test_no_limit_as_cgroup_v2_shows_it(self):
+        tune = model.CpuTune(100_000, 18_446_744_073_709_551, 1_024)
+        vm = model.VmView('a', 2, original=tune, in_force=tune)
+        kept, said = self.said(view(vm))
+        self.assertEqual(((vm,), []), (kept.vms, said))
+
     def test_one_number_for_all_vcpus(self):
         sample = model.Sample(5.0, vcpu_run_us=math.nan)
         kept, said = self.said(view(model.VmView('a', 2, sample=sample)))
