@@ -15,7 +15,13 @@
 import math
 
 from nova_vhpc.control import quantise
-from nova_vhpc.control.predictors import base, cluster, counts, patterns
+from nova_vhpc.control.predictors import (
+    base,
+    cluster,
+    counts,
+    patterns,
+    rivals,
+)
 
 _IDLE_STATE = quantise.IDLE_STATE
 
@@ -81,12 +87,14 @@ class AdaptivePredictor:
         '_drift',
         '_frequencies',
         '_is_new',
+        '_is_stray',
         '_mean',
         '_member',
         '_patterns',
         '_prediction',
         '_previous',
         '_ratio',
+        '_rivals',
         '_run',
         '_scale',
         '_state',
@@ -114,11 +122,13 @@ class AdaptivePredictor:
         self._previous: int | None = None
         self._mean = 0.0
         self._drift = quantise.IDLE_STATE
+        self._rivals = rivals.Rivals()
         # What was decided, and whether for the period that comes next.
         self._asked = False
         self._change = quantise.IDLE_STATE
         self._ratio = math.inf
         self._is_new = False
+        self._is_stray = False
         self._prediction = quantise.IDLE_STATE
 
     def for_peer(self) -> 'AdaptivePredictor':
@@ -136,10 +146,14 @@ class AdaptivePredictor:
         current = self._state
         if current is None:
             self._mean = events
+            self._rivals.begin(events)
             table.learn(state, self._frequencies)
         else:
+            others = self._rivals.observe(
+                current, state, events, self._after_1
+            )
             if self._asked:
-                self._judge(current, state)
+                self._judge(current, state, others)
             table.learn(
                 state, self._after_1, self._after_run, self._frequencies
             )
@@ -180,8 +194,11 @@ class AdaptivePredictor:
             base.deep_bytes(self) - shared + -(-shared // len(self._cluster))
         )
 
-    def _judge(self, current: int, state: int) -> None:
-        """See what probability each expert gave to what came."""
+    def _judge(self, current: int, state: int, others: rivals.Right) -> None:
+        """See what probability each expert gave to what came.
+
+        :param others: which of the rivals were right.
+        """
         stayed = state == current
         frequencies = self._frequencies.by_state
         shared = self._cluster
@@ -217,10 +234,11 @@ class AdaptivePredictor:
         )
         shared.boldness.learn(
             self._ratio,
-            self._is_new,
-            self._prediction != current,
+            self._is_stray,
             stayed,
             state == self._change,
+            self._prediction == state,
+            others,
             shared.share,
         )
 
@@ -297,6 +315,19 @@ class AdaptivePredictor:
         self._change = change
         self._ratio = ratio = stay / likeliest if likeliest else math.inf
         # Idle is no stray: every program pauses, and begins with setting up.
-        self._is_new = is_new = often <= 1 and state != _IDLE_STATE
-        is_change = shared.boldness.is_change(ratio, is_new)
+        # Nor is what comes after another new state, unless it leads back to
+        # where that came from: a new phase has begun.
+        is_new = often <= 1 and state != _IDLE_STATE
+        self._is_stray = is_stray = is_new and (
+            not self._is_new or self._is_back(state, change)
+        )
+        self._is_new = is_new
+        is_change = shared.boldness.is_change(ratio, is_stray)
         self._prediction = change if is_change else state
+
+    def _is_back(self, state: int, change: int) -> bool:
+        """Whether a change is to what is nearer to the state before."""
+        before = self._previous
+        return before is not None and abs(change - before) < abs(
+            state - before
+        )

@@ -13,35 +13,33 @@
 """How readily a change is predicted: hits against transitions seen."""
 
 import bisect
+import math
+
+from nova_vhpc.control.predictors import rivals
 
 EVEN = 1.0
 BOLD = 1.5
-BOLDER = 1.8
+BOLDEST = 2.5
 NEW = 3.0
 """A change is predicted where staying is less than so many times as likely.
 
 1 gives most hits if the probabilities are right; more sees more of the
-transitions, at the price of false ones. The last is for states that were
-never met before: such are mostly strays, unless idle."""
+transitions, at the price of false ones. The last is for strays."""
 
-_THRESHOLDS = (0.3, 0.5, 0.7, 0.85, EVEN, 1.25, BOLD, BOLDER)
-_CAUTIOUS = 1.25
-"""What is tried at first, and how much of it is used then at most."""
+_THRESHOLDS = (0.3, 0.5, 0.7, 0.85, EVEN, 1.25)
+"""What is tried at first."""
 
-_YOUNG_TRANSITIONS = 30
+_YOUNG_TRANSITIONS = 20
 """Transitions until there is enough to be bold on. Short programs see
 fewer: in these only hits count."""
 
-_DISTRUST = 0.6
+_DISTRUST = 1.0
 """Hits that each step away from the even threshold has to win first."""
 
-_MARGIN = 1.0
-_MARGIN_SHARE = 0.02
-"""Hits, and share of all periods, by which predictions must be better or
-worse than staying all the time before that counts."""
-
-_PAYS = 3
-"""Margins by which they must be ahead before that pays for more boldness."""
+_LEAD = 16.0
+_LEAD_SHARE = 1 / 30
+"""Hits, and share of all periods, by which the best rival has to be behind
+for boldness e times as great; or ahead, for one as much smaller."""
 
 _NOTHING = -1e-9
 """Gains are sums of shares; rounding may leave one of 0 slightly below."""
@@ -55,10 +53,10 @@ class Boldness:
     transitions were seen probabilities are vague, and the likeliest of
     many changes looks likelier than it is. So the threshold is used that
     has brought most hits so far. Later the bold one is used. What was
-    really predicted is compared with staying all the time then. Boldness
-    ends where it has brought fewer hits, by the margin: changes do not
-    come true there as their probabilities promise. Where it has brought
-    more, by some margins, these pay for even more boldness.
+    really predicted is compared with what simple predictors would have
+    had: a lead on the best of them is spent on more boldness, and where one
+    of them is ahead boldness fades. So changes that do not come true as
+    their probabilities promise are predicted no longer.
 
     All counts are means over the members of a virtual cluster: each adds
     its *share*, which is 1 for a VM alone.
@@ -66,7 +64,7 @@ class Boldness:
 
     __slots__ = (
         '_hits',
-        '_lead',
+        '_leads',
         '_new_gain',
         '_periods',
         '_threshold',
@@ -82,37 +80,49 @@ class Boldness:
         self._hits = [
             -_DISTRUST * abs(place - even) for place in range(len(_THRESHOLDS))
         ]
-        # Hits of what was predicted less those of staying, and hits that
-        # changes from new states have won.
-        self._lead = 0.0
+        # Hits of what was predicted less those of each rival, and hits that
+        # changes from strays have won.
+        self._leads = [0.0, 0.0, 0.0]
         self._new_gain = 0.0
 
-    def is_change(self, ratio: float, is_new: bool) -> bool:
+    def is_change(self, ratio: float, is_stray: bool) -> bool:
         """Whether to predict the change.
 
         :param ratio: how many times as likely it is to stay.
-        :param is_new: the current state was never met before, and is not
-            idle.
+        :param is_stray: the current state was never met before, and does not
+            look like a new phase.
         """
-        return ratio < self._threshold or (is_new and self._strays(ratio))
+        return ratio < self._threshold or (is_stray and self._strays(ratio))
 
     def learn(
         self,
         ratio: float,
-        is_new: bool,
-        changing: bool,
+        is_stray: bool,
         stayed: bool,
         expected: bool,
+        right: bool,
+        others: rivals.Right,
         share: float,
     ) -> None:
         """Count a member's period that has ended.
 
-        :param ratio: what :meth:`is_change` was told, as ``is_new``.
-        :param changing: what it answered.
+        :param ratio: what :meth:`is_change` was told, as ``is_stray``.
         :param stayed: the state stayed.
         :param expected: it changed to the very state that was likeliest.
+        :param right: what was predicted came true.
+        :param others: the same of each rival.
         :param share: of the member in the cluster, 0..1.
         """
+        leads = self._leads
+        gain = share if right else -share
+        # A loop takes longer.
+        last, average, likeliest = others
+        if last is not right:
+            leads[0] += gain
+        if average is not right:
+            leads[1] += gain
+        if likeliest is not right:
+            leads[2] += gain
         if stayed:
             won = -share
         else:
@@ -120,11 +130,9 @@ class Boldness:
             if not expected:
                 return
             won = share
-        if changing:
-            self._lead += won
         if self._transitions < _YOUNG_TRANSITIONS:
-            self._try(ratio, is_new, stayed, share)
-        if is_new and EVEN <= ratio < NEW:
+            self._try(ratio, is_stray, stayed, share)
+        if is_stray and EVEN <= ratio < NEW:
             self._new_gain += won
 
     def settle(self, share: float) -> None:
@@ -135,29 +143,23 @@ class Boldness:
         self._periods += share
         if self._transitions < _YOUNG_TRANSITIONS:
             hits = self._hits
-            best = hits.index(max(hits))
-            self._threshold = min(_THRESHOLDS[best], _CAUTIOUS)
+            self._threshold = _THRESHOLDS[hits.index(max(hits))]
             return
-        margin = _MARGIN + _MARGIN_SHARE * self._periods
-        if self._lead < -margin:
-            self._threshold = EVEN
-        elif self._lead > _PAYS * margin:
-            self._threshold = BOLDER
-        else:
-            self._threshold = BOLD
+        lead = min(self._leads) / (_LEAD + _LEAD_SHARE * self._periods)
+        self._threshold = min(max(BOLD * math.exp(lead), EVEN), BOLDEST)
 
     def _strays(self, ratio: float) -> bool:
-        """Whether a new state is left, whatever the threshold."""
+        """Whether a stray is left, whatever the threshold."""
         return ratio < NEW and self._new_gain >= _NOTHING
 
     def _try(
-        self, ratio: float, is_new: bool, stayed: bool, share: float
+        self, ratio: float, is_stray: bool, stayed: bool, share: float
     ) -> None:
         """Give each threshold that was right its hit.
 
         Where all were it makes no difference.
         """
-        if is_new and self._strays(ratio):
+        if is_stray and self._strays(ratio):
             return
         changing = bisect.bisect_right(_THRESHOLDS, ratio)
         hits = self._hits

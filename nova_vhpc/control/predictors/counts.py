@@ -24,13 +24,16 @@ class Counts:
 
     :ivar by_state: the counts; to be read only.
     :ivar total: their sum.
+    :ivar likeliest: the state that followed most often, kept by
+        :class:`~.rivals.Rivals`; None for the context's own.
     """
 
-    __slots__ = ('by_state', 'total')
+    __slots__ = ('by_state', 'likeliest', 'total')
 
     def __init__(self) -> None:
         self.by_state: dict[int, int] = {}
         self.total = 0
+        self.likeliest: int | None = None
 
 
 class CountTable:

@@ -28,22 +28,33 @@ HARDLY = 1.7
 CLEAR = 0.1
 UNLIKELY = 9.0
 
+LAST_VALUE, EWMA, MARKOV = range(3)
+
 
 class BoldnessTest(base.TestCase):
     def setUp(self):
         super().setUp()
         self.boldness = boldness.Boldness()
 
-    def is_change(self, ratio, is_new=False):
-        return self.boldness.is_change(ratio, is_new)
+    def is_change(self, ratio, is_stray=False):
+        return self.boldness.is_change(ratio, is_stray)
 
-    def periods(self, number, came, ratio=UNLIKELY, is_new=False, members=1):
+    def periods(
+        self, number, came, ratio=UNLIKELY, is_stray=False, members=1, right=()
+    ):
+        """:param right: rivals that see changes come, too."""
+        stayed = came['stayed']
         for _ in range(number):
             for _ in range(members):
+                changing = self.is_change(ratio, is_stray)
                 self.boldness.learn(
                     ratio=ratio,
-                    is_new=is_new,
-                    changing=self.is_change(ratio, is_new),
+                    is_stray=is_stray,
+                    right=came['expected'] if changing else stayed,
+                    others=tuple(
+                        rival in right or (stayed and rival == LAST_VALUE)
+                        for rival in (LAST_VALUE, EWMA, MARKOV)
+                    ),
                     share=1 / members,
                     **came,
                 )
@@ -51,7 +62,7 @@ class BoldnessTest(base.TestCase):
 
     def grow_up(self):
         """Enough transitions, none of which anything could have seen."""
-        self.periods(30, OTHER)
+        self.periods(20, OTHER)
 
     def test_even_at_first(self):
         self.assertTrue(self.is_change(0.9))
@@ -59,10 +70,10 @@ class BoldnessTest(base.TestCase):
 
     def test_what_is_clear_needs_no_boldness(self):
         self.assertTrue(self.is_change(CLEAR))
-        self.assertFalse(self.is_change(UNLIKELY, is_new=True))
+        self.assertFalse(self.is_change(UNLIKELY, is_stray=True))
 
     def test_young_less_where_staying_is_right(self):
-        self.periods(1, STAYED, ratio=0.9)
+        self.periods(2, STAYED, ratio=0.9)
         self.assertFalse(self.is_change(0.9))
         self.periods(5, STAYED, ratio=0.4)
         self.assertFalse(self.is_change(0.4))
@@ -75,7 +86,7 @@ class BoldnessTest(base.TestCase):
         self.assertFalse(self.is_change(SLIGHT))
 
     def test_bold_once_transitions_were_seen(self):
-        self.periods(29, OTHER)
+        self.periods(19, OTHER)
         self.assertFalse(self.is_change(SLIGHT))
         self.periods(1, OTHER)
         self.assertTrue(self.is_change(SLIGHT))
@@ -83,48 +94,70 @@ class BoldnessTest(base.TestCase):
 
     def test_members_count_together(self):
         # Four members' periods are one, not four.
-        self.periods(29, OTHER, members=4)
+        self.periods(19, OTHER, members=4)
         self.assertFalse(self.is_change(SLIGHT))
         self.periods(1, OTHER, members=4)
         self.assertTrue(self.is_change(SLIGHT))
 
-    def test_even_where_changes_cost_more_than_they_win(self):
+    def test_less_where_changes_cost_more_than_they_win(self):
         self.grow_up()
         self.periods(4, STAYED, ratio=CLEAR)
         self.assertFalse(self.is_change(SLIGHT))
+        self.assertTrue(self.is_change(1.1))
+        # But never less than what is as likely as not.
+        self.periods(40, STAYED, ratio=CLEAR)
+        self.assertFalse(self.is_change(1.1))
         self.assertTrue(self.is_change(0.9))
-        # Once they win again, so they may.
+
+    def test_once_they_win_again_they_may_be_predicted(self):
+        self.grow_up()
+        self.periods(4, STAYED, ratio=CLEAR)
         self.periods(4, CAME, ratio=CLEAR)
         self.assertTrue(self.is_change(SLIGHT))
 
-    def test_a_lead_pays_for_more_boldness(self):
+    def test_a_lead_is_spent_on_more_boldness(self):
         self.grow_up()
-        self.periods(4, CAME, ratio=CLEAR)
+        self.periods(2, CAME, ratio=CLEAR)
         self.assertFalse(self.is_change(HARDLY))
-        self.periods(4, CAME, ratio=CLEAR)
+        self.periods(2, CAME, ratio=CLEAR)
         self.assertTrue(self.is_change(HARDLY))
 
-    def test_bold_about_a_state_never_met_before(self):
-        self.assertTrue(self.is_change(2.9, is_new=True))
+    def test_there_is_an_end_to_it(self):
+        self.grow_up()
+        self.periods(200, CAME, ratio=CLEAR)
+        self.assertTrue(self.is_change(2.4))
+        self.assertFalse(self.is_change(2.6))
+
+    def test_the_best_rival_is_what_counts(self):
+        for rival in (LAST_VALUE, EWMA, MARKOV):
+            self.boldness = boldness.Boldness()
+            self.grow_up()
+            self.periods(40, CAME, ratio=CLEAR, right=(rival,))
+            self.assertFalse(self.is_change(HARDLY), rival)
+            self.periods(6, CAME, right=(rival,))
+            self.assertFalse(self.is_change(SLIGHT), rival)
+
+    def test_bold_about_a_stray(self):
+        self.assertTrue(self.is_change(2.9, is_stray=True))
         self.assertFalse(self.is_change(2.9))
 
     def test_until_that_has_cost_a_hit(self):
-        self.periods(1, STAYED, ratio=2.9, is_new=True)
-        self.assertFalse(self.is_change(2.9, is_new=True))
-        self.assertTrue(self.is_change(0.9, is_new=True))
+        self.periods(1, STAYED, ratio=2.9, is_stray=True)
+        self.assertFalse(self.is_change(2.9, is_stray=True))
+        self.assertTrue(self.is_change(0.9, is_stray=True))
         # What would have come counts, too.
-        self.periods(1, CAME, ratio=2.9, is_new=True)
-        self.assertTrue(self.is_change(2.9, is_new=True))
+        self.periods(1, CAME, ratio=2.9, is_stray=True)
+        self.assertTrue(self.is_change(2.9, is_stray=True))
 
-    def test_the_new_count_with_all_thresholds(self):
+    def test_strays_count_with_all_thresholds(self):
         # All would have changed here, so none is better for it.
-        self.periods(5, CAME, ratio=1.2, is_new=True)
+        self.periods(5, CAME, ratio=1.2, is_stray=True)
         self.assertFalse(self.is_change(1.1))
 
-    def test_what_came_of_states_met_before_does_not_count_for_the_new(self):
+    def test_what_came_of_others_does_not_count_for_strays(self):
         self.periods(1, STAYED, ratio=2.9)
-        self.periods(1, STAYED, ratio=0.9, is_new=True)
-        self.assertTrue(self.is_change(2.9, is_new=True))
+        self.periods(1, STAYED, ratio=0.9, is_stray=True)
+        self.assertTrue(self.is_change(2.9, is_stray=True))
 
     def test_another_change_than_the_likeliest_is_no_hit(self):
         self.grow_up()
