@@ -130,7 +130,7 @@ OPTS: list[Any] = [
         'guard_window',
         2,
         1_000,
-        'Control periods whose mean latency the guard compares, before and '
+        'Control periods whose latency the guard compares, before and '
         'after. Raise it on noisy hosts, for example to 20.',
     ),
     _decimal(

@@ -15,8 +15,8 @@
 Ours; not in the papers. Under Xen's credit scheduler a shorter slice
 always meant a lower latency. On Linux it need not: below a few scheduler
 ticks quotas throttle the vCPUs of one VM at different times, and the
-latency grows again. So the guard compares the mean latency of a few
-periods after a shortening with that before it. Worse beyond noise: the
+latency grows again. So the guard compares the latency of a few periods
+after a shortening with that before it. Worse beyond noise: the
 slice goes back to where the latency was best, and is not shortened for a
 while, each time twice as long. If going back does not help either, it was
 something else that made the latency worse, and the blame is withdrawn.
@@ -38,27 +38,38 @@ from collections.abc import Sequence
 LONGEST_HOLD = 16
 """The hold time doubles up to this many times the first one."""
 
-_SIGMAS = 2.5
-"""Standard errors of a difference of means that count as noise."""
+_SIGMAS = 1.75
+_SURE_SIGMAS = 3.0
+"""Standard errors of a difference of means that count as noise; and where
+nothing would take back what was concluded."""
+
+_ROOT = 0.25
+"""Means are of the latencies to this power: of a few periods one in which
+the latency was ten times as long would outweigh all others, and hide whatever
+a slice does. Unlike a logarithm it takes a latency of 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Level:
-    """A slice and the latencies measured with it."""
+    """A slice and the roots of the latencies measured with it."""
 
     slice_us: int
-    mean_us: float
+    mean: float
     variance: float
     count: int
 
-    def worse_than(self, other: '_Level', margin: float) -> bool:
-        """Whether this latency is above another one, beyond noise."""
-        noise = _SIGMAS * math.sqrt(
+    def worse_than(
+        self, other: '_Level', margin: float, sigmas: float = _SIGMAS
+    ) -> bool:
+        """Whether this latency is above another one, beyond noise.
+
+        :param margin: least relative difference of the latencies.
+        """
+        noise = sigmas * math.sqrt(
             self.variance / self.count + other.variance / other.count
         )
-        return self.mean_us - other.mean_us > max(
-            noise, margin * other.mean_us
-        )
+        least: float = ((1.0 + margin) ** _ROOT - 1.0) * other.mean
+        return self.mean - other.mean > max(noise, least)
 
 
 def _variance(values: Sequence[float]) -> float:
@@ -98,7 +109,7 @@ class Guard:
         self._reset()
 
     def _reset(self) -> None:
-        # Slices, and the latencies measured with them.
+        # Slices, and the roots of the latencies measured with them.
         self._samples: collections.deque[tuple[int, float]] = (
             collections.deque(maxlen=self._window)
         )
@@ -143,7 +154,7 @@ class Guard:
             if self._settle > 0:
                 self._settle -= 1
             else:
-                self._samples.append((applied_us, latency_us))
+                self._samples.append((applied_us, latency_us**_ROOT))
         if len(self._samples) == self._window:
             back_us = self._judge()
             if back_us is not None:
@@ -168,14 +179,14 @@ class Guard:
 
     def _judge(self) -> int | None:
         """A window is full; returns a slice to go back to, if any."""
-        latencies_us = [latency_us for _, latency_us in self._samples]
+        roots = [root for _, root in self._samples]
         now = _Level(
             # The slice may change in each period. What was measured stands
             # for the middle one: were it the last, shortest one, what this
             # brings afterwards would seem a change of the times.
             self._samples[self._window // 2][0],
-            statistics.fmean(latencies_us),
-            _variance(latencies_us),
+            statistics.fmean(roots),
+            _variance(roots),
             self._window,
         )
         if self.holding:
@@ -200,13 +211,13 @@ class Guard:
             self._samples.clear()
             self._settle = 1
             return best.slice_us
-        elif best.worse_than(now, 0.0):
+        elif best.worse_than(now, 0.0, _SURE_SIGMAS):
             if best.worse_than(now, self._margin):
                 self._next_hold = self._hold
             self._best = now
         # Else neither surely better nor surely worse: the best one stays the
-        # measure, or many small losses would add up unseen. It must be sure
-        # either way, as there is no way back up: were it enough to be better
-        # by chance, noise alone would lead to the minimum, in time.
+        # measure, or many small losses would add up unseen. To be better must
+        # be surer, as there is no way back up: what is better by chance would
+        # lead to the minimum, in time. What is worse by chance costs a hold.
         self._samples.clear()
         return None

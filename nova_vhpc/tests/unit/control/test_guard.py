@@ -136,6 +136,7 @@ class ReplayTest(tests_base.TestCase):
 
     def test_noise_does_not_let_it_creep_down(self):
         # By chance a shorter one is no worse now and then.
+        late = []
         for seed in range(1, 5):
             noise = Noise(seed)
             seen = replay(
@@ -144,7 +145,26 @@ class ReplayTest(tests_base.TestCase):
                 ),
                 periods=9_000,
             )
-            self.assertGreater(sum(seen[-3_000:]) / 3_000, 26_000, seed)
+            late.append(sum(seen[-3_000:]) / 3_000)
+        self.assertGreater(sum(late) / 4, 28_000)
+        self.assertGreater(min(late), 24_000)
+
+    def test_bursts_do_not_hide_what_a_slice_does(self):
+        # In one period of twenty something else makes all wait.
+        for seed in range(1, 5):
+            noise = Noise(seed)
+            for latency_of, least, most in (
+                (shorter_is_worse, 27_000, 30_000),
+                (shorter_is_better, 4_000, 6_000),
+            ):
+                seen = replay(
+                    lambda slice_us, period, noise=noise, of=latency_of: (
+                        of(slice_us, period) * (10 if noise() > 0.9 else 1)
+                    ),
+                    periods=9_000,
+                )
+                mean_us = sum(seen[-6_000:]) / 6_000
+                self.assertTrue(least <= mean_us <= most, (seed, mean_us))
 
     def test_it_is_tried_again_ever_more_seldom(self):
         seen = replay(shorter_is_worse, periods=3_000)
@@ -234,15 +254,27 @@ class GuardTest(tests_base.TestCase):
         self.assertEqual(20, result)
         self.assertFalse(subject.holding)
 
-    def test_two_and_a_half_standard_errors_are_noise(self):
-        # Of 16.3, with a deviation of 20 in three periods each.
-        for more, worse in ((2.3 * 16.3, False), (2.7 * 16.3, True)):
+    def feed_roots(self, subject, slice_us, more=0.0):
+        """Three periods; two such differ by a standard error of 0.289."""
+        for root in (10.0, 10.5, 10.0):
+            result = self.feed(
+                subject, slice_us, slice_us, (root + more * 0.289) ** 4
+            )
+        return result
+
+    def test_less_than_two_standard_errors_are_noise(self):
+        for more, worse in ((1.6, False), (1.9, True)):
             subject = self.guard()
-            for latency in (90.0, 118.3, 90.0):
-                self.feed(subject, 30, 30, latency)
-            for latency in (90.0, 118.3, 90.0):
-                self.feed(subject, 20, 20, latency + more)
+            self.feed_roots(subject, 30)
+            self.feed_roots(subject, 20, more)
             self.assertEqual(worse, subject.holding)
+
+    def test_to_be_better_takes_three(self):
+        for less, proven_us in ((-2.8, 30), (-3.2, 20)):
+            subject = self.guard()
+            self.feed_roots(subject, 30)
+            self.feed_roots(subject, 20, less)
+            self.assertEqual(proven_us, self.feed_roots(subject, 15, 9.0))
 
     def test_a_trend_is_no_noise(self):
         subject = self.guard()
