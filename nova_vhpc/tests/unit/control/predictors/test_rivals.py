@@ -29,8 +29,10 @@ class RivalsTest(base.TestCase):
     def test_they_say_what_the_predictors_say(self):
         source = random.Random(4)
         levels = [source.choice((10.0, 70.0, 130.0)) for _ in range(400)]
-        # Steady, then at random, then in a cycle.
-        events = [130.0] * 9 + levels + [10.0, 130.0, 160.0] * 20
+        # Steady on the edge of a state, at random, then in a cycle.
+        events = (
+            [100.0] * 9 + [0.0, 200.0] + levels + [10.0, 130.0, 160.0] * 20
+        )
         simple = (
             last_value.LastValuePredictor(),
             ewma.EwmaPredictor(),
