@@ -38,15 +38,16 @@ def fault(vm: model.VmView, before: object = None) -> str | None:
     :param before: the VM when nothing was wrong with it. What is the same
         object still is not looked at again.
     """
+    known = before if isinstance(before, model.VmView) else None
     if (
-        isinstance(before, model.VmView)
-        and before.original is vm.original
-        and before.in_force is vm.in_force
-        and before.allowed_cpus is vm.allowed_cpus
-        and before.repin is vm.repin
-        and before.workload is vm.workload
-        and before.paradigm is vm.paradigm
-        and before.io_pool is vm.io_pool
+        known is not None
+        and known.original is vm.original
+        and known.in_force is vm.in_force
+        and known.allowed_cpus is vm.allowed_cpus
+        and known.repin is vm.repin
+        and known.workload is vm.workload
+        and known.paradigm is vm.paradigm
+        and known.io_pool is vm.io_pool
     ):
         # Nearly always: what is new is what was measured.
         return None
@@ -56,7 +57,11 @@ def fault(vm: model.VmView, before: object = None) -> str | None:
     if vm.allowed_cpus is not None and not _is_cpu_set(vm.allowed_cpus):
         return 'allowed_cpus'
     for which in ('original', 'in_force'):
-        wrong = _tune_fault(getattr(vm, which))
+        tune = getattr(vm, which)
+        if known is not None and tune is getattr(known, which):
+            # After a write the original still is, with all CPUs per vCPU.
+            continue
+        wrong = _tune_fault(tune)
         if wrong is not None:
             return f'{which} {wrong}'
     return None
