@@ -64,14 +64,16 @@ def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
         for one in requests
         if not one.idle
     }
+    among = collections.Counter(claims.values())
     fair = gang_fairness.divide(
-        collections.Counter(claims.values()),
-        lambda domain: cpus if domain is None else len(domain),
+        among, lambda domain: cpus if domain is None else len(domain)
     )
-    return {
-        uuid: max(1, round(WHOLE * fair.get(claim, 0.0) / claim.cpus))
-        for uuid, claim in claims.items()
+    # Many VMs, few different claims.
+    load = {
+        claim: max(1, round(WHOLE * fair.get(claim, 0.0) / claim.cpus))
+        for claim in among
     }
+    return {uuid: load[claim] for uuid, claim in claims.items()}
 
 
 class Loads:
@@ -110,6 +112,23 @@ class Loads:
     def remove(self, request: Request, place: Place, load: int) -> None:
         """Count it no longer."""
         self._count(request, place, -load, -1)
+
+    def reweigh(self, changes: Iterable[tuple[Place, int]]) -> None:
+        """Other loads, of many VMs at a time; who is whose mate stays.
+
+        :param changes: where a VM is, and by how much each of its vCPUs is
+            more than before. It was not idle, and is not now.
+        """
+        on_cpu = self._on_cpu
+        for place, more in changes:
+            for cpu in place:
+                on_cpu[cpu] += more
+        # Cheaper than to count each vCPU there, too.
+        self._on_core = [0] * len(self._on_core)
+        self._on_cache = [0] * len(self._on_cache)
+        for cpu, load in on_cpu.items():
+            self._on_core[self._core[cpu]] += load
+            self._on_cache[self._cache[cpu]] += load
 
     def _count(
         self, request: Request, place: Place, load: int, vcpus: int

@@ -96,10 +96,17 @@ class Spreader:
         load = loads.fair_loads(requests, len(self._cpus))
         if load == self._load:
             return
-        self._load = load
-        self._loads = loads.Loads(self._cpus)
+        before, self._load = self._load, load
+        changes: list[tuple[loads.Place, int]] = []
         for uuid, request in self._placed.items():
-            self._loads.add(request, self._places[uuid], load.get(uuid, 0))
+            place = self._places[uuid]
+            was, now = before.get(uuid, 0), load.get(uuid, 0)
+            if was and now:
+                changes.append((place, now - was))
+            else:
+                self._loads.remove(request, place, was)
+                self._loads.add(request, place, now)
+        self._loads.reweigh(changes)
 
     def _put_on(self, request: loads.Request, place: loads.Place) -> None:
         self._loads.add(request, place, self._load.get(request.uuid, 0))
