@@ -13,7 +13,6 @@
 """What is on each CPU, and which CPUs are best for one more VM."""
 
 import collections
-import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -153,13 +152,15 @@ class Loads:
 
     def height(self, place: Place) -> int:
         """Load of the fullest of a VM's CPUs."""
-        return max(self._on_cpu[cpu] for cpu in place)
+        return max(map(self._on_cpu.__getitem__, place))
 
     def roughness(self, place: Place, load: int) -> int:
         """What a VM meets on its CPUs; less is more even.
 
         :param load: of each of its own vCPUs.
         """
+        if len(set(place)) == len(place):
+            return sum(map(self._on_cpu.__getitem__, place))
         counts = collections.Counter(place)
         return sum(
             count * self._on_cpu[cpu] + load * count * (count - 1) // 2
@@ -217,21 +218,23 @@ class Loads:
         A core's second thread is taken only before a busier CPU would be.
         """
         rounds, rest = divmod(vcpus, len(ranked))
-        chosen = ranked * rounds
         cores: set[int] = set()
         picked: list[int] = []
-        for _, group in itertools.groupby(
-            ranked, lambda cpu: self._on_cpu[cpu] // _LEVEL
-        ):
-            second: list[int] = []
-            for cpu in group:
-                core = self._core[cpu]
-                if core in cores:
-                    second.append(cpu)
-                else:
-                    cores.add(core)
-                    picked.append(cpu)
-            picked.extend(second)
+        second: list[int] = []
+        level = -1
+        for cpu in ranked:
+            its_level = self._on_cpu[cpu] // _LEVEL
+            if its_level != level:
+                level = its_level
+                picked += second
+                second = []
             if len(picked) >= rest:
                 break
-        return tuple(sorted(chosen + picked[:rest]))
+            core = self._core[cpu]
+            if core in cores:
+                second.append(cpu)
+            else:
+                cores.add(core)
+                picked.append(cpu)
+        picked += second
+        return tuple(sorted(ranked * rounds + picked[:rest]))
