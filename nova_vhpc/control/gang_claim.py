@@ -124,20 +124,18 @@ class Claim:
         return longest
 
 
-def fair_claim(
-    view: model.HostView,
-    sides: gang_sides.Sides,
-    demands: gang_demand.DemandTracker,
-) -> Claim:
-    """What the kernel's fair division would give those that never sleep."""
-    if not sides.hungry:
+def fair_claim(sides: gang_sides.Sides, found: Collection[Contender]) -> Claim:
+    """What the kernel's fair division would give those that never sleep.
+
+    :param found: all of them.
+    """
+    if not found:
         return Claim()
     free = sides.host - sides.cpus
 
     def without_gangs(reach: frozenset[int] | None) -> float:
         return len(free if reach is None else free & reach)
 
-    found = contenders(view, sides, demands)
     missing = needs(found, without_gangs)
     if not missing:
         return Claim()
@@ -212,6 +210,8 @@ def contenders(
 ) -> list[Contender]:
     """All VMs that never sleep, and what is fair for them."""
     hungry, host = sides.hungry, sides.host
+    if not hungry:
+        return []
 
     def every_cpu(reach: frozenset[int] | None) -> float:
         return len(host if reach is None else reach)

@@ -120,18 +120,19 @@ class Need:
         if held > most:
             held, now = 0, None
         tried = {most * step // STEPS for step in range(STEPS + 1)}
-        tried |= {max(0, most - 1), max(0, most - 2), max(0, most - 3)}
-        best = max(
-            sorted(tried), key=lambda clear: self.efficiency(clear, now)
-        )
-        if self.efficiency(best, now) < self.efficiency(held, now) + GAIN:
+        tried |= {max(0, most - 1), max(0, most - 2), max(0, most - 3), held}
+        efficiency = {
+            clear: self.efficiency(clear, now) for clear in sorted(tried)
+        }
+        best = max(efficiency, key=efficiency.__getitem__)
+        if efficiency[best] < efficiency[held] + GAIN:
             return held
         return best
 
     @property
     def _widest(self) -> int:
         """CPUs that must be left to gangs."""
-        widest = max((max(sizes) for sizes in self.clusters), default=1)
+        widest = max(map(max, self.clusters), default=1)
         return min(widest, len(self.host))
 
 
@@ -188,23 +189,21 @@ def need(
     view: model.HostView,
     sides: gang_sides.Sides,
     demands: gang_demand.DemandTracker,
+    found: Iterable[gang_claim.Contender],
     members: Iterable[model.VmView],
     pinned: Collection[str],
     clear_cpus: frozenset[int] = frozenset(),
 ) -> Need:
     """Whom to leave CPUs to: of all that never sleep, who is not pinned.
 
+    :param found: all that never sleep.
     :param members: that take turns, or could.
     :param pinned: uuids of the VMs that we pin.
     :param clear_cpus: that are clear now; these come first.
     """
     if sides.hungry.issubset(pinned):
         return Need(sides.host)
-    others = [
-        one
-        for one in gang_claim.contenders(view, sides, demands)
-        if one.uuid not in pinned
-    ]
+    others = [one for one in found if one.uuid not in pinned]
     # What is fair for each vCPU, by the CPUs that it can be on.
     groups: dict[frozenset[int], list[float]] = {}
     for one in others:
@@ -267,17 +266,23 @@ def _packed(sizes: Collection[int], room: int) -> float:
     hosts it was half way.
     """
     rows: list[list[int]] = []
+    # What each leaves.
+    spare: list[int] = []
     for size in sorted(sizes, reverse=True):
-        for row in rows:
-            if sum(row) + size <= room:
-                row.append(size)
+        for number, left in enumerate(spare):
+            if size <= left:
+                rows[number].append(size)
+                spare[number] -= size
                 break
         else:
             rows.append([size])
+            spare.append(room - size)
+    narrowest = min(sizes)
     filled = 0
-    for number, row in enumerate(rows):
-        left = room - sum(row)
+    for number, left in enumerate(spare):
         for other, fitting in enumerate(rows):
+            if left < narrowest:
+                break
             for size in fitting if other != number else ():
                 if size <= left:
                     left -= size

@@ -33,7 +33,7 @@ is served as before (:mod:`nova_vhpc.control.gang_contest`).
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import (
@@ -136,18 +136,20 @@ class GangPolicy:
         own = gang_fairness.weights_of(view) if pinned else {}
         lineup = self._lineups.of(pinned, context.pins, own)
         sides = self._sides(context, lineup, own)
+        found = gang_claim.contenders(view, sides, self._demands)
         if self.room.is_due():
             self.room.look(
                 gang_room.need(
                     view,
                     sides,
                     self._demands,
+                    found,
                     pinned,
                     context.pins,
                     self.room.clear_cpus,
                 )
             )
-        part, contested, weights = self._weigh(view, lineup, sides)
+        part, contested, weights = self._weigh(view, lineup, sides, found)
         timeline = self._timeline(
             lineup.gangs,
             self._width.advance(view.window_late_us),
@@ -237,17 +239,19 @@ class GangPolicy:
         view: model.HostView,
         lineup: gang_lineup.Lineup,
         sides: gang_sides.Sides,
+        found: Collection[gang_claim.Contender],
     ) -> tuple[float, frozenset[int], dict[str, int]]:
         """What VMs that never sleep get, and what gangs weigh against them.
 
         The others are served within the windows.
 
+        :param found: those that never sleep.
         :returns: the part of the time that is to be pauses; the CPUs on
             which gangs must leave them something; by member, what it weighs
             in its window.
         """
         nobody: frozenset[int] = frozenset()
-        claim = gang_claim.fair_claim(view, sides, self._demands)
+        claim = gang_claim.fair_claim(sides, found)
         if not claim.needs:
             return 0.0, nobody, self._weigh_gently(view, lineup, sides)
         if claim.touches_few(sides):

@@ -185,7 +185,13 @@ class TestWhom(base.TestCase):
             {one.uuid: one.vcpu_pins for one in others if one.vcpu_pins},
         )
         return gang_room.need(
-            view, sides, demands, vms, {*members, *pinned}, frozenset(clear)
+            view,
+            sides,
+            demands,
+            gang_claim.contenders(view, sides, demands),
+            vms,
+            {*members, *pinned},
+            frozenset(clear),
         )
 
     def test_as_many_cpus_as_are_fair_and_one_for_any_number_of_vcpus(self):
