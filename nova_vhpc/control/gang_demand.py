@@ -112,6 +112,9 @@ class _Vm:
             if runnable < part:
                 part = runnable
         self.spins = part >= (SETTLED if self.spins else HUNGRY)
+        if part >= HUNGRY:
+            # Whole CPUs, all of them: there is nothing to add up.
+            self.cpus = float(len(self.vcpus))
 
 
 def _keep(span_us: float) -> float:

@@ -47,16 +47,17 @@ def fair_cpus(claims: Claims, capacity: float) -> dict[Claim, float]:
     :returns: CPUs of each VM with that claim; nobody gets more than it claims,
         and what one does not want goes to the others by weight.
     """
+    if len(claims) == 1:
+        # As of most VMs that have CPUs of their own.
+        ((claim, vms),) = claims.items()
+        if claim.cpus > 0 and claim.weight > 0:
+            part = capacity * claim.weight / (claim.weight * vms)
+            return {claim: min(claim.cpus, part)}
     open_claims = {
         claim: vms
         for claim, vms in claims.items()
         if claim.cpus > 0 and claim.weight > 0
     }
-    if len(open_claims) == 1:
-        # As of most VMs that have CPUs of their own.
-        ((claim, vms),) = open_claims.items()
-        part = capacity * claim.weight / (claim.weight * vms)
-        return {claim: min(claim.cpus, part)}
     given: dict[Claim, float] = {}
     left = capacity
     while open_claims:
@@ -107,9 +108,11 @@ def divide(
     changed = dict.fromkeys(groups)
     while True:
         for reach in changed:
-            those: dict[Claim, int] = {}
-            for other in inside[reach]:
-                those |= groups[other]
+            those = groups[reach]
+            if len(inside[reach]) > 1:
+                those = {}
+                for other in inside[reach]:
+                    those |= groups[other]
             if those:
                 found[reach] = fair_cpus(those, max(0.0, left[reach]))
                 levels[reach] = _level(found[reach])
@@ -155,14 +158,12 @@ def _insides(reaches: Collection[Reach]) -> dict[Reach, list[Reach]]:
 
 def _level(found: Mapping[Claim, float]) -> float:
     """What those have for their weight who would use more."""
-    return min(
-        (
-            cpus / claim.weight
-            for claim, cpus in found.items()
-            if cpus < claim.cpus
-        ),
-        default=math.inf,
-    )
+    # Of one claim mostly: a generator for min() would take longer.
+    level = math.inf
+    for claim, cpus in found.items():
+        if cpus < claim.cpus and cpus / claim.weight < level:
+            level = cpus / claim.weight
+    return level
 
 
 def shares(own: int | None, limits: model.ActuatorLimits) -> int:
