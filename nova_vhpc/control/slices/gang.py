@@ -331,14 +331,14 @@ class GangPolicy:
             for window in timeline
         )
         decision = base.SliceDecision(
-            vms={
-                uuid: base.VmSlice(
+            vms=dict.fromkeys(
+                originals,
+                base.VmSlice(
                     slice_us=self._width.width_us,
                     reason='gang window',
                     by_windows=True,
-                )
-                for uuid in originals
-            },
+                ),
+            ),
             windows=model.WindowSchedule(turns, originals),
             clear_cpus=clear_cpus,
             loose=loose,
