@@ -42,7 +42,8 @@ _LEAD_SHARE = 1 / 30
 for boldness e times as great; or ahead, for one as much smaller."""
 
 _NOTHING = -1e-9
-"""Gains are sums of shares; rounding may leave one of 0 slightly below."""
+"""Hits and gains are sums of shares; rounding may leave them so far below what
+they come to."""
 
 
 class Boldness:
@@ -143,7 +144,13 @@ class Boldness:
         self._periods += share
         if self._transitions < _YOUNG_TRANSITIONS:
             hits = self._hits
-            self._threshold = _THRESHOLDS[hits.index(max(hits))]
+            # Of equals the lowest, for any number of members.
+            most = max(hits) + _NOTHING
+            self._threshold = next(
+                threshold
+                for threshold, count in zip(_THRESHOLDS, hits, strict=True)
+                if count >= most
+            )
             return
         lead = min(self._leads) / (_LEAD + _LEAD_SHARE * self._periods)
         self._threshold = min(max(BOLD * math.exp(lead), EVEN), BOLDEST)

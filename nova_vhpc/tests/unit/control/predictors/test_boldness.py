@@ -99,6 +99,14 @@ class BoldnessTest(base.TestCase):
         self.periods(1, OTHER, members=4)
         self.assertTrue(self.is_change(SLIGHT))
 
+    def test_equals_are_equal_for_any_number_of_members(self):
+        # Three thirds of a hit are one, whatever they are added to.
+        for members in range(1, 12):
+            self.boldness = boldness.Boldness()
+            self.periods(1, STAYED, ratio=0.9, members=members)
+            self.assertFalse(self.is_change(0.9), members)
+            self.assertTrue(self.is_change(0.8), members)
+
     def test_less_where_changes_cost_more_than_they_win(self):
         self.grow_up()
         self.periods(4, STAYED, ratio=CLEAR)
