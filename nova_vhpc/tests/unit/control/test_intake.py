@@ -67,15 +67,13 @@ class CheckTest(base.TestCase):
 
     def test_numbers_that_cannot_be_added_to_others(self):
         for value in (decimal.Decimal(5), decimal.Decimal('NaN')):
-            sample, said = self.sample(io_events=value, vcpu_run_us=(value,))
+            # Each alone: a fault in one has all others looked at closely.
+            sample, said = self.sample(io_events=value)
             self.assertEqual(model.Sample(), sample)
-            self.assertEqual(
-                [
-                    f'io_events = {value}',
-                    'vcpu_run_us has impossible values',
-                ],
-                said,
-            )
+            self.assertEqual([f'io_events = {value}'], said)
+            sample, said = self.sample(vcpu_run_us=(value,))
+            self.assertEqual(model.Sample(), sample)
+            self.assertEqual(['vcpu_run_us has impossible values'], said)
 
     def test_no_vcpus_measured_is_no_fault(self):
         sample, said = self.sample(vcpu_run_us=())

@@ -31,7 +31,10 @@ class RivalsTest(base.TestCase):
         levels = [source.choice((10.0, 70.0, 130.0)) for _ in range(400)]
         # Steady on the edge of a state, at random, then in a cycle.
         events = (
-            [100.0] * 9 + [0.0, 200.0] + levels + [10.0, 130.0, 160.0] * 20
+            [100.0] * 9
+            + [70.0, 0.0, 200.0]
+            + levels
+            + [10.0, 130.0, 160.0] * 20
         )
         simple = (
             last_value.LastValuePredictor(),
