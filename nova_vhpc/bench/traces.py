@@ -138,8 +138,9 @@ def finite(cell: str) -> float | None:
 
 def _name(path: pathlib.Path) -> str:
     """A file's name without its suffix, as it can be printed and drawn."""
-    # Bytes that are no UTF-8 come as surrogates, which cannot.
-    return path.stem.encode(errors='replace').decode()
+    # Bytes that are no UTF-8 come as surrogates, which cannot. Each is
+    # spelled out: results are kept by name, so no two may become one.
+    return path.stem.encode(errors='backslashreplace').decode()
 
 
 def _lines(
