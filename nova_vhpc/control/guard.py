@@ -21,9 +21,9 @@ slice goes back to where the latency was best, and is not shortened for a
 while, each time twice as long. If going back does not help either, it was
 something else that made the latency worse, and the blame is withdrawn.
 
-Latencies of other VMs cannot be compared with. So where VMs come and go, what
-was shortened since the last comparison is taken back, unproven as it is; else
-many changes would let the slice creep down. That a shorter one was worse is
+Latencies of other VMs cannot be compared with. So where VMs come and go, the
+slice goes back to the last one that has proved itself; else many changes would
+let it creep down. That a shorter one was worse is
 a matter of the host more than of who is there: the hold stays, unless none is
 left of those that it was learned from.
 """
@@ -40,8 +40,8 @@ LONGEST_HOLD = 16
 
 _SIGMAS = 1.75
 _SURE_SIGMAS = 3.0
-"""Standard errors of a difference of means that count as noise; and where
-nothing would take back what was concluded."""
+"""Standard errors of a difference of means that count as noise, when a slice
+may be worse; and when it may be better, which nothing takes back."""
 
 _ROOT = 0.25
 """Means are of the latencies to this power: of a few periods one in which

@@ -315,8 +315,8 @@ class AdaptivePredictor:
         self._change = change
         self._ratio = ratio = stay / likeliest if likeliest else math.inf
         # Idle is no stray: every program pauses, and begins with setting up.
-        # Nor is what comes after another new state, unless it leads back to
-        # where that came from: a new phase has begun.
+        # Nor is what comes after another new state, for a new phase has begun;
+        # unless the change leads back towards that one.
         is_new = often <= 1 and state != _IDLE_STATE
         self._is_stray = is_stray = is_new and (
             not self._is_new or self._is_back(state, change)

@@ -24,8 +24,8 @@ class Counts:
 
     :ivar by_state: the counts; to be read only.
     :ivar total: their sum.
-    :ivar likeliest: the state that followed most often, kept by
-        :class:`~.rivals.Rivals`; None for the context's own.
+    :ivar likeliest: of what followed a state, the state that did so most
+        often, kept by :class:`~.rivals.Rivals`; None while it is that state.
     """
 
     __slots__ = ('by_state', 'likeliest', 'total')
