@@ -325,6 +325,6 @@ class OtherProgramsTest(base.TestCase):
         # 16 that are long enough, 10 with transitions.
         self.hold('npb', 0.025, 0.1, behind=1, not_ahead=set())
 
-    def test_real_programs_that_no_constant_was_chosen_on(self):
+    def test_real_programs_that_were_recorded_later(self):
         # 18 that are long enough, 10 with transitions.
         self.hold('npb_later', 0.026, 0.1, behind=2, not_ahead=set())
