@@ -29,7 +29,7 @@ transitions, at the price of false ones. The last is for strays."""
 _THRESHOLDS = (0.3, 0.5, 0.7, 0.85, EVEN, 1.25)
 """What is tried at first."""
 
-_YOUNG_TRANSITIONS = 20
+_YOUNG_TRANSITIONS = 22
 """Transitions until there is enough to be bold on. Short programs see
 fewer: in these only hits count."""
 

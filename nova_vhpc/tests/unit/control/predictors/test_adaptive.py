@@ -311,7 +311,7 @@ class OtherProgramsTest(base.TestCase):
 
     def test_runs_recorded_after_most_constants_were_chosen(self):
         # 15 that are long enough, 8 with transitions.
-        self.hold('skeletons', 0.033, 0.107, behind=4, not_ahead=set())
+        self.hold('skeletons', 0.033, 0.105, behind=4, not_ahead=set())
 
     def test_runs_that_were_recorded_later(self):
         # 31 that are long enough, 17 with transitions.

@@ -62,7 +62,7 @@ class BoldnessTest(base.TestCase):
 
     def grow_up(self):
         """Enough transitions, none of which anything could have seen."""
-        self.periods(20, OTHER)
+        self.periods(22, OTHER)
 
     def test_even_at_first(self):
         self.assertTrue(self.is_change(0.9))
@@ -86,7 +86,7 @@ class BoldnessTest(base.TestCase):
         self.assertFalse(self.is_change(SLIGHT))
 
     def test_bold_once_transitions_were_seen(self):
-        self.periods(19, OTHER)
+        self.periods(21, OTHER)
         self.assertFalse(self.is_change(SLIGHT))
         self.periods(1, OTHER)
         self.assertTrue(self.is_change(SLIGHT))
@@ -94,7 +94,7 @@ class BoldnessTest(base.TestCase):
 
     def test_members_count_together(self):
         # Four members' periods are one, not four.
-        self.periods(19, OTHER, members=4)
+        self.periods(21, OTHER, members=4)
         self.assertFalse(self.is_change(SLIGHT))
         self.periods(1, OTHER, members=4)
         self.assertTrue(self.is_change(SLIGHT))
