@@ -41,6 +41,10 @@ _LEAD_SHARE = 1 / 30
 """Hits, and share of all periods, by which the best rival has to be behind
 for boldness e times as great; or ahead, for one as much smaller."""
 
+_REMEMBERED = 2_000.0
+"""Periods until what has come of predictions counts half: another program may
+run by then."""
+
 _NOTHING = -1e-9
 """Hits and gains are sums of shares; rounding may leave them so far below what
 they come to."""
@@ -142,6 +146,10 @@ class Boldness:
         :param share: of the members that had one, 0..1.
         """
         self._periods += share
+        if self._periods >= _REMEMBERED:
+            self._periods /= 2
+            self._new_gain /= 2
+            self._leads = [lead / 2 for lead in self._leads]
         if self._transitions < _YOUNG_TRANSITIONS:
             hits = self._hits
             # Of equals the lowest, for any number of members.

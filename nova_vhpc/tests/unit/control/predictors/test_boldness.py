@@ -136,6 +136,19 @@ class BoldnessTest(base.TestCase):
         self.assertTrue(self.is_change(2.4))
         self.assertFalse(self.is_change(2.6))
 
+    def test_a_lead_of_long_ago_is_not_spent_for_ever(self):
+        self.grow_up()
+        self.periods(20_000, CAME, ratio=CLEAR)
+        # A program for which changes never come true.
+        self.periods(2_500, STAYED, ratio=CLEAR)
+        self.assertFalse(self.is_change(1.1))
+
+    def test_nor_are_strays_judged_by_long_ago(self):
+        self.periods(500, STAYED, ratio=2.9, is_stray=True)
+        self.periods(20_000, STAYED)
+        self.periods(4, CAME, ratio=2.9, is_stray=True)
+        self.assertTrue(self.is_change(2.9, is_stray=True))
+
     def test_the_best_rival_is_what_counts(self):
         for rival in (LAST_VALUE, EWMA, MARKOV):
             self.boldness = boldness.Boldness()
