@@ -57,8 +57,11 @@ two CPUs are all that there may be.
 PLAIN_FLAVOR: Mapping[str, str] = {
     'quota:cpu_period': '100000',
     'quota:cpu_quota': '10000',
+    'trait:COMPUTE_NET_VIF_MODEL_VIRTIO': 'required',
 }
-"""Of the server that has nothing to do with us."""
+"""Of the server that has nothing to do with us. The trait is one of the host
+that runs guests: with the members' RAM in use there, the slow one is emptier.
+"""
 
 
 Servers = list[dict[str, Any]]
