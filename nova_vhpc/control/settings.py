@@ -74,9 +74,7 @@ def other_faults(vm: model.OtherVm) -> dict[str, Any]:
         what else is known of it is still of use.
     """
     faults: dict[str, Any] = {}
-    if vm.shares is not None and not (
-        type(vm.shares) is int and -_HUGE < vm.shares < _HUGE
-    ):
+    if vm.shares is not None and not _is_whole(vm.shares):
         faults['shares'] = None
     share: object = vm.share
     if share is not None and not isinstance(share, int | float):
@@ -86,15 +84,17 @@ def other_faults(vm: model.OtherVm) -> dict[str, Any]:
     return faults
 
 
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -_HUGE < value < _HUGE
+
+
 def _tune_fault(tune: object) -> str | None:
     """Name of what cannot be in a cputune; None if all can."""
     if not isinstance(tune, model.CpuTune):
         return 'cputune'
     for name in _NUMBERS:
         value = getattr(tune, name)
-        if value is not None and not (
-            type(value) is int and -_HUGE < value < _HUGE
-        ):
+        if value is not None and not _is_whole(value):
             return name
     if tune.vcpu_pins is not None and not _are_pins(tune.vcpu_pins):
         return 'vcpu_pins'

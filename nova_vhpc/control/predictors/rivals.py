@@ -19,8 +19,6 @@ Right = tuple[bool, bool, bool]
 """Whether last value, EWMA and Markov 1 were right: of the paper's predictors
 those that are mostly best, and that cost next to nothing beside the rest."""
 
-_PER_STATE = float(quantise.EVENTS_PER_STATE)
-
 
 class Rivals:
     """What last value, EWMA and Markov 1 would have predicted for a VM."""
@@ -58,6 +56,6 @@ class Rivals:
                 after.likeliest = state
         return (
             state == current,
-            0.0 < state * _PER_STATE - average <= _PER_STATE,
+            quantise.to_state(average) == state,
             by_likeliest,
         )

@@ -66,9 +66,9 @@ class RivalsTest(base.TestCase):
         self.assertGreater(clear, 400)
 
     def test_of_equals_the_current_state_wins(self):
-        after = counts.CountTable().use(2)
-        followed = rivals.Rivals()
         table = counts.CountTable()
+        after = table.use(2)
+        followed = rivals.Rivals()
         for state, right in ((3, False), (2, False), (2, True), (3, False)):
             said = followed.observe(2, state, 0.0, after)
             table.add(after, state)
