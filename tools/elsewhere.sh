@@ -20,8 +20,8 @@ noble) distribution=ubuntu mirror=http://archive.ubuntu.com/ubuntu pool=main,uni
 esac
 keyring=/usr/share/keyrings/$distribution-archive-keyring.gpg
 [ -e "$keyring" ] || die "no $keyring, which $distribution's packages are checked with; \
-it is in the package $distribution-keyring (Debian: $distribution-archive-keyring), or take \
-it from a machine with $distribution"
+it is in the package $distribution-keyring (Debian from 13: $distribution-archive-keyring), \
+whose .deb \`dpkg-deb -x\` unpacks where the system has no such package"
 command -v mmdebstrap >/dev/null || apt_install mmdebstrap
 
 place=$(mktemp -d "${TMPDIR:-/tmp}/vhpc-elsewhere-XXXXXX")
