@@ -31,6 +31,10 @@ its calls then fail at once, and we connect anew."""
 
 FIRST_PAUSE_S = 0.2
 
+SILENCE_S = 10.0
+"""After which a libvirtd that does not answer who connects is told of: before
+it does, there is no keep-alive."""
+
 _event_loop_lock = threading.Lock()
 _event_loop_runs = False
 
@@ -194,7 +198,15 @@ class Connection:
     def _open(self) -> Any:
         # A close callback of the old connection must not end the new one.
         lost = threading.Event()
-        conn = libvirt.open(self.uri)
+        silence = threading.Timer(SILENCE_S, self._note_silence)
+        silence.daemon = True
+        silence.start()
+        try:
+            # Not given up: each further try would hang as well, and keep a
+            # thread.
+            conn = libvirt.open(self.uri)
+        finally:
+            silence.cancel()
         try:
             conn.setKeepAlive(KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT)
         except libvirt.libvirtError:
@@ -209,6 +221,15 @@ class Connection:
         except libvirt.libvirtError:
             LOG.debug('%s tells nothing of its end', self.uri)
         return conn
+
+    def _note_silence(self) -> None:
+        if self._announced or self._stop.is_set():
+            return
+        self._announced = True
+        LOG.warning(
+            'libvirt at %s: does not answer; does it hang? Waiting for it',
+            self.uri,
+        )
 
     def _note_failure(self, state: tenacity.RetryCallState) -> None:
         if self._announced:

@@ -29,6 +29,7 @@ from nova_vhpc.agent import (
     lock,
     mark,
     nudge,
+    patient_open,
     processes,
     restore,
 )
@@ -253,14 +254,14 @@ def _wait_for(uri: str) -> Any:
     told = False
     while True:
         try:
-            conn = libvirt.open(uri)
+            conn = patient_open.open_within(uri, end - time.monotonic())
             conn.setKeepAlive(
                 connection.KEEPALIVE_INTERVAL_S, connection.KEEPALIVE_COUNT
             )
             return conn
         except libvirt.libvirtError as error:
             useless = error.get_error_code() in _NEVER
-            if useless or time.monotonic() > end:
+            if useless or time.monotonic() >= end:
                 LOG.error('%s', error)
                 return None
             if not told:

@@ -121,14 +121,18 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_libvirt(self) -> checks.Result:
         try:
             import libvirt
+
+            from nova_vhpc.agent import connection, patient_open
         except ImportError as error:
             return checks.libvirt(None, str(error))
         # Errors come as exceptions; libvirt's own print would stand before
         # the table.
         libvirt.registerErrorHandler(lambda context, error: None, None)
         try:
-            connection = libvirt.openReadOnly(
-                self._conf.vhpc_agent.libvirt_uri
+            conn = patient_open.open_within(
+                self._conf.vhpc_agent.libvirt_uri,
+                connection.SILENCE_S,
+                libvirt.openReadOnly,
             )
         except libvirt.libvirtError as error:
             if _version('nova') is not None and not any(
@@ -137,9 +141,9 @@ class Checks(upgradecheck.UpgradeCommands):
                 return checks.success('no hypervisor here: scheduler only.')
             return checks.libvirt(None, str(error))
         try:
-            return checks.libvirt(connection.getLibVersion())
+            return checks.libvirt(conn.getLibVersion())
         finally:
-            connection.close()
+            conn.close()
 
     def _check_hook(self) -> checks.Result:
         return checks.libvirt_hook(*hook(_HOOK))

@@ -16,6 +16,7 @@ import threading
 from typing import Any
 from unittest import mock
 
+import fixtures
 import libvirt
 import tenacity
 from oslotest import base
@@ -72,3 +73,37 @@ class TestConnection(base.BaseTestCase):
         self.made._thread.join(PATIENCE_S)
         self.assertFalse(self.made._thread.is_alive())
         self.assertFalse(self.made.up)
+
+
+class TestSilence(base.BaseTestCase):
+    def test_one_that_hangs_is_told_of_once(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        answer, up = threading.Event(), threading.Event()
+
+        def connect(uri: str) -> Any:
+            self.assertTrue(answer.wait(PATIENCE_S))
+            return mock.Mock(domainEventCallbackID={})
+
+        told = threading.Event()
+
+        class Made(connection.Connection):
+            def _note_silence(self) -> None:
+                super()._note_silence()
+                told.set()
+
+        with (
+            mock.patch.object(libvirt, 'open', connect),
+            mock.patch.object(connection, 'start_event_loop'),
+            mock.patch.object(connection, 'SILENCE_S', 0.01),
+        ):
+            made = Made('x', lambda conn: up.set())
+            self.addCleanup(made._thread.join)
+            self.addCleanup(made.stop)
+            self.addCleanup(answer.set)
+            made.start()
+            self.assertTrue(told.wait(PATIENCE_S))
+            self.assertEqual(1, log.output.count('does not answer'))
+            answer.set()
+            self.assertTrue(up.wait(PATIENCE_S))
+        self.assertTrue(made.up)
+        self.assertIn('x: connected', log.output)

@@ -283,3 +283,16 @@ class TestWaitForLibvirt(base.BaseTestCase):
             self.assertIsNone(connected)
             self.assertIn('refused', log)
             self.assertNotIn('tried again', log)
+
+    def test_one_that_hangs(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        with (
+            mock.patch.object(
+                libvirt, 'open', side_effect=lambda uri: hang.wait()
+            ),
+            mock.patch.object(host_restore, 'CONNECT_SECONDS', 0.05),
+        ):
+            self.assertIsNone(host_restore._wait_for('qemu:///system'))
+        self.assertIn('qemu:///system does not answer', log.output)
