@@ -153,6 +153,9 @@ class ControlClient:
         :param method: ``status``, ``pause``, ``resume`` or ``restore``.
         :raises ControlError: when it does not answer, or not with success.
         """
+        if not host:
+            # On the bus that is whichever agent comes first.
+            raise ControlError('no host is named')
         if method in ('pause', 'restore'):
             wait_s = self._timeout_s * _PART_TO_WAIT
             with contextlib.suppress(_OlderAgentError):

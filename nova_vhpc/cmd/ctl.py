@@ -56,14 +56,28 @@ def make_parser() -> argparse.ArgumentParser:
         command.add_argument(
             '--host',
             action='append',
+            type=_name,
             metavar='HOST',
             help="an agent's host, may be repeated; without it, this one",
         )
         if name == 'restore':
             command.add_argument(
-                '--server', metavar='UUID', help='this server only'
+                '--server',
+                type=_name,
+                metavar='UUID',
+                help='this server only',
             )
     return parser
+
+
+def _name(text: str) -> str:
+    """Of a host or server; a script's variable may be empty.
+
+    :raises ArgumentTypeError: it names nobody.
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' is no name")
+    return text
 
 
 def _add_options(

@@ -125,3 +125,10 @@ class TestControl(base.BaseTestCase):
             [('pause', control_rpc.LONGEST_WAIT_S), ('pause', 0.0)],
             self.control.calls,
         )
+
+    def test_no_host_is_not_any_host(self) -> None:
+        self.serve(control_rpc._Endpoint(self.control))
+        self.assertRaises(
+            control_rpc.ControlError, self.client.call, '', 'pause'
+        )
+        self.assertEqual([], self.control.calls)

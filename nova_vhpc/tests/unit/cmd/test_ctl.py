@@ -122,3 +122,17 @@ class TestCtl(base.BaseTestCase):
         code, out, _ = self.run_with({'a': {'vms': []}}, 'status')
         self.assertEqual(0, code)
         self.assertIn('servers: 0', out)
+
+    def test_who_names_nobody_means_nobody(self) -> None:
+        for words in (
+            ['pause', '--host', ''],
+            ['status', '--host', ' '],
+            ['restore', '--host', 'a', '--server', ''],
+        ):
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                ending = self.assertRaises(
+                    SystemExit, ctl.make_parser().parse_args, words
+                )
+            self.assertEqual(2, ending.code)
+            self.assertIn('is no name', err.getvalue())
