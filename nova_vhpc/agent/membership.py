@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_vhpc import extra_specs
+from nova_vhpc.agent import peer_protocol
 
 METADATA_KEY = 'vhpc:cluster'
 
@@ -105,6 +106,11 @@ def read_file(content: Any) -> dict[str, str]:
         raise ValueError('it must map cluster names to lists of servers')
     found: dict[str, str] = {}
     for cluster, servers in content.items():
+        if len(str(cluster)) > peer_protocol.MAX_NAME:
+            raise ValueError(
+                f"'{str(cluster)[:32]}...' is no name of a cluster: it has "
+                f'more than {peer_protocol.MAX_NAME} characters'
+            )
         if not isinstance(servers, list):
             raise ValueError(f"'{cluster}' must be a list of server uuids")
         for server in servers:

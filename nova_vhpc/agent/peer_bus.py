@@ -35,10 +35,6 @@ NAMESPACE = 'vhpc.peers'
 VERSION = '1.1'
 """1.0: phase. 1.1: phase with min_slice_us."""
 
-MAX_NAME = 512
-"""Characters; no cluster's or host's name has as many. Names are kept as long
-as what was said holds, so they must not fill the memory."""
-
 _TOPIC = 'vhpc.peers.'
 _LONGEST = 100
 
@@ -48,9 +44,11 @@ class BusError(Exception):
 
 
 def topic(cluster: str) -> str:
-    """Fanout topic of a virtual cluster; AMQP names have a limit."""
-    if len(cluster) > _LONGEST:
-        cluster = hashlib.sha256(cluster.encode()).hexdigest()
+    """Fanout topic of a virtual cluster; AMQP names have a limit, in bytes."""
+    # A groups file may name it with whatever JSON can escape.
+    raw = cluster.encode(errors='surrogatepass')
+    if len(raw) > _LONGEST:
+        cluster = hashlib.sha256(raw).hexdigest()
     return _TOPIC + cluster
 
 
@@ -108,8 +106,10 @@ def decode(fields: dict[str, Any]) -> protocol.Message:
             raise ValueError(f'{name} {value!r} is no count')
     for name in ('cluster', 'host'):
         value = fields[name]
-        if not isinstance(value, str) or len(value) > MAX_NAME:
-            raise TypeError(f'{name} {str(value)[:MAX_NAME]!r} is no name')
+        if not isinstance(value, str) or len(value) > protocol.MAX_NAME:
+            raise TypeError(
+                f'{name} {str(value)[: protocol.MAX_NAME]!r} is no name'
+            )
     return protocol.Message(
         cluster=fields['cluster'],
         host=fields['host'],

@@ -35,6 +35,10 @@ QUIET = ClusterPlan(Phase.COMPUTING)
 MAX_LEASE_US = 600_000_000
 """No host can make others believe it for longer than ten minutes."""
 
+MAX_NAME = 512
+"""Characters; no cluster's or host's name has as many. Names are kept as long
+as what was said holds, so they must not fill the memory."""
+
 MAX_HOSTS = 4096
 """Hosts to listen to per cluster, far more than any has: whoever floods
 the bus with invented ones must not fill the memory."""

@@ -114,6 +114,7 @@ class ReadFileTest(base.BaseTestCase):
             ({'a': 's1'}, "'a' must be a list"),
             ({'a': ['s1'], 'b': ['s1']}, 's1 is in a and in b'),
             ({'a': [['s1']]}, "'a' has a server that is no text"),
+            ({'a' * 513: ['s1']}, 'more than 512 characters'),
         ):
             error = self.assertRaises(
                 ValueError, membership.read_file, content

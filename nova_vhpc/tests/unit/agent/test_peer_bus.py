@@ -85,8 +85,8 @@ class CodecTest(base.BaseTestCase):
             ('phase', 'sleeping'),
             ('cluster', None),
             ('host', 3),
-            ('host', 'h' * (peer_bus.MAX_NAME + 1)),
-            ('cluster', 'c' * (peer_bus.MAX_NAME + 1)),
+            ('host', 'h' * (protocol.MAX_NAME + 1)),
+            ('cluster', 'c' * (protocol.MAX_NAME + 1)),
             ('min_slice_us', 1.5),
         ):
             self.assertRaises(
@@ -102,4 +102,7 @@ class CodecTest(base.BaseTestCase):
         self.assertEqual('vhpc.peers.g1', peer_bus.topic('g1'))
         names = {peer_bus.topic('x' * 500 + str(n)) for n in range(2)}
         self.assertEqual(2, len(names))
-        self.assertLess(max(map(len, names)), 128)
+        # Those of a groups file: nearly any text, and the limit is in bytes.
+        names |= {peer_bus.topic('\u540d' * 90), peer_bus.topic('\ud800' * 90)}
+        self.assertEqual(4, len(names))
+        self.assertLess(max(len(name.encode()) for name in names), 128)
