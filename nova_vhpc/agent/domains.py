@@ -170,6 +170,7 @@ class Domains:
             self._quarantine,
             self.look,
         )
+        self.reconcile = self._reconciler.wake
         self.write = self._writer.write
         self.set_shares = self._writer.set_shares
 

@@ -297,6 +297,9 @@ class Service:
             why = conf_package.reason(error)
             LOG.error('Options are not read again: %s', why)
             return
+        if fresh:
+            # Else the old reconcile_period, hours maybe, has to end first.
+            self.domains.reconcile()
         LOG.info(
             'Options are read again: %s',
             ', '.join(f'{group}.{name}' for group, name in fresh)

@@ -39,7 +39,7 @@ class ServiceCase(base.BaseTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        path = pathlib.Path(tempfile.mkdtemp(), 'agent.conf')
+        self.path = path = pathlib.Path(tempfile.mkdtemp(), 'agent.conf')
         path.write_text(
             '[vhpc_agent]\nlibvirt_uri = test:///default\nmetrics_port = 0\n'
             f'state_path = {path.parent}/state\nrun_path = {path.parent}/run\n'
@@ -105,6 +105,20 @@ class TestPause(ServiceCase):
         self.made.player.play = lambda windows: order.append('ended')
         self.made.pause(0)
         self.assertEqual(['held', 'ended'], order)
+
+
+class TestReload(ServiceCase):
+    """What is read again is in force at once."""
+
+    def test_a_period_that_has_begun_need_not_end(self) -> None:
+        woken = self.made.domains._reconciler._wake
+        self.made._mutate()
+        self.assertFalse(woken.is_set())
+        with self.path.open('a') as file:
+            file.write('reconcile_period = 1\n')
+        self.made._mutate()
+        self.assertEqual(1.0, self.made.conf.vhpc_agent.reconcile_period)
+        self.assertTrue(woken.is_set())
 
 
 class TestStart(ServiceCase):
