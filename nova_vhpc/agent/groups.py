@@ -65,7 +65,7 @@ class Groups:
         self._file_stamp: tuple[float, int] | None = None
         self._state = 'off'
         self._detail = ''
-        self._heard_at: float | None = None
+        self._heard_s: float | None = None
 
     @property
     def uses_nova(self) -> bool:
@@ -135,7 +135,7 @@ class Groups:
     def status(self) -> dict[str, Any]:
         """What is known and how old it is, in values that JSON takes."""
         with self._lock:
-            at = self._heard_at
+            at = self._heard_s
             merged = {**self._told.clusters, **self._filed}
             state, detail = self._state, self._detail
         counts: dict[str, int] = {}
@@ -144,7 +144,7 @@ class Groups:
         return {
             'state': state,
             'detail': detail,
-            'age_s': None if at is None else round(time.time() - at, 1),
+            'age_s': None if at is None else round(time.monotonic() - at, 1),
             'servers': len(merged),
             'clusters': counts,
         }
@@ -164,7 +164,7 @@ class Groups:
         told = self._nova.ask()
         with self._lock:
             self._told = told
-            self._heard_at = time.time()
+            self._heard_s = time.monotonic()
         for server in list(self._asked_for):
             if server in told.servers or len(self._asked_for) > _ASK_FOR_MOST:
                 self._asked_for.pop(server, None)

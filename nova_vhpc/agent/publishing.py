@@ -75,7 +75,7 @@ class PublishWorker:
         self._since = time.time()
         self._findings: discovery.Findings | None = None
         self._published: publisher.Published | None = None
-        self._published_at: float | None = None
+        self._published_s: float | None = None
         self._publisher: publisher.Publisher | None = None
         self._client: api.PlacementClient | None = None
         self._sent: model.HostTopology | None = None
@@ -148,12 +148,14 @@ class PublishWorker:
         """What is published, in values that JSON takes."""
         with self._lock:
             findings, published = self._findings, self._published
-            at = self._published_at
+            at = self._published_s
             result: dict[str, Any] = {
                 'state': self._state,
                 'since': self._since,
                 'detail': self._detail,
-                'age_s': None if at is None else round(time.time() - at, 1),
+                'age_s': None
+                if at is None
+                else round(time.monotonic() - at, 1),
             }
         result['node'] = published.node if published else None
         result['reserved'] = list(published.reserved) if published else []
@@ -227,7 +229,7 @@ class PublishWorker:
             self._stamped_at = now_s
         with self._lock:
             self._published = published
-            self._published_at = time.time()
+            self._published_s = time.monotonic()
         if changed or self._state != self.DONE:
             LOG.info(
                 self.MESSAGE,

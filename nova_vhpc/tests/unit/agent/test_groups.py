@@ -16,12 +16,13 @@
 import os
 import time
 from pathlib import Path
+from unittest import mock
 
 import fixtures
 from oslo_config import cfg
 from oslotest import base
 
-from nova_vhpc.agent import groups
+from nova_vhpc.agent import groups, nova_servers
 from nova_vhpc.conf import nova_api
 
 
@@ -48,6 +49,18 @@ class GroupsFileTest(base.BaseTestCase):
         self.assertFalse(self.make().uses_nova)
         self.conf.set_override('auth_section', 'placement', 'vhpc_nova')
         self.assertTrue(self.make().uses_nova)
+
+    def test_the_age_follows_no_clock_that_is_set(self) -> None:
+        """As by NTP after a boot, just where Nova may be away."""
+        told = groups.Groups(self.conf, 'host')
+        with (
+            mock.patch.object(told._nova, 'ask', nova_servers.Answer),
+            mock.patch.object(groups.time, 'time', return_value=0.0),
+        ):
+            told.refresh()
+        age_s = told.status()['age_s']
+        self.assertGreaterEqual(age_s, 0.0)
+        self.assertLess(age_s, 3600.0)
 
     def test_yaml_and_json(self) -> None:
         for text in ('cfd: [s1, s2]\n', '{"cfd": ["s1", "s2"]}'):
