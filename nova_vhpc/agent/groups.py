@@ -38,6 +38,10 @@ _MAX_BACK_OFF_S = 120.0
 _FILE_POLL_S = 5.0
 _ASK_FOR = 5
 _ASK_FOR_MOST = 1000
+_TICK_S = 1.0
+"""A tick asks for all servers that run here, and takes less."""
+_TICKS_S = 30.0
+"""The next one comes before: control periods are of ten seconds at most."""
 
 
 class Groups:
@@ -60,7 +64,9 @@ class Groups:
         # Replaced as a whole, since every tick asks for every VM and must
         # not wait for a lock.
         self._told = nova_servers.Answer()
+        self._missed: frozenset[str] = frozenset()
         self._asked_for: dict[str, int] = {}
+        self._running_s: dict[str, float] = {}
         self._filed: Mapping[str, str] = {}
         self._file_stamp: tuple[float, int] | None = None
         self._state = 'off'
@@ -121,7 +127,9 @@ class Groups:
         if filed is not None:
             return filed
         told = self._told
-        if server_uuid not in told.servers:
+        if server_uuid in told.servers:
+            self._running_s[server_uuid] = time.monotonic()
+        else:
             self._ask_for(server_uuid)
             if flavor_cluster is not None:
                 return membership.scoped(flavor_cluster, project)
@@ -161,15 +169,33 @@ class Groups:
 
         :raises NovaError: when Nova is away or refuses.
         """
-        told = self._nova.ask()
+        told, self._missed = self._nova.ask().without_forgetting(
+            self._told, self._running_here()
+        )
         with self._lock:
             self._told = told
-            self._heard_s = time.monotonic()
+            if not self._missed:
+                self._heard_s = time.monotonic()
         for server in list(self._asked_for):
             if server in told.servers or len(self._asked_for) > _ASK_FOR_MOST:
                 self._asked_for.pop(server, None)
             else:
                 self._asked_for[server] += 1
+
+    def _running_here(self) -> frozenset[str]:
+        """Those that the last tick has asked for."""
+        # In one step: ticks add to it meanwhile.
+        asked_s = self._running_s.copy()
+        since_s = max(
+            max(asked_s.values(), default=0.0) - _TICK_S,
+            time.monotonic() - _TICKS_S,
+        )
+        for server in asked_s:
+            if asked_s[server] < since_s:
+                self._running_s.pop(server, None)
+        return frozenset(
+            server for server in asked_s if asked_s[server] >= since_s
+        )
 
     def _run(self) -> None:
         failures = 0
@@ -210,6 +236,7 @@ class Groups:
         return back_off_s * random.uniform(0.75, 1.25)
 
     def _ask(self) -> bool:
+        missed = self._missed
         try:
             self.refresh()
         except nova_servers.NovaError as error:
@@ -227,7 +254,19 @@ class Groups:
                 LOG.exception('Reading groups failed; it will be tried again')
             self._enter('failed', repr(error))
             return False
-        if self._enter('fresh', ''):
+        # Once it may be one that has just been deleted.
+        missed &= self._missed
+        if missed:
+            detail = (
+                f'Nova says nothing of {len(missed)} servers that run '
+                "here; is their cell's database away?"
+            )
+            if self._enter('partial', detail):
+                LOG.warning(
+                    'The last known groups of some servers stay in force: %s',
+                    detail,
+                )
+        elif self._enter('fresh', ''):
             LOG.info(
                 'Nova tells the groups of this host: %d servers in %d '
                 'virtual clusters',

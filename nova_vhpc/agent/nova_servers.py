@@ -14,7 +14,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
@@ -39,11 +39,42 @@ class Answer:
     :ivar servers: uuids of this host's servers with ``vhpc:`` extra specs.
     :ivar clusters: virtual cluster by server; many a server has none.
     :ivar migrating: servers that Nova is about to migrate away.
+    :ivar listed: uuids of all of this host's servers that it told of.
     """
 
     servers: frozenset[str] = frozenset()
     clusters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     migrating: frozenset[str] = frozenset()
+    listed: frozenset[str] = frozenset()
+
+    def without_forgetting(
+        self, before: 'Answer', here: Collection[str]
+    ) -> tuple['Answer', frozenset[str]]:
+        """With what was known before of servers that it says nothing of.
+
+        Nova leaves out the servers of a cell whose database is away, and calls
+        that a success.
+
+        :param here: servers that run on this host: no others may be missed.
+        :returns: that, and the servers of which it is known from before.
+        """
+        missed = (before.servers - self.listed).intersection(here)
+        return (
+            dataclasses.replace(
+                self,
+                servers=self.servers | missed,
+                clusters={
+                    **self.clusters,
+                    **{
+                        server: cluster
+                        for server, cluster in before.clusters.items()
+                        if server in missed
+                    },
+                },
+                migrating=self.migrating | (before.migrating & missed),
+            ),
+            missed,
+        )
 
 
 class NovaServers:
@@ -65,17 +96,18 @@ class NovaServers:
         """
         with _translated():
             nova = self._nova()
-            members = list(self._servers(nova))
-            listed = frozenset(member.server for member in members)
+            found = dict(self._servers(nova))
+            members = [one for one in found.values() if one is not None]
             gone = frozenset(
                 group
                 for group in {member.group for member in members}
                 if group is not None and self._is_gone(nova, group)
             )
         return Answer(
-            listed,
+            frozenset(member.server for member in members),
             membership.clusters(members, gone),
             frozenset(member.server for member in members if member.migrating),
+            frozenset(found),
         )
 
     def disconnect(self) -> None:
@@ -102,7 +134,10 @@ class NovaServers:
                 ) from error
         return self._adapter
 
-    def _servers(self, nova: Any) -> Iterator[membership.Membership]:
+    def _servers(
+        self, nova: Any
+    ) -> Iterator[tuple[str, membership.Membership | None]]:
+        """All of this host: the uuid, and what is said if it is ours."""
         marker = None
         while True:
             params = {'host': self._host, 'all_tenants': '1'}
@@ -110,9 +145,9 @@ class NovaServers:
                 params['marker'] = marker
             body = nova.get('/servers/detail', params=params).json()
             for server in body['servers']:
-                member = membership.read_server(server)
-                if member is not None:
-                    yield member
+                # Of a cell that is down there may be a stub.
+                if server.get('flavor') is not None:
+                    yield server['id'], membership.read_server(server)
             links = body.get('servers_links') or []
             if not body['servers'] or not any(
                 link.get('rel') == 'next' for link in links

@@ -16,6 +16,8 @@
 import time
 from collections.abc import Callable
 
+from nova.tests import fixtures as nova_fixtures
+
 from nova_vhpc.agent import groups
 from nova_vhpc.tests.functional.groups import cloud
 
@@ -100,6 +102,25 @@ class GroupsTest(cloud.CloudCase):
 
         self.api_down = False
         self.wait_for(lambda: told.status()['state'] == 'fresh')
+
+    def test_a_cell_away_and_back(self) -> None:
+        """Nova then lists none of its servers, with 200."""
+        flavor = self.make_flavor(workload='parallel')
+        group = self.make_group()
+        server = self.boot(flavor, 'host1', group)
+        told = groups.Groups(
+            self.make_conf(poll_interval=1, min_interval=1), 'host1'
+        )
+        told.start()
+        self.addCleanup(told.stop)
+        self.wait_for(lambda: told.cluster_of(server) == group)
+        with nova_fixtures.DownCellFixture():
+            self.wait_for(lambda: told.status()['state'] == 'partial')
+            before = told.status()['age_s']
+            self.wait_for(lambda: told.status()['age_s'] > before)
+            self.assertEqual(group, told.cluster_of(server))
+        self.wait_for(lambda: told.status()['state'] == 'fresh')
+        self.assertEqual(group, told.cluster_of(server))
 
     def test_an_unknown_server_is_asked_for(self) -> None:
         flavor = self.make_flavor(workload='parallel')

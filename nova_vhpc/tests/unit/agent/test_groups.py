@@ -62,6 +62,43 @@ class GroupsFileTest(base.BaseTestCase):
         self.assertGreaterEqual(age_s, 0.0)
         self.assertLess(age_s, 3600.0)
 
+    def test_servers_that_nova_leaves_out(self) -> None:
+        """As those of a cell whose database is away."""
+        told = groups.Groups(self.conf, 'host')
+        both = frozenset({'here', 'gone'})
+        answer = nova_servers.Answer(
+            both, dict.fromkeys(both, 'g'), both, both
+        )
+
+        def ask(said: nova_servers.Answer) -> None:
+            with mock.patch.object(told._nova, 'ask', return_value=said):
+                self.assertTrue(told._ask())
+
+        ask(answer)
+        told.cluster_of('gone')
+        now_s = groups.time.monotonic() + groups._TICK_S * 2
+        with mock.patch.object(groups.time, 'monotonic', return_value=now_s):
+            told.cluster_of('here')
+        for state in ('fresh', 'partial', 'partial'):
+            ask(nova_servers.Answer())
+            self.assertEqual('g', told.cluster_of('here'))
+            self.assertNotIn('gone', told._told.clusters)
+            self.assertEqual({'here'}, told.migrating)
+            self.assertEqual(state, told.status()['state'])
+        self.assertEqual(1, self.log.output.count('of 1 servers'))
+        # The last one has gone.
+        told._running_s['here'] -= groups._TICKS_S + groups._TICK_S * 2
+        ask(nova_servers.Answer())
+        self.assertNotIn('here', told._told.clusters)
+        self.assertEqual('fresh', told.status()['state'])
+        self.assertEqual({}, told._running_s)
+        ask(answer)
+        told.cluster_of('here')
+        # One that is told of counts as told.
+        ask(nova_servers.Answer(listed=both))
+        self.assertIsNone(told.cluster_of('here'))
+        self.assertEqual('fresh', told.status()['state'])
+
     def test_yaml_and_json(self) -> None:
         for text in ('cfd: [s1, s2]\n', '{"cfd": ["s1", "s2"]}'):
             self.path.write_text(text)
