@@ -142,6 +142,9 @@ class Health:
                 )
 
     def _trouble(self, now_us: int, detail: str) -> None:
+        if self.state == 'off':
+            # What was on its way at the end is no news.
+            return
         self._trouble_us = now_us
         if self._enter('down', detail):
             LOG.warning(

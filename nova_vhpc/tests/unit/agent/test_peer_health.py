@@ -114,3 +114,12 @@ class HealthTest(base.BaseTestCase):
         self.health.stop()
         self.health.heard(2 * S, 2 * S)
         self.assertEqual('off', self.health.state)
+
+    def test_what_fails_at_the_end_is_no_news(self) -> None:
+        self.health.sending(1 * S)
+        self.health.watch(4 * S)
+        self.assertEqual('down', self.health.state)
+        self.health.stop()
+        self.health.failed(5 * S, 'timed out')
+        self.assertEqual('off', self.health.state)
+        self.assertEqual(1, self.lines())
