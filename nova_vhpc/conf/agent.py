@@ -213,8 +213,10 @@ OPTS: list[Any] = [
         'status_socket_mode',
         default='0660',
         regex='^0?[0-7]{3}$',
-        help='File mode of the status socket in run_path, octal. Give its '
-        'group to the people who may run nova-vhpc-top.',
+        help='File mode of the status socket in run_path, octal. Its group '
+        "is the agent's own, and it is made anew at each start: to let others "
+        'than root run nova-vhpc-top, name their group by Group= in the '
+        "agent's unit.",
     ),
     cfg.BoolOpt(
         'bind_uplinks',
