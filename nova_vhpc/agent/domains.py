@@ -232,7 +232,7 @@ class Domains:
     def resume(self) -> None:
         """Go on after :meth:`pause`, or after a restore of one VM."""
         self._gate.paused = False
-        self._gate.restored = frozenset()
+        self._gate.restored.clear()
         for target in self.guests.values():
             self._undo.release(target, guest.Hold.PAUSED, guest.Hold.RESTORED)
 
@@ -245,7 +245,7 @@ class Domains:
         if target is None:
             return None
         # Also when it is started anew, and so found as another one.
-        self._gate.restored |= {uuid}
+        self._gate.restored.add(uuid)
         return self._undo.submit(target, guest.Hold.RESTORED)
 
     def let_leave(self, uuids: frozenset[str]) -> None:

@@ -29,7 +29,7 @@ class Gate:
         self.dry_run = dry_run
         self.paused = False
         self.ending = threading.Event()
-        self.restored: frozenset[str] = frozenset()
+        self.restored: set[str] = set()
         self.leaving: frozenset[str] = frozenset()
 
     @property

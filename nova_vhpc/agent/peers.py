@@ -51,6 +51,7 @@ class Peers:
     :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
     :param host: name of the agent's host, unique on the bus.
     :param control: what control calls are passed to.
+    :param silent: listen only, as what is said moves VMs on other hosts.
     """
 
     def __init__(
@@ -58,8 +59,11 @@ class Peers:
         conf: cfg.ConfigOpts,
         host: str,
         control: control_rpc.Control,
+        *,
+        silent: bool = False,
     ) -> None:
         self._conf = conf
+        self._silent = silent
         self._options = conf.vhpc_peers
         self._host = host
         self._control = control
@@ -207,6 +211,8 @@ class Peers:
                 if message is not None:
                     outbox.append(message)
             bus.subscribe(self._states.keys())
+        if self._silent:
+            outbox.clear()
         for position, message in enumerate(outbox):
             self._health.sending(_now_us())
             try:
@@ -268,7 +274,7 @@ class Peers:
                     )
 
     def _say_goodbye(self) -> None:
-        if self._health.state == 'down' or self._bus is None:
+        if self._silent or self._health.state == 'down' or self._bus is None:
             return
         try:
             for cluster, state in list(self._states.items()):

@@ -90,7 +90,9 @@ class Service:
         )
         self.groups = groups.Groups(conf, self.host_name)
         self.publishing = dry_run.make_publishing(conf, self.host_name)
-        self.peers = peers.Peers(conf, self.host_name, self)
+        self.peers = peers.Peers(
+            conf, self.host_name, self, silent=options.dry_run
+        )
         if not options.dry_run:
             # At the first start there would be nothing to lock.
             self.journal.make_directory()

@@ -124,9 +124,10 @@ OPTS: list[Any] = [
         'dry_run',
         default=False,
         help='Decide and show, but write nothing: to no VM and no NIC, to '
-        'no journal, and nothing to Placement. What a crash left in VMs is '
-        'named and stays, until nova-vhpc-agent --restore. The advised '
-        'first step on a new host; the same as --dry-run.',
+        'no journal, and nothing to Placement; and tell other hosts no '
+        'phase. What a crash left in VMs is named and stays, until '
+        'nova-vhpc-agent --restore. The advised first step on a new host; '
+        'the same as --dry-run.',
     ),
     cfg.ListOpt(
         'sync_probes',

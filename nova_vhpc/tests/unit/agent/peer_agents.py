@@ -79,9 +79,13 @@ class FakeControl:
 class Agent:
     """One host: ticks every 100 ms as the real loop does."""
 
-    def __init__(self, url: str, host: str, **options: object) -> None:
+    def __init__(
+        self, url: str, host: str, *, silent: bool = False, **options: object
+    ) -> None:
         self.control = FakeControl()
-        self.peers = peers.Peers(make_conf(url, **options), host, self.control)
+        self.peers = peers.Peers(
+            make_conf(url, **options), host, self.control, silent=silent
+        )
         self.words: dict[str, ClusterPlan] = {}
         self.slowest_s = 0.0
         self._stop = threading.Event()

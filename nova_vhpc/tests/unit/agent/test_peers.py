@@ -14,6 +14,7 @@
 """Peers over oslo.messaging's in-memory driver."""
 
 import time
+from unittest import mock
 
 import prometheus_client
 from oslotest import base
@@ -23,9 +24,11 @@ from nova_vhpc.tests.unit.agent import peer_agents as agents
 
 
 class PeersTest(base.BaseTestCase):
-    def agent(self, host: str, **options: object) -> agents.Agent:
+    def agent(
+        self, host: str, *, silent: bool = False, **options: object
+    ) -> agents.Agent:
         options.setdefault('lease', 1.0)
-        agent = agents.Agent('fake://', host, **options)
+        agent = agents.Agent('fake://', host, silent=silent, **options)
         self.addCleanup(agent.stop)
         return agent
 
@@ -55,6 +58,24 @@ class PeersTest(base.BaseTestCase):
         self.assertEqual('io', cluster['phase'])
         self.assertEqual('io', cluster['own'])
         self.assertEqual({}, cluster['hosts'])
+
+    def test_who_is_silent_hears(self) -> None:
+        """As in a dry run: also its goodbye would be somebody's word."""
+        other = self.agent('b').start(c=agents.IO)
+        silent = self.agent('a', silent=True).start(c=agents.IO)
+        self.assertTrue(
+            agents.wait_for(
+                lambda: any(v.io for v in silent.peers.views().values())
+            )
+        )
+        self.assertTrue(
+            agents.wait_for(lambda: silent.peers.status()['state'] == 'up')
+        )
+        with mock.patch.object(silent.peers._bus, 'send') as send:
+            silent.stop()
+        send.assert_not_called()
+        self.assertEqual(0, silent.peers.status()['sent'])
+        self.assertEqual(0, other.peers.status()['received'])
 
     def test_status_and_metrics_tell_of_the_bus(self) -> None:
         agent = self.agent('a')
