@@ -26,11 +26,9 @@ from oslo_log import log as logging
 from nova_vhpc.scheduler import room
 from nova_vhpc.scheduler.fabric import Fabric
 from nova_vhpc.scheduler.planner_model import NO_LIMIT, HostFacts
+from nova_vhpc.scheduler.weighing import MULTIPLIER_KEY
 
 LOG = logging.getLogger(__name__)
-
-MULTIPLIER_KEY = 'vhpc_weight_multiplier'
-"""Aggregate metadata key that overrides the weight multiplier."""
 
 NOTHING: room.Resources = {}
 

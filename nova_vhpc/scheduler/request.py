@@ -29,6 +29,7 @@ from nova_vhpc.scheduler import (
     judge,
     requirements,
     steering,
+    weighing,
     whereabouts,
 )
 from nova_vhpc.scheduler import hosts as hosts_
@@ -147,6 +148,9 @@ class Request:
             if state.aggregates
             else self._multiplier
         )
+        if record.multiplier < 0:
+            # No plan will weigh it, and nothing times below 0 is not avoided.
+            record.weight = weighing.AVOIDED
         if verdict.reason is None:
             if self.wanted.claims:
                 record.ledger = candidates_.Ledger(

@@ -29,11 +29,17 @@ from nova_vhpc.scheduler.planner_model import (
     Tier,
 )
 
+MULTIPLIER_KEY = 'vhpc_weight_multiplier'
+"""Aggregate metadata key that overrides the weight multiplier."""
+
 PLANNED_LEAST = 0.9
 """Raw weight of the last host of the plan; the first has 1.0."""
 
 OTHERS_MOST = 0.5
 """Raw weight of the cheapest host outside of the plan."""
+
+AVOIDED = 1.0
+"""Raw weight of a host whose multiplier is below 0: it counts in full."""
 
 
 def planned_weights(placement: ClusterPlacement) -> dict[str, float]:

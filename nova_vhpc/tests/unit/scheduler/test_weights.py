@@ -15,10 +15,11 @@ import collections
 import fixtures
 from nova import objects
 from nova.scheduler import weights as nova_weights
+from nova.scheduler.weights import ram as nova_ram
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_vhpc.bench import scheduler_world
-from nova_vhpc.scheduler import hosts
+from nova_vhpc.scheduler import weighing
 from nova_vhpc.tests.unit.scheduler import world
 
 
@@ -134,15 +135,18 @@ class WeigherTest(world.WorldTestCase):
     def aggregate(self, state, multiplier):
         state.aggregates = [
             objects.Aggregate(
-                id=9, hosts=[], metadata={hosts.MULTIPLIER_KEY: multiplier}
+                id=9, hosts=[], metadata={weighing.MULTIPLIER_KEY: multiplier}
             )
         ]
 
-    def order(self, spec):
-        """Hosts in the order in which Nova tries them, its own way."""
+    def order(self, spec, beside=()):
+        """Hosts in the order in which Nova tries them, its own way.
+
+        :param beside: weighers beside ours.
+        """
         states = list(self.filter.filter_all(self.states, spec))
         weighed = nova_weights.HostWeightHandler().get_weighed_objects(
-            [self.weigher], states, spec
+            [self.weigher, *beside], states, spec
         )
         return [item.obj.host for item in weighed]
 
@@ -201,6 +205,24 @@ class WeigherTest(world.WorldTestCase):
         self.assertEqual(best, self.order(self.request(members=2))[3])
         plan = self.states[0]._vhpc.request.steering.placement
         self.assertNotIn(best, plan.assignments)
+
+    def test_negative_multiplier_keeps_members_away_without_a_plan_too(self):
+        """Also from hosts that Nova's own weighers like best."""
+        ram = nova_ram.RAMWeigher()
+        for option in (0.0, 20.0):
+            self.flags(weight_multiplier=option)
+            self.states = scheduler_world.World(self.hosts).states
+            for state, multiplier in zip(
+                self.states, ('-9', '-5', '0', '0'), strict=True
+            ):
+                self.aggregate(state, multiplier)
+                state.free_ram_mb -= int(state.host[4:]) * 1024
+            found = self.order(self.request(members=2), [ram])
+            self.assertEqual(
+                ['host00002', 'host00003', 'host00001', 'host00000'],
+                found[:4],
+                option,
+            )
 
     def test_multiplier_that_is_no_number_is_not_taken(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
