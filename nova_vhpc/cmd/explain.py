@@ -184,6 +184,7 @@ def _configured(
         allow_unknown=group.unknown_topology == 'allow',
         topology_max_age_s=group.topology_max_age,
         weight_of_unknown=group.weight_of_unknown,
+        weight_multiplier=group.weight_multiplier,
     )
     return (
         dataclasses.replace(request, options=options),
@@ -241,6 +242,8 @@ def _print(answer: explain.Answer, limit: int) -> None:
 def _words(host: explain.HostAnswer) -> str:
     if host.reason is not None:
         return f'{host.rejected_by}: {host.reason}'
+    if host.multiplier <= 0:
+        return f'passes, not planned: weight multiplier {host.multiplier:g}'
     if host.unknown:
         return 'passes, topology unknown'
     if host.devices_unknown:

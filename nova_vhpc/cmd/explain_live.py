@@ -17,8 +17,9 @@ Asks Placement for the uplinks with the filter's own bulk read.
 """
 
 import dataclasses
+import math
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.cmd import (
@@ -27,7 +28,7 @@ from nova_vhpc.cmd import (
     explain_groups,
     explain_offers,
 )
-from nova_vhpc.scheduler import explain, snapshot
+from nova_vhpc.scheduler import explain, snapshot, weighing
 from nova_vhpc.scheduler.explain_request import Flavor, Request
 from nova_vhpc.scheduler.planner_model import HostFacts, one_of
 from nova_vhpc.scheduler.requirements import HostView
@@ -74,7 +75,11 @@ def hosts(
         devices = explain_devices.free(
             connection.placement, request.flavor.extra_specs, classes or {}
         )
-    places = _places(connection, switch_key, rack_key)
+    aggregates = cloud.get(
+        connection.compute, '/os-aggregates', AGGREGATES_VERSION
+    )['aggregates']
+    places = _places(aggregates, switch_key, rack_key)
+    multipliers = _multipliers(aggregates)
     vcpus, _ = request.flavor.judged_vcpus
     claims = any(model.UPLINK in key for key in request.flavor.extra_specs)
     found = []
@@ -107,6 +112,7 @@ def hosts(
                 ),
                 nova_lack=_nova_lack(hypervisor, offered is not None),
                 devices=devices.get(uuid),
+                multiplier=multipliers.get(name),
             )
         )
     if not found:
@@ -163,12 +169,11 @@ def _snapshot(connection: Any) -> snapshot.Snapshot:
 
 
 def _places(
-    connection: Any, switch_key: str, rack_key: str
+    aggregates: Iterable[Mapping[str, Any]], switch_key: str, rack_key: str
 ) -> dict[str, tuple[str | None, str | None]]:
     """Switch and rack of every host that is in an aggregate with them."""
     places: dict[str, tuple[str | None, str | None]] = {}
-    body = cloud.get(connection.compute, '/os-aggregates', AGGREGATES_VERSION)
-    for aggregate in body['aggregates']:
+    for aggregate in aggregates:
         metadata = aggregate['metadata']
         for host in aggregate['hosts']:
             switch, rack = places.get(host, (None, None))
@@ -177,6 +182,32 @@ def _places(
                 one_of(rack, metadata.get(rack_key)),
             )
     return places
+
+
+def _multipliers(
+    aggregates: Iterable[Mapping[str, Any]],
+) -> dict[str, float]:
+    """The weigher's multiplier of hosts whose aggregates name one.
+
+    As the weigher reads it: the least of several, and none at all where one
+    of them is no number.
+    """
+    given: dict[str, list[float]] = {}
+    for aggregate in aggregates:
+        text = aggregate['metadata'].get(weighing.MULTIPLIER_KEY)
+        if text is None:
+            continue
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        for host in aggregate['hosts']:
+            given.setdefault(host, []).append(number)
+    return {
+        host: min(numbers)
+        for host, numbers in given.items()
+        if not any(map(math.isnan, numbers)) and math.isfinite(min(numbers))
+    }
 
 
 def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:

@@ -18,6 +18,7 @@ were read from a cloud or from a file.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,6 +40,11 @@ from nova_vhpc.scheduler.requirements import (
     evaluate,
 )
 
+_UNPLANNED = (
+    'the weight multiplier of no host that passes is above 0: '
+    "Nova's other weighers decide alone"
+)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
@@ -51,12 +57,15 @@ class Host:
         if they do not.
     :ivar devices: free PCI devices of the kind that ``exported`` asks for,
         None if unknown.
+    :ivar multiplier: of the weigher, by the host's aggregates; None if they
+        say nothing of it.
     """
 
     facts: HostFacts
     view: HostView
     nova_lack: str | None = None
     devices: int | None = None
+    multiplier: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class Question:
     :ivar ram_mb: of one member.
     :ivar policy: of the server group, or None.
     :ivar existing: running members by host.
+    :ivar multiplier: of the weigher, where aggregates say nothing of it.
     :ivar flaws: what is wrong with the flavor, for people.
     """
 
@@ -79,7 +89,13 @@ class Question:
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     limits: Limits = NO_LIMITS
     weight_of_unknown: float = -1.0
+    multiplier: float = 1.0
     flaws: tuple[str, ...] = ()
+
+    def multiplier_of(self, host: Host) -> float:
+        """The weigher's on one host; above 0 the host is planned."""
+        own = host.multiplier
+        return self.multiplier if own is None else own
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,6 +112,7 @@ class HostAnswer:
     :ivar devices: free PCI devices of the kind that is asked for, None if
         unknown.
     :ivar devices_unknown: whether that matters here.
+    :ivar multiplier: of the weight; the host is planned above 0.
     """
 
     name: str
@@ -113,6 +130,7 @@ class HostAnswer:
     unknown: bool = False
     devices: int | None = None
     devices_unknown: bool = False
+    multiplier: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,11 +180,24 @@ def explain(question: Question) -> Answer:
         for host, (_, verdict) in zip(question.hosts, verdicts, strict=True)
         if verdict.passes
     ]
-    facts = [_facts(host, verdict) for host, verdict in passing]
-    unknown = {host.facts.name for host, verdict in passing if verdict.unknown}
+    # As the weigher, which leaves all other hosts to those of Nova.
+    planned = [pair for pair in passing if question.multiplier_of(pair[0]) > 0]
+    facts = [_facts(host, verdict) for host, verdict in planned]
+    unknown = {host.facts.name for host, verdict in planned if verdict.unknown}
     asked = _plan_request(question, facts)
-    placement = _place(asked, unknown)
-    weights = dict(
+    if facts or not passing:
+        placement = _place(asked, unknown)
+    else:
+        placement = ClusterPlacement(
+            {}, math.inf, infeasible_reason=_UNPLANNED
+        )
+    weights = {
+        host.facts.name: (
+            weighing.AVOIDED if question.multiplier_of(host) < 0 else 0.0
+        )
+        for host, _ in passing
+    }
+    weights.update(
         zip(
             (fact.name for fact in facts),
             weighing.other_weights(
@@ -176,7 +207,10 @@ def explain(question: Question) -> Answer:
         )
     )
     weights.update(weighing.planned_weights(placement))
-    rooms = {fact.name: planner.capacity(fact, asked) for fact in facts}
+    rooms = {
+        host.facts.name: planner.capacity(_facts(host, verdict), asked)
+        for host, verdict in passing
+    }
     answers = [
         HostAnswer(
             name=host.facts.name,
@@ -195,6 +229,7 @@ def explain(question: Question) -> Answer:
             devices=host.devices,
             devices_unknown=question.wanted.devices > 0
             and host.devices is None,
+            multiplier=question.multiplier_of(host),
         )
         for host, (rejected_by, verdict) in zip(
             question.hosts, verdicts, strict=True
@@ -349,7 +384,7 @@ def _order(answer: HostAnswer) -> tuple[Any, ...]:
     return (
         answer.reason is not None,
         answer.planned == 0,
-        0.0 if weight is None else -weight,
+        0.0 if weight is None else -weight * answer.multiplier,
         answer.name,
     )
 

@@ -100,17 +100,18 @@ class Reader:
             return None
         return self.integer(key, least=least)
 
-    def number(self, key: str, default: float) -> float:
+    def number(self, key: str, default: float, least: int = -MOST) -> float:
         """A number, whole or not, of no more than :data:`MOST`."""
         value = self.get(key, default)
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
             # Python's JSON takes NaN, which is not, and 1e999, which is.
-            or not -MOST <= value <= MOST
+            or not least <= value <= MOST
         ):
+            words = f'from {least}' if least > -MOST else 'up'
             raise RequestError(
-                f'{self.where}.{key}: {value!r} is no number up to {MOST}'
+                f'{self.where}.{key}: {value!r} is no number {words} to {MOST}'
             )
         return float(value)
 

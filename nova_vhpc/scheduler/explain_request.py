@@ -50,6 +50,7 @@ class Options:
     allow_unknown: bool = False
     topology_max_age_s: int = 1200
     weight_of_unknown: float = -1.0
+    weight_multiplier: float = 20.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class Request:
                 now_s=now_s,
             ),
             weight_of_unknown=options.weight_of_unknown,
+            multiplier=options.weight_multiplier,
             flaws=tuple(flavor_checks.problems(flavor.extra_specs)),
         )
 
@@ -229,6 +231,9 @@ def _options(reader: Reader) -> Options:
         weight_of_unknown=reader.number(
             'weight_of_unknown', default.weight_of_unknown
         ),
+        weight_multiplier=reader.number(
+            'weight_multiplier', default.weight_multiplier, least=0
+        ),
     )
     reader.done()
     return found
@@ -272,6 +277,11 @@ def _host(reader: Reader, now_s: float) -> explain.Host:
         view=HostView(cpus, used, topology),
         nova_lack=reader.text('nova_lack', None),
         devices=reader.optional('devices'),
+        multiplier=(
+            None
+            if reader.get('weight_multiplier', None) is None
+            else reader.number('weight_multiplier', 0.0)
+        ),
     )
     reader.done()
     return host

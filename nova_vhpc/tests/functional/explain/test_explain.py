@@ -109,6 +109,28 @@ class ExplainTest(base.SchedulerTestCase):
         )
         self.assertLessEqual(set(self.hosts_of(servers)), set(planned))
 
+    def test_multipliers(self):
+        """Those of aggregates and the option, as the weigher has them."""
+        low = self.api.post_aggregate({'aggregate': {'name': 'low'}})
+        self.api.add_host_to_aggregate(low['id'], 'good1')
+        self.api.post_aggregate_action(
+            low['id'],
+            {'set_metadata': {'metadata': {'vhpc_weight_multiplier': '-9'}}},
+        )
+        found, hosts = self.explain('--members', '2')
+        self.assertEqual({'good2': 2}, found['plan']['assignments'])
+        self.assertEqual(-9.0, hosts['good1']['multiplier'])
+        _, out, _ = self.run_('--members', '2')
+        self.assertIn('not planned: weight multiplier -9', out)
+        servers = self.boot_cluster(self.flavor_id, 2)
+        self.assertEqual(['good2'] * 2, self.hosts_of(servers))
+        conf_file = self.useFixture(fixtures.TempDir()).join('nova.conf')
+        with open(conf_file, 'w') as file:
+            file.write('[vhpc_scheduler]\nweight_multiplier = 0\n')
+        found, _ = self.explain('--config-file', conf_file)
+        self.assertEqual({}, found['plan']['assignments'])
+        self.assertIn('multiplier', found['plan']['infeasible_reason'])
+
     def test_a_running_cluster(self):
         group = self.group('soft-affinity')
         servers = self.boot_cluster(self.flavor_id, 2, group)

@@ -340,6 +340,43 @@ class PlanTest(base.TestCase):
         document['members'] = 5
         self.assertGreater(by_name(answer(document))['c0'].planned, 0)
 
+    def test_hosts_are_planned_where_the_weigher_plans(self):
+        hosts = [
+            host(0, weight_multiplier=-9),
+            host(1),
+            host(2, weight_multiplier=0),
+            host(3, weight_multiplier=5),
+        ]
+        found = answer(request(hosts, members=4))
+        self.assertEqual({'c1': 2, 'c3': 2}, found.placement.assignments)
+        self.assertEqual(
+            [('c2', 0.0, 0), ('c0', 1.0, -9)],
+            [(h.name, h.weight, h.multiplier) for h in found.hosts[2:]],
+        )
+        self.assertEqual([None] * 4, [h.reason for h in found.hosts])
+        # What they hold counts all the same.
+        group = {'policy': 'anti-affinity', 'existing': {'c2': 1, 'c1': 1}}
+        found = answer(request(hosts, members=1, group=group))
+        self.assertEqual({'c3': 1}, found.placement.assignments)
+
+    def test_multiplier_of_zero_plans_nothing(self):
+        document = request(
+            [host(0), host(1)], options={'weight_multiplier': 0.0}
+        )
+        found = answer(document)
+        self.assertIn(
+            'multiplier of no host', found.placement.infeasible_reason
+        )
+        self.assertEqual(
+            [(0, 0.0, 2)] * 2,
+            [(h.planned, h.weight, h.room) for h in found.hosts],
+        )
+        json.dumps(found.as_dict(), allow_nan=False)
+        # An aggregate's own counts for its hosts.
+        document['hosts'][1]['weight_multiplier'] = 2
+        document['members'] = 2
+        self.assertEqual({'c1': 2}, answer(document).placement.assignments)
+
     def test_json_has_everything_and_can_be_read_again(self):
         found = answer(request([host(1), host(2)]))
         document = json.loads(json.dumps(found.as_dict(), allow_nan=False))
@@ -387,6 +424,11 @@ class ReadTest(base.TestCase):
             ),
             ({'options': {'spare_cpus': -1}}, 'request.options.spare_cpus'),
             ({'options': {'ttl': 1}}, 'nobody knows ttl'),
+            (
+                {'options': {'weight_multiplier': -1}},
+                'options.weight_multiplier: -1 is no number from 0 to',
+            ),
+            ({'hosts__0__weight_multiplier': 'x'}, "multiplier: 'x' is no"),
             ({'hosts__0__free_ram_mb': float('nan')}, 'nan is no number'),
             ({'hosts__0__free_ram_mb': float('inf')}, 'inf is no number'),
             ({'hosts__0__free_ram_mb': 10**400}, 'is no number up to'),
