@@ -92,7 +92,8 @@ class Verdict(NamedTuple):
     :ivar reason: why not, for operators; None if it can.
     :ivar uplinks: those that serve the network configuration.
     :ivar slots: members whose uplink claims the host can still take.
-    :ivar link_mbps: slowest link among the uplinks; 0 if unknown.
+    :ivar link_mbps: slowest link among those that a member can still have;
+        0 if unknown.
     :ivar unknown: whether it was let through with unknown topology.
     """
 
@@ -206,24 +207,23 @@ def evaluate(
     if fit.reason is not None:
         return Verdict(fit.reason)
     slots = NO_LIMIT
+    slowest = fit.uplinks[-1]
     if wanted.claims:
         offered = host.offered
-        if offered is None:
-            free = [(u.bridge, u.free) for u in fit.uplinks]
-        else:
-            # Placement's offer is newer than our count of what is used.
-            free = [
-                (u.bridge, u.free or 1)
-                for u in fit.uplinks
-                if u.uuid in offered
-            ]
-        slots = network.members(rule, free)
+        # Placement's offer is newer than our count of what is used.
+        left = [
+            u
+            for u in fit.uplinks
+            if (u.free if offered is None else u.uuid in offered)
+        ]
+        slots = network.members(rule, [(u.bridge, u.free or 1) for u in left])
         if not slots:
             return Verdict(
                 'Placement offers none of its fitting uplinks: '
                 + network.taken(fit.uplinks)
             )
-    return Verdict(None, fit.uplinks, slots, fit.uplinks[-1].mbps)
+        slowest = left[-1]
+    return Verdict(None, fit.uplinks, slots, slowest.mbps)
 
 
 def _overcommit_flaw(

@@ -175,6 +175,19 @@ class EvaluateTest(base.BaseTestCase):
             ).slots,
         )
 
+    def test_link_is_one_that_a_member_can_have(self):
+        """Not a slow one that is taken, or on another physical network."""
+        slow, fast = uplink(1, used=1), uplink(2, mbps=10000)
+        faster = uplink(3, mbps=25000)
+        for view, mbps in (
+            (host(slow, fast, faster), 10000),
+            (host(uplink(1), fast, offered={'uuid2'}), 10000),
+            (host(uplink(1), fast, offered={'uuid3'}), 0),
+            (host(slow, fast, offered={'uuid1', 'uuid2'}), 1000),
+            (host(uplink(1), fast, faster), 1000),
+        ):
+            self.assertEqual(mbps, self.evaluate(view).link_mbps)
+
     def test_taken_uplinks_are_named(self):
         reason = self.evaluate(host(uplink(1, used=1))).reason
         self.assertIn('NIC eth1 on bridge br1 has 1 of 1 slot(s)', reason)
