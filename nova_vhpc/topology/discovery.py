@@ -82,7 +82,9 @@ class Discovery:
             nics = list(rule.nics)
             if name in linux:
                 nics += [n for n in self._ports(name) if n not in nics]
-            problem = self._problem(name, rule, name in linux, nics)
+            problem = self._problem(
+                name, rule, name in linux, nics
+            ) or _unsayable(name, nics)
             if problem is not None:
                 problems.append(problem)
                 continue
@@ -223,3 +225,16 @@ class Discovery:
             yield from path.iterdir()
         except OSError:
             return
+
+
+def _unsayable(bridge: str, nics: Sequence[str]) -> str | None:
+    """Why names cannot be published: to the kernel they are just bytes."""
+    for name in (bridge, *nics):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            return (
+                f'{name!a} of bridge {bridge!a} is no UTF-8 text, '
+                'so that it cannot be published; give it another name'
+            )
+    return None

@@ -105,6 +105,22 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual([], self.nics())
         self.assertEqual(['vxlan-7'], self.nics('br0:nic=vxlan-7'))
 
+    def test_a_name_that_is_no_text_is_told(self) -> None:
+        """And keeps nobody else from being published."""
+        self.nic('eth0')
+        for odd, bridge in (('br\udcff', 'eth1'), ('br1', 'eth\udcff')):
+            self.bridge(odd)
+            self.nic(bridge, odd)
+        findings = self.discover()
+        self.assertEqual(['br0'], [b.name for b in findings.topology.bridges])
+        for problem, name in zip(
+            findings.problems,
+            (r"'eth\udcff' of bridge 'br1'", r"'br\udcff' of bridge"),
+            strict=True,
+        ):
+            self.assertIn(name, problem)
+            problem.encode()
+
     def test_links_of_a_loop_end(self) -> None:
         (self.port('a') / 'lower_b').mkdir()
         (self.link('b') / 'lower_a').mkdir()
