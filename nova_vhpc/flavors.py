@@ -210,7 +210,7 @@ def physnet_of(current: Mapping[str, str]) -> str | None:
     prefix = model.physnet_trait('')
     for key in sorted(filter(is_ours, current)):
         name = key.partition(':')[2]
-        if name.startswith(prefix):
+        if name.startswith(prefix) and current[key] == 'required':
             return name.removeprefix(prefix)
     return None
 

@@ -365,3 +365,6 @@ class ReadingTest(base.TestCase):
         )
         self.assertEqual('FAST', flavors.physnet_of(current))
         self.assertIsNone(flavors.physnet_of(recipe('separate')))
+        # One that an operator keeps members off is not asked for.
+        current['trait_uplink:CUSTOM_PHYSNET_FAST'] = 'forbidden'
+        self.assertIsNone(flavors.physnet_of(current))
