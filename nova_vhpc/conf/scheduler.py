@@ -117,8 +117,9 @@ anew. At 10,000 hosts with four uplinks a read takes several seconds.
         default=15.0,
         help="""
 Seconds that a worker's requests wait for its first bulk read, counted from
-the first of them. Later requests never wait, even if that read hangs. Keep
-it below Nova's RPC timeout (60).
+the first of them. Later ones do not wait for it, even if it hangs; after a
+pause they may wait for another one, as ``fresh_read_timeout`` says. Keep it
+below Nova's RPC timeout (60).
 """,
     ),
     cfg.Opt(
