@@ -32,9 +32,12 @@ class Record:
     :ivar run: the filter run that has last seen the host.
     :ivar weight: raw weight for the next member.
     :ivar multiplier: of the raw weight; above 0.0 the host is planned.
+    :ivar candidates: for the next member, as they were put into order; other
+        filters may have replaced them on the host state.
     """
 
     __slots__ = (
+        'candidates',
         'landed',
         'ledger',
         'multiplier',
@@ -65,3 +68,4 @@ class Record:
         self.multiplier = 1.0
         self.name = ''
         self.ledger: candidates.Ledger | None = None
+        self.candidates: candidates.Candidates | None = None

@@ -105,6 +105,12 @@ class Request:
             record.run = run
             if record.seen != state.num_instances:
                 self._rejudge(record)
+            elif (
+                record.verdict.reason is None
+                and state.allocation_candidates is not record.candidates
+            ):
+                # NUMATopologyFilter, for one, has made a list of its own.
+                self._order(record)
             if record.verdict.reason is None:
                 kept.append(state)
             else:
@@ -169,7 +175,11 @@ class Request:
         self._landed += 1
         self.steering.landed(record)
         if record.ledger is not None:
-            record.ledger.settle(state.allocation_candidates, gained=True)
+            tried = record.candidates
+            if tried is None or not tried.handed_out:
+                # A filter that comes after ours has replaced them.
+                tried = state.allocation_candidates
+            record.ledger.settle(tried, gained=True)
         if record.verdict.reason is not None:
             return
         # Uplinks are the ledger's matter from here on; CPUs and devices
@@ -190,7 +200,7 @@ class Request:
         def taken() -> None:
             self._handed.append(record)
 
-        state.allocation_candidates = (
+        state.allocation_candidates = record.candidates = (
             candidates_.Candidates(ordered, taken)
             if record.ledger is None
             else record.ledger.order(
@@ -215,11 +225,13 @@ class Request:
             state = record.state
             if record.seen != state.num_instances:
                 self._rejudge(record)
-            elif record.ledger is not None and getattr(
-                state.allocation_candidates, 'handed_out', None
+            elif (
+                record.ledger is not None
+                and record.candidates is not None
+                and record.candidates.handed_out
             ):
                 # A lost claim: the next member tries others first.
-                record.ledger.settle(state.allocation_candidates, gained=False)
+                record.ledger.settle(record.candidates, gained=False)
                 self._order(record)
 
     def _further_attempts(self, kept: Sequence[Any], spare: int) -> list[Any]:

@@ -20,6 +20,7 @@ import fixtures
 from nova import objects
 from nova.objects import pci_device_pool
 from nova.pci import stats
+from nova.scheduler import filters as nova_filters
 from nova.scheduler import host_manager
 from oslo_config import cfg
 from oslo_utils import uuidutils
@@ -335,6 +336,31 @@ class ClaimTest(world.WorldTestCase):
         placed = self.place(self.request(), claim)
         self.assertEqual([('host00001', free)], placed)
         self.assertEqual(len(tried), len(set(tried)))
+
+    def test_losers_whose_candidates_another_filter_has_replaced(self):
+        """As NUMATopologyFilter does, which pinned members need."""
+
+        class Other(nova_filters.CandidateFilterMixin):
+            def host_passes(self, state):
+                return bool(self.filter_candidates(state, lambda _: True))
+
+        lost = {}
+        taken = set()
+
+        def claims(candidate):
+            (uplink,) = candidate['mappings']['_uplink']
+            (root,) = candidate['mappings']['']
+            # Others have one of each host that is tried.
+            if lost.setdefault(root, uplink) == uplink or uplink in taken:
+                return False
+            taken.add(uplink)
+            return True
+
+        placed = self.place(
+            self.request(3 * self.hosts), claims, before=Other().host_passes
+        )
+        self.assertEqual(3 * self.hosts, len(set(placed)))
+        self.assertNotIn(None, placed)
 
     def test_claims_without_network_configuration(self):
         spec = self.request(members=8)
