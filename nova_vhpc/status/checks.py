@@ -33,10 +33,13 @@ FILTER_CLASS = f'nova_vhpc.scheduler.filters.{FILTER}'
 WEIGHER_CLASS = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
 
 # These look at a host alone and cost less; ours plans with what they leave.
+# The last two replace a host's candidates, which ours hands out one by one.
 BEFORE_OURS = (
     'ComputeFilter',
     'ServerGroupAntiAffinityFilter',
     'ServerGroupAffinityFilter',
+    'NUMATopologyFilter',
+    'PciPassthroughFilter',
 )
 
 Result = upgradecheck.Result
@@ -131,7 +134,7 @@ def scheduler(
     if late:
         return warning(
             f'{FILTER} stands before {", ".join(late)} in enabled_filters; '
-            'it costs least as the last one.'
+            'as the last one it costs least, and hands out what they leave.'
         )
     return success()
 

@@ -62,6 +62,12 @@ class ChecksTest(base.TestCase):
             checks.scheduler(both, ENABLED[::-1], WEIGHERS),
             'ServerGroupAffinityFilter',
         )
+        # It would replace the candidates that ours hands out.
+        self.assert_result(
+            Code.WARNING,
+            checks.scheduler(both, [*ENABLED, 'NUMATopologyFilter'], WEIGHERS),
+            'before NUMATopologyFilter',
+        )
 
     def test_placement(self):
         now_s = 1_800_000_000.0
