@@ -35,7 +35,7 @@ from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.cmd import cloud, explain_devices, explain_live, printing
 from nova_vhpc.conf import scheduler as scheduler_conf
-from nova_vhpc.scheduler import explain
+from nova_vhpc.scheduler import explain, explain_model
 from nova_vhpc.scheduler.explain_reader import RequestError
 from nova_vhpc.scheduler.explain_request import Options, Request, read
 
@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _answer(args: argparse.Namespace, connection: Any) -> explain.Answer:
+def _answer(args: argparse.Namespace, connection: Any) -> explain_model.Answer:
     if args.request is None:
         request, hosts = Request(flavor_name=args.flavor), None
     else:
@@ -193,7 +193,7 @@ def _configured(
     )
 
 
-def _print(answer: explain.Answer, limit: int) -> None:
+def _print(answer: explain_model.Answer, limit: int) -> None:
     # A pipe has no width; reasons should not be cut into words there.
     console = Console(width=None if sys.stdout.isatty() else 160)
     shown = answer.hosts[:limit] if limit > 0 else answer.hosts
@@ -239,7 +239,7 @@ def _print(answer: explain.Answer, limit: int) -> None:
         )
 
 
-def _words(host: explain.HostAnswer) -> str:
+def _words(host: explain_model.HostAnswer) -> str:
     if host.reason is not None:
         return f'{host.rejected_by}: {host.reason}'
     if host.multiplier <= 0:

@@ -28,7 +28,7 @@ from nova_vhpc.cmd import (
     explain_groups,
     explain_offers,
 )
-from nova_vhpc.scheduler import explain, snapshot, weighing
+from nova_vhpc.scheduler import explain_model, snapshot, weighing
 from nova_vhpc.scheduler.explain_request import Flavor, Request
 from nova_vhpc.scheduler.planner_model import HostFacts, one_of
 from nova_vhpc.scheduler.requirements import HostView
@@ -62,7 +62,7 @@ def hosts(
     switch_key: str = 'vhpc:switch',
     rack_key: str = 'vhpc:rack',
     classes: Mapping[str, str] | None = None,
-) -> tuple[explain.Host, ...]:
+) -> tuple[explain_model.Host, ...]:
     """All compute hosts, as filter and planner would see them.
 
     :param classes: resource class of PCI devices by alias.
@@ -93,7 +93,7 @@ def hosts(
         free_cpus, free_ram_mb = offers.free(uuid)
         offered = offers.uplinks.get(uuid)
         found.append(
-            explain.Host(
+            explain_model.Host(
                 facts=HostFacts(
                     name,
                     total,

@@ -25,7 +25,7 @@ from typing import Any
 
 from nova_vhpc import flavor_aliases, flavor_checks, flavor_cpus
 from nova_vhpc.option_types import overcommit_limits
-from nova_vhpc.scheduler import explain
+from nova_vhpc.scheduler import explain, explain_model
 from nova_vhpc.scheduler.explain_reader import Reader, RequestError
 from nova_vhpc.scheduler.planner_model import HostFacts
 from nova_vhpc.scheduler.requirements import HostView, requirements
@@ -106,8 +106,8 @@ class Request:
     options: Options = dataclasses.field(default_factory=Options)
 
     def question(
-        self, hosts: tuple[explain.Host, ...], now_s: float | None = None
-    ) -> explain.Question:
+        self, hosts: tuple[explain_model.Host, ...], now_s: float | None = None
+    ) -> explain_model.Question:
         """The question for :func:`explain.explain`."""
         options = self.options
         flavor = self.flavor
@@ -120,7 +120,7 @@ class Request:
             options.spare_cpus,
             options.max_overcommit,
         )
-        return explain.Question(
+        return explain_model.Question(
             wanted=wanted,
             members=self.members,
             ram_mb=flavor.ram_mb,
@@ -141,7 +141,7 @@ class Request:
 
 def read(
     document: Any, now_s: float | None = None
-) -> tuple[Request, tuple[explain.Host, ...] | None]:
+) -> tuple[Request, tuple[explain_model.Host, ...] | None]:
     """Read a REQUEST.json.
 
     :param document: as decoded from JSON.
@@ -246,7 +246,7 @@ def _overcommit(reader: Reader) -> Mapping[str, float]:
         raise RequestError(f'{reader.where}: {error}') from None
 
 
-def _host(reader: Reader, now_s: float) -> explain.Host:
+def _host(reader: Reader, now_s: float) -> explain_model.Host:
     name = reader.get('name')
     if not isinstance(name, str) or not name:
         raise RequestError(f'{reader.where}.name: {name!r} is no name')
@@ -264,7 +264,7 @@ def _host(reader: Reader, now_s: float) -> explain.Host:
             # Without a stamp, what was published never grows stale.
             None if age is None else int(now_s // 60) - age,
         )
-    host = explain.Host(
+    host = explain_model.Host(
         facts=HostFacts(
             name,
             cpus,
