@@ -57,7 +57,7 @@ class GuestImage:
 def default_cache() -> Path:
     """Where images are kept: ``$XDG_CACHE_HOME/nova-vhpc``."""
     base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-    return Path(base).expanduser() / 'nova-vhpc'
+    return Path(base).expanduser().absolute() / 'nova-vhpc'
 
 
 def build_image(cache: Path | None = None) -> GuestImage:

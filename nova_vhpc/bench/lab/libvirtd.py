@@ -32,12 +32,13 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nova_vhpc.bench.lab import reaper
+from nova_vhpc.bench.lab import image, reaper
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
@@ -52,7 +53,7 @@ unix_sock_dir = "{sockets}"
 unix_sock_rw_perms = "0700"
 auth_unix_ro = "none"
 auth_unix_rw = "none"
-log_outputs = "3:file:{root}/libvirtd.log"
+log_outputs = "3:stderr"
 host_uuid_source = "machine-id"
 """
 
@@ -92,6 +93,11 @@ def check() -> None:
                 f'no {program} on this machine; install the packages of '
                 f'bindep.txt ({packages})'
             )
+
+
+def uri_of(socket: Path) -> str:
+    """Connection URI of the libvirtd behind a socket, whatever its path."""
+    return f'qemu+unix:///system?socket={urllib.parse.quote(str(socket))}'
 
 
 def wait_until_it_answers(
@@ -168,9 +174,7 @@ class PrivateLibvirtd:
 
     def __init__(self, root: Path, *, cache: Path | None = None) -> None:
         self.root = Path(root).absolute()
-        self.cache = cache or Path(
-            os.environ.get('XDG_CACHE_HOME', '~/.cache')
-        ).expanduser().joinpath('nova-vhpc', 'libvirt')
+        self.cache = cache or image.default_cache() / 'libvirt'
         self.pid: int | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
 
@@ -182,12 +186,12 @@ class PrivateLibvirtd:
     @property
     def uri(self) -> str:
         """Connection URI for ``libvirt.open``, ``virsh -c`` and Nova."""
-        return f'qemu+unix:///system?socket={self.socket}'
+        return uri_of(self.socket)
 
     @property
     def log(self) -> Path:
-        """libvirtd's own log."""
-        return self.root / 'libvirtd.log'
+        """libvirtd's own log, and what it says besides."""
+        return self.root / reaper.LOG
 
     @property
     def run_dir(self) -> Path:
@@ -339,7 +343,7 @@ class PrivateLibvirtd:
         wait_until_it_answers(
             self.uri,
             self.socket,
-            (self.log, self.root / 'libvirtd.out'),
+            (self.log,),
             lambda: not _alive(pid),
         )
 

@@ -56,6 +56,10 @@ REDIRECTED = {
 }
 """Directory below ROOT -> the one that libvirt has compiled in."""
 
+LOG = 'libvirtd.out'
+"""File in ROOT with what libvirtd says, its log included: libvirt takes no
+blank in the path of a log file of its own."""
+
 
 class ReaperError(Exception):
     """The namespace or the daemon could not be set up."""
@@ -253,7 +257,7 @@ class Reaper:
 
     def _start(self) -> int:
         log = os.open(
-            self.root / 'libvirtd.out',
+            self.root / LOG,
             os.O_WRONLY | os.O_CREAT | os.O_APPEND,
             0o644,
         )

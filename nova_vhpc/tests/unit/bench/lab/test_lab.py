@@ -245,6 +245,32 @@ class TestCommandLine(base.TestCase):
             f'no libvirtd in {root}/lv: No space left', str(error)
         )
 
+    def test_libvirtd_in_a_directory_with_blanks(self):
+        # libvirt's list of logs and its URIs end at a blank.
+        root = Path(self.useFixture(fixtures.TempDir()).path, 'a b')
+        daemon = libvirtd.PrivateLibvirtd(root, cache=root / 'cache')
+        with (
+            mock.patch.object(libvirtd, 'check'),
+            mock.patch.object(daemon, '_start_reaper'),
+            mock.patch.object(daemon, '_start_daemon'),
+        ):
+            daemon.start()
+        conf = (root / 'libvirtd.conf').read_text()
+        self.assertIn('log_outputs = "3:stderr"', conf)
+        self.assertIn('/a%20b/sock/libvirt-sock', daemon.uri)
+
+    def test_an_empty_or_relative_cache_home(self):
+        # What libvirtd sees of it is a link below another directory.
+        for given, wanted in (
+            ('', Path('~/.cache').expanduser()),
+            ('here', Path('here').absolute()),
+        ):
+            with mock.patch.dict(os.environ, {'XDG_CACHE_HOME': given}):
+                self.assertEqual(
+                    wanted / 'nova-vhpc' / 'libvirt',
+                    libvirtd.PrivateLibvirtd(Path('/root')).cache,
+                )
+
     def test_a_machine_without_ip(self):
         with (
             mock.patch.object(os, 'geteuid', return_value=0),
