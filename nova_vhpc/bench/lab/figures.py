@@ -18,7 +18,7 @@ Pure. Only figures of one round are ever divided by each other.
 import collections
 import dataclasses
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nova_vhpc.bench.lab import kbest, mixes
 from nova_vhpc.control import gang_fairness
@@ -108,7 +108,8 @@ def summarise(
     what each run gave (``efficiencies``; ``others``, see
     :func:`others_progress`).
     ``loss`` is against stock, ``loss_fair`` against the fair share. What is
-    against stock is None where that was not measured, or did nothing.
+    against stock is None where that was not measured, or did nothing. A
+    policy under which a cluster stood still has a speedup of 0.
     """
     stock = runs.get('stock', [])
     base = _medians(mix, stock)
@@ -132,11 +133,7 @@ def summarise(
             'fairness': round(
                 statistics.median(fairness(mix, run) for run in done), 3
             ),
-            'speedup': (
-                round(statistics.geometric_mean(speedups.values()), 3)
-                if speedups and min(speedups.values()) > 0
-                else None
-            ),
+            'speedup': _mean(speedups.values()) if speedups else None,
             'speedups': {c: round(s, 3) for c, s in speedups.items()},
             'loss': 0.0,
             'runs': len(done),
@@ -203,6 +200,13 @@ def _medians(mix: mixes.Mix, runs: list[Run]) -> dict[str, float]:
     }
 
 
+def _mean(speedups: Collection[float]) -> float:
+    """Geometric mean; 0 if one cluster stood still, which Python refuses."""
+    if min(speedups) <= 0:
+        return 0.0
+    return round(statistics.geometric_mean(speedups), 3)
+
+
 def overall(
     figures: Mapping[str, Mapping[str, Mapping[str, object]]],
 ) -> dict[str, dict[str, object]]:
@@ -216,9 +220,9 @@ def overall(
             mix = mixes.MIXES.get(mix_name)
             if isinstance(found, dict) and mix and mix.overcommitted:
                 speedups.extend(found.values())
-        if speedups and min(speedups) > 0:
+        if speedups:
             result[name] = {
-                'speedup': round(statistics.geometric_mean(speedups), 3),
+                'speedup': _mean(speedups),
                 'worst_speedup': round(min(speedups), 3),
             }
     return result

@@ -52,7 +52,7 @@ def circumstances(
 
 
 def figure(value: float | None, form: str) -> str:
-    """A figure that is against stock; none where stock was not measured."""
+    """A figure; none where there is nothing to say, as without stock."""
     return '-' if value is None else format(value, form)
 
 
@@ -86,9 +86,10 @@ def print_tables(document: Mapping[str, Any]) -> None:
             ]
             if with_latency:
                 latency = entry.get('latency_ms', {})
+                # No answer at all is not the fastest one.
                 cells += [
-                    f'{latency.get("median", 0):.1f}',
-                    f'{latency.get("p99", 0):.1f}',
+                    figure(latency.get(part), '.1f')
+                    for part in ('median', 'p99')
                 ]
             late = entry.get('window_late_us')
             cells += ['-' if late is None else f'{late / 1000:.1f}']

@@ -96,6 +96,38 @@ class TestFigures(base.TestCase):
             report.print_tables({'mixes': {'hogs': found}})
         self.assertNotIn('%', out.getvalue())
 
+    def test_a_cluster_that_stands_still_is_no_missing_figure(self):
+        found = figures.summarise(
+            self.clusters,
+            {
+                'stock': [run(a=0.1, b=0.1, c=0.1)],
+                'worse': [run(a=0.9, b=0.9, c=0.0)],
+            },
+            SCHEME,
+        )
+        self.assertEqual(0.0, found['worse']['speedup'])
+        self.assertEqual(
+            {'speedup': 0.0, 'worst_speedup': 0.0},
+            figures.overall({'clusters': found})['worse'],
+        )
+
+    def test_a_web_server_that_never_answers_is_not_the_fastest(self):
+        web = mixes.MIXES['web']
+        progress = {one.name: 0.5 for one in web.guests}
+        found = figures.summarise(
+            web,
+            {
+                'stock': [figures.Run(1, progress, (4.0,))],
+                'worse': [figures.Run(1, progress)],
+            },
+            SCHEME,
+        )
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            report.print_tables({'mixes': {'web': found}})
+        (line,) = (x for x in out.getvalue().splitlines() if 'worse' in x)
+        cells = [cell.strip() for cell in line.strip('│').split('│')]
+        self.assertEqual(['-', '-'], cells[5:7])
+
     def test_medians_not_means(self):
         found = figures.summarise(
             self.clusters,
