@@ -14,6 +14,10 @@ cd "$TOP_DIR"
 STEPS=${*:-lint docs package unit functional}
 export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
 export PYTHONDONTWRITEBYTECODE=1
+# Sphinx ends where the locale of whoever is logged in is not installed.
+export LC_ALL=C.UTF-8
+# stestr quotes no path with blanks; the environment's is first in PATH.
+export PYTHON=python
 passed=0
 failed=0
 broken=()
@@ -85,7 +89,12 @@ functional() {
 
 for step in $STEPS; do
     case $step in
-    lint | docs | package | unit) ;;
+    unit) ;;
+    lint | docs | package)
+        [ -e .git ] ||
+            die "$step needs the clone with its history, which a tarball has not; \
+there tools/test.sh unit functional"
+        ;;
     functional)
         [ "$(id -u)" = 0 ] ||
             die "functional tests start libvirtd and make bridges: run as root"

@@ -23,11 +23,14 @@ from nova_vhpc.agent import mark
 from nova_vhpc.tests.unit.agent import test_arrival
 
 _SCRIPT = Path(__file__).parents[4] / 'etc/nova-vhpc/libvirt-qemu-hook'
+# Not in the first line, as there may be a blank in the path.
 _PROGRAM = f"""\
-#!{sys.executable}
+#!/bin/sh
+exec '{sys.executable}' -c '
 import sys
 from nova_vhpc.cmd import hook
 sys.exit(hook.main())
+' "$@"
 """
 
 ARRIVES = ('migrate', 'begin', '-')

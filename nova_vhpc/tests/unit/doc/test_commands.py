@@ -113,6 +113,9 @@ class CommandsTest(base.TestCase):
             for command in commands(file.read_text())
         }
         self.assertGreater(len(found), 10)
+        if not (TOP / '.git').exists():
+            # It reads the history, which a tarball has not.
+            del found['reno lint']
         path = f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}'
         broken = []
         scratch = tempfile.TemporaryDirectory()

@@ -15,6 +15,7 @@
 import fcntl
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -231,14 +232,14 @@ class AptInstallTest(base.TestCase):
 class ArgumentsTest(base.TestCase):
     """A slip of the pen is told of before minutes of work."""
 
-    def run_tool(self, *words):
+    def run_tool(self, *words, tools=TOOLS):
         directory = self.useFixture(fixtures.TempDir()).path
         for name in ('apt-get', 'python3'):
             stub = pathlib.Path(directory, name)
             stub.write_text('#!/bin/sh\nexit 1\n')
             stub.chmod(0o755)
         return subprocess.run(
-            ('bash', TOOLS / words[0], *words[1:]),
+            ('bash', tools / words[0], *words[1:]),
             env={
                 'PATH': f'{directory}:{os.environ["PATH"]}',
                 'VHPC_VENV': f'{directory}/none',
@@ -255,6 +256,14 @@ class ArgumentsTest(base.TestCase):
             self.assertIn(
                 f"no step '{words[-1]}'; there are: lint docs", result.stderr
             )
+
+    def test_a_tarball_is_told_what_it_lacks(self):
+        directory = self.useFixture(fixtures.TempDir()).path
+        tools = shutil.copytree(TOOLS, pathlib.Path(directory, 'tools'))
+        for words in ((), ('docs',), ('unit', 'package')):
+            result = self.run_tool('test.sh', *words, tools=tools)
+            self.assertEqual((1, ''), (result.returncode, result.stdout))
+            self.assertIn('tools/test.sh unit functional', result.stderr)
 
     def test_the_demo_takes_no_arguments(self):
         result = self.run_tool('demo.sh', '--help')
