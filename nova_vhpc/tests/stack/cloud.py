@@ -306,6 +306,8 @@ class Cloud:
             + "CREATE USER 'vhpc'@'%' IDENTIFIED BY 'vhpc';\n"
             + "GRANT ALL ON *.* TO 'vhpc'@'%';\n"
         )
+        # mariadbd reads it as a user of its own, whatever our umask.
+        first.chmod(0o644)
         self.spawn(
             'db',
             'mariadbd',
