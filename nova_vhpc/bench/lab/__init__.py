@@ -153,6 +153,8 @@ def run(args: argparse.Namespace) -> int:
                 mix, image, names, timing, scheme, _say, cpus, options
             )
             found = figures.summarise(mix, runs, scheme, len(cpus))
+            for entry in found.values():
+                entry['when'] = document['when']
             document['mixes'].setdefault(name, {}).update(found)
             document['overall'] = figures.overall(document['mixes'])
             document['seconds'] = round(time.monotonic() - began)

@@ -220,6 +220,11 @@ def _circumstances(document: verdicts.Document) -> str:
     apart: dict[str, list[str]] = {}
     for name, when in document.get('claims', {}).get('when', {}).items():
         apart.setdefault(when, []).append(name)
+    for name, by_policy in document.get('mixes', {}).items():
+        for policy, entry in by_policy.items():
+            when = entry.get('when', document.get('when'))
+            if when != document.get('when'):
+                apart.setdefault(when, []).append(f'{name} under {policy}')
     return (
         f'Measured {document.get("when", "at an unknown time")} on '
         f'{machine.get("cpus", "?")} CPUs, kernel '

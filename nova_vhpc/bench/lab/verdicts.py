@@ -190,16 +190,30 @@ def _numbers(by_slice: Mapping[str, float | None]) -> dict[str, float]:
     }
 
 
+def _side_by_side(
+    document: Document, mix: str, figure: str
+) -> tuple[list[float], ...]:
+    """By round, under stock, ``atc`` and ours.
+
+    :raises ValueError: if one of them was kept from another run (--merge):
+        its rounds are not those of the others.
+    """
+    entries = [
+        document['mixes'][mix][policy]
+        for policy in ('stock', 'atc', 'default')
+    ]
+    if len({entry.get('when') for entry in entries}) > 1:
+        raise ValueError(f'{mix}: not all policies are of one run')
+    return tuple(entry[figure] for entry in entries)
+
+
 def atc(document: Document) -> Answer:
     """Of ``atc`` to the letter.
 
     By efficiency: a cluster that got next to nothing under stock would make
     any speedup, however large, of next to nothing.
     """
-    stock, theirs, ours = (
-        document['mixes']['clusters'][policy]['efficiencies']
-        for policy in ('stock', 'atc', 'default')
-    )
+    stock, theirs, ours = _side_by_side(document, 'clusters', 'efficiencies')
     gain = spread.of_ratios(theirs, stock)
     return _judged(
         gain,
@@ -213,10 +227,7 @@ def atc(document: Document) -> Answer:
 
 def non_parallel(document: Document) -> Answer:
     """Of CPU hogs."""
-    stock, theirs, ours = (
-        document['mixes']['hogs'][policy]['others']
-        for policy in ('stock', 'atc', 'default')
-    )
+    stock, theirs, ours = _side_by_side(document, 'hogs', 'others')
     change = spread.of_ratios(theirs, stock).less_one()
     return _judged(
         change,

@@ -93,6 +93,23 @@ class TestClaims(base.TestCase):
         (claim,) = (c for c in claims.CLAIMS if c.title.startswith(title))
         return claim.judge(figures).verdict
 
+    def test_rounds_of_two_runs_are_not_compared(self):
+        # As --merge leaves them; of before there was a "when" they count.
+        figures = document()
+        for mix, title in (
+            ('clusters', 'ATC beats'),
+            ('hogs', 'Programs that are not parallel'),
+        ):
+            by_policy = figures['mixes'][mix]
+            for one in by_policy.values():
+                one['when'] = 'today'
+            self.verdict(title, figures)
+            by_policy['stock']['when'] = 'yesterday'
+            self.assertRaises(ValueError, self.verdict, title, figures)
+        page = claims.page({**figures, 'when': 'today'})
+        self.assertIn(' Clusters under stock, hogs under stock: yester', page)
+        self.assertNotIn('under atc: ', page)
+
     def test_latency_falls(self):
         self.assertEqual(
             verdicts.HOLDS,

@@ -388,6 +388,31 @@ class TestCommandLine(base.TestCase):
             {'alone', 'hogs'}, printed.call_args.args[0]['mixes'].keys()
         )
 
+    def test_what_is_merged_says_when_it_was_measured(self):
+        def stands():
+            return dict.fromkeys(report.FIGURES, 1.0)
+
+        path = Path(self.useFixture(fixtures.TempDir()).path, 'lab.json')
+        kept = {'stock': {**stands(), 'when': 'yesterday'}}
+        path.write_text(json.dumps({'mixes': {'alone': kept}}))
+        with (
+            mock.patch.object(lab, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(host, 'check'),
+            mock.patch.object(guest, 'build_image'),
+            mock.patch.object(runner, 'measure_mix'),
+            mock.patch.object(
+                figures, 'summarise', return_value={'atc': stands()}
+            ),
+            mock.patch.object(figures, 'overall', return_value={}),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            words = ('--mixes', 'alone', '--merge', '--json', str(path))
+            self.assertEqual(0, lab.run(self.parse(*words)))
+        document = json.loads(path.read_text())
+        found = document['mixes']['alone']
+        self.assertEqual('yesterday', found['stock']['when'])
+        self.assertEqual(document['when'], found['atc']['when'])
+
     def assert_refused_at_once(self, words, *telling):
         with mock.patch.object(lab, '_two_cpus') as began:
             error = self.assertRaises(
