@@ -94,6 +94,7 @@ class Connection:
         self._lost = threading.Event()
         self._conn: Any = None
         self._announced = False
+        self._silence_told = False
         self._thread = threading.Thread(
             target=self._run, name='libvirt-connection', daemon=True
         )
@@ -164,7 +165,7 @@ class Connection:
                 conn = retry(self._open)
             except libvirt.libvirtError:
                 return
-            self._announced = False
+            self._announced = self._silence_told = False
             self._conn = conn
             LOG.info('libvirt at %s: connected', self.uri)
             try:
@@ -207,6 +208,8 @@ class Connection:
             conn = libvirt.open(self.uri)
         finally:
             silence.cancel()
+            # Or what it is telling just now would count for the next time.
+            silence.join()
         try:
             conn.setKeepAlive(KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT)
         except libvirt.libvirtError:
@@ -223,9 +226,11 @@ class Connection:
         return conn
 
     def _note_silence(self) -> None:
-        if self._announced or self._stop.is_set():
+        # Also after a lost connection: one that hangs is most often told of
+        # as that.
+        if self._silence_told or self._stop.is_set():
             return
-        self._announced = True
+        self._silence_told = True
         LOG.warning(
             'libvirt at %s: does not answer; does it hang? Waiting for it',
             self.uri,
