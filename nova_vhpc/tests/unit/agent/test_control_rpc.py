@@ -127,8 +127,8 @@ class TestControl(base.BaseTestCase):
         )
 
     def test_no_host_is_not_any_host(self) -> None:
-        self.serve(control_rpc._Endpoint(self.control))
-        self.assertRaises(
+        """On RabbitMQ it is; the driver used here gives it to nobody."""
+        error = self.assertRaises(
             control_rpc.ControlError, self.client.call, '', 'pause'
         )
-        self.assertEqual([], self.control.calls)
+        self.assertEqual('no host is named', str(error))
