@@ -49,12 +49,17 @@ class Groups:
 
     :param conf: with the group ``vhpc_nova``.
     :param host: name of this host as Nova knows it (``[DEFAULT] host``).
+    :param period_s: between two ticks, which ask for all that run here.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, host: str, period_s: float = 0.0
+    ) -> None:
         self._conf = conf
         self._options = conf.vhpc_nova
         self._host = host
+        # While a tick is under way, some have been asked for by the last one.
+        self._round_s = period_s + _TICK_S
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -123,13 +128,14 @@ class Groups:
             domain XML has it, used while Nova says nothing of the server.
         :param project: the server's project, from the domain XML too.
         """
+        told = self._told
+        known = server_uuid in told.servers
+        if known:
+            self._running_s[server_uuid] = time.monotonic()
         filed = self._filed.get(server_uuid)
         if filed is not None:
             return filed
-        told = self._told
-        if server_uuid in told.servers:
-            self._running_s[server_uuid] = time.monotonic()
-        else:
+        if not known:
             self._ask_for(server_uuid)
             if flavor_cluster is not None:
                 return membership.scoped(flavor_cluster, project)
@@ -187,7 +193,7 @@ class Groups:
         # In one step: ticks add to it meanwhile.
         asked_s = self._running_s.copy()
         since_s = max(
-            max(asked_s.values(), default=0.0) - _TICK_S,
+            max(asked_s.values(), default=0.0) - self._round_s,
             time.monotonic() - _TICKS_S,
         )
         for server in asked_s:

@@ -88,7 +88,9 @@ class Service:
             ),
             policy.follows_io(conf),
         )
-        self.groups = groups.Groups(conf, self.host_name)
+        self.groups = groups.Groups(
+            conf, self.host_name, options.period_ms / 1000
+        )
         self.publishing = dry_run.make_publishing(conf, self.host_name)
         self.peers = peers.Peers(
             conf, self.host_name, self, silent=options.dry_run

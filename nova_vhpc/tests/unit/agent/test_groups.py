@@ -79,13 +79,16 @@ class GroupsFileTest(base.BaseTestCase):
         now_s = groups.time.monotonic() + groups._TICK_S * 2
         with mock.patch.object(groups.time, 'monotonic', return_value=now_s):
             told.cluster_of('here')
+        ages = {told._heard_s}
         for state in ('fresh', 'partial', 'partial'):
             ask(nova_servers.Answer())
             self.assertEqual('g', told.cluster_of('here'))
             self.assertNotIn('gone', told._told.clusters)
             self.assertEqual({'here'}, told.migrating)
             self.assertEqual(state, told.status()['state'])
+            ages.add(told._heard_s)
         self.assertEqual(1, self.log.output.count('of 1 servers'))
+        self.assertEqual(1, len(ages), 'what is kept counts as news')
         # The last one has gone.
         told._running_s['here'] -= groups._TICKS_S + groups._TICK_S * 2
         ask(nova_servers.Answer())
@@ -98,6 +101,21 @@ class GroupsFileTest(base.BaseTestCase):
         ask(nova_servers.Answer(listed=both))
         self.assertIsNone(told.cluster_of('here'))
         self.assertEqual('fresh', told.status()['state'])
+
+    def test_a_tick_that_is_under_way(self) -> None:
+        """What it has not come to yet runs here all the same."""
+        told = groups.Groups(self.conf, 'host', period_s=5.0)
+        both = frozenset({'early', 'late'})
+        told._told = nova_servers.Answer(both)
+        # Whatever a file says of it: Nova may be migrating it.
+        told._filed = {'late': 'filed'}
+        last_s = groups.time.monotonic()
+        for server in both:
+            told.cluster_of(server)
+        now_s = last_s + 5.0 + groups._TICK_S / 2
+        with mock.patch.object(groups.time, 'monotonic', return_value=now_s):
+            told.cluster_of('early')
+            self.assertEqual(both, told._running_here())
 
     def test_yaml_and_json(self) -> None:
         for text in ('cfd: [s1, s2]\n', '{"cfd": ["s1", "s2"]}'):

@@ -21,7 +21,7 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_vhpc.agent import errors, service, status, undo
+from nova_vhpc.agent import errors, groups, service, status, undo
 from nova_vhpc.cmd import agent
 from nova_vhpc.control import model
 
@@ -105,6 +105,13 @@ class TestPause(ServiceCase):
         self.made.player.play = lambda windows: order.append('ended')
         self.made.pause(0)
         self.assertEqual(['held', 'ended'], order)
+
+
+class TestParts(ServiceCase):
+    """What they are told of the configuration."""
+
+    def test_groups_know_how_often_they_are_asked(self) -> None:
+        self.assertEqual(0.1 + groups._TICK_S, self.made.groups._round_s)
 
 
 class TestReload(ServiceCase):
