@@ -82,7 +82,8 @@ class GroupsTest(cloud.CloudCase):
             [group] * 5, [told.cluster_of(server) for server in servers]
         )
 
-    def test_nova_away_and_back(self) -> None:
+    def follow_a_member(self) -> tuple[groups.Groups, str, str]:
+        """One that asks often and knows of a server, that, and its group."""
         flavor = self.make_flavor(workload='parallel')
         group = self.make_group()
         server = self.boot(flavor, 'host1', group)
@@ -92,6 +93,10 @@ class GroupsTest(cloud.CloudCase):
         told.start()
         self.addCleanup(told.stop)
         self.wait_for(lambda: told.cluster_of(server) == group)
+        return told, server, group
+
+    def test_nova_away_and_back(self) -> None:
+        told, server, group = self.follow_a_member()
         self.assertEqual({group: 1}, told.status()['clusters'])
 
         self.api_down = True
@@ -105,15 +110,7 @@ class GroupsTest(cloud.CloudCase):
 
     def test_a_cell_away_and_back(self) -> None:
         """Nova then lists none of its servers, with 200."""
-        flavor = self.make_flavor(workload='parallel')
-        group = self.make_group()
-        server = self.boot(flavor, 'host1', group)
-        told = groups.Groups(
-            self.make_conf(poll_interval=1, min_interval=1), 'host1'
-        )
-        told.start()
-        self.addCleanup(told.stop)
-        self.wait_for(lambda: told.cluster_of(server) == group)
+        told, server, group = self.follow_a_member()
         with nova_fixtures.DownCellFixture():
             self.wait_for(lambda: told.status()['state'] == 'partial')
             before = told.status()['age_s']
