@@ -42,6 +42,7 @@ from nova_vhpc.scheduler.requirements import (
     Limits,
     Requirements,
     Verdict,
+    claimable,
     evaluate,
 )
 
@@ -130,15 +131,9 @@ def _serving(
     wanted: Requirements, view: HostView, verdict: Verdict
 ) -> tuple[str, ...]:
     """Uplinks that the next member can have, not those that are claimed."""
+    uplinks = verdict.uplinks
     return tuple(
-        str(uplink)
-        for uplink in verdict.uplinks
-        if not wanted.claims
-        or (
-            uplink.free > 0
-            if view.offered is None
-            else uplink.uuid in view.offered
-        )
+        map(str, claimable(view, uplinks) if wanted.claims else uplinks)
     )
 
 

@@ -19,7 +19,7 @@ relies on: it drops a rejected host for all later members.
 """
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from nova_vhpc import extra_specs, flavor_claims
@@ -209,13 +209,7 @@ def evaluate(
     slots = NO_LIMIT
     slowest = fit.uplinks[-1]
     if wanted.claims:
-        offered = host.offered
-        # Placement's offer is newer than our count of what is used.
-        left = [
-            u
-            for u in fit.uplinks
-            if (u.free if offered is None else u.uuid in offered)
-        ]
+        left = claimable(host, fit.uplinks)
         slots = network.members(rule, [(u.bridge, u.free or 1) for u in left])
         if not slots:
             return Verdict(
@@ -224,6 +218,17 @@ def evaluate(
             )
         slowest = left[-1]
     return Verdict(None, fit.uplinks, slots, slowest.mbps)
+
+
+def claimable(
+    host: HostView, uplinks: Sequence[UplinkState]
+) -> list[UplinkState]:
+    """Of these uplinks of a host, those that a member can still claim."""
+    offered = host.offered
+    if offered is None:
+        return [u for u in uplinks if u.free]
+    # Placement's offer is newer than our count of what is used.
+    return [u for u in uplinks if u.uuid in offered]
 
 
 def _overcommit_flaw(
