@@ -14,13 +14,19 @@ suite=$1
 shift
 pool=main
 case $suite in
-bookworm | trixie) distribution=debian mirror=http://deb.debian.org/debian ;;
-noble) distribution=ubuntu mirror=http://archive.ubuntu.com/ubuntu pool=main,universe ;;
+bookworm | trixie)
+    distribution=debian mirror=http://deb.debian.org/debian
+    package=debian-archive-keyring
+    ;;
+noble)
+    distribution=ubuntu mirror=http://archive.ubuntu.com/ubuntu pool=main,universe
+    package='ubuntu-keyring (Debian from 13: ubuntu-archive-keyring)'
+    ;;
 *) die "no system '$suite'; there are: bookworm trixie noble" ;;
 esac
 keyring=/usr/share/keyrings/$distribution-archive-keyring.gpg
 [ -e "$keyring" ] || die "no $keyring, which $distribution's packages are checked with; \
-it is in the package $distribution-keyring (Debian from 13: $distribution-archive-keyring), \
+it is in the package $package, \
 whose .deb \`dpkg-deb -x\` unpacks where the system has no such package"
 command -v mmdebstrap >/dev/null || apt_install mmdebstrap
 
