@@ -290,9 +290,18 @@ class TestWaitForLibvirt(base.BaseTestCase):
         self.addCleanup(hang.set)
         with (
             mock.patch.object(
-                libvirt, 'open', side_effect=lambda uri: hang.wait()
+                libvirt, 'open', side_effect=lambda uri: hang.wait(10)
             ),
             mock.patch.object(host_restore, 'CONNECT_SECONDS', 0.05),
         ):
             self.assertIsNone(host_restore._wait_for('qemu:///system'))
         self.assertIn('qemu:///system does not answer', log.output)
+        # Nor does the process wait for it in the end.
+        self.assertEqual(
+            {True},
+            {
+                thread.daemon
+                for thread in threading.enumerate()
+                if thread.name == 'libvirt-open'
+            },
+        )

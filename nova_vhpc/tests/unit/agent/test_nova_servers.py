@@ -83,13 +83,16 @@ class NovaServersTest(base.BaseTestCase):
             make(id='c', scheduler_hints={'group': 'secret'}),
             make(id='d', **{'OS-EXT-STS:task_state': 'migrating'}),
             make(id='not-ours', flavor={}),
+            # What Nova makes up for one in a cell that is down.
+            {'id': 'stub', 'status': 'UNKNOWN'},
         )
         self.nova.groups = {'there': 200, 'gone': 404, 'secret': 403}
         answer = self.servers.ask()
         self.assertEqual({'a', 'b', 'c', 'd'}, answer.servers)
         self.assertEqual({'a': 'there', 'c': 'secret'}, answer.clusters)
         self.assertEqual({'d'}, answer.migrating)
-        self.assertEqual(6, len(self.nova.asked))
+        self.assertEqual({'a', 'b', 'c', 'd', 'not-ours'}, answer.listed)
+        self.assertEqual(7, len(self.nova.asked))
         self.assertEqual({'host1'}, {one['host'] for one in self.nova.asked})
 
     def test_an_answer_that_is_none(self) -> None:

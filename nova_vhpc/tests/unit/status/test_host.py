@@ -16,11 +16,13 @@ import json
 import pathlib
 import subprocess
 import sys
+import threading
 
 import fixtures
 import libvirt
 from oslo_upgradecheck import upgradecheck
 
+from nova_vhpc.agent import connection
 from nova_vhpc.cmd import status
 from nova_vhpc.status import checks, host
 from nova_vhpc.tests import base
@@ -66,27 +68,40 @@ class HookTest(base.TestCase):
 
 
 class LibvirtTest(base.TestCase):
-    def check(self, *signs):
+    def check(self, *signs, connect=None):
         self.useFixture(
             fixtures.MockPatchObject(
                 libvirt,
                 'openReadOnly',
-                side_effect=libvirt.libvirtError('away'),
+                side_effect=connect or libvirt.libvirtError('away'),
             )
         )
         self.useFixture(fixtures.MockPatchObject(host, '_SIGNS', signs))
         conf = status.make_conf()
         conf([], default_config_files=[])
-        return host.Checks(conf)._check_libvirt().code
+        return host.Checks(conf)._check_libvirt()
 
     def test_away_on_a_compute_host_that_emulates(self):
         there = self.useFixture(fixtures.TempDir()).path
         self.assertEqual(
-            upgradecheck.Code.FAILURE, self.check('/nowhere', there)
+            upgradecheck.Code.FAILURE, self.check('/nowhere', there).code
         )
 
     def test_not_wanted_beside_a_scheduler(self):
-        self.assertEqual(upgradecheck.Code.SUCCESS, self.check('/nowhere'))
+        self.assertEqual(
+            upgradecheck.Code.SUCCESS, self.check('/nowhere').code
+        )
+
+    def test_one_that_hangs(self):
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.useFixture(
+            fixtures.MockPatchObject(connection, 'SILENCE_S', 0.05)
+        )
+        there = self.useFixture(fixtures.TempDir()).path
+        result = self.check(there, connect=lambda uri: hang.wait(10))
+        self.assertEqual(upgradecheck.Code.FAILURE, result.code)
+        self.assertIn('does not answer', result.details)
 
     def test_signs_of_a_compute_host(self):
         # Debian's and the RPMs' libvirt both have it; KVM need not be there.
