@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the publishing thread says of credentials that cannot be used."""
+"""What the publishing thread says of itself and of its credentials."""
 
 import json
 import logging
 import time
+from unittest import mock
 
 import fixtures
 from oslo_config import cfg
@@ -23,6 +24,7 @@ from nova_vhpc.agent import publishing
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import topology as topology_conf
 from nova_vhpc.tests import base, served
+from nova_vhpc.topology import publisher
 
 PASSWORD = (
     '[{section}]\n'
@@ -58,6 +60,31 @@ class _Told(logging.Handler):
         self.messages.append(record.getMessage())
 
 
+def _conf(sysfs, files=()):
+    conf = cfg.ConfigOpts()
+    placement_conf.register_opts(conf)
+    topology_conf.register_opts(conf)
+    conf([], project='nova-vhpc', default_config_files=files)
+    conf.set_override('sysfs', sysfs, 'vhpc_topology')
+    return conf
+
+
+class StatusTest(base.TestCase):
+    def test_the_age_follows_no_clock_that_is_set(self):
+        """As by NTP after a boot."""
+        folder = self.useFixture(fixtures.TempDir()).path
+        worker = publishing.PublishWorker(_conf(folder), 'cn1')
+        done = publisher.Published('cn1', (), (), 1)
+        with (
+            mock.patch.object(worker, '_publish', return_value=done),
+            mock.patch.object(publishing.time, 'time', return_value=0.0),
+        ):
+            worker._tick()
+        age_s = worker.status()['age_s']
+        self.assertGreaterEqual(age_s, 0.0)
+        self.assertLess(age_s, 3600.0)
+
+
 class CredentialsTest(base.TestCase):
     def setUp(self):
         super().setUp()
@@ -72,12 +99,7 @@ class CredentialsTest(base.TestCase):
         file = folder.join('nova-vhpc.conf')
         with open(file, 'w') as opened:
             opened.write(text)
-        conf = cfg.ConfigOpts()
-        placement_conf.register_opts(conf)
-        topology_conf.register_opts(conf)
-        conf([], project='nova-vhpc', default_config_files=[file])
-        conf.set_override('sysfs', folder.path, 'vhpc_topology')
-        worker = publishing.PublishWorker(conf, 'cn1')
+        worker = publishing.PublishWorker(_conf(folder.path, [file]), 'cn1')
         self.told.messages.clear()
         worker.start()
         self.addCleanup(worker.stop)
