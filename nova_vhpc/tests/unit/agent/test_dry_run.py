@@ -163,6 +163,8 @@ class TestService(test_domains.DomainsCase):
         self.addCleanup(made.domains.workers.close)
         self.assertIsInstance(made.publishing, dry_run.DryPublishWorker)
         self.assertIsInstance(made.binder._plugger, dry_run.DryPlugger)
+        # A phase that is told moves VMs on other hosts.
+        self.assertTrue(made.peers._silent)
         with (
             mock.patch.object(service.Service, 'status'),
             mock.patch.object(journal.Journal, 'prepare') as prepare,

@@ -113,6 +113,9 @@ class TestParts(ServiceCase):
     def test_groups_know_how_often_they_are_asked(self) -> None:
         self.assertEqual(0.1 + groups._TICK_S, self.made.groups._round_s)
 
+    def test_other_hosts_are_told(self) -> None:
+        self.assertFalse(self.made.peers._silent)
+
 
 class TestReload(ServiceCase):
     """What is read again is in force at once."""
