@@ -122,14 +122,16 @@ class ExplainTest(base.SchedulerTestCase):
         self.assertEqual(-9.0, hosts['good1']['multiplier'])
         _, out, _ = self.run_('--members', '2')
         self.assertIn('not planned: weight multiplier -9', out)
-        servers = self.boot_cluster(self.flavor_id, 2)
-        self.assertEqual(['good2'] * 2, self.hosts_of(servers))
         conf_file = self.useFixture(fixtures.TempDir()).join('nova.conf')
         with open(conf_file, 'w') as file:
             file.write('[vhpc_scheduler]\nweight_multiplier = 0\n')
         found, _ = self.explain('--config-file', conf_file)
         self.assertEqual({}, found['plan']['assignments'])
         self.assertIn('multiplier', found['plan']['infeasible_reason'])
+        _, out, _ = self.run_('--config-file', conf_file)
+        self.assertIn('not planned: weight multiplier 0', out)
+        servers = self.boot_cluster(self.flavor_id, 2)
+        self.assertEqual(['good2'] * 2, self.hosts_of(servers))
 
     def test_a_running_cluster(self):
         group = self.group('soft-affinity')

@@ -268,6 +268,13 @@ def pinned_topology(**fields):
     )
 
 
+class Replacing(nova_filters.CandidateFilterMixin):
+    """Puts a list of its own in place of a host's candidates."""
+
+    def host_passes(self, state):
+        return bool(self.filter_candidates(state, lambda _: True))
+
+
 class ClaimTest(world.WorldTestCase):
     hosts = 2
 
@@ -337,30 +344,41 @@ class ClaimTest(world.WorldTestCase):
         self.assertEqual([('host00001', free)], placed)
         self.assertEqual(len(tried), len(set(tried)))
 
-    def test_losers_whose_candidates_another_filter_has_replaced(self):
-        """As NUMATopologyFilter does, which pinned members need."""
+    def race(self, members, spared=0):
+        """Place where others have one uplink of each host that is tried.
 
-        class Other(nova_filters.CandidateFilterMixin):
-            def host_passes(self, state):
-                return bool(self.filter_candidates(state, lambda _: True))
-
+        :param spared: of the hosts tried first, how many they leave alone.
+        """
         lost = {}
-        taken = set()
+        tried = []
 
         def claims(candidate):
             (uplink,) = candidate['mappings']['_uplink']
             (root,) = candidate['mappings']['']
-            # Others have one of each host that is tried.
-            if lost.setdefault(root, uplink) == uplink or uplink in taken:
-                return False
-            taken.add(uplink)
-            return True
+            tried.append(uplink)
+            first = None if len(lost) < spared else uplink
+            return lost.setdefault(root, first) != uplink
 
         placed = self.place(
-            self.request(3 * self.hosts), claims, before=Other().host_passes
+            self.request(members), claims, before=Replacing().host_passes
         )
-        self.assertEqual(3 * self.hosts, len(set(placed)))
         self.assertNotIn(None, placed)
+        self.assertEqual(len(tried), len(set(tried)))
+
+    def test_losers_whose_candidates_another_filter_has_replaced(self):
+        """As NUMATopologyFilter does, which pinned members need."""
+        self.race(members=3 * self.hosts)
+
+    def test_losers_on_a_host_that_none_was_tried_on(self):
+        """Its candidates were replaced as well when others were placed."""
+        self.race(members=7, spared=1)
+
+    def test_candidates_that_are_replaced_after_ours(self):
+        placed = self.place(
+            self.request(members=8), after=Replacing().host_passes
+        )
+        self.assertNotIn(None, placed)
+        self.assertEqual(8, len({uplink for _, uplink in placed}))
 
     def test_claims_without_network_configuration(self):
         spec = self.request(members=8)

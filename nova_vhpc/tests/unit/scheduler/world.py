@@ -119,7 +119,14 @@ class WorldTestCase(base.BaseTestCase):
         found = self.filter.filter_all(states or self.states, spec)
         return list(dict.fromkeys(state.host for state in found))
 
-    def place(self, spec, claims=None, uuids=None, before=None):
+    def place(
+        self,
+        spec,
+        claims=None,
+        uuids=None,
+        before=None,
+        after=lambda state: True,
+    ):
         """Place all members as the scheduler manager does.
 
         :param uuids: of the members; by default all of the server group.
@@ -127,6 +134,7 @@ class WorldTestCase(base.BaseTestCase):
             succeeds.
         :param before: filters that Nova asks before ours, as a function of
             a host state.
+        :param after: the same of those that Nova asks after ours.
         :returns: pairs of host and uplink, None where no host was found.
         """
         placed = []
@@ -135,7 +143,7 @@ class WorldTestCase(base.BaseTestCase):
             spec.instance_uuid = uuid
             if before is not None:
                 states = [state for state in states if before(state)]
-            states = list(self.filter.filter_all(states, spec))
+            states = list(filter(after, self.filter.filter_all(states, spec)))
             weighed = [weights_of(state) for state in states]
             raw = self.weigher.weigh_objects(weighed, spec)
             order = sorted(range(len(states)), key=lambda at: -raw[at])

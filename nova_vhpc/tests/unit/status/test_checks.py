@@ -62,12 +62,13 @@ class ChecksTest(base.TestCase):
             checks.scheduler(both, ENABLED[::-1], WEIGHERS),
             'ServerGroupAffinityFilter',
         )
-        # It would replace the candidates that ours hands out.
-        self.assert_result(
-            Code.WARNING,
-            checks.scheduler(both, [*ENABLED, 'NUMATopologyFilter'], WEIGHERS),
-            'before NUMATopologyFilter',
-        )
+        # They would replace the candidates that ours hands out.
+        for name in ('NUMATopologyFilter', 'PciPassthroughFilter'):
+            self.assert_result(
+                Code.WARNING,
+                checks.scheduler(both, [*ENABLED, name], WEIGHERS),
+                f'before {name}',
+            )
 
     def test_placement(self):
         now_s = 1_800_000_000.0
