@@ -261,7 +261,8 @@ def _wait_for(uri: str) -> Any:
             return conn
         except libvirt.libvirtError as error:
             useless = error.get_error_code() in _NEVER
-            if useless or time.monotonic() >= end:
+            # In less time than that nobody can answer, who now refuses.
+            if useless or end - time.monotonic() <= RETRY_PAUSE_SECONDS:
                 LOG.error('%s', error)
                 return None
             if not told:
@@ -272,4 +273,4 @@ def _wait_for(uri: str) -> Any:
                     error,
                     CONNECT_SECONDS,
                 )
-            time.sleep(0.5)
+            time.sleep(RETRY_PAUSE_SECONDS)

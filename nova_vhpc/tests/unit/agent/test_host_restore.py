@@ -13,6 +13,7 @@
 """The whole host put back, whatever is wrong with one VM."""
 
 import threading
+import time
 import types
 from typing import Any
 from unittest import mock
@@ -21,7 +22,13 @@ import fixtures
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent import host_restore, mark, restore
+from nova_vhpc.agent import (
+    connection,
+    host_restore,
+    mark,
+    patient_open,
+    restore,
+)
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
 
@@ -284,6 +291,21 @@ class TestWaitForLibvirt(base.BaseTestCase):
             self.assertIn('refused', log)
             self.assertNotIn('tried again', log)
 
+    def test_what_it_said_last_is_told(self) -> None:
+        """Not that it hangs, as nobody waits for one more answer."""
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+
+        def refuse(uri: str) -> Any:
+            time.sleep(0.02)
+            raise fake_libvirt.refused('refused')
+
+        with (
+            mock.patch.object(libvirt, 'open', refuse),
+            mock.patch.object(host_restore, 'CONNECT_SECONDS', 0.6),
+        ):
+            self.assertIsNone(host_restore._wait_for('qemu:///system'))
+        self.assertEqual('refused', log.output.splitlines()[-1])
+
     def test_one_that_hangs(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         hang = threading.Event()
@@ -295,6 +317,10 @@ class TestWaitForLibvirt(base.BaseTestCase):
             mock.patch.object(host_restore, 'CONNECT_SECONDS', 0.05),
         ):
             self.assertIsNone(host_restore._wait_for('qemu:///system'))
+            # One who comes too late is not told of it in other words.
+            self.assertRaises(
+                connection.AwayError, patient_open.open_within, 'x', -1.0
+            )
         self.assertIn('qemu:///system does not answer', log.output)
         # Nor does the process wait for it in the end.
         self.assertEqual(
