@@ -129,6 +129,12 @@ class TestSilence(base.BaseTestCase):
             # As keep-alive does, if it hangs later on.
             self.made._lost.set()
 
+    def test_nobody_waits_once_it_has_answered(self) -> None:
+        self.answer.set()
+        with mock.patch.object(connection, 'SILENCE_S', 2 * PATIENCE_S):
+            self.start()
+            self.assertTrue(self.up.wait(PATIENCE_S / 4))
+
     def test_it_is_no_news_at_the_end(self) -> None:
         self.made.stop()
         self.made._note_silence()

@@ -372,6 +372,9 @@ class PlanTest(base.TestCase):
             [(h.planned, h.weight, h.room) for h in found.hosts],
         )
         json.dumps(found.as_dict(), allow_nan=False)
+        # It is not to blame where no host passes.
+        found = answer({**document, 'hosts': [host(0, uplinks=0)]})
+        self.assertNotIn('multiplier', found.placement.infeasible_reason)
         # An aggregate's own counts for its hosts.
         document['hosts'][1]['weight_multiplier'] = 2
         document['members'] = 2
