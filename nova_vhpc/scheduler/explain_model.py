@@ -117,7 +117,8 @@ class HostAnswer:
 class Answer:
     """The whole explanation.
 
-    :ivar hosts: planned ones first, then by weight, rejected ones last.
+    :ivar hosts: planned ones first, then by weight times multiplier, rejected
+        ones last.
     :ivar notes: what to know of all this, or could not be found out.
     :ivar slowdown: predicted run time of a communicating program over
         native Linux at the plan's mean members per host, by network
