@@ -155,6 +155,8 @@ class TwoHosts(cloud.Cloud):
         :raises ApiError: it fails.
         """
         admin = self.client('admin')
+        # Or Nova refuses it without the fault that put it into ERROR.
+        admin.wait_active([server])
         body = {'host': to.name, 'block_migration': 'auto'}
         admin.compute(
             'POST', f'/servers/{server}/action', {'os-migrateLive': body}

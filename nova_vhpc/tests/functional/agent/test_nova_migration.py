@@ -57,6 +57,8 @@ class TestNovaMigration(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        # Nova says why, if the test before has left one in ERROR.
+        self.admin.wait_active([self.member, self.plain])
         for one in self.cloud.hosts:
             self.addCleanup(one.stop_agent)
             self.cloud.start_agent(
