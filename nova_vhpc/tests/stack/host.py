@@ -55,7 +55,7 @@ class Host:
     @property
     def uri(self) -> str:
         """Of its libvirt, from everywhere on this machine."""
-        return f'qemu+unix:///system?socket={self._socket}'
+        return libvirtd.uri_of(self._socket)
 
     @property
     def virsh(self) -> guests.Virsh:
