@@ -27,12 +27,12 @@ from nova_vhpc.agent import (
     journal,
     leftovers,
     mark,
-    processes,
     restore,
     roster,
     sampler,
 )
 from nova_vhpc.agent.probes import base
+from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Adoption:
         allowed: gate.Gate,
         records: journal.Journal,
         left: leftovers.Leftovers,
-        host: processes.Processes,
+        host: qemu_process.Processes,
         probes: sampler.Sampler,
         changes: foreign.ForeignChanges,
         sliced: bool,

@@ -15,7 +15,8 @@
 import os
 from typing import Any
 
-from nova_vhpc.agent import cpus, domains, journal, loop, sampler
+from nova_vhpc.agent import domains, journal, loop, sampler
+from nova_vhpc.linux import cpus
 
 
 def daemon(

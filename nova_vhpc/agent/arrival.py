@@ -20,8 +20,9 @@ import contextlib
 import io
 import xml.etree.ElementTree as ElementTree
 
-from nova_vhpc.agent import cpus, cputune, domain_xml, journal, mark
+from nova_vhpc.agent import cputune, domain_xml, journal, mark
 from nova_vhpc.control import model
+from nova_vhpc.linux import cpus
 
 _ELEMENTS = {
     cputune.SHARES: 'shares',

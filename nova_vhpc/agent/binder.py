@@ -21,7 +21,7 @@ import libvirt
 import tenacity
 
 from nova_vhpc.agent import binding, domain_xml, guest, journal, nics
-from nova_vhpc.topology import placement
+from nova_vhpc.placement import client
 
 LOG = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class UplinkBinder:
                 nics.UnsupportedError,
                 journal.JournalError,
                 libvirt.libvirtError,
-                placement.PlacementError,
+                client.PlacementError,
                 ValueError,
             ) as error:
                 text = str(error)

@@ -28,7 +28,8 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import journal, nics, processes
+from nova_vhpc.agent import journal, nics
+from nova_vhpc.linux import qemu_process
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
@@ -41,7 +42,7 @@ class Binding:
     """
 
     uuid: str
-    identity: processes.Identity
+    identity: qemu_process.Identity
     moved: Mapping[str, tuple[str, str]]
 
 
@@ -79,7 +80,7 @@ class BindingJournal(journal.Journal):
                 raise ValueError(f'version {data["version"]}')
             return Binding(
                 str(data['uuid']),
-                processes.Identity(**data['identity']),
+                qemu_process.Identity(**data['identity']),
                 {m: (str(b), str(a)) for m, (b, a) in data['moved'].items()},
             )
         except FileNotFoundError:
@@ -101,7 +102,7 @@ class Plugger:
     dry_run = False
 
     def __init__(
-        self, records: BindingJournal, host: processes.Processes
+        self, records: BindingJournal, host: qemu_process.Processes
     ) -> None:
         self._records = records
         self._host = host
@@ -199,7 +200,7 @@ class Plugger:
 
 
 def _moved(
-    domain: Any, record: Binding | None, identity: processes.Identity
+    domain: Any, record: Binding | None, identity: qemu_process.Identity
 ) -> dict[str, tuple[str, str]]:
     """What we have moved in a run of a domain, as far as a record tells.
 
@@ -230,5 +231,5 @@ def make_plugger(conf: Any) -> Plugger:
     """What moves guests' NICs and puts them back."""
     return Plugger(
         BindingJournal(conf.vhpc_agent.state_path),
-        processes.make_processes(conf),
+        qemu_process.make_processes(conf),
     )

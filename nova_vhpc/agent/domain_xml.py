@@ -16,8 +16,8 @@ import dataclasses
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 
-from nova_vhpc import extra_specs, flavor_cpus
-from nova_vhpc.agent import cpus
+from nova_vhpc.flavor import cpu_policy, extra_specs
+from nova_vhpc.linux import cpus
 
 NOVA_NAMESPACES = (
     'http://openstack.org/xmlns/libvirt/nova/1.1',
@@ -57,7 +57,7 @@ class DomainInfo:
     @property
     def dedicated(self) -> bool:
         """Whether its flavor gives it host CPUs of its own."""
-        return self.flavor_specs.get('hw:cpu_policy') in flavor_cpus.POLICIES
+        return self.flavor_specs.get('hw:cpu_policy') in cpu_policy.POLICIES
 
     @property
     def ours(self) -> bool:
@@ -148,7 +148,7 @@ def _placed(
     static: ElementTree.Element, flavor_specs: Mapping[str, str]
 ) -> bool:
     """Whether Nova chose the host CPUs of this guest."""
-    return flavor_specs.get('hw:cpu_policy') in flavor_cpus.POLICIES or any(
+    return flavor_specs.get('hw:cpu_policy') in cpu_policy.POLICIES or any(
         static.find(path) is not None for path in ('./numatune', './cpu/numa')
     )
 

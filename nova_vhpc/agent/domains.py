@@ -27,7 +27,6 @@ from typing import Any
 from nova_vhpc.agent import (
     adoption,
     connection,
-    cpus,
     events,
     foreign,
     gate,
@@ -36,7 +35,6 @@ from nova_vhpc.agent import (
     journal,
     neighbours,
     nudge,
-    processes,
     quarantine,
     reconciler,
     roster,
@@ -49,6 +47,7 @@ from nova_vhpc.agent import (
     writer,
 )
 from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class Domains:
         self,
         conf: Any,
         records: journal.Journal,
-        host: processes.Processes,
+        host: qemu_process.Processes,
         probes: sampler.Sampler,
         actuators: Iterable[Any],
         usable: Callable[[], frozenset[int]],

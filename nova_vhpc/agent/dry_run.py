@@ -15,8 +15,10 @@
 import logging
 from typing import Any
 
-from nova_vhpc.agent import binding, nics, processes, publishing
-from nova_vhpc.topology import model, publisher
+from nova_vhpc.agent import binding, nics, publishing
+from nova_vhpc.linux import qemu_process
+from nova_vhpc.placement import publisher
+from nova_vhpc.topology import model
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class DryPlugger(binding.Plugger):
     dry_run = True
 
     def __init__(
-        self, records: binding.BindingJournal, host: processes.Processes
+        self, records: binding.BindingJournal, host: qemu_process.Processes
     ) -> None:
         super().__init__(records, host)
         for uuid in records.uuids():
@@ -115,5 +117,5 @@ def make_plugger(conf: Any) -> binding.Plugger:
         return binding.make_plugger(conf)
     return DryPlugger(
         binding.BindingJournal(conf.vhpc_agent.state_path),
-        processes.make_processes(conf),
+        qemu_process.make_processes(conf),
     )

@@ -19,7 +19,8 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import cpus, cputune, guest, mark, ours, roster
+from nova_vhpc.agent import cputune, guest, mark, ours, roster
+from nova_vhpc.linux import cpus
 
 LOG = logging.getLogger(__name__)
 

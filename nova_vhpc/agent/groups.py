@@ -29,8 +29,8 @@ from typing import Any
 import yaml
 from oslo_config import cfg
 
-from nova_vhpc import credentials
 from nova_vhpc.agent import group_hints, membership, nova_servers
+from nova_vhpc.clients import credentials
 
 LOG = logging.getLogger(__name__)
 

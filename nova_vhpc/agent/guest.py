@@ -23,12 +23,12 @@ from nova_vhpc.agent import (
     event_echoes,
     journal,
     ours,
-    processes,
     sampler,
     weight_file,
     write_failures,
 )
 from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process
 
 NO_TUNE = model.CpuTune()
 
@@ -90,7 +90,7 @@ class Guest:
     info: domain_xml.DomainInfo
     domain: Any
     domain_id: int
-    identity: processes.Identity
+    identity: qemu_process.Identity
     original: cputune.Cputune
     expected: cputune.Cputune
     reader: sampler.VmReader

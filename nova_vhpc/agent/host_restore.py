@@ -30,9 +30,9 @@ from nova_vhpc.agent import (
     mark,
     nudge,
     patient_open,
-    processes,
     restore,
 )
+from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ def restore_host(conf: Any) -> int:
         )
         guard.release()
         return 1
-    restorer = restore.Restorer(records, processes.make_processes(conf))
+    restorer = restore.Restorer(records, qemu_process.make_processes(conf))
     try:
         summary = _clean(
             conn,

@@ -27,7 +27,6 @@ from nova_vhpc.agent import (
     journal,
     mark,
     migration,
-    processes,
     restore,
     roster,
     strays,
@@ -35,6 +34,7 @@ from nova_vhpc.agent import (
     weights,
     workers,
 )
+from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Inspector:
         link: connection.Connection,
         pool: workers.Workers,
         records: journal.Journal,
-        host: processes.Processes,
+        host: qemu_process.Processes,
         intake: adoption.Adoption,
         changes: foreign.ForeignChanges,
         back: undo.Undo,

@@ -27,7 +27,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from nova_vhpc.agent import checksum, cputune, ours, processes
+from nova_vhpc.agent import checksum, cputune, ours
+from nova_vhpc.linux import qemu_process
 
 VERSION = 1
 SUFFIX = '.json'
@@ -62,7 +63,7 @@ class Record:
 
     uuid: str
     name: str
-    identity: processes.Identity
+    identity: qemu_process.Identity
     original: cputune.Cputune
     repin: bool = True
     released: frozenset[str] = frozenset()
@@ -112,7 +113,7 @@ class Record:
             return cls(
                 str(data['uuid']),
                 str(data['name']),
-                processes.Identity.from_dict(data['identity']),
+                qemu_process.Identity.from_dict(data['identity']),
                 cputune.Cputune.from_dict(data['original']),
                 bool(data['repin']),
                 frozenset(str(name) for name in data['released']),

@@ -17,8 +17,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc import extra_specs
 from nova_vhpc.agent import peer_protocol
+from nova_vhpc.flavor import extra_specs
 
 METADATA_KEY = 'vhpc:cluster'
 

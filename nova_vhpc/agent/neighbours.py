@@ -26,9 +26,10 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import cputune, processes
+from nova_vhpc.agent import cputune
 from nova_vhpc.agent.probes import base, schedstat
 from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Neighbours:
 
     def __init__(
         self,
-        host: processes.Processes,
+        host: qemu_process.Processes,
         usable: Callable[[], frozenset[int]],
     ) -> None:
         self._host = host

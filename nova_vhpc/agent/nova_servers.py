@@ -21,8 +21,8 @@ from keystoneauth1 import exceptions as ksa_exceptions
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc import credentials
 from nova_vhpc.agent import membership
+from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api
 
 MICROVERSION = '2.100'

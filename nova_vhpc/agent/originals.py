@@ -19,16 +19,9 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc import cgroup
-from nova_vhpc.agent import (
-    arrival,
-    cpus,
-    cputune,
-    domain_xml,
-    journal,
-    processes,
-)
+from nova_vhpc.agent import arrival, cputune, domain_xml, journal
 from nova_vhpc.control import defaults, model
+from nova_vhpc.linux import cgroup, cpus, qemu_process
 
 DEFAULT_PERIOD_US = 100_000
 
@@ -37,7 +30,7 @@ def known(
     domain: Any,
     record: journal.Record | None,
     copy: journal.Record | None,
-    identity: processes.Identity,
+    identity: qemu_process.Identity,
 ) -> tuple[cputune.Cputune | None, frozenset[str]]:
     """What the journal or its copy says of it.
 

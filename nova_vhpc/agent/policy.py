@@ -22,11 +22,11 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc.agent import cpus as host_cpus
 from nova_vhpc.agent import errors, plugins
 from nova_vhpc.conf import control as control_conf
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
+from nova_vhpc.linux import cpus as host_cpus
 
 GROUP = control_conf.GROUP.name
 

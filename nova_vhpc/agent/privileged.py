@@ -29,7 +29,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_privsep import capabilities
 
-from nova_vhpc.agent import sched_attr
+from nova_vhpc.linux import sched_attr
 
 SECTION = 'vhpc_privileged'
 HELPER = 'privsep-helper'

@@ -25,16 +25,11 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc import credentials
 from nova_vhpc.agent import uplinks
-from nova_vhpc.topology import (
-    discovery,
-    model,
-    providers,
-    publisher,
-    withdrawal,
-)
-from nova_vhpc.topology import placement as api
+from nova_vhpc.clients import credentials
+from nova_vhpc.placement import client as api
+from nova_vhpc.placement import provider_tree, publisher, withdrawal
+from nova_vhpc.topology import discovery, model
 
 LOG = logging.getLogger(__name__)
 
@@ -187,7 +182,7 @@ class PublishWorker:
         """
         try:
             self._tick()
-        except providers.NoRootError as error:
+        except provider_tree.NoRootError as error:
             self._fail('no-compute-node', str(error))
         except api.PlacementError as error:
             self._fail('placement-away', str(error))

@@ -26,10 +26,10 @@ from nova_vhpc.agent import (
     migration,
     originals,
     ours,
-    processes,
     weights,
 )
 from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -55,13 +55,13 @@ class Restorer:
     """
 
     def __init__(
-        self, records: journal.Journal, host: processes.Processes
+        self, records: journal.Journal, host: qemu_process.Processes
     ) -> None:
         self.journal = records
         self.host = host
         # VMs with a newer agent's record that were set to their definition:
         # once is enough, what comes later is somebody else's.
-        self._left_alone: dict[str, processes.Identity] = {}
+        self._left_alone: dict[str, qemu_process.Identity] = {}
 
     def clean(self, domain: Any) -> Outcome:
         """Put one running domain back, if we have written to it.

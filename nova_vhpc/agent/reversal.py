@@ -28,10 +28,10 @@ from nova_vhpc.agent import (
     guest,
     journal,
     mark,
-    processes,
     restore,
     strays,
 )
+from nova_vhpc.linux import qemu_process
 
 
 class Reversal:
@@ -52,7 +52,7 @@ class Reversal:
         records: journal.Journal,
         actuators: Iterable[Any],
         changes: foreign.ForeignChanges,
-        host: processes.Processes,
+        host: qemu_process.Processes,
     ) -> None:
         self._gate = allowed
         self._connection = link

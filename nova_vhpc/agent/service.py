@@ -21,7 +21,6 @@ from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import (
     agent_status,
     binder,
-    cpus,
     domains,
     dry_run,
     ending,
@@ -36,7 +35,6 @@ from nova_vhpc.agent import (
     notify,
     peers,
     policy,
-    processes,
     put_back,
     report,
     sampler,
@@ -46,6 +44,7 @@ from nova_vhpc.agent import (
 )
 from nova_vhpc.agent.actuators import loader, windows
 from nova_vhpc.agent.probes import base
+from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class Service:
         self.lock = lock.Lock(
             options.run_path, None if options.dry_run else self.journal.path
         )
-        self.processes = processes.make_processes(conf)
+        self.processes = qemu_process.make_processes(conf)
         self.domains: domains.Domains
         self.sampler = sampler.make_sampler(
             conf,

@@ -20,8 +20,8 @@ pins to CPUs that are off, and all else that is to be written with them.
 import logging
 import time
 
-from nova_vhpc.agent import cpus
 from nova_vhpc.control import model
+from nova_vhpc.linux import cpus
 
 LOG = logging.getLogger(__name__)
 

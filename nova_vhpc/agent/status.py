@@ -26,9 +26,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nova_vhpc.agent import cpus, guest, loop
+from nova_vhpc.agent import guest, loop
 from nova_vhpc.agent.actuators import windows
 from nova_vhpc.control import model
+from nova_vhpc.linux import cpus
 
 LOG = logging.getLogger(__name__)
 

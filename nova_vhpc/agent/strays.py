@@ -29,9 +29,9 @@ from nova_vhpc.agent import (
     journal,
     mark,
     ours,
-    processes,
     restore,
 )
+from nova_vhpc.linux import qemu_process
 
 
 class AnotherRun(Exception):
@@ -46,7 +46,7 @@ class Strays:
     """
 
     def __init__(
-        self, link: connection.Connection, host: processes.Processes
+        self, link: connection.Connection, host: qemu_process.Processes
     ) -> None:
         self._connection = link
         self._host = host

@@ -32,13 +32,13 @@ from nova_vhpc.agent import (
     guest,
     journal,
     leftovers,
-    processes,
     restore,
     reversal,
     roster,
     strays,
     workers,
 )
+from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Undo:
         link: connection.Connection,
         pool: workers.Workers,
         records: journal.Journal,
-        host: processes.Processes,
+        host: qemu_process.Processes,
         actuators: Iterable[Any],
         changes: foreign.ForeignChanges,
     ) -> None:

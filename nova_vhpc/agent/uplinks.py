@@ -17,7 +17,8 @@ from pathlib import Path
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors
-from nova_vhpc.topology import discovery, model, rules
+from nova_vhpc.topology import bridge_rules as rules
+from nova_vhpc.topology import discovery, model
 
 
 def make_discovery(conf: cfg.ConfigOpts) -> discovery.Discovery:

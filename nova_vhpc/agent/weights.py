@@ -24,14 +24,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from nova_vhpc.agent import (
-    cputune,
-    guest,
-    journal,
-    ours,
-    processes,
-    weight_file,
-)
+from nova_vhpc.agent import cputune, guest, journal, ours, weight_file
+from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +37,7 @@ class Weights:
     :param host: reads the QEMU processes.
     """
 
-    def __init__(self, options: Any, host: processes.Processes) -> None:
+    def __init__(self, options: Any, host: qemu_process.Processes) -> None:
         self._by_file = options.window_weights == 'cgroup'
         self._host = host
         self._told = False
@@ -83,7 +77,7 @@ class Weights:
         return target.weight.write(target.domain, shares)
 
 
-def give_back(target: guest.Guest, host: processes.Processes) -> None:
+def give_back(target: guest.Guest, host: qemu_process.Processes) -> None:
     """Put a window's weight back without libvirt.
 
     For a VM that is being sent away: libvirt takes no writes for as long as
@@ -112,7 +106,7 @@ def give_back(target: guest.Guest, host: processes.Processes) -> None:
 
 
 def give_back_recorded(
-    domain: Any, record: journal.Record, host: processes.Processes
+    domain: Any, record: journal.Record, host: qemu_process.Processes
 ) -> None:
     """The same for what an agent has left that was killed in a window.
 
@@ -179,7 +173,7 @@ def settle(target: guest.Guest) -> None:
 
 
 def _find(
-    target: guest.Guest, host: processes.Processes
+    target: guest.Guest, host: qemu_process.Processes
 ) -> pathlib.Path | None:
     pid = host.find(target.uuid)
     tid = target.tids[0] if target.tids else pid

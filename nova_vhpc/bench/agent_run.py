@@ -33,7 +33,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc import extra_specs
 from nova_vhpc.agent import (
     adoption,
     cputune,
@@ -43,7 +42,6 @@ from nova_vhpc.agent import (
     loop,
     metrics,
     policy,
-    processes,
     sampler,
     status,
 )
@@ -51,6 +49,8 @@ from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.agent.probes import base
 from nova_vhpc.bench import agent_load, controller, plugins
 from nova_vhpc.cmd import agent as agent_cmd
+from nova_vhpc.flavor import extra_specs
+from nova_vhpc.linux import qemu_process
 
 WORKLOADS = ('parallel', 'parallel', 'latency', 'general')
 SETTLE_S = 2.0
@@ -82,7 +82,7 @@ class RecordingWriter:
         options = conf.vhpc_agent
         self.actuator = libvirt_cputune.LibvirtCputuneActuator(conf)
         self.recorder = Recorder()
-        host = processes.make_processes(conf)
+        host = qemu_process.make_processes(conf)
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
@@ -111,7 +111,7 @@ class RecordingWriter:
         """No domain ever ends here."""
 
     def _guest(
-        self, number: int, pid: int, vcpus: int, host: processes.Processes
+        self, number: int, pid: int, vcpus: int, host: qemu_process.Processes
     ) -> guest.Guest:
         tids = host.vcpu_threads(pid, vcpus)
         if len(tids) != vcpus:
@@ -146,7 +146,7 @@ class RecordingWriter:
             info=info,
             domain=self.recorder,
             domain_id=number,
-            identity=processes.Identity('', pid, 0, number),
+            identity=qemu_process.Identity('', pid, 0, number),
             original=tune,
             expected=tune,
             reader=reader,

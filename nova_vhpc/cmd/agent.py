@@ -24,7 +24,7 @@ from oslo_log import log
 from oslo_reports import opts as reports_opts
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import credentials, log_lines, version
+from nova_vhpc import version
 from nova_vhpc.agent import (
     errors,
     host_restore,
@@ -32,8 +32,9 @@ from nova_vhpc.agent import (
     report,
     service,
 )
+from nova_vhpc.clients import credentials
 from nova_vhpc.cmd import withdraw
-from nova_vhpc.conf import nova_api, opts, unread
+from nova_vhpc.conf import log_format, nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
 
 LOG = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ class _Options(cfg.ConfigOpts):
         tell_unread(self)
         fresh = super().mutate_config_files()
         # Of log_config_append, oslo.log has made the handlers anew.
-        log_lines.set_up(self)
+        log_format.set_up(self)
         return fresh
 
 
@@ -191,7 +192,7 @@ def check_default(conf: cfg.ConfigOpts) -> None:
 
 def tell_unread(conf: cfg.ConfigOpts) -> None:
     """Log which options in the files nobody reads."""
-    for sentence in unread.find(conf):
+    for sentence in unknown_options.find(conf):
         LOG.warning('%s', sentence)
 
 

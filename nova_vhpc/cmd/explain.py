@@ -33,7 +33,8 @@ from rich.table import Table
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
-from nova_vhpc.cmd import cloud, explain_devices, explain_live, printing
+from nova_vhpc.clients import openstack
+from nova_vhpc.cmd import explain_devices, explain_live, printing
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import explain, explain_model
 from nova_vhpc.scheduler.explain_reader import RequestError
@@ -58,14 +59,14 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         if number is not None and number < least:
             parser.error(f'--{name}: {number} is less than {least}')
     try:
-        with cloud.asked():
+        with openstack.asked():
             answer = _answer(args, connection)
         if args.json:
             printing.print_json(answer.as_dict())
         else:
             _print(answer, args.limit)
     except (
-        cloud.CloudError,
+        openstack.CloudError,
         RequestError,
         OSError,
         cfg.Error,
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         'request, and the plan for the whole virtual cluster.',
     )
     version.add_argument(parser)
-    cloud.add_arguments(parser)
+    openstack.add_arguments(parser)
     parser.add_argument(
         'request',
         nargs='?',
@@ -135,7 +136,7 @@ def _answer(args: argparse.Namespace, connection: Any) -> explain_model.Answer:
     named = request.flavor_name or request.group_name
     if hosts is None or named:
         if connection is None:
-            connection = cloud.connect(args)
+            connection = openstack.connect(args)
         request = explain_live.look_up(connection, request)
     if hosts is None:
         hosts = explain_live.hosts(connection, request, *keys, classes)

@@ -23,8 +23,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.cmd import cloud
-from nova_vhpc.flavor_claims import ALIAS
+from nova_vhpc.clients import openstack
+from nova_vhpc.flavor.request_groups import ALIAS
 
 MANAGED = 'COMPUTE_MANAGED_PCI_DEVICE'
 """Trait of every PCI provider of nova-compute."""
@@ -101,6 +101,6 @@ def _spellings(wanted: str) -> tuple[str, ...]:
 def _get(placement: Any, path: str) -> Any:
     """One answer; empty if Placement does not know a name in the question."""
     try:
-        return cloud.get(placement, path, VERSION)
-    except cloud.UnknownNameError:
+        return openstack.get(placement, path, VERSION)
+    except openstack.UnknownNameError:
         return {}

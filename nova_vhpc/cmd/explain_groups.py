@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.cmd import cloud
+from nova_vhpc.clients import openstack
 from nova_vhpc.scheduler.explain_request import Request
 
 VERSION = '2.64'
@@ -32,15 +32,17 @@ def look_up(connection: Any, request: Request, name: str) -> Request:
         if name in (group['id'], group['name']):
             break
     else:
-        raise cloud.CloudError(
+        raise openstack.CloudError(
             f"no server group '{name}': openstack server group list "
             '--all-projects has them all'
         )
     existing: dict[str, int] = {}
     for uuid in group['members']:
         try:
-            server = cloud.get(connection.compute, f'/servers/{uuid}', VERSION)
-        except cloud.GoneError:
+            server = openstack.get(
+                connection.compute, f'/servers/{uuid}', VERSION
+            )
+        except openstack.GoneError:
             # It was deleted since the group was read.
             continue
         host = server['server'].get('OS-EXT-SRV-ATTR:host')
@@ -61,7 +63,7 @@ def _groups(connection: Any) -> Iterator[Mapping[str, Any]]:
     """
     seen: set[str] = set()
     while True:
-        body = cloud.get(
+        body = openstack.get(
             connection.compute,
             f'/os-server-groups?all_projects=True&offset={len(seen)}',
             VERSION,

@@ -22,12 +22,8 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.cmd import (
-    cloud,
-    explain_devices,
-    explain_groups,
-    explain_offers,
-)
+from nova_vhpc.clients import openstack
+from nova_vhpc.cmd import explain_devices, explain_groups, explain_offers
 from nova_vhpc.scheduler import explain_model, snapshot, weighing
 from nova_vhpc.scheduler.explain_request import Flavor, Request
 from nova_vhpc.scheduler.planner_model import HostFacts, one_of
@@ -75,7 +71,7 @@ def hosts(
         devices = explain_devices.free(
             connection.placement, request.flavor.extra_specs, classes or {}
         )
-    aggregates = cloud.get(
+    aggregates = openstack.get(
         connection.compute, '/os-aggregates', AGGREGATES_VERSION
     )['aggregates']
     places = _places(aggregates, switch_key, rack_key)
@@ -116,7 +112,7 @@ def hosts(
             )
         )
     if not found:
-        raise cloud.CloudError('Nova knows no compute host')
+        raise openstack.CloudError('Nova knows no compute host')
     return tuple(found)
 
 
@@ -135,7 +131,7 @@ def _nova_lack(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
 
 
 def _flavor(connection: Any, name: str) -> Flavor:
-    found = cloud.find_flavor(connection, name)
+    found = openstack.find_flavor(connection, name)
     return Flavor(
         vcpus=found.vcpus,
         ram_mb=found.ram,
@@ -151,17 +147,17 @@ def _flavor(connection: Any, name: str) -> Flavor:
 def _snapshot(connection: Any) -> snapshot.Snapshot:
     """The uplinks of all hosts; of none while no agent has run yet."""
     try:
-        body = cloud.get(
+        body = openstack.get(
             connection.placement,
             snapshot.BULK_READ,
             snapshot.BULK_READ_VERSION,
         )
-    except cloud.NothingPublishedError:
+    except openstack.NothingPublishedError:
         return snapshot.Snapshot({}, 0.0)
     names: snapshot.Names = {}
     path = snapshot.names_read(body, names)
     if path is not None:
-        found = cloud.get(
+        found = openstack.get(
             connection.placement, path, snapshot.NAMES_READ_VERSION
         )
         names = snapshot.parse_names(found['resource_providers'])
@@ -213,7 +209,7 @@ def _multipliers(
 def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
     path: str | None = '/os-hypervisors/detail'
     while path:
-        body = cloud.get(connection.compute, path, HYPERVISORS_VERSION)
+        body = openstack.get(connection.compute, path, HYPERVISORS_VERSION)
         yield from body['hypervisors']
         path = None
         for link in body.get('hypervisors_links', ()):

@@ -21,8 +21,8 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc import flavor_cpus
-from nova_vhpc.cmd import cloud
+from nova_vhpc.clients import openstack
+from nova_vhpc.flavor import cpu_policy
 from nova_vhpc.scheduler.explain_request import Flavor
 from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.topology import model
@@ -41,10 +41,10 @@ def read(placement: Any, flavor: Flavor) -> 'Offers':
     :raises CloudError: if it does not answer, or refuses the question.
     """
     found = Offers(flavor.pinned)
-    found.add(cloud.get(placement, query(flavor), VERSION))
-    if flavor_cpus.falls_back(flavor.extra_specs):
+    found.add(openstack.get(placement, query(flavor), VERSION))
+    if cpu_policy.falls_back(flavor.extra_specs):
         asked = query(flavor, translated=False)
-        found.add(cloud.get(placement, asked, VERSION), fallback=True)
+        found.add(openstack.get(placement, asked, VERSION), fallback=True)
     return found
 
 
@@ -57,7 +57,7 @@ def query(flavor: Flavor, translated: bool = True) -> str:
     specs = dict(flavor.extra_specs)
     traits = {}
     if translated:
-        cpus = flavor_cpus.claims(flavor.vcpus, specs)
+        cpus = cpu_policy.claims(flavor.vcpus, specs)
         policy = _THREAD_POLICIES.get(specs.get('hw:cpu_thread_policy', ''))
         if policy:
             traits['trait:' + _HYPERTHREADING] = policy

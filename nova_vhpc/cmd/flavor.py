@@ -26,14 +26,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from nova_vhpc import (
-    extra_specs,
-    flavor_checks,
-    flavor_claims,
-    flavors,
-    version,
-)
-from nova_vhpc.cmd import cloud, printing
+from nova_vhpc import version
+from nova_vhpc.clients import openstack
+from nova_vhpc.cmd import printing
+from nova_vhpc.flavor import extra_specs, recipes, request_groups, validation
 
 
 def main(argv: list[str] | None = None, connection: Any = None) -> int:
@@ -44,12 +40,12 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     printing.take_any_name()
     args = _parser().parse_args(argv)
     try:
-        with cloud.asked():
+        with openstack.asked():
             if connection is None:
-                connection = cloud.connect(args)
+                connection = openstack.connect(args)
             status: int = args.run(args, connection)
             return status
-    except (cloud.CloudError, flavors.RecipeError) as error:
+    except (openstack.CloudError, recipes.RecipeError) as error:
         print(f'nova-vhpc-flavor: {error}', file=sys.stderr)
         return 1
 
@@ -60,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         description='Show and write the extra specs of virtual clusters.',
     )
     version.add_argument(parser)
-    cloud.add_arguments(parser)
+    openstack.add_arguments(parser)
     commands = parser.add_subparsers(dest='command', required=True)
 
     one = commands.add_parser(
@@ -125,52 +121,52 @@ def _set(args: argparse.Namespace, connection: Any) -> int:
         for key in extra_specs.KEYS
         if getattr(args, key.name) is not None
     }
-    flavor = cloud.find_flavor(connection, args.flavor)
+    flavor = openstack.find_flavor(connection, args.flavor)
     current = dict(flavor.extra_specs)
-    options = flavors.merged(current, given)
+    options = recipes.merged(current, given)
     if not options:
-        raise flavors.RecipeError(
+        raise recipes.RecipeError(
             'nothing to set: give at least --workload or --network'
         )
     same_network = 'network' not in given or (
         given['network'] == current.get('vhpc:network')
     )
     # The devices of an exported flavor need not be named again.
-    named = flavor_claims.ALIAS in current and same_network
+    named = request_groups.ALIAS in current and same_network
     exported = options.get('network') == 'exported'
     sriov_ports = args.sriov_ports or (
         exported and named and args.alias is None
     )
-    wanted = flavors.recipe(
+    wanted = recipes.recipe(
         options,
         physnet=args.physnet
-        or (flavors.physnet_of(current) if not exported else None),
+        or (recipes.physnet_of(current) if not exported else None),
         alias=args.alias,
         sriov_ports=sriov_ports,
     )
-    change = flavors.change(current, wanted, sriov_ports=sriov_ports)
+    change = recipes.change(current, wanted, sriov_ports=sriov_ports)
     return _write(args, connection, flavor, change)
 
 
 def _unset(args: argparse.Namespace, connection: Any) -> int:
-    flavor = cloud.find_flavor(connection, args.flavor)
-    change = flavors.change(dict(flavor.extra_specs), {})
+    flavor = openstack.find_flavor(connection, args.flavor)
+    change = recipes.change(dict(flavor.extra_specs), {})
     if args.alias:
-        change = flavors.without_alias(change, args.alias)
+        change = recipes.without_alias(change, args.alias)
     return _write(args, connection, flavor, change)
 
 
 def _show(args: argparse.Namespace, connection: Any) -> int:
-    flavor = cloud.find_flavor(connection, args.flavor)
+    flavor = openstack.find_flavor(connection, args.flavor)
     specs = dict(flavor.extra_specs)
-    found = flavor_checks.problems(specs)
+    found = validation.problems(specs)
     if args.json:
         printing.print_json(
             {
                 'flavor': flavor.name,
                 'extra_specs': specs,
                 'problems': found,
-                'advice': flavor_checks.advice(specs),
+                'advice': validation.advice(specs),
             }
         )
         return 1 if found else 0
@@ -179,11 +175,11 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
     table.add_column('value', overflow='fold')
     table.add_column('of nova-vhpc')
     for key, value in sorted(specs.items()):
-        ours = 'yes' if flavor_claims.is_ours(key) else ''
+        ours = 'yes' if request_groups.is_ours(key) else ''
         table.add_row(escape(key), escape(value), ours)
     console = Console()
     console.print(table)
-    _tell(console, found, flavor_checks.advice(specs))
+    _tell(console, found, validation.advice(specs))
     return 1 if found else 0
 
 
@@ -191,11 +187,11 @@ def _write(
     args: argparse.Namespace,
     connection: Any,
     flavor: Any,
-    change: flavors.Change,
+    change: recipes.Change,
 ) -> int:
     """Show a change and carry it out if told so."""
     if change and args.yes:
-        cloud.validating(connection)
+        openstack.validating(connection)
         # What is set first is checked first: a refusal removes nothing.
         if change.write:
             connection.compute.create_flavor_extra_specs(
@@ -204,7 +200,7 @@ def _write(
         for key in change.remove:
             connection.compute.delete_flavor_extra_specs_property(flavor, key)
     written = bool(change) and args.yes
-    advice = flavor_checks.advice(change.after) + change.left_behind
+    advice = validation.advice(change.after) + change.left_behind
     if args.json:
         printing.print_json(
             {
@@ -232,7 +228,7 @@ def _write(
     return 0
 
 
-def _diff(name: str, change: flavors.Change) -> Table:
+def _diff(name: str, change: recipes.Change) -> Table:
     table = Table(title=f'Flavor {escape(name)}')
     table.add_column('')
     table.add_column('extra spec', overflow='fold')

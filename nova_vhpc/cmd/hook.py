@@ -21,7 +21,8 @@ import sys
 import syslog
 
 from nova_vhpc import version
-from nova_vhpc.agent import arrival, cpus, journal
+from nova_vhpc.agent import arrival, journal
+from nova_vhpc.linux import cpus
 
 ARRIVALS = (('migrate', 'begin'), ('restore', 'begin'))
 """Operations with a domain's XML that libvirt lets a hook change."""

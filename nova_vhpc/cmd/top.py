@@ -23,9 +23,10 @@ from typing import Any, NoReturn
 
 from rich import box, console, live, panel, table, text
 
-from nova_vhpc import option_types, version
+from nova_vhpc import version
 from nova_vhpc.agent import status
 from nova_vhpc.cmd import printing
+from nova_vhpc.conf import types
 
 PIPE_WIDTH = 160
 """Columns of text where there is no terminal to ask."""
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.json and not args.once:
         parser.error('--json goes with --once')
     try:
-        interval_s = option_types.Finite(0.1, 3600.0)(args.interval)
+        interval_s = types.Finite(0.1, 3600.0)(args.interval)
     except ValueError as error:
         parser.error(f'--interval: {error}')
     if not args.once and not (

@@ -26,7 +26,8 @@ from oslo_log import log as logging
 from oslo_utils import netutils
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import credentials, version
+from nova_vhpc import version
+from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.vendordata import nova_api, wsgi

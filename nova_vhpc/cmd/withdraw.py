@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from oslo_config import cfg
 
 from nova_vhpc.agent import lock, publishing
-from nova_vhpc.topology import placement
+from nova_vhpc.placement import client
 
 
 def withdraw(conf: cfg.ConfigOpts) -> int:
@@ -50,7 +50,7 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
             time.sleep(conf.withdraw_wait)
         with _no_agent(conf):
             back = frozenset(away.delete()).difference(withdrawn.kept)
-    except placement.PlacementError as error:
+    except client.PlacementError as error:
         _say(str(error))
         return 1
     except KeyboardInterrupt:

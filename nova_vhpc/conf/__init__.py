@@ -25,7 +25,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_vhpc import log_lines
+from nova_vhpc.conf import log_format
 
 DEFAULT = 'DEFAULT'
 """Name in files of the options that are in no group."""
@@ -94,7 +94,7 @@ def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
             log.setup(conf, program)
     else:
         _set_up_log(conf, program)
-    log_lines.set_up(conf)
+    log_format.set_up(conf)
 
 
 @contextlib.contextmanager
@@ -104,7 +104,7 @@ def described_log(conf: cfg.ConfigOpts) -> Iterator[None]:
     :raises cfg.Error: naming the file, and what is wrong there.
     """
     try:
-        with log_lines.kept():
+        with log_format.kept():
             yield
     except log.LogConfigError as error:
         text = error.err_msg

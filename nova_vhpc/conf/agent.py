@@ -16,7 +16,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc import option_types
+from nova_vhpc.conf import types
 
 GROUP = cfg.OptGroup(
     'vhpc_agent',
@@ -30,12 +30,12 @@ ABSOLUTE = '^/'
 journal of the first, nor --restore the journal."""
 
 
-def _integer(low: int, high: int = 1_000_000) -> option_types.Integer:
-    return option_types.Integer(low, high)
+def _integer(low: int, high: int = 1_000_000) -> types.Integer:
+    return types.Integer(low, high)
 
 
-def _seconds(low: float) -> option_types.Finite:
-    return option_types.Finite(low, 86_400.0, 'seconds')
+def _seconds(low: float) -> types.Finite:
+    return types.Finite(low, 86_400.0, 'seconds')
 
 
 OPTS: list[Any] = [
@@ -206,7 +206,7 @@ OPTS: list[Any] = [
     ),
     cfg.Opt(
         'metrics_port',
-        type=option_types.Port(),
+        type=types.Port(),
         default=9619,
         help='Port of the Prometheus endpoint; 0 switches it off.',
     ),

@@ -16,7 +16,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc import option_types
+from nova_vhpc.conf import types
 from nova_vhpc.control import config as control_config
 
 GROUP = cfg.OptGroup(
@@ -32,7 +32,7 @@ _DEFAULTS = control_config.ControlConfig()
 def _integer(name: str, low: int, high: int, help_text: str) -> Any:
     return cfg.Opt(
         name,
-        type=option_types.Integer(low, high),
+        type=types.Integer(low, high),
         default=getattr(_DEFAULTS, name),
         help=help_text,
     )
@@ -41,7 +41,7 @@ def _integer(name: str, low: int, high: int, help_text: str) -> Any:
 def _decimal(name: str, low: float, high: float, help_text: str) -> Any:
     return cfg.Opt(
         name,
-        type=option_types.Finite(low, high),
+        type=types.Finite(low, high),
         default=getattr(_DEFAULTS, name),
         help=help_text,
     )

@@ -18,7 +18,7 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc import option_types
+from nova_vhpc.conf import types
 
 GROUP = 'vhpc_nova'
 TIMEOUT_S = 30
@@ -26,7 +26,7 @@ TIMEOUT_S = 30
 opts = [
     cfg.Opt(
         'poll_interval',
-        type=option_types.Integer(min=1),
+        type=types.Integer(min=1),
         default=60,
         help="""
 Seconds between two questions to Nova about this host's servers.
@@ -39,7 +39,7 @@ thousand hosts.
     ),
     cfg.Opt(
         'min_interval',
-        type=option_types.Integer(min=1),
+        type=types.Integer(min=1),
         default=5,
         help="""
 Least seconds between two questions to Nova, however many servers start.

@@ -17,7 +17,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc import option_types
+from nova_vhpc.conf import types
 
 GROUP = 'vhpc_peers'
 
@@ -36,7 +36,7 @@ when no virtual cluster spans two hosts.
     ),
     cfg.Opt(
         'lease',
-        type=option_types.Finite(min=1.0, max=600.0),
+        type=types.Finite(min=1.0, max=600.0),
         default=6.0,
         help="""
 Seconds that what another host said holds without being renewed.
@@ -72,7 +72,7 @@ understands, on the upgraded hosts; take it away when all are upgraded.
     ),
     cfg.Opt(
         'call_timeout',
-        type=option_types.Finite(min=0.1),
+        type=types.Finite(min=0.1),
         default=10.0,
         help="""
 Seconds that ``nova-vhpc-ctl`` waits for a host's answer. Raise it when

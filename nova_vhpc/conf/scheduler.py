@@ -16,7 +16,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc import option_types
+from nova_vhpc.conf import types
 
 GROUP = cfg.OptGroup(
     'vhpc_scheduler',
@@ -27,7 +27,7 @@ GROUP = cfg.OptGroup(
 OPTS = [
     cfg.Opt(
         'weight_multiplier',
-        type=option_types.Finite(min=0),
+        type=types.Finite(min=0),
         default=20.0,
         help="""
 How strongly VirtualClusterWeigher weighs against Nova's other weighers.
@@ -42,7 +42,7 @@ aggregate; there a negative number makes members avoid them.
     ),
     cfg.Opt(
         'weight_of_unknown',
-        type=option_types.Finite(),
+        type=types.Finite(),
         default=-1.0,
         help="""
 Raw weight of a host whose topology is unknown or stale.
@@ -69,7 +69,7 @@ no network configuration and no link speed never ask for topology.
     ),
     cfg.Opt(
         'topology_max_age',
-        type=option_types.Integer(min=0),
+        type=types.Integer(min=0),
         default=1200,
         help="""
 Seconds after which what an agent published counts as stale; 0 for never.
@@ -81,7 +81,7 @@ write does not take a host out.
     ),
     cfg.Opt(
         'snapshot_ttl',
-        type=option_types.Integer(min=1),
+        type=types.Integer(min=1),
         default=30,
         help="""
 Seconds between two bulk reads of all uplinks from Placement, in every
@@ -94,7 +94,7 @@ it need be. Raise it (try 120) when Placement serves more than 5,000 hosts.
     ),
     cfg.Opt(
         'snapshot_max_age',
-        type=option_types.Integer(min=1),
+        type=types.Integer(min=1),
         default=600,
         help="""
 Seconds for which the last snapshot is still used when Placement does not
@@ -104,7 +104,7 @@ with a reason that says so.
     ),
     cfg.Opt(
         'refresh_timeout',
-        type=option_types.Integer(min=1),
+        type=types.Integer(min=1),
         default=60,
         help="""
 Seconds that one bulk read may take before it is given up and started
@@ -113,7 +113,7 @@ anew. At 10,000 hosts with four uplinks a read takes several seconds.
     ),
     cfg.Opt(
         'first_read_timeout',
-        type=option_types.Finite(min=0.1),
+        type=types.Finite(min=0.1),
         default=15.0,
         help="""
 Seconds that a worker's requests wait for its first bulk read, counted from
@@ -124,7 +124,7 @@ below Nova's RPC timeout (60).
     ),
     cfg.Opt(
         'claim_attempts',
-        type=option_types.Integer(min=0),
+        type=types.Integer(min=0),
         default=512,
         help="""
 Most additional claims that one member may try, on uplinks of hosts that
@@ -136,7 +136,7 @@ uplinks are free. Raise it when more than 500 members are booted at once.
     ),
     cfg.Opt(
         'fresh_read_timeout',
-        type=option_types.Finite(min=0),
+        type=types.Finite(min=0),
         default=0.5,
         help="""
 Most seconds that a request waits for a bulk read after a pause, so that its
@@ -151,7 +151,7 @@ where boots are few; with 0 no request waits but a worker's first one.
     ),
     cfg.Opt(
         'spare_cpus',
-        type=option_types.Integer(min=0),
+        type=types.Integer(min=0),
         default=0,
         help="""
 Host CPUs to leave free for the host's own packet work, for flavors
@@ -164,7 +164,7 @@ virtual clusters only.
     ),
     cfg.Opt(
         'max_overcommit',
-        type=option_types.OvercommitLimits(),
+        type=types.OvercommitLimits(),
         default={'openmp': '1.0', 'hybrid': '1.0'},
         help="""
 Most vCPUs per host CPU for flavors without ``vhpc:max_overcommit``, by

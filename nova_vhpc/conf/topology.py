@@ -17,7 +17,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc import option_types
+from nova_vhpc.conf import types
 
 GROUP = 'vhpc_topology'
 
@@ -88,7 +88,7 @@ a nested host or in a lab, for instance ``veth-up*``. Wildcards of fnmatch.
     ),
     cfg.Opt(
         'shared_slots',
-        type=option_types.Integer(min=1, max=10_000_000),
+        type=types.Integer(min=1, max=10_000_000),
         default=32,
         help="""
 Guests that may claim one uplink of a shared bridge without ``slots``.
@@ -100,7 +100,7 @@ value: the number of two-CPU guests that fill the host.
     ),
     cfg.Opt(
         'default_mbps',
-        type=option_types.Integer(min=1, max=10_000_000),
+        type=types.Integer(min=1, max=10_000_000),
         default=1000,
         help="""
 Link speed in Mbit/s of an uplink whose driver does not tell it.
@@ -112,7 +112,7 @@ on it.
     ),
     cfg.Opt(
         'poll_interval',
-        type=option_types.Integer(min=1, max=3600),
+        type=types.Integer(min=1, max=3600),
         default=5,
         help="""
 Seconds between two looks at the bridges.
@@ -124,7 +124,7 @@ withheld from new members no sooner than this.
     ),
     cfg.Opt(
         'verify_interval',
-        type=option_types.Integer(min=10),
+        type=types.Integer(min=10),
         default=300,
         help="""
 Seconds after which what stands in Placement is compared again.
@@ -135,7 +135,7 @@ uplink; raise it in clouds of many thousand hosts.
     ),
     cfg.Opt(
         'stamp_interval',
-        type=option_types.Integer(min=0),
+        type=types.Integer(min=0),
         default=300,
         help="""
 Seconds after which the time of the last publication is written again.

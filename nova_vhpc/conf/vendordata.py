@@ -16,7 +16,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc import option_types
+from nova_vhpc.conf import types
 
 group = cfg.OptGroup(
     'vhpc_vendordata',
@@ -37,7 +37,7 @@ management network's address of this host.
     ),
     cfg.Opt(
         'listen_port',
-        type=option_types.Port(),
+        type=types.Port(),
         default=9775,
         help="""
 Port that ``nova-vhpc-vendordata`` listens on.
@@ -76,7 +76,7 @@ Suggested value: ``service``.
     ),
     cfg.Opt(
         'cache_seconds',
-        type=option_types.Finite(min=0),
+        type=types.Finite(min=0),
         default=5.0,
         help="""
 How long one answer of Nova serves the other members of a cluster.

@@ -23,8 +23,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc import flavor_aliases, flavor_checks, flavor_cpus
-from nova_vhpc.option_types import overcommit_limits
+from nova_vhpc.conf.types import overcommit_limits
+from nova_vhpc.flavor import cpu_policy, pci_aliases, validation
 from nova_vhpc.scheduler import explain, explain_model
 from nova_vhpc.scheduler.explain_reader import Reader, RequestError
 from nova_vhpc.scheduler.planner_model import HostFacts
@@ -78,11 +78,11 @@ class Flavor:
         As the filter has it: of a flavor with both kinds those that share,
         and with dedicated ones alone that of its emulator threads, too.
         """
-        own = flavor_cpus.dedicated(self.vcpus, self.extra_specs)
+        own = cpu_policy.dedicated(self.vcpus, self.extra_specs)
         shared = self.vcpus - own
         if shared > 0:
             return shared, False
-        return own + flavor_cpus.emulator_cpus(own, self.extra_specs), True
+        return own + cpu_policy.emulator_cpus(own, self.extra_specs), True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Request:
         wanted = requirements(
             flavor.extra_specs,
             flavor.judged_vcpus[0],
-            self.devices + flavor_aliases.devices(flavor.extra_specs),
+            self.devices + pci_aliases.devices(flavor.extra_specs),
             options.spare_cpus,
             options.max_overcommit,
         )
@@ -135,7 +135,7 @@ class Request:
             ),
             weight_of_unknown=options.weight_of_unknown,
             multiplier=options.weight_multiplier,
-            flaws=tuple(flavor_checks.problems(flavor.extra_specs)),
+            flaws=tuple(validation.problems(flavor.extra_specs)),
         )
 
 

@@ -25,8 +25,8 @@ from nova import conf as nova_conf
 from nova.scheduler import filters, utils
 from oslo_log import log as logging
 
-from nova_vhpc import extra_specs, flavor_checks
 from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.flavor import extra_specs, validation
 from nova_vhpc.scheduler import request as requests
 
 LOG = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class VirtualClusterFilter(filters.BaseHostFilter):
     def _tell(self, flavor: Any, request: requests.Request) -> None:
         if flavor.flavorid in self._told:
             return
-        found = flavor_checks.problems(flavor.extra_specs)
+        found = validation.problems(flavor.extra_specs)
         if not found:
             return
         self._told.add(flavor.flavorid)

@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
-from nova_vhpc import extra_specs, flavor_claims
+from nova_vhpc.flavor import extra_specs, request_groups
 from nova_vhpc.scheduler import network
 from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.scheduler.snapshot import HostUplinks, UplinkState
@@ -143,7 +143,7 @@ def requirements(
         ``vhpc:max_overcommit``; absent for no limit.
     """
     specs = extra_specs.parse(flavor_specs)
-    claims = flavor_claims.uplink_claims(flavor_specs)
+    claims = request_groups.uplink_claims(flavor_specs)
     spare_cpus = (
         default_spare_cpus if specs.spare_cpus is None else specs.spare_cpus
     )
@@ -173,7 +173,7 @@ def requirements(
         limited_by=limited_by,
         rule=rule,
         flaw=_overcommit_flaw(flavor_specs, specs)
-        or flavor_claims.flaw(specs.network, claims, devices),
+        or request_groups.flaw(specs.network, claims, devices),
     )
 
 

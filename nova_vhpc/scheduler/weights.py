@@ -22,8 +22,8 @@ from typing import Any
 from nova import conf as nova_conf
 from nova.scheduler import utils, weights
 
-from nova_vhpc import extra_specs
 from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler import request as requests
 from nova_vhpc.scheduler.record import ATTRIBUTE
 

@@ -26,7 +26,7 @@ from nova.compute import vm_states
 from nova.objects import fields
 from oslo_log import log as logging
 
-from nova_vhpc import flavor_cpus
+from nova_vhpc.flavor import cpu_policy
 from nova_vhpc.scheduler.planner_model import one_of
 
 LOG = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ def stopping(spec_obj: Any) -> Stopping | None:
         return None
     if not server.host:
         return None
-    dedicated = flavor_cpus.dedicated(flavor.vcpus, flavor.extra_specs)
+    dedicated = cpu_policy.dedicated(flavor.vcpus, flavor.extra_specs)
     return Stopping(
         server.host, server.node, flavor.vcpus - dedicated, dedicated
     )

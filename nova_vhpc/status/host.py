@@ -27,11 +27,12 @@ from keystoneauth1 import exceptions as ks_exceptions
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from nova_vhpc import cgroup, credentials, kernel
 from nova_vhpc import conf as conf_package
-from nova_vhpc.conf import nova_api, opts, unread
+from nova_vhpc.clients import credentials
+from nova_vhpc.conf import nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
+from nova_vhpc.linux import cgroup, tick
 from nova_vhpc.status import checks
 from nova_vhpc.topology import model
 
@@ -71,7 +72,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_options(self) -> checks.Result:
         return checks.options(
-            unread.find(self._conf), _wrong_value(self._conf)
+            unknown_options.find(self._conf), _wrong_value(self._conf)
         )
 
     def _check_scheduler(self) -> checks.Result:
@@ -157,7 +158,7 @@ class Checks(upgradecheck.UpgradeCommands):
         from nova_vhpc.agent.actuators import libvirt_cputune
 
         limits = libvirt_cputune.LibvirtCputuneActuator(self._conf).limits()
-        return checks.tick(kernel.tick_hz(), limits.effective_min_slice_us)
+        return checks.tick(tick.tick_hz(), limits.effective_min_slice_us)
 
     def _check_traps(self) -> checks.Result:
         names = ('SQLAlchemy', 'placement')

@@ -22,7 +22,7 @@ import fnmatch
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nova_vhpc.topology import model, rules
+from nova_vhpc.topology import bridge_rules, model
 
 _DEAD = ('down', 'lowerlayerdown', 'notpresent', 'dormant')
 _IFF_UP = 1
@@ -53,7 +53,7 @@ class Discovery:
 
     def __init__(
         self,
-        bridge_rules: Sequence[rules.BridgeRule] = (),
+        bridge_rules: Sequence[bridge_rules.BridgeRule] = (),
         *,
         nic_patterns: Sequence[str] = (),
         shared_slots: int = 32,
@@ -106,16 +106,18 @@ class Discovery:
         if not self._rules:
             return sorted(linux)
         named = {rule.pattern for rule in self._rules if rule.exact}
-        matched = {n for n in linux if rules.find_rule(self._rules, n)}
+        matched = {n for n in linux if bridge_rules.find_rule(self._rules, n)}
         return sorted(named | matched)
 
-    def _rule(self, name: str) -> rules.BridgeRule:
-        return rules.find_rule(self._rules, name) or rules.BridgeRule(name)
+    def _rule(self, name: str) -> bridge_rules.BridgeRule:
+        return bridge_rules.find_rule(
+            self._rules, name
+        ) or bridge_rules.BridgeRule(name)
 
     def _problem(
         self,
         name: str,
-        rule: rules.BridgeRule,
+        rule: bridge_rules.BridgeRule,
         linux: bool,
         nics: Sequence[str],
     ) -> str | None:
@@ -168,7 +170,7 @@ class Discovery:
         )
 
     def _uplink(
-        self, bridge: str, nic: str, rule: rules.BridgeRule
+        self, bridge: str, nic: str, rule: bridge_rules.BridgeRule
     ) -> model.Uplink:
         up = self._is_up(nic) and self._is_enabled(bridge)
         separate = rule.kind is model.BridgeKind.SEPARATE
@@ -201,7 +203,7 @@ class Discovery:
         except ValueError:
             return False
 
-    def _mbps(self, nic: str, rule: rules.BridgeRule) -> int:
+    def _mbps(self, nic: str, rule: bridge_rules.BridgeRule) -> int:
         if rule.mbps is not None:
             return rule.mbps
         try:

@@ -25,7 +25,7 @@ from typing import Any
 from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exceptions
 
-from nova_vhpc import extra_specs
+from nova_vhpc.flavor import extra_specs
 from nova_vhpc.vendordata import cluster as model
 from nova_vhpc.vendordata import nic_order
 

@@ -27,7 +27,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_utils import uuidutils
 
-from nova_vhpc import credentials
+from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.vendordata import answer, nova_api
 from nova_vhpc.vendordata import cluster as model

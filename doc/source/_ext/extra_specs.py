@@ -16,7 +16,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 from docutils.statemachine import StringList
 
-from nova_vhpc import extra_specs
+from nova_vhpc.flavor import extra_specs
 
 
 class ExtraSpecs(Directive):
@@ -44,7 +44,9 @@ class ExtraSpecs(Directive):
             ]
         node = nodes.container()
         self.state.nested_parse(
-            StringList(lines, source='nova_vhpc/extra_specs.py'), 0, node
+            StringList(lines, source='nova_vhpc/flavor/extra_specs.py'),
+            0,
+            node,
         )
         return node.children
 

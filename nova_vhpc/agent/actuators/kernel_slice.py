@@ -28,8 +28,9 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from nova_vhpc.agent import guest, processes, sched_attr
+from nova_vhpc.agent import guest
 from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process, sched_attr
 
 MIN_KERNEL = (6, 12)
 MIN_SLICE_US = 100
@@ -47,7 +48,7 @@ def _set(tids: Iterable[int], slice_us: int) -> None:
     privileged.set_slice_us(tids, slice_us)
 
 
-def reset(host: processes.Processes, pid: int, vcpus: int) -> None:
+def reset(host: qemu_process.Processes, pid: int, vcpus: int) -> None:
     """Give all vCPU threads of a QEMU process the kernel's own slice.
 
     :raises OSError: one has another slice and it cannot be reset.

@@ -18,9 +18,9 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc import cgroup, kernel
 from nova_vhpc.agent import cputune, guest
 from nova_vhpc.control import model
+from nova_vhpc.linux import cgroup, tick
 
 TICKS_PER_SLICE = 1
 """An unforced switch happens at the scheduler's tick."""
@@ -52,7 +52,7 @@ class LibvirtCputuneActuator:
                     1000,
                     TICKS_PER_SLICE
                     * 1_000_000
-                    // (kernel.tick_hz() or GUESSED_HZ),
+                    // (tick.tick_hz() or GUESSED_HZ),
                 ),
                 min_shares=1 if v2 else 2,
                 max_shares=10_000 if v2 else 262_144,

@@ -23,8 +23,8 @@ libvirt makes when the cpu controller is usable.
 import pathlib
 import re
 
-from nova_vhpc import cgroup
 from nova_vhpc.agent.probes import base
+from nova_vhpc.linux import cgroup
 
 _THROTTLED = re.compile(rb'^throttled_(time|usec) (\d+)$', re.MULTILINE)
 

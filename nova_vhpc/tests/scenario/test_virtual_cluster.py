@@ -41,7 +41,7 @@ import uuid
 import openstack
 from oslo_utils import uuidutils
 
-from nova_vhpc import extra_specs
+from nova_vhpc.flavor import extra_specs
 from nova_vhpc.topology import model
 
 MEMBERS = 2

@@ -30,8 +30,10 @@ from keystoneauth1 import adapter
 
 from nova_vhpc.agent import status
 from nova_vhpc.bench.lab import guest as lab_guest
+from nova_vhpc.placement import client as placement
+from nova_vhpc.placement import publisher
 from nova_vhpc.tests.stack import bridges, client, cloud, config, guests
-from nova_vhpc.topology import model, placement, publisher
+from nova_vhpc.topology import model
 
 SLOW_HOST = 'slow-node'
 SLOW_MBPS = 1000

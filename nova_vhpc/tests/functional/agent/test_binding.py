@@ -24,10 +24,11 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import binder, binding, nics, processes
+from nova_vhpc.agent import binder, binding, nics
 from nova_vhpc.agent.domain_xml import parse
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.tests.functional.topology import links
 
@@ -47,7 +48,7 @@ class BindingCase(base.AgentTestCase):
         self.own = self.links.bridge('o')
         self.far = self.links.uplink('u', self.own) + 'x'
         self.records = binding.BindingJournal(str(self.path / 'state'))
-        self.plugger = binding.Plugger(self.records, processes.Processes())
+        self.plugger = binding.Plugger(self.records, qemu_process.Processes())
         self.claimed: dict[str, tuple[str, ...]] = {}
         self.guests: dict[str, Any] = {}
         self.binder = binder.UplinkBinder(
@@ -193,7 +194,7 @@ class BindingTest(BindingCase):
         # Another process, which knows the journal only.
         other = binding.Plugger(
             binding.BindingJournal(str(self.path / 'state')),
-            processes.Processes(),
+            qemu_process.Processes(),
         )
         self.assertEqual({}, other.undo_all(self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))

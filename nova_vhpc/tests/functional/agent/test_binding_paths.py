@@ -29,13 +29,14 @@ import types
 import uuid as uuid_module
 from collections.abc import Iterable
 
-from nova_vhpc import flavors
-from nova_vhpc.agent import binding, processes, publishing
+from nova_vhpc.agent import binding, publishing
 from nova_vhpc.agent.binder import UplinkBinder
 from nova_vhpc.agent.domain_xml import parse
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
 from nova_vhpc.cmd import explain_offers
+from nova_vhpc.flavor import recipes
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.scheduler.explain_request import Flavor
 from nova_vhpc.tests.functional.agent import base, shell_guest
 from nova_vhpc.tests.functional.topology import (
@@ -136,7 +137,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
 
         :param kinds: of the published bridges.
         """
-        recipe = flavors.recipe(
+        recipe = recipes.recipe(
             {'workload': 'parallel', 'network': network, 'uplink_nic': '1'}
         )
         flavor = Flavor(vcpus=1, ram_mb=128, extra_specs=recipe)
@@ -238,7 +239,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
             )
         state = tempfile.mkdtemp(dir=self.path)
         plugger = binding.Plugger(
-            binding.BindingJournal(state), processes.Processes()
+            binding.BindingJournal(state), qemu_process.Processes()
         )
         binder = UplinkBinder(
             plugger,

@@ -21,7 +21,7 @@ import subprocess
 
 import libvirt
 
-from nova_vhpc.agent import processes
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 
 ONLINE = '/sys/devices/system/cpu/online'
@@ -35,7 +35,7 @@ def take_from_groups(
 
     :returns: the groups; none with cgroup v2, which takes any pins.
     """
-    pid = processes.Processes().find(domain.UUIDString())
+    pid = qemu_process.Processes().find(domain.UUIDString())
     _, known, path = (
         pathlib.Path(f'/proc/{pid}/cgroup').read_text().partition(':cpuset:/')
     )

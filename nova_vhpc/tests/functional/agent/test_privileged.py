@@ -20,8 +20,9 @@ import libvirt
 from oslo_config import cfg
 from oslotest import base as oslo_base
 
-from nova_vhpc.agent import privileged, processes, sched_attr
+from nova_vhpc.agent import privileged
 from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.linux import qemu_process, sched_attr
 from nova_vhpc.tests.functional.agent import base
 
 
@@ -76,7 +77,7 @@ class TestDaemon(oslo_base.BaseTestCase):
 class TestGuest(base.AgentTestCase):
     def slices(self, domain: libvirt.virDomain) -> list[int]:
         """What the vCPU threads of a guest have now (us)."""
-        host = processes.Processes()
+        host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
         tids = host.vcpu_threads(pid, domain.maxVcpus())
         self.assertNotEqual((), tids)

@@ -16,11 +16,12 @@ import time
 
 import libvirt
 
-from nova_vhpc.agent import domain_xml, processes
+from nova_vhpc.agent import domain_xml
 from nova_vhpc.agent.probes import (
     base as probe_base,
 )
 from nova_vhpc.agent.probes import block, cpu_stat, libvirt_delay, schedstat
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 
 
@@ -28,7 +29,7 @@ class TestProbes(base.AgentTestCase):
     """What the probes say of a guest that cannot run as it wants."""
 
     def target(self, domain: libvirt.virDomain) -> probe_base.Target:
-        host = processes.Processes()
+        host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
         self.assertGreater(pid, 0)
         return probe_base.Target(
@@ -42,7 +43,7 @@ class TestProbes(base.AgentTestCase):
 
     def test_threads_by_cgroup_and_by_name_agree(self) -> None:
         domain = self.domain(None)
-        host = processes.Processes()
+        host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
         by_group = host._threads_by_cgroup(pid, 2)
         self.assertEqual(2, len(by_group))
@@ -50,7 +51,7 @@ class TestProbes(base.AgentTestCase):
         identity = host.identity(domain.UUIDString(), domain.ID())
         self.assertTrue(
             identity.same_run(
-                processes.Processes().identity(
+                qemu_process.Processes().identity(
                     domain.UUIDString(), domain.ID()
                 )
             )

@@ -21,18 +21,11 @@ from unittest import mock
 import libvirt
 from oslo_config import cfg
 
-from nova_vhpc.agent import (
-    cputune,
-    domains,
-    guest,
-    journal,
-    processes,
-    sampler,
-    undo,
-)
+from nova_vhpc.agent import cputune, domains, guest, journal, sampler, undo
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 
 RESTARTS = 10
@@ -64,7 +57,7 @@ class TestRestarts(base.AgentTestCase):
         made = domains.Domains(
             conf,
             records,
-            processes.Processes(),
+            qemu_process.Processes(),
             sampler.Sampler([], []),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
             lambda: frozenset({0, 1}),

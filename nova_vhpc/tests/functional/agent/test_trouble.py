@@ -25,7 +25,7 @@ from collections.abc import Callable
 import libvirt
 import libvirt_qemu
 
-from nova_vhpc.agent import processes
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -231,7 +231,7 @@ class TestTrouble(base.AgentTestCase):
     def make_bandwidth_read_only(self, domain: libvirt.virDomain) -> None:
         """Let the kernel refuse libvirt a domain's period and quota."""
         run = functools.partial(subprocess.run, check=True)
-        host = processes.Processes()
+        host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
         enter = ['nsenter', '-t', str(self.daemon.pid), '-m']
         for group in host.vcpu_cgroups(pid, 2):

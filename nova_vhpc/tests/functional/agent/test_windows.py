@@ -25,7 +25,8 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import migration, processes
+from nova_vhpc.agent import migration
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -73,7 +74,7 @@ class TestWindows(base.AgentTestCase):
 
     def weight_file(self, domain: libvirt.virDomain) -> pathlib.Path:
         """The file that its weight stands in."""
-        host = processes.Processes()
+        host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
         path = host.weight_file(pid, pid)
         assert path is not None

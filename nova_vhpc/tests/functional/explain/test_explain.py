@@ -23,8 +23,8 @@ import json
 
 import fixtures
 
-from nova_vhpc import flavors
 from nova_vhpc.cmd import explain as command
+from nova_vhpc.flavor import recipes
 from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base, devices
 
@@ -214,7 +214,7 @@ class DevicesTest(base.SchedulerTestCase):
         self.flags(group='pci', report_in_placement=False)
         self.start_hosts('mute2')
         self.flavor_id = self.flavor(
-            flavors.recipe(
+            recipes.recipe(
                 {'workload': 'parallel', 'network': 'exported'},
                 alias='hpc-nic:1',
             )

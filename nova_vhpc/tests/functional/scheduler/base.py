@@ -17,7 +17,7 @@ import time
 
 from nova.tests.functional import integrated_helpers
 
-from nova_vhpc import flavors
+from nova_vhpc.flavor import recipes
 from nova_vhpc.scheduler import uplinks
 from nova_vhpc.tests.functional import patience
 from nova_vhpc.topology import model
@@ -25,8 +25,8 @@ from nova_vhpc.topology import model
 FILTER = 'nova_vhpc.scheduler.filters.VirtualClusterFilter'
 WEIGHER = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
 
-SEPARATE = flavors.recipe({'workload': 'parallel', 'network': 'separate'})
-SHARED = flavors.recipe({'workload': 'parallel', 'network': 'shared'})
+SEPARATE = recipes.recipe({'workload': 'parallel', 'network': 'separate'})
+SHARED = recipes.recipe({'workload': 'parallel', 'network': 'shared'})
 
 
 def shared(bridge, nic, slots=8, mbps=1000, up=True):

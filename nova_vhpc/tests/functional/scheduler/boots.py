@@ -31,9 +31,9 @@ from nova.conf import CONF
 from nova.scheduler import rpcapi
 from oslo_utils import uuidutils
 
-from nova_vhpc import flavors
+from nova_vhpc.flavor import recipes
 
-SPECS = flavors.recipe({'workload': 'parallel', 'network': 'separate'})
+SPECS = recipes.recipe({'workload': 'parallel', 'network': 'separate'})
 
 
 def spec(admin, uuid):

@@ -19,9 +19,11 @@ import time
 import testtools
 from keystoneauth1 import adapter
 
+from nova_vhpc.placement import client as placement
+from nova_vhpc.placement import publisher
 from nova_vhpc.tests.functional.scheduler import boots
 from nova_vhpc.tests.stack import cloud, config
-from nova_vhpc.topology import model, placement, publisher
+from nova_vhpc.topology import model
 
 HOSTS = ('alpha', 'beta', 'gamma', 'delta')
 UPLINKS = 25

@@ -21,16 +21,16 @@ import logging
 
 import fixtures
 
-from nova_vhpc import flavors
+from nova_vhpc.flavor import recipes
 from nova_vhpc.tests.functional.scheduler import base, devices
 
-MULTIPLE_SHARED = flavors.recipe(
+MULTIPLE_SHARED = recipes.recipe(
     {'workload': 'parallel', 'network': 'multiple-shared'}
 )
-SHARED_SEPARATE = flavors.recipe(
+SHARED_SEPARATE = recipes.recipe(
     {'workload': 'parallel', 'network': 'shared-separate'}
 )
-EXPORTED = flavors.recipe(
+EXPORTED = recipes.recipe(
     {'workload': 'parallel', 'network': 'exported'}, alias='hpc-nic'
 )
 

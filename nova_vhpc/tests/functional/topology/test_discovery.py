@@ -16,7 +16,7 @@
 from oslotest import base
 
 from nova_vhpc.tests.functional.topology import links
-from nova_vhpc.topology import discovery, model, rules
+from nova_vhpc.topology import bridge_rules, discovery, model
 
 
 class DiscoveryTest(base.BaseTestCase):
@@ -32,7 +32,7 @@ class DiscoveryTest(base.BaseTestCase):
         self, *texts: str, patterns: bool = True
     ) -> discovery.Findings:
         return discovery.Discovery(
-            rules.parse_rules(texts),
+            bridge_rules.parse_rules(texts),
             nic_patterns=[self.links.prefix + 'u*'] if patterns else [],
         ).discover('node')
 

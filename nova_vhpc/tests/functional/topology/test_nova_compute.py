@@ -19,9 +19,10 @@ from keystoneauth1 import adapter, session
 from keystoneauth1.loading._plugins import admin_token
 from nova.tests.functional import fixtures as nova_fixtures
 
+from nova_vhpc.placement import client as api
+from nova_vhpc.placement import publisher, withdrawal
 from nova_vhpc.tests.functional.groups import cloud
-from nova_vhpc.topology import model, publisher, withdrawal
-from nova_vhpc.topology import placement as api
+from nova_vhpc.topology import model
 
 UPLINK = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)
 TOPOLOGY = model.HostTopology(

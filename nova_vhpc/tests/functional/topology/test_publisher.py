@@ -22,9 +22,10 @@ from keystoneauth1.loading._plugins import admin_token
 from oslotest import base
 from placement.tests.functional.fixtures import placement as fixture
 
+from nova_vhpc.placement import client as api
+from nova_vhpc.placement import provider_tree, publisher, withdrawal
 from nova_vhpc.scheduler import snapshot
-from nova_vhpc.topology import model, providers, publisher, withdrawal
-from nova_vhpc.topology import placement as api
+from nova_vhpc.topology import model
 
 A = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)
 B = model.Uplink(
@@ -338,7 +339,7 @@ class PublisherTest(PlacementCase):
     def test_no_compute_node_yet(self) -> None:
         absent = publisher.Publisher(self.client, ['cn2', 'cn2.example'])
         error = self.assertRaises(
-            providers.NoRootError, absent.publish, topology(A), 77
+            provider_tree.NoRootError, absent.publish, topology(A), 77
         )
         self.assertIn('cn2 or cn2.example', str(error))
 

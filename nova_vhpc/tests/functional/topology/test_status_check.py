@@ -23,10 +23,11 @@ from oslo_upgradecheck import upgradecheck
 from placement.tests.functional.fixtures import placement as placement_fixture
 
 from nova_vhpc.cmd import status
+from nova_vhpc.placement import client as api
+from nova_vhpc.placement import publisher
 from nova_vhpc.status import host
 from nova_vhpc.tests import base
-from nova_vhpc.topology import model, publisher
-from nova_vhpc.topology import placement as api
+from nova_vhpc.topology import model
 
 
 class PlacementTest(base.TestCase):

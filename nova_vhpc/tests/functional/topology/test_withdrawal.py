@@ -20,12 +20,13 @@ import sys
 
 import fixtures
 
+from nova_vhpc.placement import client, publisher, withdrawal
 from nova_vhpc.tests.functional.topology import (
     test_publisher,
     test_publishing,
 )
 from nova_vhpc.tests.functional.topology.test_publisher import A, B, topology
-from nova_vhpc.topology import model, placement, publisher, withdrawal
+from nova_vhpc.topology import model
 
 EVERYTHING = ('cn1:vhpc', 'cn1:vhpc:br-a:eth1', 'cn1:vhpc:br-b:eth2')
 
@@ -137,7 +138,7 @@ class WithdrawalTest(WithdrawalCase):
             name='theirs',
             parent_provider_uuid=self.uuid(A),
         )
-        self.assertRaises(placement.ConflictError, self.away.delete)
+        self.assertRaises(client.ConflictError, self.away.delete)
         self.assertIn('theirs', self.elsewhere())
 
 

@@ -18,7 +18,8 @@ from unittest import mock
 import fixtures
 import libvirt
 
-from nova_vhpc.agent import cputune, inspector, processes
+from nova_vhpc.agent import cputune, inspector
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
 OWN = '<cputune><period>50000</period><quota>20000</quota></cputune>'
@@ -62,7 +63,7 @@ class TestConfined(test_domains.DomainsCase):
         """What it may be pinned to then."""
         self.useFixture(
             fixtures.MockPatchObject(
-                processes.Processes,
+                qemu_process.Processes,
                 'confined_to',
                 lambda host, pid: frozenset(cpus) or None,
             )
@@ -139,9 +140,9 @@ class TestNextRun(test_domains.DomainsCase):
         """libvirtd, too, was started anew between them."""
         pid = 7
         with mock.patch.object(
-            processes.Processes,
+            qemu_process.Processes,
             'identity',
-            lambda host, uuid, run: processes.Identity('b', pid, pid, run),
+            lambda host, uuid, run: qemu_process.Identity('b', pid, pid, run),
         ):
             target = self.look()
             self.write(target)

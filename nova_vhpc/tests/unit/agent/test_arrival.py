@@ -18,7 +18,8 @@ from xml.sax import saxutils
 
 from oslotest import base
 
-from nova_vhpc.agent import arrival, cputune, journal, mark, processes
+from nova_vhpc.agent import arrival, cputune, journal, mark
+from nova_vhpc.linux import qemu_process
 
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
 HERE = frozenset(range(4))
@@ -41,7 +42,7 @@ OURS = (
 
 
 def copy(original: cputune.Cputune = FLOATING, **about: Any) -> journal.Record:
-    identity = processes.Identity('boot', 1, 2, 3)
+    identity = qemu_process.Identity('boot', 1, 2, 3)
     # Names are anybody's choice.
     return journal.Record('u', 'a <&> "b"', identity, original, **about)
 

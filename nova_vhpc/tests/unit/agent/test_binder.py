@@ -19,7 +19,8 @@ from unittest import mock
 import fixtures
 import libvirt
 
-from nova_vhpc.agent import binder, binding, guest, processes
+from nova_vhpc.agent import binder, binding, guest
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
 PATIENCE_S = 10.0
@@ -37,7 +38,7 @@ class TestUplinkBinder(test_domains.DomainsCase):
     def make_binder(self) -> binder.UplinkBinder:
         return binder.UplinkBinder(
             binding.Plugger(
-                self.bindings, processes.Processes('/nowhere', '/nowhere')
+                self.bindings, qemu_process.Processes('/nowhere', '/nowhere')
             ),
             lambda: self.made.guests,
             lambda: self.made.connection.get(),
@@ -149,7 +150,7 @@ class TestUplinkBinder(test_domains.DomainsCase):
 
         self.domain.refuse = refuse
         with (
-            mock.patch.object(processes.Processes, 'find', return_value=1),
+            mock.patch.object(qemu_process.Processes, 'find', return_value=1),
             mock.patch.object(binder, 'FIRST_RETRY_S', 0.001),
             mock.patch.object(binder, 'RETRY_SECONDS', 0.5),
         ):
@@ -180,7 +181,7 @@ class TestUplinkBinder(test_domains.DomainsCase):
         self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
         other.refuse = done.set
         self.binder.start()
-        with mock.patch.object(processes.Processes, 'find', return_value=1):
+        with mock.patch.object(qemu_process.Processes, 'find', return_value=1):
             end = threading.Thread(target=self.binder.stop)
             end.start()
             self.assertTrue(done.wait(PATIENCE_S))
@@ -225,7 +226,7 @@ class TestUplinkBinder(test_domains.DomainsCase):
             # It comes first.
             (self.bindings.path / 'a.json').write_text(torn)
             with mock.patch.object(
-                processes.Processes, 'find', return_value=1
+                qemu_process.Processes, 'find', return_value=1
             ):
                 failed = self.binder._plugger.undo_all(link)
             self.assertEqual({'a'}, failed.keys())

@@ -24,18 +24,11 @@ import libvirt
 from oslo_config import cfg
 from oslotest import base
 
-from nova_vhpc.agent import (
-    cputune,
-    domains,
-    guest,
-    journal,
-    processes,
-    sampler,
-    undo,
-)
+from nova_vhpc.agent import cputune, domains, guest, journal, sampler, undo
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
 WISH = model.CpuTune(8_000, 8_000)
@@ -66,7 +59,7 @@ class DomainsCase(base.BaseTestCase):
         made = domains.Domains(
             conf,
             self.records,
-            processes.Processes('/nowhere', '/nowhere'),
+            qemu_process.Processes('/nowhere', '/nowhere'),
             sampler.Sampler([], []),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
             lambda: frozenset({0, 1}),
@@ -324,7 +317,7 @@ class TestLeftByAnEarlierAgent(DomainsCase):
     def setUp(self) -> None:
         super().setUp()
         self.runs = 0
-        self.host = processes.Processes
+        self.host = qemu_process.Processes
         self.useFixture(
             fixtures.MockPatchObject(
                 self.host, 'find', lambda host, uuid: self.runs

@@ -19,18 +19,12 @@ from unittest import mock
 
 from oslo_config import cfg
 
-from nova_vhpc.agent import (
-    binding,
-    dry_run,
-    journal,
-    processes,
-    publishing,
-    service,
-)
+from nova_vhpc.agent import binding, dry_run, journal, publishing, service
 from nova_vhpc.agent.binder import UplinkBinder
 from nova_vhpc.cmd import agent
+from nova_vhpc.linux import qemu_process
+from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent import test_domains
-from nova_vhpc.topology import publisher
 
 
 class TestLeftovers(test_domains.DomainsCase):
@@ -117,7 +111,7 @@ class TestPlugger(test_domains.DomainsCase):
         self.domain.specs['vhpc:network'] = 'separate'
         self.look()
         records = binding.BindingJournal(self.state)
-        host = processes.Processes('/nowhere', '/nowhere')
+        host = qemu_process.Processes('/nowhere', '/nowhere')
         binder = self.make_binder(dry_run.DryPlugger(records, host))
         with self.assertLogs('nova_vhpc.agent.dry_run') as logs:
             binder.step()
@@ -137,7 +131,7 @@ class TestPlugger(test_domains.DomainsCase):
     def test_names_what_a_crash_left(self) -> None:
         records = binding.BindingJournal(self.state)
         records.save_binding(
-            binding.Binding('u', processes.Identity('', 0, 0, 1), {})
+            binding.Binding('u', qemu_process.Identity('', 0, 0, 1), {})
         )
         host = types.SimpleNamespace(find=lambda uuid: 7)
         with self.assertLogs('nova_vhpc.agent.dry_run') as logs:

@@ -16,9 +16,10 @@ import dataclasses
 
 from oslotest import base
 
-from nova_vhpc import extra_specs
-from nova_vhpc.agent import cputune, domain_xml, guest, processes, sampler
+from nova_vhpc.agent import cputune, domain_xml, guest, sampler
 from nova_vhpc.control import model
+from nova_vhpc.flavor import extra_specs
+from nova_vhpc.linux import qemu_process
 
 BOTH = frozenset({0, 1})
 
@@ -41,7 +42,7 @@ def make(**changes: object) -> guest.Guest:
         info=info,
         domain=None,
         domain_id=1,
-        identity=processes.Identity('', 0, 0, 1),
+        identity=qemu_process.Identity('', 0, 0, 1),
         original=tune,
         expected=tune,
         reader=sampler.VmReader([], []),

@@ -25,7 +25,8 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_vhpc.agent import checksum, cputune, journal, processes
+from nova_vhpc.agent import checksum, cputune, journal
+from nova_vhpc.linux import qemu_process
 
 UUID = '8d4b6e9a-0000-4000-8000-000000000001'
 
@@ -34,7 +35,7 @@ def record(name: str = 'vm') -> journal.Record:
     return journal.Record(
         UUID,
         name,
-        processes.Identity('boot', 42, 7, 3),
+        qemu_process.Identity('boot', 42, 7, 3),
         cputune.Cputune(
             {'vcpu_period': 100_000, 'vcpu_quota': -1, 'cpu_shares': 1024},
             (frozenset({0, 1}), frozenset({1})),

@@ -19,8 +19,8 @@ from oslo_config import cfg
 from oslo_log import formatters
 from oslo_log import log as oslo_log
 
-from nova_vhpc import log_lines
 from nova_vhpc.agent import journal, undo
+from nova_vhpc.conf import log_format
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_domains
 
@@ -36,7 +36,7 @@ class Lines(logging.Handler):
         oslo_log.register_options(conf)
         conf([], default_config_files=[])
         self.setFormatter(
-            log_lines.Formatter(formatters.ContextFormatter(config=conf))
+            log_format.Formatter(formatters.ContextFormatter(config=conf))
         )
         self.lines: list[str] = []
 

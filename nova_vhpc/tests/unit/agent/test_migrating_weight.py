@@ -20,7 +20,8 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from nova_vhpc.agent import cputune, guest, ours, processes, restore
+from nova_vhpc.agent import cputune, guest, ours, restore
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import test_domains
 
 PID = 42
@@ -39,7 +40,7 @@ class TestMigratingWeight(test_domains.DomainsCase):
         process.mkdir(parents=True)
         (process / 'cmdline').write_bytes(b'/usr/bin/qemu\0-uuid\0u\0')
         (process / 'stat').write_text('42 (qemu) S ' + '1 ' * 40)
-        self.made._inspector._host = processes.Processes(
+        self.made._inspector._host = qemu_process.Processes(
             str(self.root / 'proc'), str(self.root / 'cgroup')
         )
         self.file = self.group(
@@ -162,7 +163,7 @@ class TestMigratingWeight(test_domains.DomainsCase):
         self.assertFalse(self.made.stop(1.0))
         domain.refuse = lambda: None
         domain.job = 0
-        restorer = restore.Restorer(self.records, processes.Processes('/x'))
+        restorer = restore.Restorer(self.records, qemu_process.Processes('/x'))
         self.assertIs(restore.Outcome.RESTORED, restorer.clean(self.domain))
         self.assertEqual(1024, self.told())
         self.assert_put_back()

@@ -16,7 +16,8 @@
 import pathlib
 import tempfile
 
-from nova_vhpc.agent import neighbours, processes
+from nova_vhpc.agent import neighbours
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
@@ -65,7 +66,7 @@ class TestNeighbours(base.TestCase):
             (task / 'comm').write_text(f'CPU {vcpu}/KVM\n')
         self.stand(0, 0)
         self.neighbours = neighbours.Neighbours(
-            processes.Processes(str(self.proc), str(self.proc / 'cgroup')),
+            qemu_process.Processes(str(self.proc), str(self.proc / 'cgroup')),
             lambda: frozenset({0, 1, 2, 3}),
         )
 

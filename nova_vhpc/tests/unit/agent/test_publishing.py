@@ -23,8 +23,8 @@ from oslo_config import cfg
 from nova_vhpc.agent import publishing
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import topology as topology_conf
+from nova_vhpc.placement import publisher
 from nova_vhpc.tests import base, served
-from nova_vhpc.topology import publisher
 
 PASSWORD = (
     '[{section}]\n'

@@ -19,7 +19,8 @@ from typing import Any
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent import cputune, journal, mark, processes, restore
+from nova_vhpc.agent import cputune, journal, mark, restore
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
 BOTH = frozenset({0, 1})
@@ -33,14 +34,14 @@ class TestCopy(base.BaseTestCase):
         super().setUp()
         self.domain = fake_libvirt.Domain()
         self.records = journal.Journal(tempfile.mkdtemp())
-        self.host = processes.Processes('/nowhere', '/nowhere')
+        self.host = qemu_process.Processes('/nowhere', '/nowhere')
         self.restorer = restore.Restorer(self.records, self.host)
 
     def clean(self, domain_id: int = 9, **about: Any) -> restore.Outcome:
         """
         :param domain_id: of the run that the copy is about.
         """
-        identity = processes.Identity('', 0, 0, domain_id)
+        identity = qemu_process.Identity('', 0, 0, domain_id)
         record = journal.Record('u', 'vm', identity, ORIGINAL, **about)
         mark.put(self.domain, record)
         self.domain.written.clear()
@@ -82,7 +83,7 @@ class TestCopy(base.BaseTestCase):
                 journal.Record(
                     'u',
                     'vm',
-                    processes.Identity('', 0, 0, self.domain.id),
+                    qemu_process.Identity('', 0, 0, self.domain.id),
                     everything,
                     written=written,
                 )
@@ -94,7 +95,7 @@ class TestCopy(base.BaseTestCase):
 
     def came(self, **about: Any) -> list[tuple[bool, ...]]:
         """The host's second CPU, to a VM that was pinned without it."""
-        here = processes.Identity('', 0, 0, self.domain.id)
+        here = qemu_process.Identity('', 0, 0, self.domain.id)
         record = journal.Record('u', 'vm', here, ORIGINAL, **about)
         found: list[tuple[bool, ...]] = []
         for put in (self.records.save, lambda it: mark.put(self.domain, it)):
@@ -121,7 +122,7 @@ class TestCopy(base.BaseTestCase):
 
     def test_not_what_another_run_was_started_with(self) -> None:
         """libvirt carries out on it what has waited for this one."""
-        here = processes.Identity('', 0, 0, self.domain.id)
+        here = qemu_process.Identity('', 0, 0, self.domain.id)
         sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
         self.records.save(
             journal.Record('u', 'vm', here, ORIGINAL, written=sevens)
@@ -153,7 +154,7 @@ class TestCopy(base.BaseTestCase):
         for online, pin in ((True, False), first), ((True, True), BOTH):
             self.domain.online = online
             self.domain.pins = [(True, False), online]
-            here = processes.Identity('', 0, 0, self.domain.id - 1)
+            here = qemu_process.Identity('', 0, 0, self.domain.id - 1)
             self.records.save(
                 journal.Record('u', 'vm', here, ORIGINAL, written=written)
             )

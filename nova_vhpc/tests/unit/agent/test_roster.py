@@ -14,14 +14,15 @@
 
 from oslotest import base
 
-from nova_vhpc.agent import neighbours, processes, roster
+from nova_vhpc.agent import neighbours, roster
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import test_guest
 
 
 def make() -> roster.Roster:
     return roster.Roster(
         neighbours.Neighbours(
-            processes.Processes('/nowhere', '/nowhere'), frozenset
+            qemu_process.Processes('/nowhere', '/nowhere'), frozenset
         )
     )
 

@@ -19,7 +19,8 @@ from unittest import mock
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent import cputune, guest, processes, weight_file, weights
+from nova_vhpc.agent import cputune, guest, weight_file, weights
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt, test_foreign, test_guest
 
 
@@ -50,7 +51,7 @@ class WeightsCase(base.BaseTestCase):
         super().setUp()
         self.path = pathlib.Path(tempfile.mkdtemp()) / 'cpu.weight'
         self.path.write_text('1024\n')
-        self.host = mock.Mock(spec=processes.Processes)
+        self.host = mock.Mock(spec=qemu_process.Processes)
         self.host.find.return_value = 77
         self.host.weight_file.return_value = self.path
         self.domain = GroupDomain(self.path)

@@ -25,7 +25,6 @@ from nova_vhpc.agent import (
     gate,
     guest,
     journal,
-    processes,
     quarantine,
     strays,
     weight_file,
@@ -35,6 +34,7 @@ from nova_vhpc.agent import (
 )
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import (
     fake_libvirt,
     test_foreign,
@@ -93,7 +93,7 @@ class WriterCase(base.BaseTestCase):
         conf = types.SimpleNamespace(
             vhpc_agent=types.SimpleNamespace(cgroup_root='/sys/fs/cgroup')
         )
-        host = processes.Processes('/nowhere', '/nowhere')
+        host = qemu_process.Processes('/nowhere', '/nowhere')
         self.writer = writer.Writer(
             self.roster,
             self.gate,

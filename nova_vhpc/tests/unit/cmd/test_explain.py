@@ -22,8 +22,8 @@ from pathlib import Path
 import fixtures
 
 import nova_vhpc
-from nova_vhpc import flavor_claims, flavors
 from nova_vhpc.cmd import explain, explain_offers
+from nova_vhpc.flavor import recipes, request_groups
 from nova_vhpc.scheduler import explain as scheduler_explain
 from nova_vhpc.scheduler import explain_request
 from nova_vhpc.scheduler.explain_request import Flavor
@@ -215,9 +215,9 @@ class QueryTest(base.TestCase):
         )
 
     def test_every_configuration(self):
-        for network in flavor_claims.BRIDGE_TRAITS:
+        for network in request_groups.BRIDGE_TRAITS:
             if network != 'exported':
-                recipe = flavors.recipe(
+                recipe = recipes.recipe(
                     {'network': network}, physnet='physnet0'
                 )
                 self.check(**recipe)

@@ -13,7 +13,8 @@
 import types
 import urllib.parse
 
-from nova_vhpc.cmd import cloud, explain_groups
+from nova_vhpc.clients import openstack
+from nova_vhpc.cmd import explain_groups
 from nova_vhpc.scheduler.explain_request import Request
 from nova_vhpc.tests import base
 
@@ -70,6 +71,6 @@ class GroupTest(base.TestCase):
     def test_a_group_that_is_nowhere(self):
         for groups in (0, PAGE, PAGE + 1):
             error = self.assertRaises(
-                cloud.CloudError, self.look_up, groups, 'other'
+                openstack.CloudError, self.look_up, groups, 'other'
             )
             self.assertIn("no server group 'other'", str(error))

@@ -24,7 +24,7 @@ from oslotest import base
 
 from nova_vhpc.agent import lock
 from nova_vhpc.cmd import agent, withdraw
-from nova_vhpc.topology import placement, withdrawal
+from nova_vhpc.placement import client, withdrawal
 
 
 class TestWithdraw(base.BaseTestCase):
@@ -108,7 +108,7 @@ class TestWithdraw(base.BaseTestCase):
 
     def test_placement_is_away(self) -> None:
         with self.placement('cn1:vhpc') as away:
-            away.delete.side_effect = placement.PlacementError('is away')
+            away.delete.side_effect = client.PlacementError('is away')
             code, told = self.start('', '--withdraw', '--withdraw-wait', '0')
         self.assertEqual((1, 'nova-vhpc-agent: is away\n'), (code, told))
 

@@ -23,7 +23,7 @@ import statistics
 import sys
 import time
 
-from nova_vhpc import extra_specs
+from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler import cost, cost_table, planner
 from nova_vhpc.scheduler.planner_field import limited, rooms
 from nova_vhpc.scheduler.planner_model import (

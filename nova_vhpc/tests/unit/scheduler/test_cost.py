@@ -18,7 +18,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_vhpc import extra_specs
+from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler import cost
 from nova_vhpc.scheduler import cost_table as table
 from nova_vhpc.tests import base

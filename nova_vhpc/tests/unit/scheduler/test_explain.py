@@ -14,7 +14,7 @@
 import copy
 import json
 
-from nova_vhpc import extra_specs, flavors
+from nova_vhpc.flavor import extra_specs, recipes
 from nova_vhpc.scheduler import explain
 from nova_vhpc.scheduler.explain_reader import RequestError
 from nova_vhpc.scheduler.explain_request import read
@@ -52,7 +52,7 @@ def request(hosts, network='separate', members=4, **more):
     specs = (
         {}
         if network is None
-        else flavors.recipe(
+        else recipes.recipe(
             {'network': network, 'workload': 'parallel'},
             alias='nic' if exported else None,
         )
@@ -93,7 +93,7 @@ class VerdictTest(base.TestCase):
                         'vcpus': 2,
                         'ram_mb': 2048,
                         'extra_specs': {
-                            **flavors.recipe({'network': 'separate'}),
+                            **recipes.recipe({'network': 'separate'}),
                             'vhpc:max_overcommit': '1.0',
                         },
                     },

@@ -24,7 +24,7 @@ import fixtures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nova_vhpc import extra_specs
+from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler import (
     planner,
     planner_field,

@@ -12,7 +12,7 @@
 
 from oslotest import base
 
-from nova_vhpc import flavor_claims
+from nova_vhpc.flavor import request_groups
 from nova_vhpc.scheduler import requirements, snapshot
 from nova_vhpc.scheduler.planner_model import NO_LIMIT
 from nova_vhpc.topology import model
@@ -45,7 +45,7 @@ class RequirementsTest(base.BaseTestCase):
     def test_claims_of_all_groups_count(self):
         self.assertEqual(
             4,
-            flavor_claims.uplink_claims(
+            request_groups.uplink_claims(
                 {
                     'resources:CUSTOM_VHPC_UPLINK': '1',
                     'resources_a:CUSTOM_VHPC_UPLINK': '2',

@@ -18,7 +18,7 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from nova_vhpc.topology import discovery, rules
+from nova_vhpc.topology import bridge_rules, discovery
 
 
 class DiscoveryTest(base.BaseTestCase):
@@ -50,7 +50,7 @@ class DiscoveryTest(base.BaseTestCase):
 
     def discover(self, *texts: str) -> discovery.Findings:
         return discovery.Discovery(
-            rules.parse_rules(texts), sysfs=self.sysfs, default_mbps=777
+            bridge_rules.parse_rules(texts), sysfs=self.sysfs, default_mbps=777
         ).discover('node')
 
     def nics(self, *texts: str) -> list[str]:

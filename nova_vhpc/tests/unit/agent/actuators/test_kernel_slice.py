@@ -18,9 +18,10 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_vhpc.agent import privileged, processes, sched_attr
+from nova_vhpc.agent import privileged
 from nova_vhpc.agent.actuators import kernel_slice
 from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process, sched_attr
 from nova_vhpc.tests.unit.agent import test_guest
 
 TUNE = model.CpuTune()
@@ -75,4 +76,4 @@ class TestKernelSlice(base.BaseTestCase):
         actuator.undo(target)
 
     def test_reset_of_no_process(self) -> None:
-        kernel_slice.reset(processes.Processes(), 0, 2)
+        kernel_slice.reset(qemu_process.Processes(), 0, 2)

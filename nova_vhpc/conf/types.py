@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Types of options that refuse what would otherwise loosen a limit unseen."""
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oslo_config import types
+
+from nova_vhpc.flavor import extra_specs
+
+NOBODY = 'none'
+"""In place of a paradigm, with 0: there is no limit for anybody."""
+
+
+class Integer(types.Integer):  # type: ignore[misc]
+    """An integer whose complaint names the value and what is allowed."""
+
+    def __call__(self, value: Any) -> int:
+        """The value as an integer.
+
+        :raises ValueError: if it is none, or too small or large.
+        """
+        number: int = _read(super().__call__, value, 'an integer', self)
+        return number
+
+
+class Port(Integer):
+    """A TCP port, 0 for none or any."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 65_535, type_name='port value')
+
+
+class Finite(types.Float):  # type: ignore[misc]
+    """A number; neither NaN, which passes every minimum, nor infinite.
+
+    :param unit: what it counts, for the complaint, such as ``seconds``.
+    """
+
+    def __init__(
+        self,
+        min: float | None = None,
+        max: float | None = None,
+        unit: str | None = None,
+    ) -> None:
+        super().__init__(min=min, max=max)
+        self._words = 'a number' + (f' of {unit}' if unit else '')
+
+    def __call__(self, value: Any) -> float:
+        """The value as a number.
+
+        :raises ValueError: if it is none, or too small or large.
+        """
+        number: float = _read(super().__call__, value, self._words, self)
+        return number
+
+
+def _read(
+    convert: Callable[[Any], Any], value: Any, words: str, kind: types.Number
+) -> Any:
+    """A number, not nothing: what stands empty is None to oslo.config.
+
+    :raises ValueError: naming the value and what is allowed.
+    """
+    number = None
+    finite = False
+    # A whole number of hundreds of digits is too great to be looked at.
+    with contextlib.suppress(ValueError, OverflowError):
+        number = convert(value)
+        finite = number is not None and math.isfinite(number)
+    if not finite:
+        if kind.min is not None and kind.max is not None:
+            words += f' from {_plain(kind.min)} to {_plain(kind.max)}'
+        elif kind.min is not None:
+            words += f' >= {_plain(kind.min)}'
+        raise ValueError(f"'{value}' is not {words}")
+    return number
+
+
+def _plain(number: float) -> str:
+    """Without an exponent: people shall be able to copy it."""
+    return f'{number:f}'.rstrip('0').rstrip('.')
+
+
+class OvercommitLimits(types.Dict):  # type: ignore[misc]
+    """vCPUs per host CPU by paradigm: ``openmp:1.0,hybrid:1.5``."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name='limits by paradigm')
+
+    def __call__(self, value: Any) -> dict[str, float]:
+        """The limits of those paradigms that have one.
+
+        :raises ValueError: naming what is wrong and what is allowed.
+        """
+        return overcommit_limits(super().__call__(value))
+
+
+def overcommit_limits(given: Mapping[str, Any]) -> dict[str, float]:
+    """Limits of over-commit by paradigm, checked.
+
+    :param given: numbers, or texts that hold them.
+    :raises ValueError: for anything that would be no limit by mistake: an
+        unknown paradigm, or what is no number > 0.
+    """
+    limits = {}
+    key = extra_specs.BY_NAME['max_overcommit']
+    for paradigm, limit in given.items():
+        text = str(limit).strip()
+        if paradigm == NOBODY and text in ('0', '0.0'):
+            continue
+        if paradigm not in extra_specs.PARADIGMS:
+            raise ValueError(
+                f"'{paradigm}' is no vhpc:paradigm: "
+                + ', '.join(extra_specs.PARADIGMS)
+                + f'; {NOBODY}:0 stands for no limit at all'
+            )
+        try:
+            limits[paradigm] = float(key.parse(text))
+        except ValueError:
+            raise ValueError(
+                f"'{paradigm}:{text}' is not {key.allowed}; a paradigm that "
+                'is left out has no limit'
+            ) from None
+    return limits

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The PCI devices that a flavor asks for by alias. Pure."""
+
+import re
+from collections.abc import Mapping
+
+from nova_vhpc.flavor.request_groups import ALIAS
+
+_COUNT = re.compile(r'\s*\d+\s*')
+"""As Nova reads it: any decimal digits, but no other numerals."""
+
+
+def devices(specs: Mapping[str, str]) -> int:
+    """PCI devices of one member; what cannot be read counts nothing.
+
+    :param specs: all extra specs of the flavor.
+    """
+    total = 0
+    for item in _items(specs):
+        count = item.partition(':')[2]
+        if _COUNT.fullmatch(count):
+            total += int(count)
+    return total
+
+
+def problems(specs: Mapping[str, str]) -> list[str]:
+    """Why Nova or the filter will refuse the aliases of ``exported``."""
+    found = []
+    for item in _items(specs):
+        name, _, count = item.partition(':')
+        if not name.strip() or not _COUNT.fullmatch(count):
+            found.append(
+                f"{ALIAS}: '{item.strip()}' is not NAME:COUNT, with a whole "
+                'number of devices'
+            )
+    if ALIAS in specs and not found and not devices(specs):
+        found.append(
+            f'{ALIAS}={specs[ALIAS]} asks for no device at all: '
+            'vhpc:network=exported needs one at least'
+        )
+    return found
+
+
+def _items(specs: Mapping[str, str]) -> list[str]:
+    return specs[ALIAS].split(',') if ALIAS in specs else []

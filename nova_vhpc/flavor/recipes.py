@@ -1,0 +1,248 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The extra specs that a flavor of each network configuration carries.
+
+Pure. A flavor must say the same thing twice: ``vhpc:*`` for the filter and
+the agent, and request groups (``resources_uplink:...``) for Placement, so
+that an uplink is never given out twice. :func:`recipe` writes both,
+:func:`change` turns a flavor into what the recipe says.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from nova_vhpc.flavor import extra_specs, request_groups
+from nova_vhpc.flavor.request_groups import (
+    ALIAS,
+    BRIDGE_TRAITS,
+    GROUP_POLICY,
+    is_ours,
+    suffixes,
+)
+from nova_vhpc.flavor.validation import problems
+from nova_vhpc.topology import model
+
+_NETWORK = extra_specs.PREFIX + 'network'
+
+
+class RecipeError(ValueError):
+    """A combination that no host could serve, or that means nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """What to do to a flavor's extra specs.
+
+    :ivar write: keys to set, with their values.
+    :ivar remove: keys to delete.
+    :ivar before: all extra specs as they were.
+    """
+
+    write: Mapping[str, str]
+    remove: tuple[str, ...]
+    before: Mapping[str, str]
+
+    @property
+    def after(self) -> dict[str, str]:
+        """All extra specs as they will be."""
+        kept = {
+            key: value
+            for key, value in self.before.items()
+            if key not in self.remove
+        }
+        return {**kept, **self.write}
+
+    @property
+    def left_behind(self) -> list[str]:
+        """What stays on the flavor although it may have come with us."""
+        after = self.after
+        alias = after.get(ALIAS)
+        if (
+            self.before.get(_NETWORK) != 'exported'
+            or after.get(_NETWORK) == 'exported'
+            or alias is None
+            or alias != self.before.get(ALIAS)
+        ):
+            return []
+        return [
+            f'{ALIAS}={alias} stays, since it may be for other devices; '
+            'servers go on taking them. If it was for exported: openstack '
+            f'flavor unset --property {ALIAS}'
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self.write or self.remove)
+
+
+def recipe(
+    options: Mapping[str, str],
+    *,
+    physnet: str | None = None,
+    alias: str | None = None,
+    sriov_ports: bool = False,
+) -> dict[str, str]:
+    """Extra specs of a flavor.
+
+    :param options: ``vhpc:*`` values by key without the prefix, such as
+        ``{'network': 'shared-separate', 'workload': 'parallel'}``.
+    :param physnet: Neutron physical network that the uplink must be on.
+    :param alias: for ``exported``, ``NAME`` or ``NAME:COUNT`` of an alias
+        in Nova's ``[pci] alias``.
+    :param sriov_ports: for ``exported``, the devices come with the
+        server's Neutron ports (``vnic_type`` direct) and not by alias.
+    :raises RecipeError: naming what does not fit and what to do.
+    """
+    specs = {}
+    for name, value in options.items():
+        key = extra_specs.BY_NAME.get(name)
+        if key is None:
+            raise RecipeError(
+                f'{extra_specs.PREFIX}{name}: no such extra spec; known '
+                'are: ' + ', '.join(extra_specs.BY_NAME)
+            )
+        try:
+            key.parse(value)
+        except ValueError as error:
+            raise RecipeError(str(error)) from None
+        specs[key.full_name] = str(value).strip()
+    network = options.get('network')
+    if network == 'exported':
+        if bool(alias) == sriov_ports:
+            raise RecipeError(
+                'exported takes its devices either by a PCI alias (give '
+                '--alias NAME) or by Neutron ports (give --sriov-ports)'
+            )
+    elif alias or sriov_ports:
+        raise RecipeError(
+            '--alias and --sriov-ports only go with --network exported; '
+            f'{network or "no network configuration"} plugs guests into '
+            'bridges'
+        )
+    if physnet is not None and not BRIDGE_TRAITS.get(network or '', ()):
+        raise RecipeError(
+            '--physnet chooses among uplinks with a bridge: give a '
+            '--network other than exported'
+        )
+    specs.update(request_groups.recipe(network, physnet))
+    if alias:
+        specs[ALIAS] = alias if ':' in alias else f'{alias}:1'
+    found = problems(specs, sriov_ports=sriov_ports)
+    if found:
+        raise RecipeError('; '.join(found))
+    return specs
+
+
+def change(
+    current: Mapping[str, str],
+    wanted: Mapping[str, str],
+    *,
+    sriov_ports: bool = False,
+) -> Change:
+    """How to get from a flavor's extra specs to a recipe's.
+
+    All that is ours and not in the recipe goes, all else stays; aliases of
+    other devices are kept beside ours.
+
+    :param wanted: of :func:`recipe`; empty to take everything of ours out.
+    :raises RecipeError: if the rest of the flavor does not go with it.
+    """
+    write = dict(wanted)
+    if ALIAS in write:
+        write[ALIAS] = _with_alias(current.get(ALIAS, ''), write[ALIAS])
+    remove = tuple(
+        key for key in sorted(current) if key not in write and is_ours(key)
+    )
+    others = suffixes(
+        key for key in current if key not in remove and not is_ours(key)
+    )
+    policy = _group_policy(current, suffixes(wanted), others)
+    if policy:
+        write[GROUP_POLICY] = policy
+    elif GROUP_POLICY in current and suffixes(filter(is_ours, current)):
+        remove += (GROUP_POLICY,)
+    write = {
+        key: value for key, value in write.items() if current.get(key) != value
+    }
+    made = Change(write, remove, dict(current))
+    found = problems(made.after, sriov_ports=sriov_ports)
+    if found and wanted:
+        raise RecipeError('; '.join(found))
+    return made
+
+
+def without_alias(made: Change, name: str) -> Change:
+    """A change that also takes one PCI alias out of the flavor."""
+    kept = _other_aliases(made.after.get(ALIAS, ''), name)
+    write = {key: text for key, text in made.write.items() if key != ALIAS}
+    remove = [key for key in made.remove if key != ALIAS]
+    if kept and ','.join(kept) != made.before.get(ALIAS):
+        write[ALIAS] = ','.join(kept)
+    elif not kept and ALIAS in made.before:
+        remove.append(ALIAS)
+    return Change(write, tuple(remove), made.before)
+
+
+def merged(
+    current: Mapping[str, str], options: Mapping[str, str]
+) -> dict[str, str]:
+    """Options for :func:`recipe`: those given over the flavor's own."""
+    kept = {
+        key.name: current[key.full_name]
+        for key in extra_specs.KEYS
+        if key.full_name in current
+    }
+    return {**kept, **options}
+
+
+def physnet_of(current: Mapping[str, str]) -> str | None:
+    """Physical network that a flavor's uplink must be on, if it says so."""
+    prefix = model.physnet_trait('')
+    for key in sorted(filter(is_ours, current)):
+        name = key.partition(':')[2]
+        if name.startswith(prefix) and current[key] == 'required':
+            return name.removeprefix(prefix)
+    return None
+
+
+def _group_policy(
+    current: Mapping[str, str], ours: set[str], others: set[str]
+) -> str | None:
+    """Value that ``group_policy`` must have, None if it is not needed."""
+    policy = current.get(GROUP_POLICY)
+    if len(ours) > 1:
+        if others and policy not in (None, 'isolate'):
+            raise RecipeError(
+                f'the flavor has {GROUP_POLICY}={policy} for its request '
+                f'groups {", ".join(sorted(others))}; multiple-shared needs '
+                'isolate: take those groups out first'
+            )
+        return 'isolate'
+    if len(ours | others) > 1:
+        # Placement refuses several groups without a policy; none changes
+        # nothing for the others.
+        return policy or 'none'
+    # With one group or none it has no meaning.
+    return None
+
+
+def _with_alias(current: str, ours: str) -> str:
+    """Aliases of a flavor with ours among them, once."""
+    return ','.join([*_other_aliases(current, ours), ours])
+
+
+def _other_aliases(current: str, ours: str) -> list[str]:
+    """The items of ``pci_passthrough:alias`` that are not the one given."""
+    name = ours.split(':')[0]
+    items = [item.strip() for item in current.split(',')]
+    return [item for item in items if item and item.split(':')[0] != name]

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The request groups of a flavor: the uplinks that its members claim.
+
+Pure; for the filter and for all that writes or judges flavors.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from nova_vhpc.flavor import extra_specs
+from nova_vhpc.topology import model
+
+ALIAS = 'pci_passthrough:alias'
+GROUP_POLICY = 'group_policy'
+PAIR = (model.RESOURCE_GROUP + '1', model.RESOURCE_GROUP + '2')
+"""Suffixes of the two request groups of ``multiple-shared``."""
+
+BRIDGE_TRAITS: Mapping[str, tuple[str, ...]] = {
+    'exported': (),
+    'shared': (model.TRAIT_SHARED,),
+    'multiple-shared': (model.TRAIT_SHARED, model.TRAIT_SHARED),
+    'separate': (model.TRAIT_SEPARATE,),
+    'shared-separate': (model.TRAIT_SEPARATE,),
+}
+"""Trait of the bridge behind each uplink that a member claims."""
+
+_PREFIXES = ('resources_', 'trait_')
+_CLAIM = re.compile(f'resources([a-zA-Z0-9_-]{{1,64}})?:{model.UPLINK}')
+
+
+def uplink_claims(specs: Mapping[str, str]) -> int:
+    """Uplinks that a flavor claims over all its request groups."""
+    return sum(
+        _amount(value)
+        for name, value in specs.items()
+        if _CLAIM.fullmatch(name)
+    )
+
+
+def _amount(text: str) -> int:
+    """As Nova reads it, which passes over what is no number."""
+    try:
+        return max(0, int(text))
+    except ValueError:
+        return 0
+
+
+def flaw(network: str | None, claims: int, devices: int) -> str | None:
+    """Why the filter lets a flavor onto no host at all, or None.
+
+    :param claims: uplinks that it claims.
+    :param devices: PCI devices that it or the server's ports ask for.
+    """
+    if network == 'exported' and not devices:
+        return (
+            'the flavor says vhpc:network=exported, but neither it '
+            '(pci_passthrough:alias) nor the ports of the server '
+            '(vnic_type direct) ask for a PCI device'
+        )
+    if network is None:
+        return None
+    traits = BRIDGE_TRAITS[network]
+    if not claims and model.TRAIT_SEPARATE in traits:
+        return (
+            f'the flavor says vhpc:network={network}, but claims no '
+            f'uplink: add resources_uplink:{model.UPLINK}=1, or let '
+            'nova-vhpc-flavor write it'
+        )
+    if claims and claims != len(traits):
+        return (
+            f'the flavor says vhpc:network={network} and claims '
+            f'{claims} uplink(s), {len(traits)} would be right: let '
+            'nova-vhpc-flavor write it'
+        )
+    return None
+
+
+def is_ours(key: str) -> bool:
+    """Whether an extra spec is one that :func:`recipe` may write.
+
+    Not :data:`ALIAS` and :data:`GROUP_POLICY`, which others use as well.
+    """
+    return key.startswith(extra_specs.PREFIX) or any(
+        key.startswith(prefix + suffix.removeprefix('_') + ':')
+        for prefix in _PREFIXES
+        for suffix in (model.RESOURCE_GROUP, *PAIR)
+    )
+
+
+def recipe(network: str | None, physnet: str | None = None) -> dict[str, str]:
+    """Request groups: one uplink each, all on different uplinks."""
+    specs: dict[str, str] = {}
+    traits = BRIDGE_TRAITS.get(network or '', ())
+    suffixes = PAIR if len(traits) > 1 else (model.RESOURCE_GROUP,)
+    for suffix, trait in zip(suffixes, traits, strict=False):
+        specs[f'resources{suffix}:{model.UPLINK}'] = '1'
+        specs[f'trait{suffix}:{trait}'] = 'required'
+        if physnet:
+            wanted = model.physnet_trait(physnet)
+            specs[f'trait{suffix}:{wanted}'] = 'required'
+    if len(traits) > 1:
+        specs[GROUP_POLICY] = 'isolate'
+    return specs
+
+
+def suffixes(keys: Iterable[str]) -> set[str]:
+    """Suffixes of the request groups with resources, such as ``_uplink``."""
+    found = set()
+    for key in keys:
+        group, colon, _ = key.partition(':')
+        if colon and group.startswith('resources') and group != 'resources':
+            found.add(group.removeprefix('resources'))
+    return found

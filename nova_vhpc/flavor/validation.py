@@ -1,0 +1,210 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whether a flavor's extra specs fit together: pure.
+
+:func:`problems` tells of what is refused, by the API, the filter or
+Placement, or contradicts itself; :func:`advice` of what works, but is
+likely not what was meant.
+"""
+
+from collections.abc import Mapping
+
+from nova_vhpc.flavor import cpu_policy, extra_specs, pci_aliases
+from nova_vhpc.flavor.request_groups import (
+    ALIAS,
+    BRIDGE_TRAITS,
+    GROUP_POLICY,
+    flaw,
+    is_ours,
+    recipe,
+    suffixes,
+    uplink_claims,
+)
+from nova_vhpc.topology import model
+
+
+def problems(
+    specs: Mapping[str, str], *, sriov_ports: bool | None = None
+) -> list[str]:
+    """What does not fit together in a flavor's extra specs.
+
+    Of its claims only what filter or Placement would refuse; see
+    :func:`advice` for what they let pass.
+
+    :param sriov_ports: whether an ``exported`` flavor gets its devices
+        from ports; None when that cannot be known, as for a flavor that
+        is only looked at.
+    """
+    parsed = extra_specs.parse(specs)
+    found = list(parsed.errors)
+    network = parsed.network
+    found += _claim_problems(specs, network)
+    if network == 'exported' and ALIAS not in specs and sriov_ports is False:
+        found.append(
+            f'vhpc:network=exported without {ALIAS}: name the alias, or '
+            'boot with SR-IOV ports'
+        )
+    if network == 'exported':
+        found += _exported_problems(specs, parsed)
+    if network is None:
+        found += [
+            f'{key} without vhpc:network means nothing'
+            for key in ('vhpc:uplink_nic',)
+            if key in specs
+        ]
+    if parsed.workload == 'parallel' and parsed.time_slice_us is not None:
+        found.append(
+            'vhpc:time_slice_us is for VMs that are not parallel '
+            "(Algorithm 2's SPECIFIED); the time slice of parallel ones is "
+            'controlled: take it out or use --workload latency or general'
+        )
+    policy = specs.get('hw:cpu_policy')
+    if policy in cpu_policy.POLICIES and parsed.io_pool == 'always':
+        found.append(
+            'vhpc:io_pool=always asks for re-pinning, but flavors with '
+            f'hw:cpu_policy={policy} are never re-pinned'
+        )
+    return found
+
+
+def advice(specs: Mapping[str, str]) -> list[str]:
+    """What works, but is likely not what was meant."""
+    parsed = extra_specs.parse(specs)
+    found = _claim_advice(specs, parsed.network)
+    overcommit = parsed.max_overcommit
+    if (
+        parsed.paradigm in ('openmp', 'hybrid')
+        and overcommit is not None
+        and overcommit > 1
+    ):
+        found.append(
+            f'{parsed.paradigm} programs lose steeply above one vCPU per '
+            "CPU (NPC'09 section 4.2); vhpc:max_overcommit is "
+            f'{overcommit:g}'
+        )
+    if (
+        parsed.network not in (None, 'exported')
+        and parsed.spare_cpus == 0
+        and parsed.workload == 'parallel'
+    ):
+        found.append(
+            'without a spare CPU for the packet work, programs lose 30-35% '
+            "(HPCVirt'09 section 6.4); vhpc:spare_cpus is 0"
+        )
+    return found
+
+
+def _exported_problems(
+    specs: Mapping[str, str], parsed: extra_specs.ExtraSpecs
+) -> list[str]:
+    """What means nothing to PCI devices, or asks for none of them."""
+    found = pci_aliases.problems(specs)
+    if parsed.uplink_nic is not None:
+        found.append(
+            'vhpc:uplink_nic chooses the NIC that is plugged into a '
+            'bridge; exported has none'
+        )
+    if parsed.min_link_mbps:
+        found.append(
+            'vhpc:min_link_mbps is compared with uplinks of bridges; nobody '
+            "publishes the link speed of exported's PCI devices: take it "
+            'out, and choose fast devices by their alias'
+        )
+    return found
+
+
+def _claim_problems(
+    specs: Mapping[str, str], network: str | None
+) -> list[str]:
+    """Request groups with which no host would be found."""
+    found = []
+    refused = flaw(network, uplink_claims(specs), devices=1)
+    if refused:
+        found = _departures(specs, network) or [refused]
+    else:
+        # The filter takes out what Placement would then offer.
+        right = BRIDGE_TRAITS.get(network or '', ())
+        found = [
+            f'{key} does not belong to vhpc:network={network}'
+            for key in sorted(filter(is_ours, specs))
+            for trait in {model.TRAIT_SHARED, model.TRAIT_SEPARATE}
+            if right
+            and trait not in right
+            and key.endswith(f':{trait}')
+            and specs[key] == 'required'
+        ]
+    groups = suffixes(specs)
+    found += [
+        f'{suffix} asks for a bridge that is both shared and separate'
+        for suffix in sorted(groups)
+        if network is None
+        and all(
+            specs.get(f'trait{suffix}:{trait}') == 'required'
+            for trait in (model.TRAIT_SHARED, model.TRAIT_SEPARATE)
+        )
+    ]
+    found += [
+        f'{key} without resources{suffix}: Placement would refuse it'
+        for key in sorted(filter(is_ours, specs))
+        if key.startswith('trait')
+        and (suffix := key.partition(':')[0].removeprefix('trait'))
+        not in groups
+    ]
+    if len(groups) > 1 and GROUP_POLICY not in specs:
+        found.append(
+            f'several request groups without {GROUP_POLICY}: Placement '
+            'would refuse them'
+        )
+    return found
+
+
+def _claim_advice(specs: Mapping[str, str], network: str | None) -> list[str]:
+    """Request groups that do, but are not those of the recipe."""
+    claims = uplink_claims(specs)
+    if flaw(network, claims, devices=1):
+        return []
+    if network is None:
+        return (
+            [
+                'an uplink is claimed without vhpc:network: one on any '
+                'bridge will do, and no NIC is plugged into it'
+            ]
+            if claims
+            else []
+        )
+    if claims == 0 and BRIDGE_TRAITS[network]:
+        return [
+            f'vhpc:network={network} without a claim: bridges and links '
+            'are checked, but nobody counts the members of an uplink, and '
+            'no NIC is plugged into it; set writes the claim'
+        ]
+    return _departures(specs, network)
+
+
+def _departures(specs: Mapping[str, str], network: str | None) -> list[str]:
+    """How request groups differ from those of the recipe."""
+    wanted = recipe(network)
+    found = [
+        f'vhpc:network={network} needs {key}={value}, the flavor has '
+        f'{specs.get(key, "nothing")}'
+        for key, value in wanted.items()
+        if specs.get(key) != value
+    ]
+    physnets = model.physnet_trait('')
+    for key in sorted(specs):
+        if not is_ours(key) or key.startswith(extra_specs.PREFIX):
+            continue
+        if key not in wanted and f':{physnets}' not in key:
+            found.append(f'{key} does not belong to vhpc:network={network}')
+    return found

@@ -1,0 +1,289 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The QEMU process behind a domain: its id, its threads, its cgroups."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nova_vhpc.linux import cpus
+
+VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
+"""QEMU's thread names, set by libvirt's ``debug-threads=on``."""
+
+
+MACHINE = re.compile(r'qemu(-|\\x2d)')
+"""In the name of a domain's group; systemd escapes the hyphen."""
+
+THREAD_GROUP = re.compile(r'/(emulator|vcpu\d+)$')
+"""What libvirt appends to a domain's group for its threads."""
+
+WEIGHT_FILES = ('cpu.weight', 'cpu.shares')
+"""Of cgroup v2 and v1; both hold what libvirt calls ``cpu_shares``."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """One run of a domain; another run has another identity.
+
+    :ivar boot_id: of the host's kernel.
+    :ivar pid: of QEMU; 0 if it was not found.
+    :ivar start_ticks: its start time since boot, in clock ticks.
+    :ivar domain_id: libvirt's number of the run.
+    """
+
+    boot_id: str
+    pid: int
+    start_ticks: int
+    domain_id: int
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> 'Identity':
+        """From JSON.
+
+        :raises KeyError, TypeError, ValueError, OverflowError: if it is not
+            what ``dataclasses.asdict`` makes of one.
+        """
+        return cls(
+            str(data['boot_id']),
+            int(data['pid']),
+            int(data['start_ticks']),
+            int(data['domain_id']),
+        )
+
+    def same_run(self, other: 'Identity') -> bool:
+        """Whether both are the same QEMU process of the same boot."""
+        if self.boot_id != other.boot_id:
+            return False
+        if self.pid and other.pid:
+            return (self.pid, self.start_ticks) == (
+                other.pid,
+                other.start_ticks,
+            )
+        return self.domain_id == other.domain_id
+
+
+class Processes:
+    """Reads QEMU processes below a ``/proc``.
+
+    :param proc_root: where proc is mounted.
+    :param cgroup_root: where the cgroup file systems are mounted.
+    """
+
+    def __init__(
+        self, proc_root: str = '/proc', cgroup_root: str = '/sys/fs/cgroup'
+    ) -> None:
+        self.proc = pathlib.Path(proc_root)
+        self.cgroup = pathlib.Path(cgroup_root)
+        self._pids: dict[str, int] = {}
+
+    def boot_id(self) -> str:
+        """Changes with every boot of the host."""
+        try:
+            path = self.proc / 'sys/kernel/random/boot_id'
+            return path.read_text().strip()
+        except OSError:
+            return ''
+
+    def identity(self, uuid: str, domain_id: int) -> Identity:
+        """Who runs a domain now."""
+        pid = self.find(uuid)
+        return Identity(
+            self.boot_id(), pid, self.start_ticks(pid) if pid else 0, domain_id
+        )
+
+    def find(self, uuid: str) -> int:
+        """Pid of the QEMU process of a domain, 0 if there is none."""
+        pid = self._pids.get(uuid, 0)
+        if pid and self._uuid_of(pid) == uuid:
+            return pid
+        found: dict[str, int] = {}
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self.proc):
+                if entry.name.isdigit():
+                    owner = self._uuid_of(int(entry.name))
+                    if owner:
+                        found[owner] = int(entry.name)
+        self._pids = found
+        return found.get(uuid, 0)
+
+    def start_ticks(self, pid: int) -> int:
+        """Field 22 of ``/proc/PID/stat``; 0 if the process is gone."""
+        try:
+            text = (self.proc / str(pid) / 'stat').read_text()
+            return int(text.rpartition(')')[2].split()[19])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def vcpu_threads(self, pid: int, vcpus: int) -> tuple[int, ...]:
+        """Thread ids of the vCPUs 0..vcpus-1; empty if not all are found.
+
+        From libvirt's own ``vcpuN`` cgroups, else by thread names.
+        """
+        tids = self._threads_by_cgroup(pid, vcpus)
+        return tids or self._threads_by_name(pid, vcpus)
+
+    def vcpu_cgroups(self, pid: int, vcpus: int) -> tuple[pathlib.Path, ...]:
+        """Directories of the ``vcpuN`` groups; empty if there are none."""
+        for base in self._domain_cgroups(pid, 'cpu'):
+            groups = tuple(base / f'vcpu{n}' for n in range(vcpus))
+            if all(group.is_dir() for group in groups):
+                return groups
+        return ()
+
+    def weight_file(self, pid: int, tid: int) -> pathlib.Path | None:
+        """Where libvirt keeps the weight of a whole domain, if it can be seen.
+
+        Of the scope where systemd keeps one, above libvirt's own group.
+
+        :param tid: a thread that it is to apply to, such as a vCPU's.
+        """
+        for base in self._domain_cgroups(pid, 'cpu', tid):
+            group = base.parent if base.name == 'libvirt' else base
+            for name in WEIGHT_FILES:
+                path = group / name
+                # Never that of all machines together.
+                if MACHINE.search(group.name) and path.is_file():
+                    return path
+        return None
+
+    def block_cgroup(self, pid: int) -> pathlib.Path | None:
+        """Directory with the domain's own block I/O accounting."""
+        for base in self._domain_cgroups(pid, 'blkio'):
+            for name in ('io.stat', 'blkio.throttle.io_serviced'):
+                # The root group's figures would be the whole host's.
+                if (base / name).is_file() and self._is_machine(base):
+                    return base
+        return None
+
+    def cpuset(self, pid: int) -> frozenset[int] | None:
+        """CPUs that the domain's own group has; None if that is not told.
+
+        In cgroup v1 that of a vCPU takes no others.
+        """
+        for base in self._domain_cgroups(pid, 'cpuset'):
+            if self._is_machine(base):
+                with contextlib.suppress(OSError, ValueError):
+                    return cpus.parse_cpu_set(
+                        (base / 'cpuset.cpus').read_text()
+                    )
+        return None
+
+    def confined_to(self, pid: int) -> frozenset[int] | None:
+        """CPUs that cgroup v2 leaves to a domain; None for all.
+
+        As of ``systemctl set-property machine.slice AllowedCPUs=``, of which
+        libvirt knows nothing, and outside of which pins are refused. What is
+        set counts, not what is in force: that leaves out CPUs that are off.
+        """
+        for base in self._domain_cgroups(pid, 'cpuset'):
+            if (base / 'cgroup.controllers').is_file():
+                left: frozenset[int] | None = None
+                for group in reversed((base, *base.parents)):
+                    with contextlib.suppress(OSError, ValueError):
+                        own = cpus.parse_cpu_set(
+                            (group / 'cpuset.cpus').read_text()
+                        )
+                        # Where nothing is common, that above is in force.
+                        left = own if left is None else left & own or left
+                return left
+        return None
+
+    def _threads_by_cgroup(self, pid: int, vcpus: int) -> tuple[int, ...]:
+        tids = []
+        for group in self.vcpu_cgroups(pid, vcpus):
+            text = ''
+            for name in ('cgroup.threads', 'tasks'):
+                with contextlib.suppress(OSError):
+                    text = (group / name).read_text()
+                    break
+            members = text.split()
+            if len(members) != 1:
+                return ()
+            tids.append(int(members[0]))
+        if any(
+            not (self.proc / str(pid) / 'task' / str(tid)).is_dir()
+            for tid in tids
+        ):
+            return ()
+        return tuple(tids)
+
+    def _threads_by_name(self, pid: int, vcpus: int) -> tuple[int, ...]:
+        found: dict[int, int] = {}
+        task = self.proc / str(pid) / 'task'
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(task):
+                with contextlib.suppress(OSError):
+                    name = (task / entry.name / 'comm').read_text()
+                    match = VCPU_COMM.match(name)
+                    if match:
+                        found[int(match.group(1))] = int(entry.name)
+        if any(vcpu not in found for vcpu in range(vcpus)):
+            return ()
+        return tuple(found[vcpu] for vcpu in range(vcpus))
+
+    def _domain_cgroups(
+        self, pid: int, controller: str, tid: int | None = None
+    ) -> tuple[pathlib.Path, ...]:
+        """The domain's own group, as v1 and as v2 may have it.
+
+        :param tid: by one of its threads; by QEMU's main one if None.
+        """
+        task = self.proc / str(pid)
+        if tid not in (None, pid):
+            task = task / 'task' / str(tid)
+        try:
+            text = (task / 'cgroup').read_text()
+        except OSError:
+            return ()
+        bases = []
+        for line in text.splitlines():
+            _, controllers, path = line.split(':', 2)
+            # Threads sit in <domain>[/libvirt]/{emulator,vcpuN}.
+            relative = THREAD_GROUP.sub('', path.lstrip('/'))
+            if controllers == '':
+                bases += [self.cgroup / relative]
+                bases += [self.cgroup / relative / 'libvirt']
+                bases += [self.cgroup / 'unified' / relative]
+            elif controller in controllers.split(','):
+                for mount in (controllers, controller):
+                    bases.append(self.cgroup / mount / relative)
+        return tuple(bases)
+
+    @staticmethod
+    def _is_machine(base: pathlib.Path) -> bool:
+        return any(MACHINE.search(part) for part in base.parts)
+
+    def _uuid_of(self, pid: int) -> str | None:
+        """The ``-uuid`` that a QEMU process was started with."""
+        try:
+            with open(self.proc / str(pid) / 'cmdline', 'rb') as file:
+                words = file.read(65536).split(b'\0')
+        except OSError:
+            return None
+        if not words or b'qemu' not in words[0]:
+            return None
+        try:
+            return words[words.index(b'-uuid') + 1].decode()
+        except (ValueError, IndexError, UnicodeDecodeError):
+            return None
+
+
+def make_processes(conf: Any) -> Processes:
+    """Those of this host, below the roots of ``[vhpc_agent]``."""
+    options = conf.vhpc_agent
+    return Processes(options.proc_root, options.cgroup_root)

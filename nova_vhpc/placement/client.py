@@ -1,0 +1,259 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A thin Placement client: only the calls that publishing needs."""
+
+import http
+import urllib.parse
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from keystoneauth1 import adapter as ksa_adapter
+from keystoneauth1 import exceptions as ksa_exceptions
+
+from nova_vhpc.clients import credentials
+from nova_vhpc.conf import placement as placement_conf
+from nova_vhpc.topology import model
+
+MICROVERSION = '1.36'
+
+MICROVERSION_MOVE = '1.37'
+"""The first that gives a provider another parent, or none."""
+
+_KINDS = frozenset(
+    (model.TRAIT_SHARED, model.TRAIT_SEPARATE, model.TRAIT_EXPORTED)
+)
+
+Inventories = Mapping[str, Mapping[str, Any]]
+
+
+class PlacementError(Exception):
+    """Placement is away, refused us, or answered what it should not."""
+
+
+class ConflictError(PlacementError):
+    """Somebody else wrote in between, or the provider is in use."""
+
+
+class PlacementClient:
+    """Placement's REST API in the words of the publisher.
+
+    :param adapter: a keystoneauth adapter for the placement service.
+
+    Every method raises :class:`ConflictError` on a 409 and
+    :class:`PlacementError` on anything else that went wrong.
+    """
+
+    def __init__(self, adapter: ksa_adapter.Adapter) -> None:
+        self._adapter = adapter
+        self._known: set[str] = set()
+        self.writes = 0
+        """Requests that may have changed something there."""
+
+    def find_root(
+        self, *, name: str | None = None, uuid: str | None = None
+    ) -> tuple[str, str] | None:
+        """Uuid and name of a provider that has no parent; None if absent."""
+        query = urllib.parse.urlencode(
+            {'name': name} if uuid is None else {'uuid': uuid}
+        )
+        for provider in self._get(f'/resource_providers?{query}')[
+            'resource_providers'
+        ]:
+            if provider.get('parent_provider_uuid') is None:
+                return provider['uuid'], provider['name']
+        return None
+
+    def children(self, root: str) -> dict[str, str]:
+        """Names of the direct children of a root provider, by uuid."""
+        tree = self._get(f'/resource_providers?in_tree={root}')
+        return {
+            provider['uuid']: provider['name']
+            for provider in tree['resource_providers']
+            if provider.get('parent_provider_uuid') == root
+        }
+
+    def tree_of_root(self, root: str) -> dict[str, str]:
+        """Names of a provider without parent and all below it, by uuid.
+
+        :returns: the root last; nothing if it has a parent or is not there.
+        """
+        tree = {
+            provider['uuid']: provider
+            for provider in self._get(f'/resource_providers?in_tree={root}')[
+                'resource_providers'
+            ]
+        }
+        if root not in tree or tree[root]['parent_provider_uuid'] is not None:
+            return {}
+        tree[root] = tree.pop(root)
+        return {uuid: provider['name'] for uuid, provider in tree.items()}
+
+    def create(self, uuid: str, name: str, parent: str | None) -> None:
+        """Create a provider below another one, or with None as a root."""
+        self._call(
+            'POST',
+            '/resource_providers',
+            {'uuid': uuid, 'name': name, 'parent_provider_uuid': parent},
+        )
+
+    def move(self, uuid: str, name: str, parent: str | None) -> None:
+        """Put a provider below another one, or with None make it a root.
+
+        What is below it goes with it.
+        """
+        self._call(
+            'PUT',
+            f'/resource_providers/{uuid}',
+            {'name': name, 'parent_provider_uuid': parent},
+            microversion=MICROVERSION_MOVE,
+        )
+
+    def delete(self, uuid: str) -> None:
+        """Delete a provider; fine if it is gone already.
+
+        :raises ConflictError: when it is in use.
+        """
+        self._call('DELETE', f'/resource_providers/{uuid}', missing_ok=True)
+
+    def inventories(self, uuid: str) -> tuple[int, dict[str, Any]]:
+        """Generation and inventories of a provider."""
+        body = self._get(f'/resource_providers/{uuid}/inventories')
+        return body['resource_provider_generation'], body['inventories']
+
+    def put_inventories(
+        self, uuid: str, generation: int, inventories: Inventories
+    ) -> None:
+        """Replace a provider's inventories."""
+        for name in inventories:
+            self._ensure('resource_classes', name)
+        self._call(
+            'PUT',
+            f'/resource_providers/{uuid}/inventories',
+            {
+                'resource_provider_generation': generation,
+                'inventories': inventories,
+            },
+        )
+
+    def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+        """Generation and traits of a provider."""
+        body = self._get(f'/resource_providers/{uuid}/traits')
+        return body['resource_provider_generation'], frozenset(body['traits'])
+
+    def put_traits(
+        self, uuid: str, generation: int, traits: Collection[str]
+    ) -> None:
+        """Replace a provider's traits."""
+        # The filter asks for either kind, flavors for what they like, and
+        # Placement refuses questions about a trait that nobody has made yet.
+        kinds = _KINDS if _KINDS & set(traits) else frozenset()
+        for name in sorted(kinds | set(traits)):
+            if name.startswith('CUSTOM_'):
+                self._ensure('traits', name)
+        self._call(
+            'PUT',
+            f'/resource_providers/{uuid}/traits',
+            {
+                'resource_provider_generation': generation,
+                'traits': sorted(traits),
+            },
+        )
+
+    def in_use(self, uuid: str) -> bool:
+        """Whether anybody holds an allocation of a provider."""
+        return any(self._usages(uuid).values())
+
+    def claims(self, uuid: str) -> int:
+        """Slots of an uplink that are claimed."""
+        return self._usages(uuid).get(model.UPLINK, 0)
+
+    def claimed_uplinks(self, consumer: str) -> frozenset[str]:
+        """Uuids of the providers of which a server has an uplink slot."""
+        body = self._get(f'/allocations/{consumer}')
+        return frozenset(
+            provider
+            for provider, allocation in body['allocations'].items()
+            if model.UPLINK in allocation['resources']
+        )
+
+    def forget(self) -> None:
+        """Check again that classes and traits exist before using them."""
+        self._known.clear()
+
+    def _usages(self, uuid: str) -> dict[str, int]:
+        body = self._get(f'/resource_providers/{uuid}/usages')
+        usages: dict[str, int] = body['usages']
+        return usages
+
+    def _ensure(self, collection: str, name: str) -> None:
+        if name not in self._known:
+            self._call('PUT', f'/{collection}/{name}')
+            self._known.add(name)
+
+    def _get(self, url: str) -> dict[str, Any]:
+        try:
+            body: dict[str, Any] = self._call('GET', url).json()
+        except ValueError:
+            raise PlacementError(f'GET {url}: the answer is no JSON') from None
+        return body
+
+    def _call(
+        self,
+        method: str,
+        url: str,
+        json: Any = None,
+        missing_ok: bool = False,
+        microversion: str = MICROVERSION,
+    ) -> Any:
+        if method != 'GET':
+            self.writes += 1
+        try:
+            response = self._adapter.request(
+                url,
+                method,
+                json=json,
+                microversion=microversion,
+                raise_exc=False,
+                headers={'Accept': 'application/json'},
+            )
+        except ksa_exceptions.ClientException as error:
+            raise PlacementError(
+                credentials.reason(error, placement_conf.GROUP)
+            ) from error
+        except Exception as error:
+            # A password that is not there is a bare Exception, a file of
+            # certificates that is not there an OSError.
+            text = ' '.join(str(error).split()) or type(error).__name__
+            raise PlacementError(
+                f'[placement] of the configuration is unusable: {text}'
+            ) from error
+        code = response.status_code
+        if code < http.HTTPStatus.BAD_REQUEST or (
+            missing_ok and code == http.HTTPStatus.NOT_FOUND
+        ):
+            return response
+        error_type = (
+            ConflictError
+            if code == http.HTTPStatus.CONFLICT
+            else PlacementError
+        )
+        raise error_type(f'{method} {url}: {code}: {_detail(response)}')
+
+
+def _detail(response: Any) -> str:
+    try:
+        detail = response.json()['errors'][0]['detail']
+    except (ValueError, LookupError, TypeError):
+        detail = response.text[:200]
+    return ' '.join(str(detail).split())

@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Slips of the pen in a configuration file."""
+
+import pathlib
+import tempfile
+
+import fixtures
+from oslo_config import cfg
+
+from nova_vhpc.conf import unknown_options
+from nova_vhpc.tests import base
+
+
+class UnreadTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+
+    def find(self, text, argument='--config-file', name='vhpc.conf'):
+        path = self.directory / name
+        path.write_text(text)
+        whole = path if argument == '--config-file' else self.directory
+        conf = cfg.ConfigOpts()
+        conf([argument, str(whole)], default_config_files=[])
+        return unknown_options.find(conf)
+
+    def test_what_is_read_is_not_told_of(self):
+        self.assertEqual(
+            [],
+            self.find(
+                '[DEFAULT]\nwhatever = 1\n'
+                '[vhpc_agent]\nperiod_ms = 100\n'
+                '[VHPC_Agent]\nquarantine_seconds = 9\n'
+                '[vhpc_control]\nslice_policy = gang\n'
+                '[vhpc_scheduler]\nweight_multiplier = 2\n'
+                '[vhpc_topology]\nbridges = a:shared\nbridges = b:shared\n'
+                '[placement]\nusername = x\n'
+            ),
+        )
+
+    def test_an_option_in_the_wrong_group(self):
+        (sentence,) = self.find('[vhpc_agent]\nslice_policy = atc\n')
+        self.assertIn('vhpc.conf: [vhpc_agent]slice_policy is no', sentence)
+        self.assertIn('it belongs to [vhpc_control]', sentence)
+
+    def test_a_misspelt_option(self):
+        (sentence,) = self.find('[vhpc_agent]\ncpu_share_set = 0\n')
+        self.assertIn('[vhpc_agent]cpu_share_set', sentence)
+        self.assertIn('is it cpu_shared_set?', sentence)
+
+    def test_an_option_like_no_other(self):
+        (sentence,) = self.find('[vhpc_agent]\nxyzzy = 1\n')
+        self.assertTrue(sentence.endswith('[vhpc_agent]xyzzy is no option'))
+
+    def test_a_hyphen(self):
+        # oslo.config does not read it.
+        (sentence,) = self.find('[vhpc_agent]\nquarantine-seconds = 9\n')
+        self.assertIn('[vhpc_agent]quarantine-seconds', sentence)
+        self.assertIn('is it quarantine_seconds?', sentence)
+
+    def test_a_group_in_any_case(self):
+        (sentence,) = self.find('[VHPC_AGENT]\nxyzzy = 1\n')
+        self.assertIn('[vhpc_agent]xyzzy', sentence)
+
+    def test_what_oslo_config_does_not_read_either(self):
+        # An editor's lock, a hidden file, and one that is taken away.
+        (self.directory / '.#a.conf').symlink_to('nowhere')
+        (self.directory / '.b.conf').write_text('[vhpc_agent]\nxyzzy = 1\n')
+        (self.directory / 'c.conf').write_text('[vhpc_agent]\nxyzzy = 1\n')
+        conf = cfg.ConfigOpts()
+        conf(['--config-dir', str(self.directory)], default_config_files=[])
+        (self.directory / 'c.conf').write_text('[vhpc_agent\nbroken')
+        self.assertEqual([], unknown_options.find(conf))
+        (self.directory / 'c.conf').unlink()
+        self.assertEqual([], unknown_options.find(conf))
+
+    def test_every_directory_and_the_home(self):
+        for name in ('one', 'two'):
+            (self.directory / name).mkdir()
+            file = self.directory / name / 'a.conf'
+            file.write_text(f'[vhpc_agent]\n{name} = 1\n')
+        self.useFixture(
+            fixtures.EnvironmentVariable('HOME', str(self.directory))
+        )
+        conf = cfg.ConfigOpts()
+        arguments = ['--config-dir', '~/one', '--config-dir', '~/two']
+        conf(arguments, default_config_files=[])
+        self.assertEqual(2, len(unknown_options.find(conf)))
+        conf(['--config-file=~/one/a.conf'], default_config_files=[])
+        (sentence,) = unknown_options.find(conf)
+        self.assertIn('one/a.conf: [vhpc_agent]one', sentence)
+
+    def test_a_misspelt_group(self):
+        (sentence,) = self.find('[vhpc_contrl]\nslice_policy = atc\n')
+        self.assertIn(
+            'no group [vhpc_contrl]; is it [vhpc_control]?', sentence
+        )
+
+    def test_options_of_an_unknown_keystoneauth_plugin(self):
+        self.assertEqual(
+            [],
+            self.find(
+                '[vhpc_nova]\nauth_type = v3applicationcredential\n'
+                'application_credential_id = x\n'
+            ),
+        )
+
+    def test_files_of_a_directory(self):
+        (sentence,) = self.find(
+            '[vhpc_agent]\nxyzzy = 1\n', '--config-dir', '10-ours.conf'
+        )
+        self.assertIn('10-ours.conf', sentence)
+
+    def test_no_file(self):
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[])
+        self.assertEqual([], unknown_options.find(conf))

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The vCPUs that Nova itself takes for dedicated ones are the measure."""
+
+from nova import exception, objects
+from nova.virt import hardware
+
+from nova_vhpc.flavor import cpu_policy
+from nova_vhpc.tests import base
+
+objects.register_all()
+
+MASKS = (
+    '^0',
+    '^0-1',
+    '0',
+    '0-2',
+    '0-3,^1',
+    ' 2 , 1,,',
+    '^1,2',
+    '1-2,^2-3',
+    '^0,^3',
+    '-1',
+    '2-1',
+    'all',
+    '^',
+    '0-',
+    ',',
+)
+
+
+class DedicatedTest(base.TestCase):
+    def flavor(self, specs, vcpus=4):
+        return objects.Flavor(
+            vcpus=vcpus, memory_mb=1, root_gb=0, extra_specs=specs
+        )
+
+    def by_nova(self, specs):
+        image = objects.ImageMeta.from_dict({'properties': {}})
+        flavor = self.flavor(specs)
+        try:
+            found = hardware.get_dedicated_cpu_constraint(
+                flavor
+            ) or hardware.get_realtime_cpu_constraint(flavor, image)
+        except exception.NovaException:
+            # No such flavor can be booted.
+            return None
+        return len(found) if found else 0
+
+    def test_masks_are_read_as_nova_does(self):
+        read = 0
+        for mask in MASKS:
+            for specs in (
+                {'hw:cpu_dedicated_mask': mask},
+                {'hw:cpu_realtime': 'yes', 'hw:cpu_realtime_mask': mask},
+                {'hw:cpu_realtime': 'no', 'hw:cpu_realtime_mask': mask},
+            ):
+                expected = self.by_nova(specs)
+                specs['hw:cpu_policy'] = 'mixed'
+                found = cpu_policy.dedicated(4, specs)
+                if expected is not None:
+                    self.assertEqual(expected, found, specs)
+                    read += bool(found)
+        self.assertGreater(read, 12)
+
+    def test_all_or_none(self):
+        for specs, expected in (
+            ({}, 0),
+            ({'hw:cpu_policy': 'shared'}, 0),
+            ({'hw:cpu_policy': 'dedicated'}, 4),
+            ({'resources:PCPU': '4'}, 4),
+            ({'resources2:PCPU': '4'}, 4),
+            ({'resources:VCPU': '4'}, 0),
+            ({'hw:cpu_policy': 'mixed'}, 0),
+            ({'hw:cpu_dedicated_mask': '^0'}, 0),
+        ):
+            self.assertEqual(expected, cpu_policy.dedicated(4, specs))

@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova_vhpc.flavor import pci_aliases, validation
+from nova_vhpc.tests import base
+
+
+def exported(text):
+    return {'vhpc:network': 'exported', 'pci_passthrough:alias': text}
+
+
+class DevicesTest(base.TestCase):
+    def test_devices_of_all_aliases(self):
+        for text, number in (
+            ('nic:1', 1),
+            ('gpu:2,nic:1', 3),
+            (' gpu:2 , nic:1 ', 3),
+            ('nic:0', 0),
+            ('nonsense', 0),
+            ('nic:\u00b2', 0),
+            ('', 0),
+        ):
+            self.assertEqual(number, pci_aliases.devices(exported(text)))
+        self.assertEqual(0, pci_aliases.devices({}))
+
+
+class ProblemsTest(base.TestCase):
+    def test_devices_that_can_be_had(self):
+        for text in ('nic:1', 'gpu:2,nic:1', ' gpu:2 , nic:1 ', 'gpu:0,nic:1'):
+            self.assertEqual([], validation.problems(exported(text)))
+
+    def test_no_device_is_a_problem(self):
+        for text in ('nic:0', 'nic:0,gpu:00'):
+            (found,) = validation.problems(exported(text))
+            self.assertIn(f'{text} asks for no device', found)
+
+    def test_what_nova_cannot_read_is_a_problem(self):
+        for text, item in (
+            ('nic:x', 'nic:x'),
+            ('nic', 'nic'),
+            ('nic:-1', 'nic:-1'),
+            ('nic:\u00b2', 'nic:\u00b2'),
+            ('gpu:1, :2', ':2'),
+            ('gpu:1,', ''),
+            ('a:1:2', 'a:1:2'),
+        ):
+            (found,) = validation.problems(exported(text))
+            self.assertIn(f"'{item}' is not NAME:COUNT", found)
+
+    def test_aliases_of_other_flavors_are_their_own_matter(self):
+        specs = {'vhpc:workload': 'latency', 'pci_passthrough:alias': 'gpu:0'}
+        self.assertEqual([], validation.problems(specs))

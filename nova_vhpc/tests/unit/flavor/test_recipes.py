@@ -1,0 +1,370 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from hypothesis import given
+from hypothesis import strategies as st
+from nova.scheduler import utils
+
+from nova_vhpc.flavor import (
+    extra_specs,
+    pci_aliases,
+    recipes,
+    request_groups,
+    validation,
+)
+from nova_vhpc.scheduler import requirements
+from nova_vhpc.tests import base
+
+UPLINK = 'resources_uplink:CUSTOM_VHPC_UPLINK'
+SHARED = 'trait_uplink:CUSTOM_VHPC_BRIDGE_SHARED'
+SEPARATE = 'trait_uplink:CUSTOM_VHPC_BRIDGE_SEPARATE'
+
+RECIPES = {
+    'shared': {UPLINK: '1', SHARED: 'required'},
+    'multiple-shared': {
+        'resources_uplink1:CUSTOM_VHPC_UPLINK': '1',
+        'trait_uplink1:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
+        'resources_uplink2:CUSTOM_VHPC_UPLINK': '1',
+        'trait_uplink2:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
+        'group_policy': 'isolate',
+    },
+    'separate': {UPLINK: '1', SEPARATE: 'required'},
+    'shared-separate': {UPLINK: '1', SEPARATE: 'required'},
+}
+
+
+def recipe(network=None, **options):
+    arguments = {
+        name: options.pop(name)
+        for name in ('physnet', 'alias', 'sriov_ports')
+        if name in options
+    }
+    if network:
+        options['network'] = network
+    return recipes.recipe(options, **arguments)
+
+
+def refusal(network=None, **options):
+    try:
+        recipe(network, **options)
+    except recipes.RecipeError as error:
+        return str(error)
+    raise AssertionError('it was not refused')
+
+
+class RecipeTest(base.TestCase):
+    def test_each_configuration_claims_what_it_needs(self):
+        for network, claims in RECIPES.items():
+            self.assertEqual(
+                {'vhpc:network': network, **claims}, recipe(network)
+            )
+
+    def test_exported_by_alias(self):
+        self.assertEqual(
+            {
+                'vhpc:network': 'exported',
+                'pci_passthrough:alias': 'hpcnic:1',
+            },
+            recipe('exported', alias='hpcnic'),
+        )
+        self.assertEqual(
+            'hpcnic:2',
+            recipe('exported', alias='hpcnic:2')['pci_passthrough:alias'],
+        )
+
+    def test_exported_by_ports_claims_nothing(self):
+        self.assertEqual(
+            {'vhpc:network': 'exported'}, recipe('exported', sriov_ports=True)
+        )
+
+    def test_the_physical_network_is_a_trait_of_every_uplink(self):
+        for network, claims in RECIPES.items():
+            found = recipe(network, physnet='fast-1')
+            traits = [key for key in found if 'PHYSNET' in key]
+            groups = [key for key in claims if key.startswith('resources')]
+            self.assertEqual(len(groups), len(traits))
+            for key in traits:
+                self.assertTrue(key.endswith(':CUSTOM_PHYSNET_FAST_1'))
+
+    def test_what_is_said_of_an_uplink_goes_with_every_claim(self):
+        for network, claims in RECIPES.items():
+            self.assertEqual(
+                {
+                    'vhpc:network': network,
+                    'vhpc:uplink_nic': '0',
+                    'vhpc:min_link_mbps': '10000',
+                    **claims,
+                },
+                recipe(network, uplink_nic='0', min_link_mbps='10000'),
+            )
+
+    def test_without_a_network_there_is_no_claim(self):
+        self.assertEqual(
+            {'vhpc:workload': 'latency', 'vhpc:time_slice_us': '5000'},
+            recipe(workload='latency', time_slice_us='5000'),
+        )
+
+    def test_the_filter_accepts_every_recipe(self):
+        for network in extra_specs.NETWORKS:
+            exported = network == 'exported'
+            specs = recipe(network, alias='nic' if exported else None)
+            wanted = requirements.requirements(
+                specs, 4, devices=pci_aliases.devices(specs)
+            )
+            self.assertIsNone(wanted.flaw, network)
+
+    def test_nova_accepts_every_recipe(self):
+        from nova.api.validation.extra_specs import validators
+
+        for network in extra_specs.NETWORKS:
+            specs = recipe(
+                network,
+                workload='parallel',
+                physnet=None if network == 'exported' else 'physnet0',
+                alias='nic' if network == 'exported' else None,
+            )
+            for name, value in specs.items():
+                validators.validate(name, value)
+
+    def test_nova_makes_the_right_request_groups(self):
+        from nova import objects
+
+        objects.register_all()
+        for network, claims in RECIPES.items():
+            flavor = objects.Flavor(
+                vcpus=1,
+                memory_mb=1,
+                root_gb=0,
+                ephemeral_gb=0,
+                swap=0,
+                extra_specs=recipe(network),
+            )
+            image = objects.ImageMeta.from_dict({'properties': {}})
+            request = utils.ResourceRequest.from_request_spec(
+                objects.RequestSpec(
+                    flavor=flavor, image=image, requested_resources=[]
+                )
+            )
+            query = request.to_querystring()
+            for key in claims:
+                group, _, name = key.partition(':')
+                if group.startswith('resources'):
+                    self.assertIn(f'{group}={name}%3A1', query)
+            self.assertEqual(
+                'isolate' if network == 'multiple-shared' else None,
+                request.group_policy,
+            )
+
+
+class RefusalTest(base.TestCase):
+    def test_unknown_values_are_named(self):
+        self.assertIn("'mesh' is not one of", refusal('mesh'))
+        self.assertIn('vhpc:speed', refusal(speed='1'))
+        self.assertIn('vhpc:spare_cpus', refusal(spare_cpus='-1'))
+
+    def test_exported_needs_one_source_of_devices(self):
+        for options in ({}, {'alias': 'nic', 'sriov_ports': True}):
+            self.assertIn('--alias NAME', refusal('exported', **options))
+
+    def test_devices_are_for_exported_alone(self):
+        for network in (*RECIPES, None):
+            for options in ({'alias': 'nic'}, {'sriov_ports': True}):
+                self.assertIn(
+                    '--network exported', refusal(network, **options)
+                )
+
+    def test_a_physical_network_needs_a_bridge(self):
+        self.assertIn('--physnet', refusal(None, physnet='p'))
+        self.assertIn(
+            '--physnet', refusal('exported', alias='nic', physnet='p')
+        )
+
+    def test_an_uplink_nic_needs_an_uplink(self):
+        self.assertIn('vhpc:uplink_nic', refusal(uplink_nic='1'))
+        self.assertIn(
+            'vhpc:uplink_nic', refusal('exported', alias='n', uplink_nic='1')
+        )
+
+    def test_a_link_speed_needs_an_uplink(self):
+        self.assertIn(
+            'vhpc:min_link_mbps',
+            refusal('exported', alias='n', min_link_mbps='1000'),
+        )
+
+    def test_an_alias_of_no_devices(self):
+        self.assertIn('asks for no device', refusal('exported', alias='n:0'))
+        self.assertIn("'n:x' is not NAME", refusal('exported', alias='n:x'))
+
+    def test_the_time_slice_of_parallel_vms_is_not_the_administrators(self):
+        # ATC paper, Algorithm 2: SPECIFIED is for non-parallel VMs.
+        self.assertIn(
+            'vhpc:time_slice_us',
+            refusal(workload='parallel', time_slice_us='5000'),
+        )
+
+    def test_over_commit_of_nothing(self):
+        self.assertIn('number > 0', refusal(max_overcommit='0'))
+
+
+class ChangeTest(base.TestCase):
+    def test_from_each_configuration_to_each(self):
+        for one in RECIPES:
+            before = {**recipe(one, physnet='p'), 'hw:mem_page_size': 'large'}
+            for other in RECIPES:
+                change = recipes.change(before, recipe(other))
+                self.assertEqual(
+                    {**recipe(other), 'hw:mem_page_size': 'large'},
+                    change.after,
+                    f'{one} to {other}',
+                )
+
+    def test_nothing_to_do_is_false(self):
+        self.assertFalse(
+            recipes.change(recipe('separate'), recipe('separate'))
+        )
+        # To write or to remove is enough.
+        self.assertTrue(recipes.change({}, recipe('separate')))
+        self.assertTrue(recipes.change(recipe('separate'), {}))
+
+    def test_unset_leaves_what_is_not_ours(self):
+        others = {
+            'hw:cpu_policy': 'shared',
+            'quota:cpu_shares': '512',
+            'resources:CUSTOM_LICENCE': '1',
+            'resources_gpu:VGPU': '1',
+        }
+        for network in RECIPES:
+            before = recipes.change(others, recipe(network)).after
+            self.assertEqual(others, recipes.change(before, {}).after)
+
+    def test_an_alias_that_stays_is_told_of(self):
+        before = recipe('exported', alias='nic')
+        for wanted in (recipe('shared'), {}):
+            made = recipes.change(before, wanted)
+            self.assertEqual('nic:1', made.after['pci_passthrough:alias'])
+            (found,) = made.left_behind
+            self.assertIn('pci_passthrough:alias=nic:1 stays', found)
+            gone = recipes.without_alias(made, 'nic')
+            self.assertEqual([], gone.left_behind)
+        # Neither of these has ever been exported's, or still is.
+        gpu = {'pci_passthrough:alias': 'gpu:1'}
+        for one, two in (
+            (gpu, recipe('shared')),
+            ({**recipe('shared'), **gpu}, {}),
+            (before, recipe('exported', alias='other')),
+        ):
+            self.assertEqual([], recipes.change(one, two).left_behind)
+
+    def test_others_request_groups_get_a_policy(self):
+        change = recipes.change(
+            {'resources_gpu:VGPU': '1'}, recipe('separate')
+        )
+        self.assertEqual('none', change.after['group_policy'])
+
+    def test_others_group_policy_is_kept(self):
+        before = {
+            'resources_a:VGPU': '1',
+            'resources_b:VGPU': '1',
+            'group_policy': 'isolate',
+        }
+        change = recipes.change(before, recipe('separate'))
+        self.assertEqual('isolate', change.after['group_policy'])
+        self.assertEqual(before, recipes.change(change.after, {}).after)
+
+    def test_others_that_are_isolated_already_are_no_matter(self):
+        change = recipes.change(
+            {'resources_gpu:VGPU': '1', 'group_policy': 'isolate'},
+            recipe('multiple-shared'),
+        )
+        self.assertEqual('isolate', change.after['group_policy'])
+
+    def test_a_policy_that_cannot_be_isolate_is_refused(self):
+        error = self.assertRaises(
+            recipes.RecipeError,
+            recipes.change,
+            {'resources_gpu:VGPU': '1', 'group_policy': 'none'},
+            recipe('multiple-shared'),
+        )
+        self.assertIn('group_policy=none', str(error))
+        self.assertIn('_gpu', str(error))
+
+    def test_other_aliases_are_kept(self):
+        before = {'pci_passthrough:alias': 'gpu:2'}
+        change = recipes.change(before, recipe('exported', alias='nic'))
+        self.assertEqual('gpu:2,nic:1', change.after['pci_passthrough:alias'])
+        again = recipes.change(change.after, recipe('exported', alias='nic:2'))
+        self.assertEqual('gpu:2,nic:2', again.after['pci_passthrough:alias'])
+        undone = recipes.without_alias(recipes.change(again.after, {}), 'nic')
+        self.assertEqual(before, undone.after)
+
+    def test_the_last_alias_goes_with_its_key(self):
+        before = recipe('exported', alias='nic')
+        undone = recipes.without_alias(recipes.change(before, {}), 'nic')
+        self.assertEqual({}, undone.after)
+
+    def test_an_alias_that_is_not_there_is_not_removed(self):
+        made = recipes.change(recipe('shared'), {})
+        self.assertEqual(made, recipes.without_alias(made, 'nic'))
+
+    def test_the_rest_of_the_flavor_must_go_with_it(self):
+        for policy in ('dedicated', 'mixed'):
+            error = self.assertRaises(
+                recipes.RecipeError,
+                recipes.change,
+                {'hw:cpu_policy': policy},
+                recipe(io_pool='always'),
+            )
+            self.assertIn(f'hw:cpu_policy={policy}', str(error))
+
+    @given(
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    'hw:cpu_policy',
+                    'resources_gpu:VGPU',
+                    'trait_gpu:CUSTOM_FAST',
+                    'trait:HW_CPU_X86_AVX2',
+                    'vhpc:spare_cpus',
+                    'vhpc:network',
+                    UPLINK,
+                    SHARED,
+                ]
+            ),
+            st.sampled_from(['1', 'required', 'shared', 'separate']),
+        ),
+        st.sampled_from(list(RECIPES)),
+    )
+    def test_a_set_flavor_has_no_problem_and_unset_has_nothing_of_ours(
+        self, before, network
+    ):
+        after = recipes.change(before, recipe(network)).after
+        self.assertEqual([], validation.problems(after))
+        gone = recipes.change(after, {}).after
+        self.assertFalse(any(request_groups.is_ours(key) for key in gone))
+        for key in before:
+            if not request_groups.is_ours(key):
+                self.assertEqual(before[key], gone[key])
+
+
+class ReadingTest(base.TestCase):
+    def test_options_survive_unless_given_anew(self):
+        current = recipe('separate', spare_cpus='2', physnet='fast')
+        self.assertEqual(
+            {'network': 'separate', 'spare_cpus': '1'},
+            recipes.merged(current, {'spare_cpus': '1'}),
+        )
+        self.assertEqual('FAST', recipes.physnet_of(current))
+        self.assertIsNone(recipes.physnet_of(recipe('separate')))
+        # One that an operator keeps members off is not asked for.
+        current['trait_uplink:CUSTOM_PHYSNET_FAST'] = 'forbidden'
+        self.assertIsNone(recipes.physnet_of(current))

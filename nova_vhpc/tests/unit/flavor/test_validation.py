@@ -1,0 +1,226 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.flavor import extra_specs, request_groups, validation
+from nova_vhpc.scheduler import candidates, network, requirements, snapshot
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.flavor import test_recipes
+from nova_vhpc.tests.unit.flavor.test_recipes import (
+    SEPARATE,
+    SHARED,
+    UPLINK,
+    recipe,
+)
+from nova_vhpc.topology import model
+
+TRAITS = {
+    network.SHARED: model.TRAIT_SHARED,
+    network.SEPARATE: model.TRAIT_SEPARATE,
+}
+
+
+class ProblemsTest(base.TestCase):
+    def test_recipes_have_none(self):
+        for name in test_recipes.RECIPES:
+            self.assertEqual([], validation.problems(recipe(name)))
+
+    def test_a_foreign_flavor_has_none(self):
+        self.assertEqual([], validation.problems({'hw:cpu_policy': 'shared'}))
+
+    def test_half_a_recipe_is_told_of(self):
+        found = ' '.join(validation.problems({'vhpc:network': 'separate'}))
+        self.assertIn(f'{UPLINK}=1', found)
+        self.assertIn(SEPARATE, found)
+
+    def test_a_claim_of_the_wrong_bridge_is_told_of(self):
+        specs = {**recipe('shared'), 'vhpc:network': 'separate'}
+        found = ' '.join(validation.problems(specs))
+        self.assertIn(f'{SHARED} does not belong', found)
+
+    def test_a_trait_without_a_claim_is_told_of(self):
+        found = validation.problems({SHARED: 'required'})
+        self.assertIn('Placement would refuse it', found[0])
+
+    def test_wrong_values_are_told_of(self):
+        found = validation.problems({'vhpc:workload': 'batch'})
+        self.assertIn("'batch'", found[0])
+
+    def test_exported_may_get_its_devices_from_ports(self):
+        specs = {'vhpc:network': 'exported'}
+        for known in (None, True):
+            self.assertEqual([], validation.problems(specs, sriov_ports=known))
+        (found,) = validation.problems(specs, sriov_ports=False)
+        self.assertIn('exported without pci_passthrough:alias', found)
+
+    def test_two_groups_without_a_policy_are_told_of(self):
+        specs = recipe('multiple-shared')
+        del specs['group_policy']
+        (found,) = validation.problems(specs)
+        self.assertIn('several request groups without group_policy', found)
+
+    def test_groups_of_another_configuration_are_told_of(self):
+        specs = recipe('multiple-shared', physnet='fast')
+        found = validation.problems({**specs, 'vhpc:network': 'separate'})
+        self.assertEqual(
+            [
+                key
+                for key in sorted(specs)
+                if '_uplink' in key and 'PHYSNET' not in key
+            ],
+            [
+                one.partition(' ')[0]
+                for one in found
+                if 'does not belong to vhpc:network=separate' in one
+            ],
+        )
+        # What is wrong needs no advice besides.
+        self.assertEqual(
+            [], validation.advice({**specs, 'vhpc:network': 'separate'})
+        )
+
+
+class AgreementTest(base.TestCase):
+    """What is called wrong is what the filter or Placement refuses."""
+
+    UPLINKS = tuple(
+        snapshot.UplinkState(f'{kind}{n}', kind, f'{kind}{n}', 'n', 1000, 4, 0)
+        for kind in network.BridgeKind
+        for n in range(2)
+    )
+
+    def candidates(self, specs):
+        """What Placement gives of a host with all kinds of bridges."""
+        groups = sorted(request_groups.suffixes(specs))
+        choices = []
+        for suffix in groups:
+            required = {
+                key.partition(':')[2]
+                for key in specs
+                if key.startswith(f'trait{suffix}:')
+            }
+            choices.append(
+                [
+                    uplink.uuid
+                    for uplink in self.UPLINKS
+                    if required <= {TRAITS[uplink.kind]}
+                ]
+            )
+        for chosen in itertools.product(*choices):
+            if len(set(chosen)) == len(chosen):
+                yield {
+                    'allocations': {
+                        uuid: {'resources': {model.UPLINK: 1}}
+                        for uuid in chosen
+                    }
+                }
+
+    def passes(self, specs):
+        """Whether a host that has everything takes a member."""
+        groups = request_groups.suffixes(specs)
+        if any(
+            key.startswith('trait_')
+            and key.partition(':')[0].removeprefix('trait') not in groups
+            for key in specs
+        ) or (len(groups) > 1 and 'group_policy' not in specs):
+            return False
+        wanted = requirements.requirements(specs, 1, devices=1)
+        found = list(self.candidates(specs))
+        topology = snapshot.HostUplinks(self.UPLINKS)
+        offered = candidates.offered(found) if wanted.claims else None
+        view = requirements.HostView(8, 0, topology, offered)
+        verdict = requirements.evaluate(view, wanted)
+        if not verdict.passes or not wanted.claims:
+            return verdict.passes
+        ledger = candidates.Ledger(verdict.uplinks, wanted.rule)
+        return bool(ledger.order(found))
+
+    @given(
+        st.sampled_from([None, *extra_specs.NETWORKS]),
+        st.sets(
+            st.sampled_from(
+                [
+                    f'{kind}_uplink{number}:{name}'
+                    for number in ('', '1', '2')
+                    for kind, name in (
+                        ('resources', model.UPLINK),
+                        ('trait', model.TRAIT_SHARED),
+                        ('trait', model.TRAIT_SEPARATE),
+                    )
+                ]
+            )
+        ),
+        st.booleans(),
+    )
+    def test_wrong_is_what_is_refused(self, name, keys, policy):
+        specs = {
+            key: '1' if key.startswith('resources') else 'required'
+            for key in keys
+        }
+        if name:
+            specs['vhpc:network'] = name
+        if policy:
+            specs['group_policy'] = 'isolate'
+        found = validation.problems(specs)
+        self.assertEqual(self.passes(specs), not found, found)
+
+    def test_without_a_claim_it_is_only_advised(self):
+        for name in ('shared', 'multiple-shared'):
+            specs = {'vhpc:network': name}
+            self.assertEqual([], validation.problems(specs))
+            (found,) = validation.advice(specs)
+            self.assertIn('nobody counts', found)
+
+    def test_other_groups_than_the_recipes_are_told_of(self):
+        specs = {
+            'vhpc:network': 'separate',
+            'resources_own:CUSTOM_VHPC_UPLINK': '1',
+        }
+        self.assertEqual([], validation.problems(specs))
+        self.assertIn(f'{UPLINK}=1', validation.advice(specs)[0])
+
+    def test_a_claim_without_a_network_is_told_of(self):
+        specs = test_recipes.RECIPES['shared']
+        self.assertEqual([], validation.problems(specs))
+        self.assertIn('without vhpc:network', validation.advice(specs)[0])
+
+
+class AdviceTest(base.TestCase):
+    def test_openmp_over_commit(self):
+        # NPC'09 section 4.2.
+        for paradigm in ('openmp', 'hybrid'):
+            specs = recipe(paradigm=paradigm, max_overcommit='1.5')
+            self.assertIn("NPC'09", validation.advice(specs)[0])
+        for paradigm, most in (('mpi', '1.5'), ('openmp', '1')):
+            specs = recipe(paradigm=paradigm, max_overcommit=most)
+            self.assertEqual([], validation.advice(specs))
+
+    def test_no_spare_cpu(self):
+        # HPCVirt'09 section 6.4.
+        specs = recipe('shared', workload='parallel', spare_cpus='0')
+        self.assertIn('30-35%', validation.advice(specs)[0])
+
+
+class AmountTest(base.TestCase):
+    def test_less_than_none_is_none(self):
+        for text, claims in (('2', 2), ('-1', 0), ('many', 0)):
+            self.assertEqual(
+                claims,
+                request_groups.uplink_claims(
+                    {UPLINK: text, 'resources2:CUSTOM_VHPC_UPLINK': '0'}
+                ),
+            )

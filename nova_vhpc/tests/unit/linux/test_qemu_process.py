@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""QEMU processes in a /proc of our own."""
+
+import pathlib
+import tempfile
+
+from oslotest import base
+
+from nova_vhpc.linux import qemu_process
+
+UUID = '8d4b6e9a-0000-4000-8000-000000000001'
+
+
+class TestProcesses(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.proc = pathlib.Path(tempfile.mkdtemp())
+        self.cgroup = pathlib.Path(tempfile.mkdtemp())
+        self.host = qemu_process.Processes(str(self.proc), str(self.cgroup))
+
+    def process(self, pid: int, uuid: str, names: dict[int, str]) -> None:
+        path = self.proc / str(pid)
+        (path / 'task').mkdir(parents=True)
+        (path / 'cmdline').write_bytes(
+            b'\0'.join(
+                [b'/usr/bin/qemu-system-x86_64', b'-uuid', uuid.encode(), b'']
+            )
+        )
+        (path / 'stat').write_text(
+            f'{pid} (qemu) (x) S ' + ' '.join(str(n) for n in range(1, 40))
+        )
+        for tid, name in names.items():
+            (path / 'task' / str(tid)).mkdir()
+            (path / 'task' / str(tid) / 'comm').write_text(name + '\n')
+
+    def test_found_by_uuid(self) -> None:
+        self.process(10, UUID, {})
+        self.process(11, 'another', {})
+        self.assertEqual(10, self.host.find(UUID))
+        self.assertEqual(0, self.host.find('none'))
+        # A pid that was given anew is not believed.
+        (self.proc / '10' / 'cmdline').write_bytes(b'bash\0')
+        self.assertEqual(0, self.host.find(UUID))
+
+    def test_identity_of_a_run(self) -> None:
+        one = qemu_process.Identity('boot', 10, 5, 1)
+        self.assertTrue(one.same_run(qemu_process.Identity('boot', 10, 5, 9)))
+        self.assertFalse(one.same_run(qemu_process.Identity('boot', 10, 6, 1)))
+        self.assertFalse(one.same_run(qemu_process.Identity('new', 10, 5, 1)))
+        self.assertTrue(one.same_run(qemu_process.Identity('boot', 0, 0, 1)))
+
+    def test_start_time_survives_brackets_in_the_name(self) -> None:
+        self.process(10, UUID, {})
+        self.assertEqual(19, self.host.start_ticks(10))
+
+    def test_vcpu_threads_by_name(self) -> None:
+        self.process(
+            10,
+            UUID,
+            {10: 'qemu', 21: 'CPU 1/KVM', 20: 'CPU 0/KVM', 22: 'IO mon'},
+        )
+        self.assertEqual((20, 21), self.host.vcpu_threads(10, 2))
+        self.assertEqual((), self.host.vcpu_threads(10, 3))
+
+    def test_vcpu_threads_by_cgroup_v1(self) -> None:
+        self.process(10, UUID, {20: 'x', 21: 'x'})
+        (self.proc / '10/cgroup').write_text(
+            '5:cpu,cpuacct:/machine/qemu-1-x/emulator\n1:name=systemd:/\n'
+        )
+        for vcpu, tid in ((0, 21), (1, 20)):
+            group = self.cgroup / f'cpu/machine/qemu-1-x/vcpu{vcpu}'
+            group.mkdir(parents=True)
+            (group / 'tasks').write_text(f'{tid}\n')
+        self.assertEqual((21, 20), self.host.vcpu_threads(10, 2))
+
+    def test_vcpu_threads_by_cgroup_v2(self) -> None:
+        self.process(10, UUID, {20: 'x'})
+        (self.proc / '10/cgroup').write_text(
+            '0::/machine.slice/machine-qemu\\x2d1\\x2dx.scope/libvirt/emulator\n'
+        )
+        base_group = self.cgroup.joinpath(
+            'machine.slice', 'machine-qemu\\x2d1\\x2dx.scope', 'libvirt'
+        )
+        (base_group / 'vcpu0').mkdir(parents=True)
+        (base_group / 'vcpu0/cgroup.threads').write_text('20\n')
+        (base_group / 'io.stat').write_text('')
+        self.assertEqual((20,), self.host.vcpu_threads(10, 1))
+        self.assertEqual(base_group, self.host.block_cgroup(10))
+
+    def test_groups_that_systemd_keeps(self) -> None:
+        """It escapes the hyphens of their names."""
+        self.process(10, UUID, {20: 'x'})
+        scope = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
+        (self.proc / '10/cgroup').write_text(f'3:blkio:/{scope}/libvirt\n')
+        (self.proc / '10/task/20/cgroup').write_text(
+            f'5:cpu,cpuacct:/{scope}/libvirt/vcpu0\n'
+        )
+        for group in ('cpu', 'blkio'):
+            (self.cgroup / group / scope / 'libvirt').mkdir(parents=True)
+        for group in (scope, f'{scope}/libvirt'):
+            (self.cgroup / 'cpu' / group / 'cpu.shares').write_text('1024\n')
+        blkio = self.cgroup / 'blkio' / scope / 'libvirt'
+        (blkio / 'blkio.throttle.io_serviced').write_text('')
+        self.assertEqual(blkio, self.host.block_cgroup(10))
+        self.assertEqual(
+            self.cgroup / 'cpu' / scope / 'cpu.shares',
+            self.host.weight_file(10, 20),
+        )
+
+    def test_weight_file_without_systemd(self) -> None:
+        self.process(10, UUID, {20: 'x'})
+        (self.proc / '10/task/20/cgroup').write_text(
+            '0::/machine/qemu-1-x/vcpu12\n'
+        )
+        group = self.cgroup / 'machine/qemu-1-x'
+        self.assertIsNone(self.host.weight_file(10, 20))
+        group.mkdir(parents=True)
+        self.assertIsNone(self.host.weight_file(10, 20))
+        (group / 'cpu.weight').write_text('100\n')
+        self.assertEqual(group / 'cpu.weight', self.host.weight_file(10, 20))
+
+    def test_cpus_of_a_domains_own_group(self) -> None:
+        self.process(10, UUID, {})
+        told = self.proc / '10/cgroup'
+        told.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
+        self.assertIsNone(self.host.cpuset(10))
+        group = self.cgroup / 'cpuset/machine/qemu-1-x'
+        group.mkdir(parents=True)
+        (group / 'cpuset.cpus').write_text('0-1,3\n')
+        self.assertEqual({0, 1, 3}, self.host.cpuset(10))
+        # Of a process that is in no domain's group.
+        (self.cgroup / 'cpuset/cpuset.cpus').write_text('0-3\n')
+        told.write_text('4:cpuset:/\n0::/\n')
+        self.assertIsNone(self.host.cpuset(10))
+        self.assertIsNone(self.host.cpuset(0))
+
+    def test_no_cpus_where_cgroup_v2_names_none(self) -> None:
+        self.process(10, UUID, {})
+        (self.proc / '10/cgroup').write_text('0::/m/qemu-1-x/libvirt/emulator')
+        group = self.cgroup / 'm/qemu-1-x/libvirt'
+        group.mkdir(parents=True)
+        (group / 'cpuset.cpus').write_text('\n')
+        self.assertIsNone(self.host.cpuset(10))
+
+    def test_cpus_that_systemd_leaves_to_machines(self) -> None:
+        """By ``AllowedCPUs=``: libvirt knows nothing of it."""
+        self.process(10, UUID, {})
+        scope = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
+        told = self.proc / '10/cgroup'
+        told.write_text(f'0::/{scope}/libvirt/emulator\n')
+        own = self.cgroup / scope / 'libvirt'
+        own.mkdir(parents=True)
+        self.assertIsNone(self.host.confined_to(10))
+        for group in (own, *own.parents[:3]):
+            (group / 'cgroup.controllers').write_text('cpuset cpu\n')
+        for group in (own, *own.parents[:2]):
+            (group / 'cpuset.cpus').write_text('\n')
+        self.assertIsNone(self.host.confined_to(10))
+        (self.cgroup / 'machine.slice/cpuset.cpus').write_text('2-5\n')
+        self.assertEqual({2, 3, 4, 5}, self.host.confined_to(10))
+        (self.cgroup / scope / 'cpuset.cpus').write_text('4-7\n')
+        self.assertEqual({4, 5}, self.host.confined_to(10))
+        # Then the kernel has that of the slice in force.
+        (self.cgroup / scope / 'cpuset.cpus').write_text('0-1\n')
+        self.assertEqual({2, 3, 4, 5}, self.host.confined_to(10))
+        # What cgroup v1 refuses comes into quarantine.
+        told.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
+        self.assertIsNone(self.host.confined_to(10))
+
+    def test_no_weight_file_of_all_machines(self) -> None:
+        """QEMU that libvirt has put into no group of its own."""
+        self.process(10, UUID, {20: 'x'})
+        (self.proc / '10/task/20/cgroup').write_text(
+            '0::/system.slice/qemu-kvm\n'
+        )
+        (self.cgroup / 'system.slice').mkdir()
+        (self.cgroup / 'system.slice/cpu.weight').write_text('100\n')
+        self.assertIsNone(self.host.weight_file(10, 20))

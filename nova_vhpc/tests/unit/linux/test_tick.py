@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import gzip
+import pathlib
+
+import fixtures
+
+from nova_vhpc.linux import tick
+from nova_vhpc.tests import base
+
+
+class KernelTest(base.TestCase):
+    def test_tick_hz(self):
+        self.dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        packed = self.dir / 'config.gz'
+        packed.write_bytes(gzip.compress(b'CONFIG_HZ_250=y\nCONFIG_HZ=250\n'))
+        plain = self.dir / 'config'
+        plain.write_text('CONFIG_HZ=1000\n')
+        torn = self.dir / 'torn.gz'
+        torn.write_bytes(packed.read_bytes()[:20])
+        absent = self.dir / 'absent'
+        self.assertEqual(250, tick.tick_hz([absent, packed]))
+        self.assertEqual(1000, tick.tick_hz([torn, plain, packed]))
+        self.assertIsNone(tick.tick_hz([absent]))

@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Reading and matching the option ``bridges``."""
+
+from oslotest import base
+
+from nova_vhpc.topology import bridge_rules, model
+
+SEPARATE = model.BridgeKind.SEPARATE
+
+
+class ParseTest(base.BaseTestCase):
+    def test_everything(self) -> None:
+        self.assertEqual(
+            bridge_rules.BridgeRule('br-a', slots=4, physnet='p1', mbps=25000),
+            bridge_rules.parse_rule(
+                'br-a:shared:slots=4:physnet=p1:mbps=25000'
+            ),
+        )
+        self.assertEqual(
+            bridge_rules.BridgeRule('br-o', SEPARATE, nics=('eth7',)),
+            bridge_rules.parse_rule(' br-o : separate : nic=eth7 '),
+        )
+
+    def test_a_name_is_a_shared_bridge(self) -> None:
+        self.assertEqual(
+            model.BridgeKind.SHARED, bridge_rules.parse_rule('br-a').kind
+        )
+
+    def test_what_is_wrong_is_named(self) -> None:
+        for text, what in (
+            (':shared', 'the name of the bridge is missing'),
+            ('br-a:own', "'own' is no kind of bridge"),
+            ('br-a:slots=0', "slots '0'"),
+            ('br-a:slots=many', "slots 'many'"),
+            ('br-a:mbps=-1', "mbps '-1'"),
+            ('br-a:speed=5', "'speed=5' is not understood"),
+            ('br-a:physnet=', "'physnet=' is not understood"),
+            ('br-a:separate:slots=2', 'one slot'),
+            ('br-a:separate:nic=a:nic=b', 'one uplink'),
+        ):
+            error = self.assertRaises(
+                ValueError, bridge_rules.parse_rule, text
+            )
+            self.assertIn(what, str(error))
+            self.assertIn(f"'{text}'", str(error))
+            self.assertIn('allowed is NAME', str(error))
+
+    def test_twice(self) -> None:
+        error = self.assertRaises(
+            ValueError, bridge_rules.parse_rules, ['br-a', 'br-a:separate']
+        )
+        self.assertIn('given twice', str(error))
+
+    def test_first_match_counts(self) -> None:
+        found = bridge_rules.parse_rules(['br-hpc0', 'br-hpc*:separate'])
+        self.assertEqual(found[0], bridge_rules.find_rule(found, 'br-hpc0'))
+        self.assertEqual(found[1], bridge_rules.find_rule(found, 'br-hpc1'))
+        self.assertIsNone(bridge_rules.find_rule(found, 'br-ex'))
