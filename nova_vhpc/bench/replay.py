@@ -25,7 +25,7 @@ from nova_vhpc.bench import (
     replay_run,
     traces,
 )
-from nova_vhpc.control import intake
+from nova_vhpc.control import validation
 
 HELP = (
     'Run the controller over a trace of I/O events as the agent would, and '
@@ -73,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--cpus',
         4,
         'CPUs of the host, in two sockets',
-        most=intake.MAX_VCPUS,
+        most=validation.MAX_VCPUS,
     )
     numbers.add_whole(
-        parser, '--vcpus', 2, 'vCPUs of each VM', most=intake.MAX_VCPUS
+        parser, '--vcpus', 2, 'vCPUs of each VM', most=validation.MAX_VCPUS
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from nova_vhpc import conf
 
-HELPERS = ('opts', 'unread')
+HELPERS = ('log_format', 'opts', 'types', 'unknown_options')
 """Modules here that have no options."""
 
 

@@ -21,7 +21,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import intake, model, phases, vm_plan, windows
+from nova_vhpc.control import model, validation, vm_plan, windows
+from nova_vhpc.control.phases import tracker
 from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.pinning import usable_cpus
 from nova_vhpc.control.predictors import base as predictors_base
@@ -60,10 +61,10 @@ class Controller:
             getattr(pinning_policy, 'uses_phases', True)
             or getattr(slice_policy, 'uses_phases', False)
         )
-        self._phases = phases.PhaseTracker(
+        self._phases = tracker.PhaseTracker(
             config, make_predictor, follow=self.predicts
         )
-        self._intake: intake.Intake | None = None
+        self._intake: validation.Intake | None = None
         self._planner = vm_plan.VmPlanner()
         # Made once and kept, as what is the same object need not be compared
         # field by field, which for many VMs takes much of a tick.
@@ -80,7 +81,7 @@ class Controller:
 
     def decide(self, view: model.HostView) -> model.Plan:
         """Plan the next control period; never raises on bad input."""
-        checked = self._intake = intake.check(view, self._intake)
+        checked = self._intake = validation.check(view, self._intake)
         ignored = list(checked.ignored)
         view = checked.view
         vm_phases = self._phases.advance(view)
@@ -228,7 +229,7 @@ class Controller:
     def _plan_vms(
         self,
         view: model.HostView,
-        vm_phases: Mapping[str, phases.VmPhase],
+        vm_phases: Mapping[str, tracker.VmPhase],
         pinned: pinning_base.PinDecision,
         sliced: slices_base.SliceDecision,
         ignored: list[model.Ignored],

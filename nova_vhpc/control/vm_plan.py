@@ -15,7 +15,9 @@
 from collections.abc import Set
 from typing import NamedTuple
 
-from nova_vhpc.control import cputune, model, phases
+from nova_vhpc.control import bandwidth as cputune
+from nova_vhpc.control import model
+from nova_vhpc.control.phases import tracker
 from nova_vhpc.control.pinning import base as pinning_base
 
 UNKNOWN_QUOTA = 'original period or quota unknown; not written'
@@ -85,7 +87,7 @@ class VmPlanner:
         asked: Asked,
         in_force: model.CpuTune,
         reason: str,
-        phase: phases.VmPhase,
+        phase: tracker.VmPhase,
         ignored: list[model.Ignored],
     ) -> model.VmPlan:
         """One VM's whole cputune, and what of it must be written.

@@ -21,7 +21,7 @@ import statistics
 from collections.abc import Collection, Mapping
 
 from nova_vhpc.bench.lab import kbest, mixes
-from nova_vhpc.control import gang_fairness
+from nova_vhpc.control import fair_share
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ def others_fair(mix: mixes.Mix, cpus: int) -> float:
     Only for guests that never sleep.
     """
     claims = {
-        one.name: gang_fairness.Claim(1024, min(one.vcpus, cpus))
+        one.name: fair_share.Claim(1024, min(one.vcpus, cpus))
         for one in mix.guests
     }
-    fair = gang_fairness.fair_cpus(collections.Counter(claims.values()), cpus)
+    fair = fair_share.fair_cpus(collections.Counter(claims.values()), cpus)
     return sum(
         fair[claims[one.name]] / claims[one.name].cpus
         for one in mix.guests

@@ -17,8 +17,8 @@ kernel's own balancing serves them better than pins.
 """
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import gang_fairness, model
-from nova_vhpc.control.pinning import base, loads, spread, usable_cpus
+from nova_vhpc.control import fair_share, model
+from nova_vhpc.control.pinning import base, cpu_loads, spread, usable_cpus
 
 # To look up a member of an enum takes long, for each VM, each tick.
 _MPI, _PARALLEL = model.Paradigm.MPI, model.Workload.PARALLEL
@@ -50,14 +50,14 @@ class BalancePolicy:
 
     def _requests(
         self, context: base.PinContext
-    ) -> tuple[list[loads.Request], dict[str, base.Pins]]:
+    ) -> tuple[list[cpu_loads.Request], dict[str, base.Pins]]:
         """What to ask of the spreader, and the pins that are in force."""
         view = context.view
         usable = self._usable
         usable.show(view.cpus)
         self._rest.show(context.clear_cpus)
         ignored: list[model.Ignored] = []
-        requests: list[loads.Request] = []
+        requests: list[cpu_loads.Request] = []
         in_force: dict[str, base.Pins] = {}
         for vm in view.vms:
             if (
@@ -114,18 +114,18 @@ def request_for(
     domain: frozenset[int],
     idle: bool,
     limits: model.ActuatorLimits,
-) -> loads.Request:
+) -> cpu_loads.Request:
     """How a VM is to be spread over a set of CPUs.
 
     OpenMP threads share data, so they stay inside one last-level cache;
     the processes of an MPI program gain more from a cache of their own.
     """
-    return loads.Request(
+    return cpu_loads.Request(
         vm.uuid,
         vm.vcpus,
         domain,
         vm.paradigm != _MPI,
         vm.cluster or '',
         idle,
-        gang_fairness.shares(vm.original.shares, limits),
+        fair_share.shares(vm.original.shares, limits),
     )

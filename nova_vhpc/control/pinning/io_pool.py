@@ -24,7 +24,7 @@ from nova_vhpc.control import model
 from nova_vhpc.control.pinning import (
     balance,
     base,
-    loads,
+    cpu_loads,
     pools,
     spread,
     usable_cpus,
@@ -132,7 +132,7 @@ class IoPoolPolicy:
 
     def _divide(
         self, context: base.PinContext, divided: model.Pools | None
-    ) -> list[loads.Request]:
+    ) -> list[cpu_loads.Request]:
         """Say who is in which pool.
 
         :returns: whose vCPUs are to be spread there.
@@ -143,7 +143,7 @@ class IoPoolPolicy:
             ignored.append(model.Ignored('', self._sizer.remark))
         pins: dict[str, base.Pins] = {}
         in_io_pool: set[str] = set()
-        requests: list[loads.Request] = []
+        requests: list[cpu_loads.Request] = []
         movable = self._movable
         stay = {} if divided is None else self._stay(divided, movable)
         for vm, allowed, io, width in movable:

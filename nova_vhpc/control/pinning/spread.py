@@ -22,7 +22,7 @@ import collections
 from collections.abc import Mapping, Sequence
 
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import base, loads
+from nova_vhpc.control.pinning import base, cpu_loads
 
 CANDIDATES = 16
 """VMs looked at per rebalancing; bounds the time of a tick."""
@@ -44,16 +44,16 @@ class Spreader:
         self._calls = 0
         self._settled = True
         self._cpus: tuple[model.Cpu, ...] = ()
-        self._loads = loads.Loads(())
-        self._placed: dict[str, loads.Request] = {}
+        self._loads = cpu_loads.Loads(())
+        self._placed: dict[str, cpu_loads.Request] = {}
         # Of one vCPU of each VM that is not idle.
         self._load: dict[str, int] = {}
-        self._places: dict[str, loads.Place] = {}
+        self._places: dict[str, cpu_loads.Place] = {}
         self._pins: dict[str, base.Pins] = {}
 
     def assign(
         self,
-        requests: Sequence[loads.Request],
+        requests: Sequence[cpu_loads.Request],
         cpus: tuple[model.Cpu, ...],
         in_force: Mapping[str, base.Pins],
     ) -> dict[str, base.Pins]:
@@ -87,17 +87,17 @@ class Spreader:
     def _start_over(self, cpus: tuple[model.Cpu, ...]) -> None:
         """Count anew on other CPUs; who can stay, stays."""
         self._cpus = cpus
-        self._loads = loads.Loads(cpus)
+        self._loads = cpu_loads.Loads(cpus)
         self._placed = {}
         self._pins = {}
 
-    def _weigh(self, requests: Sequence[loads.Request]) -> None:
+    def _weigh(self, requests: Sequence[cpu_loads.Request]) -> None:
         """Count anew if what is fair has changed for anybody."""
-        load = loads.fair_loads(requests, len(self._cpus))
+        load = cpu_loads.fair_loads(requests, len(self._cpus))
         if load == self._load:
             return
         before, self._load = self._load, load
-        changes: list[tuple[loads.Place, int]] = []
+        changes: list[tuple[cpu_loads.Place, int]] = []
         for uuid, request in self._placed.items():
             place = self._places[uuid]
             was, now = before.get(uuid, 0), load.get(uuid, 0)
@@ -108,7 +108,9 @@ class Spreader:
                 self._loads.add(request, place, now)
         self._loads.reweigh(changes)
 
-    def _put_on(self, request: loads.Request, place: loads.Place) -> None:
+    def _put_on(
+        self, request: cpu_loads.Request, place: cpu_loads.Place
+    ) -> None:
         self._loads.add(request, place, self._load.get(request.uuid, 0))
         self._placed[request.uuid] = request
         if self._places.get(request.uuid) != place or (
@@ -118,7 +120,10 @@ class Spreader:
             self._pins[request.uuid] = _as_pins(place)
 
     def _stay(
-        self, before: loads.Request, now: loads.Request, place: loads.Place
+        self,
+        before: cpu_loads.Request,
+        now: cpu_loads.Request,
+        place: cpu_loads.Place,
     ) -> None:
         """Take another request of a VM, whose CPUs suit that, too."""
         if before.mates != now.mates:
@@ -137,11 +142,11 @@ class Spreader:
 
     def _place(
         self,
-        news: Sequence[loads.Request],
+        news: Sequence[cpu_loads.Request],
         in_force: Mapping[str, base.Pins],
     ) -> None:
         """Keep who can stay, adopt who is well placed, find CPUs for all."""
-        homeless: list[loads.Request] = []
+        homeless: list[cpu_loads.Request] = []
         for request in news:
             before = self._placed.get(request.uuid)
             place = self._places.get(request.uuid)
@@ -204,18 +209,18 @@ class Spreader:
         return False
 
 
-def _as_pins(place: loads.Place) -> base.Pins:
+def _as_pins(place: cpu_loads.Place) -> base.Pins:
     return tuple(frozenset((cpu,)) for cpu in place)
 
 
-def _singles(pins: base.Pins | None) -> loads.Place | None:
+def _singles(pins: base.Pins | None) -> cpu_loads.Place | None:
     """CPUs of pins that are one CPU each; None for any other pins."""
     if pins is None or any(len(pin) != 1 for pin in pins):
         return None
     return tuple(cpu for pin in pins for cpu in pin)
 
 
-def _suits(place: loads.Place, request: loads.Request) -> bool:
+def _suits(place: cpu_loads.Place, request: cpu_loads.Request) -> bool:
     """Whether a VM can stay: in its domain, siblings apart."""
     if len(place) != request.vcpus or not request.domain.issuperset(place):
         return False
@@ -225,7 +230,9 @@ def _suits(place: loads.Place, request: loads.Request) -> bool:
     return max(collections.Counter(place).values()) <= most
 
 
-def _least_moves(old: loads.Place, new: loads.Place) -> loads.Place:
+def _least_moves(
+    old: cpu_loads.Place, new: cpu_loads.Place
+) -> cpu_loads.Place:
     """The new CPUs in such an order that most vCPUs stay where they are."""
     free = collections.Counter(new)
     placed: list[int | None] = []

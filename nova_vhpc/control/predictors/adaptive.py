@@ -15,12 +15,13 @@
 import math
 
 from nova_vhpc.control import quantise
-from nova_vhpc.control.predictors import (
-    base,
-    cluster,
-    counts,
-    patterns,
-    rivals,
+from nova_vhpc.control.predictors import base, context_counts
+from nova_vhpc.control.predictors.mixture import (
+    baselines,
+    gpht_expert,
+)
+from nova_vhpc.control.predictors.mixture import (
+    shared as cluster,
 )
 
 _IDLE_STATE = quantise.IDLE_STATE
@@ -106,23 +107,23 @@ class AdaptivePredictor:
         """Predict for a VM alone, or for a member of a cluster."""
         self._cluster = cluster.Cluster() if shared is None else shared
         self._member = self._cluster.join()
-        self._table = counts.CountTable(
+        self._table = context_counts.CountTable(
             max_contexts=96, max_successors=32, ceiling=1000
         )
-        self._patterns = patterns.Patterns()
+        self._patterns = gpht_expert.Patterns()
         self._votes: dict[int, float] = {}
         self._scale = (1.0, 1.0, 1.0, 1.0, 1.0)
         # What followed anything, the last state, and this run of it.
-        self._frequencies = counts.Counts()
-        self._after_1 = counts.Counts()
-        self._after_run = counts.Counts()
+        self._frequencies = context_counts.Counts()
+        self._after_1 = context_counts.Counts()
+        self._after_run = context_counts.Counts()
         self._state: int | None = None
         # How long it has lasted, and what was before it.
         self._run = 0
         self._previous: int | None = None
         self._mean = 0.0
         self._drift = quantise.IDLE_STATE
-        self._rivals = rivals.Rivals()
+        self._rivals = baselines.Rivals()
         # What was decided, and whether for the period that comes next.
         self._asked = False
         self._change = quantise.IDLE_STATE
@@ -194,7 +195,9 @@ class AdaptivePredictor:
             base.deep_bytes(self) - shared + -(-shared // len(self._cluster))
         )
 
-    def _judge(self, current: int, state: int, others: rivals.Right) -> None:
+    def _judge(
+        self, current: int, state: int, others: baselines.Right
+    ) -> None:
         """See what probability each expert gave to what came.
 
         :param others: which of the rivals were right.

@@ -13,7 +13,7 @@
 """Markov model of the states."""
 
 from nova_vhpc.control import quantise
-from nova_vhpc.control.predictors import base, counts
+from nova_vhpc.control.predictors import base, context_counts
 
 ORDER = 1
 """The paper's "standard Markov predictor"."""
@@ -38,9 +38,9 @@ class MarkovPredictor:
             raise ValueError(f'order must be at least 1, not {order}')
         self._order = order
         self._history: tuple[int, ...] = ()
-        self._table = counts.CountTable()
+        self._table = context_counts.CountTable()
         # What followed the present history, the longest context first.
-        self._known: list[counts.Counts] = []
+        self._known: list[context_counts.Counts] = []
 
     def observe(self, state: int, events: float) -> None:
         """Count the transition for contexts of every length."""

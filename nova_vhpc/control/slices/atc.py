@@ -34,7 +34,7 @@ of their slices. The pseudo-code is kept line by line, with these gaps:
   slice of all others from ever getting longer.
 
 ``atc_literal`` undoes all but the bound and the last. The :mod:`guard
-<nova_vhpc.control.guard>` is ours; without it (``guard = false``) the
+<nova_vhpc.control.slices.feedback_guard>` is ours; without it (``guard = false``) the
 algorithms run as they are.
 """
 
@@ -43,9 +43,9 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
+from nova_vhpc.control import bandwidth, model
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import cputune, guard, model
-from nova_vhpc.control.slices import base
+from nova_vhpc.control.slices import base, feedback_guard
 
 # To look up a member of an enum takes long, for each VM, each tick.
 _PARALLEL = model.Workload.PARALLEL
@@ -160,9 +160,9 @@ class HostSlice:
         self.applied_us = start_us
         self._floor_us = 0.0 if config.atc_literal else config.latency_floor_us
         self._histories: dict[str, _History] = {}
-        self._guard: guard.Guard | None = None
+        self._guard: feedback_guard.Guard | None = None
         if config.guard and not config.atc_literal:
-            self._guard = guard.Guard(
+            self._guard = feedback_guard.Guard(
                 config.guard_window, config.guard_margin, config.guard_hold
             )
 
@@ -263,7 +263,7 @@ class AtcPolicy:
                 config.default_slice_us,
                 max(
                     config.min_threshold_us,
-                    cputune.shortest_slice_us(context.view.limits),
+                    bandwidth.shortest_slice_us(context.view.limits),
                 ),
             ),
             literal=config.atc_literal,

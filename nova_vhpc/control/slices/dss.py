@@ -20,8 +20,8 @@ to come in, by a moving average, between the least slice and DEFAULT.
 
 import dataclasses
 
+from nova_vhpc.control import bandwidth
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import cputune
 from nova_vhpc.control.slices import base
 
 WEIGHT = 0.3
@@ -53,7 +53,7 @@ class DssPolicy:
         shown = {vm.uuid for vm in context.view.vms}
         for gone in self._rates.keys() - shown:
             del self._rates[gone]
-        shortest_us = cputune.shortest_slice_us(context.view.limits)
+        shortest_us = bandwidth.shortest_slice_us(context.view.limits)
         choices: dict[str, base.VmSlice] = {}
         for vm in context.view.vms:
             if vm.time_slice_us is not None:

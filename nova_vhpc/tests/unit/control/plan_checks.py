@@ -14,7 +14,7 @@
 
 import dataclasses
 
-from nova_vhpc.control import cputune, intake, model
+from nova_vhpc.control import bandwidth, model, validation
 from nova_vhpc.tests import base
 
 
@@ -51,7 +51,7 @@ class PlanTestCase(base.TestCase):
             source = next(
                 one
                 for one in shown[uuid]
-                if 1 <= one.vcpus <= intake.MAX_VCPUS
+                if 1 <= one.vcpus <= validation.MAX_VCPUS
             )
             self.check_bandwidth(planned, source, seen.limits)
             self.check_pins(planned, source, seen, plan)
@@ -117,7 +117,7 @@ class PlanTestCase(base.TestCase):
         if planned.slice_us is None or by_windows:
             # Nothing but the original makes the kernel's own slice.
             self.assertEqual(
-                cputune.known(source.original), cputune.known(tune)
+                bandwidth.known(source.original), bandwidth.known(tune)
             )
         else:
             self.assertEqual(planned.slice_us, tune.quota_us)
@@ -186,7 +186,7 @@ class PlanTestCase(base.TestCase):
             will_be = after(was, writes)
             self.assertNotEqual(was, will_be)
         if tune.period_us is not None:
-            self.assertEqual(cputune.known(tune), cputune.known(will_be))
+            self.assertEqual(bandwidth.known(tune), bandwidth.known(will_be))
         for name in ('shares', 'vcpu_pins'):
             if getattr(tune, name) is not None:
                 self.assertEqual(getattr(tune, name), getattr(will_be, name))

@@ -28,10 +28,10 @@ import statistics
 from collections.abc import Iterable
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import controller, gang_room, model
+from nova_vhpc.control import controller, model
+from nova_vhpc.control.gang import policy, reserved_cpus
 from nova_vhpc.control.pinning import balance
 from nova_vhpc.control.predictors import last_value
-from nova_vhpc.control.slices import gang
 
 TICK_MS = 100
 SLICE_MS = 4
@@ -113,7 +113,7 @@ class Host:
         self.vms = list(vms)
         self._chance = random.Random(seed)
         config = control_config.ControlConfig()
-        self.slices = gang.GangPolicy(config)
+        self.slices = policy.GangPolicy(config)
         self._controller = managed and controller.Controller(
             config,
             self.slices,
@@ -370,7 +370,7 @@ def compare(seed):
         )
         if not room:
             # A look that never comes.
-            host.slices.room = gang_room.Room(10**9)
+            host.slices.room = reserved_cpus.Room(10**9)
         got = host.run(14_000, 4_000)
         found.append(
             Figures(

@@ -13,7 +13,8 @@
 """The papers' figures are what counts where nobody says otherwise."""
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import model, otsu
+from nova_vhpc.control import model
+from nova_vhpc.control.phases import otsu
 from nova_vhpc.control.slices import atc, base
 from nova_vhpc.tests import base as tests_base
 from nova_vhpc.tests.unit.control import test_controller as helpers

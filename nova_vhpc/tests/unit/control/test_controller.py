@@ -16,10 +16,11 @@ import dataclasses
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
+from nova_vhpc.control.gang import policy
 from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.pinning import none as no_pinning
-from nova_vhpc.control.slices import atc, dss, fixed, gang, vslicer
+from nova_vhpc.control.slices import atc, dss, fixed, vslicer
 from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.control.slices import none as no_slices
 from nova_vhpc.tests import base
@@ -30,7 +31,7 @@ SLICES = (
     dss.DssPolicy,
     fixed.FixedPolicy,
     vslicer.VslicerPolicy,
-    gang.GangPolicy,
+    policy.GangPolicy,
     no_slices.NonePolicy,
 )
 PINNINGS = (

@@ -18,8 +18,9 @@ import math
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
+from nova_vhpc.control.gang import policy
 from nova_vhpc.control.pinning import balance, io_pool
-from nova_vhpc.control.slices import atc, gang
+from nova_vhpc.control.slices import atc
 from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control import test_controller
@@ -251,7 +252,7 @@ class WrongSettingsTest(base.TestCase):
             other = model.OtherVm(
                 'o', 2, shares=junk, share=junk, vcpu_pins=junk
             )
-            plan = make(gang.GangPolicy).decide(
+            plan = make(policy.GangPolicy).decide(
                 view(vm('a'), vm('b'), others=(other,))
             )
             self.assertEqual({'a', 'b'}, set(plan.vms))
@@ -268,7 +269,7 @@ class OthersTest(base.TestCase):
         busy = model.Sample(
             5e4, None, (5e4, 5e4), (5e4, 5e4), (3, 3), elapsed_us=1e5
         )
-        subject = make(gang.GangPolicy)
+        subject = make(policy.GangPolicy)
         for tick in range(40):
             hog = model.OtherVm('hog', 2, 1_024, odd if tick == 20 else busy)
             yield subject.decide(
@@ -306,7 +307,7 @@ class OthersTest(base.TestCase):
         )
 
     def test_who_cannot_be(self):
-        plan = make(gang.GangPolicy).decide(
+        plan = make(policy.GangPolicy).decide(
             view(vm(), others=(model.OtherVm('x', 0), model.OtherVm('a', 1)))
         )
         self.assertEqual(

@@ -12,7 +12,7 @@
 
 """Gang windows from end to end, on hosts that the lab has not got."""
 
-from nova_vhpc.control import gang_room
+from nova_vhpc.control.gang import reserved_cpus
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control import simulated_host
 from nova_vhpc.tests.unit.control.simulated_host import Host, Vm, hogs
@@ -54,7 +54,7 @@ class TestWideHost(base.TestCase):
     def run_host(self, managed=True, room=True):
         host = Host(8, [*gangs(4, 3), *hogs([1, 1])], managed)
         if not room:
-            host.slices.room = gang_room.Room(10**9)
+            host.slices.room = reserved_cpus.Room(10**9)
         return host, host.run(13_000, 4_000)
 
     def test_they_are_left_cpus_and_all_gain(self):

@@ -14,7 +14,8 @@
 
 import dataclasses
 
-from nova_vhpc.control import model, phases, vm_plan
+from nova_vhpc.control import model, vm_plan
+from nova_vhpc.control.phases import tracker
 from nova_vhpc.tests import base
 
 PINS = (frozenset({0}), frozenset({1}))
@@ -42,7 +43,7 @@ class VmPlannerTest(base.TestCase):
             ),
             in_force,
             'ATC',
-            phases.VmPhase(model.Phase.COMPUTING),
+            tracker.VmPhase(model.Phase.COMPUTING),
             self.ignored,
         )
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import loads, spread
+from nova_vhpc.control.pinning import cpu_loads, spread
 from nova_vhpc.tests import base
 
 
@@ -46,7 +46,7 @@ ALL = frozenset(range(8))
 
 
 def request(uuid, vcpus=2, domain=ALL, **kwargs):
-    return loads.Request(uuid, vcpus, domain, **kwargs)
+    return cpu_loads.Request(uuid, vcpus, domain, **kwargs)
 
 
 def single(*cpus):
@@ -211,23 +211,23 @@ class PlaceTest(base.TestCase):
 
 class FairLoadTest(base.TestCase):
     def loads(self, *requests):
-        return loads.fair_loads(requests, len(ALL))
+        return cpu_loads.fair_loads(requests, len(ALL))
 
     def test_a_whole_cpu_at_most(self):
         self.assertEqual(
-            {'a': loads.WHOLE, 'b': loads.WHOLE},
+            {'a': cpu_loads.WHOLE, 'b': cpu_loads.WHOLE},
             self.loads(request('a', 2), request('b', 6)),
         )
 
     def test_by_weight(self):
         found = self.loads(request('a', 8, weight=3), request('b', 8))
         self.assertEqual(
-            {'a': 3 * loads.WHOLE // 4, 'b': loads.WHOLE // 4}, found
+            {'a': 3 * cpu_loads.WHOLE // 4, 'b': cpu_loads.WHOLE // 4}, found
         )
 
     def test_who_is_idle_has_none(self):
         found = self.loads(request('a', 8), request('b', 8, idle=True))
-        self.assertEqual({'a': loads.WHOLE}, found)
+        self.assertEqual({'a': cpu_loads.WHOLE}, found)
 
     def test_pools_apart(self):
         # Three in one pool, one in the other. Who may use both is where
@@ -236,12 +236,12 @@ class FairLoadTest(base.TestCase):
         apart = [request(f'a{n}', 4, left) for n in range(3)]
         apart.append(request('b', 4, right))
         found = self.loads(*apart)
-        self.assertEqual(loads.WHOLE, found['b'])
-        self.assertEqual(round(loads.WHOLE / 3), found['a0'])
+        self.assertEqual(cpu_loads.WHOLE, found['b'])
+        self.assertEqual(round(cpu_loads.WHOLE / 3), found['a0'])
         joined = self.loads(*apart, request('c', 8, ALL))
         self.assertEqual(found['a0'], joined['a0'])
-        self.assertEqual(loads.WHOLE // 2, joined['b'])
-        self.assertEqual(loads.WHOLE // 4, joined['c'])
+        self.assertEqual(cpu_loads.WHOLE // 2, joined['b'])
+        self.assertEqual(cpu_loads.WHOLE // 4, joined['c'])
 
     @given(
         st.lists(
@@ -265,7 +265,7 @@ class FairLoadTest(base.TestCase):
                 self.assertNotIn(one.uuid, found)
             else:
                 self.assertGreater(found[one.uuid], 0)
-                self.assertLessEqual(found[one.uuid], loads.WHOLE)
+                self.assertLessEqual(found[one.uuid], cpu_loads.WHOLE)
 
 
 class StabilityTest(base.TestCase):
@@ -388,8 +388,8 @@ class StabilityTest(base.TestCase):
             ]
             pins = subject.assign(requests, EIGHT, {})
             self.assertEqual(set(wanted), set(pins))
-            load = loads.fair_loads(requests, len(ALL))
-            afresh = loads.Loads(EIGHT)
+            load = cpu_loads.fair_loads(requests, len(ALL))
+            afresh = cpu_loads.Loads(EIGHT)
             for one in requests:
                 afresh.add(one, tuple(cpus_of(pins[one.uuid])), load[one.uuid])
             self.assertEqual(vars(afresh), vars(subject._loads))

@@ -1,0 +1,240 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is on each CPU, and which CPUs are best for one more VM."""
+
+import collections
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nova_vhpc.control import fair_share, model
+
+Place = tuple[int, ...]
+"""One CPU per vCPU."""
+
+WHOLE = 1_024
+"""Load of a CPU that somebody wants all the time."""
+
+_LEVEL = WHOLE // 8
+"""Loads that differ by less are alike: a core of one's own counts more."""
+
+
+class Request(NamedTuple):
+    """A VM that is to be spread.
+
+    :ivar domain: CPUs that it may get; not empty.
+    :ivar compact: inside one last-level cache, if it fits.
+    :ivar mates: VMs with the same name run together, so they are kept
+        apart from each other like siblings; '' for none.
+    :ivar idle: it does nothing, so it is no load.
+    :ivar weight: of the whole VM against others, as nobody has touched it.
+    """
+
+    uuid: str
+    vcpus: int
+    domain: frozenset[int]
+    compact: bool = False
+    mates: str = ''
+    idle: bool = False
+    weight: int = 1
+
+
+def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
+    """Load of one vCPU of each VM, in parts of a CPU (:data:`WHOLE`).
+
+    What the kernel would let it have if it divided the CPUs fairly: that of
+    a narrow VM is more than that of a wide one of the same weight. Where loads
+    are even by this measure, everybody can have what is fair.
+
+    :param cpus: of the host.
+    :returns: by uuid, without those that are idle.
+    """
+    claims = {
+        one.uuid: fair_share.Claim(one.weight, one.vcpus, one.domain)
+        for one in requests
+        if not one.idle
+    }
+    among = collections.Counter(claims.values())
+    fair = fair_share.divide(
+        among, lambda domain: cpus if domain is None else len(domain)
+    )
+    # Many VMs, few different claims.
+    load = {
+        claim: max(1, round(WHOLE * fair.get(claim, 0.0) / claim.cpus))
+        for claim in among
+    }
+    return {uuid: load[claim] for uuid, claim in claims.items()}
+
+
+class Loads:
+    """How much each CPU, core and cache is wanted.
+
+    All loads are in parts of a CPU (:data:`WHOLE`).
+    """
+
+    def __init__(self, cpus: Iterable[model.Cpu]) -> None:
+        """Start with nobody placed."""
+        # Numbers of cores and caches: tuples take longer to look up.
+        cores: dict[tuple[int, int, int], int] = {}
+        caches: dict[tuple[int, int], int] = {}
+        self._core: dict[int, int] = {}
+        self._cache: dict[int, int] = {}
+        self._on_cpu: dict[int, int] = {}
+        for cpu in cpus:
+            cache = (cpu.socket, cpu.llc)
+            self._core[cpu.id] = cores.setdefault(
+                (*cache, cpu.core), len(cores)
+            )
+            self._cache[cpu.id] = caches.setdefault(cache, len(caches))
+            self._on_cpu[cpu.id] = 0
+        self._on_core = [0] * len(cores)
+        self._on_cache = [0] * len(caches)
+        # By name and CPU.
+        self._mates: dict[str, dict[int, int]] = {}
+
+    def add(self, request: Request, place: Place, load: int) -> None:
+        """Count a VM that is placed.
+
+        :param load: of each vCPU; 0 for one that is idle.
+        """
+        self._count(request, place, load, 1)
+
+    def remove(self, request: Request, place: Place, load: int) -> None:
+        """Count it no longer."""
+        self._count(request, place, -load, -1)
+
+    def reweigh(self, changes: Iterable[tuple[Place, int]]) -> None:
+        """Other loads, of many VMs at a time; who is whose mate stays.
+
+        :param changes: where a VM is, and by how much each of its vCPUs is
+            more than before. It was not idle, and is not now.
+        """
+        on_cpu = self._on_cpu
+        for place, more in changes:
+            for cpu in place:
+                on_cpu[cpu] += more
+        # Cheaper than to count each vCPU there, too.
+        self._on_core = [0] * len(self._on_core)
+        self._on_cache = [0] * len(self._on_cache)
+        for cpu, load in on_cpu.items():
+            self._on_core[self._core[cpu]] += load
+            self._on_cache[self._cache[cpu]] += load
+
+    def _count(
+        self, request: Request, place: Place, load: int, vcpus: int
+    ) -> None:
+        if not load:
+            return
+        for cpu in place:
+            self._on_cpu[cpu] += load
+            self._on_core[self._core[cpu]] += load
+            self._on_cache[self._cache[cpu]] += load
+        if not request.mates:
+            return
+        mates = self._mates.setdefault(request.mates, {})
+        for cpu in place:
+            count = mates.get(cpu, 0) + vcpus
+            if count:
+                mates[cpu] = count
+            else:
+                del mates[cpu]
+        if not mates:
+            del self._mates[request.mates]
+
+    def height(self, place: Place) -> int:
+        """Load of the fullest of a VM's CPUs."""
+        return max(map(self._on_cpu.__getitem__, place))
+
+    def roughness(self, place: Place, load: int) -> int:
+        """What a VM meets on its CPUs; less is more even.
+
+        :param load: of each of its own vCPUs.
+        """
+        if len(set(place)) == len(place):
+            return sum(map(self._on_cpu.__getitem__, place))
+        counts = collections.Counter(place)
+        return sum(
+            count * self._on_cpu[cpu] + load * count * (count - 1) // 2
+            for cpu, count in counts.items()
+        )
+
+    def find(self, request: Request, load: int) -> Place:
+        """The best CPUs for a VM that is not placed.
+
+        :param load: of each of its vCPUs.
+        """
+        ranked = self._ranked(request)
+        if request.compact:
+            inside = self._inside_one_cache(request, load, ranked)
+            if inside is not None:
+                return inside
+        return self._pick(ranked, request.vcpus)
+
+    def _ranked(self, request: Request) -> list[int]:
+        """The CPUs of its domain, the best one first."""
+        on_cpu, on_core, on_cache = self._on_cpu, self._on_core, self._on_cache
+        core, cache = self._core, self._cache
+        mates = self._mates.get(request.mates, {})
+        ranks = [
+            (
+                on_cpu[cpu] // _LEVEL,
+                mates.get(cpu, 0),
+                on_core[core[cpu]],
+                on_cache[cache[cpu]],
+                cpu,
+            )
+            for cpu in request.domain
+        ]
+        return [rank[-1] for rank in sorted(ranks)]
+
+    def _inside_one_cache(
+        self, request: Request, load: int, ranked: list[int]
+    ) -> Place | None:
+        """The least loaded cache that has a CPU for every vCPU."""
+        caches: dict[int, list[int]] = {}
+        for cpu in ranked:
+            caches.setdefault(self._cache[cpu], []).append(cpu)
+        places = [
+            self._pick(cpus, request.vcpus)
+            for cpus in caches.values()
+            if len(cpus) >= request.vcpus
+        ]
+        if not places:
+            return None
+        return min(places, key=lambda one: (self.roughness(one, load), one))
+
+    def _pick(self, ranked: list[int], vcpus: int) -> Place:
+        """The first CPUs, on different cores as far as there are any.
+
+        A core's second thread is taken only before a busier CPU would be.
+        """
+        rounds, rest = divmod(vcpus, len(ranked))
+        cores: set[int] = set()
+        picked: list[int] = []
+        second: list[int] = []
+        level = -1
+        for cpu in ranked:
+            its_level = self._on_cpu[cpu] // _LEVEL
+            if its_level != level:
+                level = its_level
+                picked += second
+                second = []
+            if len(picked) >= rest:
+                break
+            core = self._core[cpu]
+            if core in cores:
+                second.append(cpu)
+            else:
+                cores.add(core)
+                picked.append(cpu)
+        picked += second
+        return tuple(sorted(ranked * rounds + picked[:rest]))

@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What each VM that never sleeps asks of the gangs."""
+
+import collections
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control import fair_share
+from nova_vhpc.control.gang import entitlement
+from nova_vhpc.tests import base
+
+SHARES = 1_024
+
+
+def contenders(*vcpus, cpus=8, gangs=4, reaches=()):
+    """VMs of the same weight beside gangs of that weight, as wide as that.
+
+    :param vcpus: of each VM.
+    :param gangs: how many VMs there are besides.
+    """
+    reaches = tuple(reaches) + (None,) * (len(vcpus) - len(reaches))
+    claims = [
+        fair_share.Claim(SHARES, float(one), reach)
+        for one, reach in zip(vcpus, reaches, strict=True)
+    ]
+
+    def room(reach):
+        return cpus if reach is None else len(reach)
+
+    count = collections.Counter(claims)
+    pause = fair_share.divide(count, room)
+    count[fair_share.Claim(SHARES, float(cpus))] += gangs
+    fair = fair_share.divide(count, room)
+    return [
+        entitlement.Contender(
+            f'h{n}',
+            int(one.cpus),
+            one,
+            fair[one],
+            pause[one],
+            SHARES / pause[one],
+        )
+        for n, one in enumerate(claims)
+    ]
+
+
+def clear(cpus):
+    """So many CPUs have no gang, and all can be there."""
+    return lambda reach: float(cpus)
+
+
+class TestNeeds(base.TestCase):
+    def pauses(self, found, cpus=0):
+        return [need.pauses for need in entitlement.needs(found, clear(cpus))]
+
+    def test_one_vcpu_needs_longer_pauses_than_many(self):
+        # What is fair is a CPU for the one and 1.4 for the other.
+        one, many = self.pauses(contenders(1, 8))
+        self.assertEqual(entitlement.MOST_OF_A_CPU, one)
+        self.assertAlmostEqual(1.4 / 7, many)
+
+    def test_a_cpu_without_gangs_is_shared_with_all(self):
+        one, _ = self.pauses(contenders(1, 8), 1)
+        self.assertGreater(one, 0.9)
+
+    def test_where_there_are_enough_nobody_needs_more(self):
+        (need,) = entitlement.needs(contenders(1, 8), clear(2))
+        self.assertLess(need.pauses, 0.1)
+        self.assertEqual((), entitlement.needs(contenders(1, 8), clear(3)))
+
+    def test_just_what_is_fair_for_vcpus_that_have_a_cpu_each(self):
+        self.assertEqual(
+            (), entitlement.needs(contenders(1, 1, gangs=2), clear(2))
+        )
+
+    def test_without_pauses_who_has_no_cpu_of_its_own_shares_one(self):
+        # Three of four have one; 2.1 of them are fair.
+        (need,) = entitlement.needs(contenders(4, gangs=3), clear(1))
+        self.assertAlmostEqual(2 / 4, need.beside)
+        self.assertAlmostEqual(need.weight, need.most)
+
+    @hypothesis.given(
+        strategies.lists(strategies.integers(1, 8), min_size=1, max_size=6),
+        strategies.integers(0, 7),
+        strategies.integers(1, 6),
+    )
+    def test_everybody_has_nine_tenths_of_what_is_fair(
+        self, vcpus, cpus, gangs
+    ):
+        found = contenders(*vcpus, gangs=gangs)
+        pauses = max(self.pauses(found, cpus), default=0.0)
+        served = fair_share.divide(
+            collections.Counter(one.claim for one in found), clear(cpus)
+        )
+        for one in found:
+            got = pauses * one.pause + (1 - pauses) * served[one.claim]
+            self.assertGreater(got, 0.9 * one.fair)
+
+
+class TestContested(base.TestCase):
+    def test_who_finds_no_cpu_without_gangs(self):
+        for cpus, contested in ((0, 9), (3, 6), (9, 0), (12, 0)):
+            self.assertEqual(
+                contested,
+                entitlement.contested(contenders(1, 8), clear(cpus)),
+            )
+
+    def test_free_cpus_are_no_use_for_who_cannot_be_there(self):
+        here = frozenset(range(4))
+        self.assertEqual(
+            4,
+            entitlement.contested(
+                contenders(4, 1, reaches=[here]),
+                lambda reach: 4.0 if reach is None else 0.0,
+            ),
+        )
+
+
+class TestPause(base.TestCase):
+    def claim(self, *needs):
+        return entitlement.Claim(8, needs)
+
+    def test_as_long_as_the_one_who_needs_most_asks_for(self):
+        claim = self.claim(
+            entitlement.Need(SHARES, 0.2, 0.2), entitlement.Need(128, 0.7, 0.7)
+        )
+        self.assertAlmostEqual(0.7, claim.pause([(1e9, 1.0)], 0.0), 3)
+
+    def test_less_what_it_has_in_windows(self):
+        claim = self.claim(entitlement.Need(SHARES, 0.6, 0.6))
+        self.assertAlmostEqual(0.2, claim.pause([(SHARES, 1.0)], 0.0))
+        # In half of the windows.
+        self.assertAlmostEqual(
+            (0.6 - 0.25) / 0.75,
+            claim.pause([(SHARES, 0.5), (1e12, 0.5)], 0.0),
+        )
+
+    def test_more_for_what_gangs_have_in_pauses(self):
+        claim = self.claim(entitlement.Need(SHARES, 0.6, 0.6))
+        self.assertAlmostEqual(0.75, claim.pause([(1e12, 1.0)], SHARES / 4), 6)
+
+    def test_nobody_needs_any(self):
+        self.assertEqual(0.0, self.claim().pause([(SHARES, 1.0)], 0.0))

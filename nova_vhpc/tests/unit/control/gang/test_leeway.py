@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What gangs may weigh beside those who sleep now and then."""
+
+from nova_vhpc.control.gang import leeway
+from nova_vhpc.tests import base
+
+
+class TestLeeway(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.leeway = leeway.Leeway(4)
+
+    def advance(self, *looks):
+        return [self.leeway.advance(now) for now in looks]
+
+    def test_less_counts_at_once(self):
+        self.assertEqual(
+            [100, 100, 70, 70, 50], self.advance(100, 80, 70, 60, 50)
+        )
+
+    def test_more_counts_after_some_looks_the_least_of_them(self):
+        self.assertEqual(
+            [100, 100, 100, 100, 150, 150],
+            self.advance(100, 200, 300, 150, 160, 140),
+        )
+
+    def test_more_now_and_then_counts_never(self):
+        looks = (100, *(200, 200, 200, 110) * 5)
+        self.assertEqual([100] * len(looks), self.advance(*looks))
+
+    def test_nothing_is_left_and_then_some(self):
+        # Who uses more than a third of a CPU leaves less than nothing.
+        self.assertEqual(
+            [-50, -50, -90, -90, -90, -90, 10],
+            self.advance(-50, -40, -90, 10, 20, 30, 40),
+        )

@@ -1,0 +1,332 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""From gangs to windows: who takes turns, and who runs side by side."""
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control.gang import schedule
+from nova_vhpc.tests import base as tests_base
+
+
+def one_gang(key, cpus, weight=512.0):
+    return schedule.Gang(key, frozenset({key}), frozenset(cpus), weight)
+
+
+def one_above_another(number, cpu):
+    """Gangs that have to take turns on one CPU."""
+    return [one_gang(f'{cpu}.{n}', {cpu}) for n in range(number)]
+
+
+class CountedCpus(frozenset):
+    """CPUs of a gang, which count how often they were compared."""
+
+    compared = 0
+
+    def __and__(self, other):
+        CountedCpus.compared += 1
+        return frozenset.__and__(self, other)
+
+
+class TestIslands(tests_base.TestCase):
+    """Who shares CPUs with whom."""
+
+    def gang(self, key, cpus):
+        return schedule.Gang(key, frozenset({key}), CountedCpus(cpus), 1.0)
+
+    @hypothesis.given(
+        places=strategies.lists(
+            strategies.frozensets(strategies.integers(0, 19), min_size=1),
+            max_size=12,
+        )
+    )
+    def test_islands_share_no_cpu_and_cannot_be_divided(self, places):
+        gangs = [self.gang(f'g{n}', cpus) for n, cpus in enumerate(places)]
+        islands = schedule.islands(gangs)
+        self.assertEqual(
+            sorted(one.key for one in gangs),
+            sorted(one.key for island in islands for one in island),
+        )
+        for number, island in enumerate(islands):
+            self.assertEqual(sorted(island, key=lambda one: one.key), island)
+            cpus = frozenset().union(*(one.cpus for one in island))
+            for other in islands[:number]:
+                self.assertLess(other[0].key, island[0].key)
+                self.assertFalse(
+                    cpus & frozenset().union(*(one.cpus for one in other))
+                )
+            reached, rest = set(island[0].cpus), island[1:]
+            while near := [one for one in rest if one.cpus & reached]:
+                reached = reached.union(*(one.cpus for one in near))
+                rest = [one for one in rest if one not in near]
+            self.assertEqual([], rest)
+
+    def test_time_does_not_grow_with_pairs_of_gangs(self):
+        gangs = [
+            self.gang(str(n), {n % 256, 256 + n % 256}) for n in range(768)
+        ]
+        CountedCpus.compared = 0
+        self.assertEqual(256, len(schedule.islands(gangs)))
+        self.assertLess(CountedCpus.compared, 5 * len(gangs))
+
+
+class TestRotation(tests_base.TestCase):
+    """The arithmetic of windows."""
+
+    def gangs(self, number):
+        return [one_gang(str(n), {0, 1}) for n in range(number)]
+
+    @hypothesis.given(
+        number=strategies.integers(1, 9),
+        part=strategies.floats(0.05, 0.9),
+        window_us=strategies.integers(5_000, 200_000),
+    )
+    def test_pauses_have_just_their_part(self, number, part, window_us):
+        timeline = schedule.rotation(
+            self.gangs(number), window_us, part, 20_000
+        )
+        pauses = sum(w.width_us for w in timeline if not w.favoured)
+        whole = schedule.length_us(timeline)
+        self.assertAlmostEqual(part, pauses / whole, 2)
+
+    def test_one_row_has_a_window_only_where_it_is_asked_for(self):
+        self.assertEqual(
+            [], schedule.rotation(self.gangs(1), 50_000, 0.0, 20_000)
+        )
+        self.assertEqual(
+            [schedule.Window(50_000, frozenset({'0'}))],
+            schedule.rotation(self.gangs(1), 50_000, 0.0, 20_000, alone=True),
+        )
+
+    def test_pauses_are_no_shorter_than_their_least_width(self):
+        for part, number in ((0.05, 1), (0.1, 1), (0.2, 2), (0.5, 4)):
+            pauses = [
+                window.width_us
+                for window in schedule.rotation(
+                    self.gangs(4), 50_000, part, 20_000
+                )
+                if not window.favoured
+            ]
+            self.assertEqual(number, len(pauses))
+            if number > 1:
+                self.assertGreaterEqual(min(pauses), 20_000)
+
+    def test_those_of_one_row_do_not_add_up(self):
+        a, b, c = (
+            one_gang(key, cpus)
+            for key, cpus in (('a', {0, 1}), ('b', {1, 2}), ('c', {2, 3}))
+        )
+        timeline = schedule.rotation([a, b, c], 50_000, 0.0, 20_000)
+        self.assertEqual(
+            [
+                schedule.Window(50_000, frozenset('ac')),
+                schedule.Window(50_000, frozenset('b')),
+            ],
+            timeline,
+        )
+
+    def test_a_shorter_rotation_is_repeated_and_not_stretched(self):
+        short, long = (
+            schedule.rotation(
+                one_above_another(size, cpu=size),
+                50_000,
+                0.0,
+                1,
+            )
+            for size in (2, 4)
+        )
+        self.assertEqual(
+            [(50_000, {f'2.{n % 2}', f'4.{n}'}) for n in range(4)],
+            [
+                (window.width_us, window.favoured)
+                for window in schedule.merge([short, long])
+            ],
+        )
+
+    @hypothesis.given(
+        sizes=strategies.lists(strategies.integers(2, 5), max_size=4)
+    )
+    def test_merged_islands_keep_everyones_part(self, sizes):
+        rotations = []
+        for island, size in enumerate(sizes):
+            gangs = one_above_another(size, cpu=island)
+            rotations.append(schedule.rotation(gangs, 50_000, 0.0, 1))
+        merged = schedule.merge(rotations)
+        whole = schedule.length_us(merged)
+        for island, size in enumerate(sizes):
+            for n in range(size):
+                mine = sum(
+                    w.width_us for w in merged if f'{island}.{n}' in w.favoured
+                )
+                self.assertAlmostEqual(1 / size, mine / whole, 2)
+
+
+class TestTurns(tests_base.TestCase):
+    """Who has how many of them, and when."""
+
+    def turns(self, *gangs):
+        return [''.join(sorted(members)) for members in schedule.turns(gangs)]
+
+    def test_by_weight_and_apart_from_each_other(self):
+        self.assertEqual(
+            ['a', 'a', 'b', 'a'],
+            self.turns(one_gang('a', {0, 1}, 1536.0), one_gang('b', {0, 1})),
+        )
+
+    def test_no_more_than_are_needed(self):
+        for number in (2, 3, 5, 30):
+            gangs = [one_gang(str(n), {0, 1}) for n in range(number)]
+            self.assertEqual(number, len(schedule.turns(gangs)))
+
+    def test_hosts_with_the_same_gangs_have_them_at_the_same_time(self):
+        # Whose members here are wider is not the first here.
+        narrow, wide = {0, 1}, {0, 1, 2, 3}
+        for a, b in ((narrow, wide), (wide, narrow), (wide, wide)):
+            self.assertEqual(
+                ['a', 'b'], self.turns(one_gang('a', a), one_gang('b', b))
+            )
+
+    def test_of_equals_nobody_has_turns_at_the_cost_of_another(self):
+        # Two wide ones side by side, a third, and narrow ones that weigh
+        # more beside the first: wide ones share what is left.
+        gangs = [
+            one_gang('a', range(8), 128.0),
+            one_gang('b', range(8, 16), 128.0),
+            one_gang('c', range(4, 12), 128.0),
+            *(one_gang(f'n{n}', {2 * n, 2 * n + 1}) for n in range(2)),
+        ]
+        in_turn = schedule.turns(gangs)
+        had = {
+            gang.key: sum(gang.key in members for members in in_turn)
+            / len(in_turn)
+            for gang in gangs
+        }
+        self.assertGreater(had['a'], 0.15)
+        self.assertGreater(had['c'], 0.4 * had['b'])
+        self.assertGreater(had['n0'], 3 * had['a'])
+
+    @hypothesis.given(
+        places=strategies.lists(
+            strategies.tuples(
+                strategies.frozensets(
+                    strategies.integers(0, 15), min_size=1, max_size=9
+                ),
+                strategies.sampled_from((2, 128, 512, 1_024, 262_144)),
+            ),
+            min_size=1,
+            max_size=40,
+        )
+    )
+    def test_everybody_has_some_in_few(self, places):
+        gangs = [
+            one_gang(f'g{n:02}', cpus, float(weight))
+            for n, (cpus, weight) in enumerate(places)
+        ]
+        in_turn = schedule.turns(gangs)
+        self.assertEqual(
+            {one.key for one in gangs}, frozenset().union(*in_turn)
+        )
+        self.assertLessEqual(
+            len(in_turn), max(schedule.MOST_TURNS, len(gangs))
+        )
+        self.assertEqual(in_turn, schedule.turns(gangs[::-1]))
+
+
+class TestGaps(tests_base.TestCase):
+    """What those whose turn it is leave free."""
+
+    def favoured(self, *gangs):
+        return [
+            ''.join(sorted(window.favoured))
+            for window in schedule.rotation(gangs, 50_000, 0.0, 20_000)
+        ]
+
+    def test_narrow_gangs_do_not_get_in_the_way_of_wide_ones(self):
+        # In order of their keys they would make three rows.
+        self.assertEqual(
+            ['ad', 'bc'],
+            self.favoured(
+                one_gang('a', {3, 4}),
+                one_gang('b', {0, 1}),
+                one_gang('c', {2, 3, 4, 5}),
+                one_gang('d', {1, 2}),
+            ),
+        )
+
+    def test_a_gap_is_for_whoever_fits(self):
+        self.assertEqual(
+            ['ac', 'bc', 'd'],
+            self.favoured(
+                one_gang('a', {0, 1}),
+                one_gang('b', {0, 1}),
+                one_gang('c', {2, 3}),
+                one_gang('d', {1, 2}),
+            ),
+        )
+
+    def test_gaps_go_round(self):
+        self.assertEqual(
+            ['ay', 'bz', 'cy', 'dz'],
+            self.favoured(
+                *(one_gang(key, {0, 1}) for key in 'abcd'),
+                *(one_gang(key, {2, 3}) for key in 'yz'),
+            ),
+        )
+
+    def test_who_weighs_more_gets_more_of_them(self):
+        timeline = schedule.rotation(
+            [
+                *(one_gang(f'{n:02}', {0, 1}) for n in range(40)),
+                one_gang('y', {2, 3}, 1536.0),
+                one_gang('z', {2, 3}),
+            ],
+            50_000,
+            0.0,
+            20_000,
+        )
+        y, z = (
+            sum(w.width_us for w in timeline if key in w.favoured)
+            for key in 'yz'
+        )
+        self.assertAlmostEqual(3.0, y / z, delta=0.3)
+
+    @hypothesis.given(
+        places=strategies.lists(
+            strategies.frozensets(
+                strategies.integers(0, 15), min_size=1, max_size=9
+            ),
+            min_size=2,
+            max_size=14,
+        ),
+        part=strategies.sampled_from((0.0, 0.3)),
+    )
+    def test_nobody_waits_who_would_fit(self, places, part):
+        gangs = [
+            one_gang(f'g{n}', cpus, 512.0 * (n + 1))
+            for n, cpus in enumerate(places)
+        ]
+        windows = schedule.rotation(gangs, 50_000, part, 20_000)
+        served = set()
+        for window in windows:
+            if not window.favoured:
+                continue
+            served |= window.favoured
+            running = [one for one in gangs if one.key in window.favoured]
+            cpus = frozenset().union(*(one.cpus for one in running))
+            self.assertEqual(sum(len(one.cpus) for one in running), len(cpus))
+            for waiting in gangs:
+                if waiting.key not in window.favoured:
+                    self.assertTrue(waiting.cpus & cpus)
+        if windows:
+            self.assertEqual({one.key for one in gangs}, served)

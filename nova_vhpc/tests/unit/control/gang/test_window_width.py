@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How wide gang windows are."""
+
+import math
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_vhpc.control.gang import window_width
+from nova_vhpc.tests import base
+
+
+class TestWindowWidth(base.TestCase):
+    def width(self):
+        return window_width.WindowWidth(50_000, 200_000)
+
+    def test_cheap_borders_leave_it_alone(self):
+        self.assertEqual(50_000, self.width().advance(2_000))
+
+    def test_dear_borders_widen_it(self):
+        self.assertEqual(100_000, self.width().advance(5_000))
+        self.assertEqual(200_000, self.width().advance(11_000))
+
+    def test_never_wider_than_allowed(self):
+        self.assertEqual(200_000, self.width().advance(1e9))
+        fixed = window_width.WindowWidth(50_000, 50_000)
+        self.assertEqual(50_000, fixed.advance(40_000))
+        fixed = window_width.WindowWidth(50_000, 20_000)
+        self.assertEqual(50_000, fixed.advance(40_000))
+
+    def test_narrower_again_but_not_to_and_fro(self):
+        width = self.width()
+        width.advance(5_000)
+        self.assertEqual(100_000, width.advance(2_500))
+        self.assertEqual(50_000, width.advance(2_000))
+        self.assertEqual(50_000, width.advance(2_900))
+
+    def test_what_is_not_known_changes_nothing(self):
+        width = self.width()
+        width.advance(5_000)
+        for late_us in (0.0, -1.0, math.nan, math.inf):
+            self.assertEqual(100_000, width.advance(late_us))
+
+    @hypothesis.given(strategies.floats(1, 1e7), strategies.floats(1, 1e7))
+    def test_settles_at_once(self, before, after):
+        width = self.width()
+        width.advance(before)
+        settled = width.advance(after)
+        self.assertEqual(settled, width.advance(after))
+        self.assertIn(settled, (50_000, 100_000, 200_000))

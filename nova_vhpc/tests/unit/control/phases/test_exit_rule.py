@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How long to wait before leaving the I/O pool."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.control.phases import exit_rule
+from nova_vhpc.tests import base
+
+
+class PaperTest(base.TestCase):
+    def test_always_three(self):
+        subject = exit_rule.Patience(3, 20, learn=False)
+        for length in (5, 5, 5, 100):
+            subject.stretch_ended(length)
+            self.assertEqual(3, subject.periods)
+
+    def test_as_few_as_one(self):
+        self.assertEqual(1, exit_rule.Patience(1, 20, learn=False).periods)
+
+
+class LearnedTest(base.TestCase):
+    def subject(self, *stretches):
+        subject = exit_rule.Patience(3, 20, learn=True)
+        for length in stretches:
+            subject.stretch_ended(length)
+        return subject
+
+    def test_knowing_nothing_it_waits_as_long_as_a_move_costs(self):
+        self.assertEqual(20, self.subject().periods)
+
+    def test_short_pauses_are_sat_out(self):
+        self.assertGreater(self.subject(4, 5, 4, 5).periods, 5)
+
+    def test_long_pauses_are_not_waited_for(self):
+        self.assertEqual(3, self.subject(100, 120, 90).periods)
+
+    def test_short_and_long_ones(self):
+        # It pays to sit the short ones out, and not to wait any longer.
+        self.assertEqual(8, self.subject(5, 5, 80, 5, 5, 80).periods)
+
+    def test_a_change_of_program_is_learned(self):
+        subject = self.subject(*[5] * 50)
+        self.assertEqual(8, subject.periods)
+        for _ in range(exit_rule.REMEMBERED):
+            subject.stretch_ended(100)
+        self.assertEqual(3, subject.periods)
+
+    @given(st.lists(st.integers(1, 500), min_size=1, max_size=100))
+    def test_never_less_than_three_nor_more_than_a_move_costs(self, gaps):
+        subject = self.subject(*gaps)
+        self.assertTrue(3 <= subject.periods <= 20)
+
+    @given(st.lists(st.integers(1, 60), min_size=1, max_size=16))
+    def test_no_fixed_patience_would_have_cost_less(self, gaps):
+        subject = self.subject(*gaps)
+
+        def cost(patience):
+            return sum(
+                length if length < patience else patience + 20
+                for gap in gaps
+                for length in (gap, gap + (gap + 3) // 4)
+            )
+
+        self.assertEqual(
+            min(cost(patience) for patience in range(3, 21)),
+            cost(subject.periods),
+        )

@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The rule by which a group enters and leaves, step by step."""
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import model
+from nova_vhpc.control.phases import group as group_phase
+from nova_vhpc.tests import base
+
+IO = model.Phase.IO
+COMPUTING = model.Phase.COMPUTING
+
+
+def phases(*steps, **config):
+    """Phase after each step of (high, predicted high)."""
+    group = group_phase.GroupPhase(control_config.ControlConfig(**config))
+    seen = []
+    for high, predicted_high in steps:
+        group.step(high, predicted_high)
+        seen.append(group.phase)
+    return seen
+
+
+class PaperTest(base.TestCase):
+    def phases(self, *steps):
+        return phases(*steps, leave_rule='paper')
+
+    def test_computing_at_first(self):
+        group = group_phase.GroupPhase(control_config.ControlConfig())
+        self.assertEqual(COMPUTING, group.phase)
+
+    def test_in_at_once_on_a_prediction(self):
+        self.assertEqual([IO], self.phases((False, True)))
+
+    def test_not_on_what_is_high_now(self):
+        self.assertEqual([COMPUTING], self.phases((True, False)))
+
+    def test_out_after_three_low_periods(self):
+        self.assertEqual(
+            [IO, IO, IO, COMPUTING],
+            self.phases((True, True), *[(False, False)] * 3),
+        )
+
+    def test_a_high_one_between_begins_anew(self):
+        low, high = (False, False), (True, False)
+        self.assertEqual(
+            [IO] * 6 + [COMPUTING],
+            self.phases((True, True), low, low, high, low, low, low),
+        )
+
+    def test_low_periods_count_wherever_they_were_spent(self):
+        # Who comes in on a prediction that is not true leaves at once.
+        low = (False, False)
+        self.assertEqual(
+            [IO, COMPUTING], self.phases(low, low, (False, True), low)[2:]
+        )
+
+
+class LearnedTest(base.TestCase):
+    def test_a_stretch_that_began_before_we_looked_teaches_nothing(self):
+        group = group_phase.GroupPhase(control_config.ControlConfig())
+        patience = group.patience.periods
+        for _ in range(4):
+            group.step(False, False)
+        group.step(True, True)
+        self.assertEqual(patience, group.patience.periods)
+
+    def test_a_prediction_that_does_not_come_true_costs_one_stay(self):
+        # Nothing but low periods, with a high prediction every other time.
+        before = [(False, False)] * 30
+        seen = phases(*before, *[(False, True), (False, False)] * 8)
+        self.assertEqual([IO] * 16, seen[30:])
+
+    def test_a_stay_ends_without_another(self):
+        group = group_phase.GroupPhase(control_config.ControlConfig())
+        # Each is counted from its own beginning.
+        for _ in range(3):
+            for _ in range(30):
+                group.step(False, False)
+            group.step(False, True)
+            for _ in range(group.patience.periods - 1):
+                group.step(False, False)
+            self.assertEqual(IO, group.phase)
+            group.step(False, False)
+            self.assertEqual(COMPUTING, group.phase)
+
+    def test_the_next_one_does(self):
+        group = group_phase.GroupPhase(control_config.ControlConfig())
+        patience = group.patience.periods
+        group.step(True, True)
+        for _ in range(4):
+            group.step(False, False)
+        group.step(True, True)
+        self.assertLess(group.patience.periods, patience)

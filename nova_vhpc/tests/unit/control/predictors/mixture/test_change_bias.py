@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Between hits and transitions."""
+
+from nova_vhpc.control.predictors.mixture import change_bias
+from nova_vhpc.tests import base
+
+STAYED = {'stayed': True, 'expected': False}
+CAME = {'stayed': False, 'expected': True}
+OTHER = {'stayed': False, 'expected': False}
+
+SLIGHT = 1.4
+"""Staying is so many times as likely: only the bold change."""
+
+HARDLY = 1.7
+"""Only the bolder change."""
+
+CLEAR = 0.1
+UNLIKELY = 9.0
+
+LAST_VALUE, EWMA, MARKOV = range(3)
+
+
+class BoldnessTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.boldness = change_bias.Boldness()
+
+    def is_change(self, ratio, is_stray=False):
+        return self.boldness.is_change(ratio, is_stray)
+
+    def periods(
+        self, number, came, ratio=UNLIKELY, is_stray=False, members=1, right=()
+    ):
+        """:param right: rivals that see changes come, too."""
+        stayed = came['stayed']
+        for _ in range(number):
+            for _ in range(members):
+                changing = self.is_change(ratio, is_stray)
+                self.boldness.learn(
+                    ratio=ratio,
+                    is_stray=is_stray,
+                    right=came['expected'] if changing else stayed,
+                    others=tuple(
+                        rival in right or (stayed and rival == LAST_VALUE)
+                        for rival in (LAST_VALUE, EWMA, MARKOV)
+                    ),
+                    share=1 / members,
+                    **came,
+                )
+            self.boldness.settle(1.0)
+
+    def grow_up(self):
+        """Enough transitions, none of which anything could have seen."""
+        self.periods(22, OTHER)
+
+    def test_even_at_first(self):
+        self.assertTrue(self.is_change(0.9))
+        self.assertFalse(self.is_change(1.1))
+
+    def test_what_is_clear_needs_no_boldness(self):
+        self.assertTrue(self.is_change(CLEAR))
+        self.assertFalse(self.is_change(UNLIKELY, is_stray=True))
+
+    def test_young_less_where_staying_is_right(self):
+        self.periods(2, STAYED, ratio=0.9)
+        self.assertFalse(self.is_change(0.9))
+        self.periods(5, STAYED, ratio=0.4)
+        self.assertFalse(self.is_change(0.4))
+
+    def test_young_more_where_changes_come_but_with_caution(self):
+        self.periods(5, CAME, ratio=1.2)
+        self.assertTrue(self.is_change(1.2))
+        self.periods(5, CAME, ratio=HARDLY)
+        self.assertTrue(self.is_change(1.2))
+        self.assertFalse(self.is_change(SLIGHT))
+
+    def test_bold_once_transitions_were_seen(self):
+        self.periods(21, OTHER)
+        self.assertFalse(self.is_change(SLIGHT))
+        self.periods(1, OTHER)
+        self.assertTrue(self.is_change(SLIGHT))
+        self.assertFalse(self.is_change(HARDLY))
+
+    def test_members_count_together(self):
+        # Four members' periods are one, not four.
+        self.periods(21, OTHER, members=4)
+        self.assertFalse(self.is_change(SLIGHT))
+        self.periods(1, OTHER, members=4)
+        self.assertTrue(self.is_change(SLIGHT))
+
+    def test_equals_are_equal_for_any_number_of_members(self):
+        # Three thirds of a hit are one, whatever they are added to.
+        for members in range(1, 12):
+            self.boldness = change_bias.Boldness()
+            self.periods(1, STAYED, ratio=0.9, members=members)
+            self.assertFalse(self.is_change(0.9), members)
+            self.assertTrue(self.is_change(0.8), members)
+
+    def test_less_where_changes_cost_more_than_they_win(self):
+        self.grow_up()
+        self.periods(4, STAYED, ratio=CLEAR)
+        self.assertFalse(self.is_change(SLIGHT))
+        self.assertTrue(self.is_change(1.1))
+        # But never less than what is as likely as not.
+        self.periods(40, STAYED, ratio=CLEAR)
+        self.assertFalse(self.is_change(1.1))
+        self.assertTrue(self.is_change(0.9))
+
+    def test_once_they_win_again_they_may_be_predicted(self):
+        self.grow_up()
+        self.periods(4, STAYED, ratio=CLEAR)
+        self.periods(4, CAME, ratio=CLEAR)
+        self.assertTrue(self.is_change(SLIGHT))
+
+    def test_a_lead_is_spent_on_more_boldness(self):
+        self.grow_up()
+        self.periods(2, CAME, ratio=CLEAR)
+        self.assertFalse(self.is_change(HARDLY))
+        self.periods(2, CAME, ratio=CLEAR)
+        self.assertTrue(self.is_change(HARDLY))
+
+    def test_there_is_an_end_to_it(self):
+        self.grow_up()
+        self.periods(200, CAME, ratio=CLEAR)
+        self.assertTrue(self.is_change(2.4))
+        self.assertFalse(self.is_change(2.6))
+
+    def test_a_lead_of_long_ago_is_not_spent_for_ever(self):
+        self.grow_up()
+        self.periods(20_000, CAME, ratio=CLEAR)
+        # A program for which changes never come true.
+        self.periods(2_500, STAYED, ratio=CLEAR)
+        self.assertFalse(self.is_change(1.1))
+
+    def test_nor_are_strays_judged_by_long_ago(self):
+        self.periods(500, STAYED, ratio=2.9, is_stray=True)
+        self.periods(20_000, STAYED)
+        self.periods(4, CAME, ratio=2.9, is_stray=True)
+        self.assertTrue(self.is_change(2.9, is_stray=True))
+
+    def test_the_best_rival_is_what_counts(self):
+        for rival in (LAST_VALUE, EWMA, MARKOV):
+            self.boldness = change_bias.Boldness()
+            self.grow_up()
+            self.periods(40, CAME, ratio=CLEAR, right=(rival,))
+            self.assertFalse(self.is_change(HARDLY), rival)
+            self.periods(6, CAME, right=(rival,))
+            self.assertFalse(self.is_change(SLIGHT), rival)
+
+    def test_bold_about_a_stray(self):
+        self.assertTrue(self.is_change(2.9, is_stray=True))
+        self.assertFalse(self.is_change(2.9))
+
+    def test_until_that_has_cost_a_hit(self):
+        self.periods(1, STAYED, ratio=2.9, is_stray=True)
+        self.assertFalse(self.is_change(2.9, is_stray=True))
+        self.assertTrue(self.is_change(0.9, is_stray=True))
+        # What would have come counts, too.
+        self.periods(1, CAME, ratio=2.9, is_stray=True)
+        self.assertTrue(self.is_change(2.9, is_stray=True))
+
+    def test_strays_count_with_all_thresholds(self):
+        # All would have changed here, so none is better for it.
+        self.periods(5, CAME, ratio=1.2, is_stray=True)
+        self.assertFalse(self.is_change(1.1))
+
+    def test_what_came_of_others_does_not_count_for_strays(self):
+        self.periods(1, STAYED, ratio=2.9)
+        self.periods(1, STAYED, ratio=0.9, is_stray=True)
+        self.assertTrue(self.is_change(2.9, is_stray=True))
+
+    def test_another_change_than_the_likeliest_is_no_hit(self):
+        self.grow_up()
+        self.periods(8, OTHER, ratio=CLEAR)
+        self.assertFalse(self.is_change(HARDLY))

@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""GPHT as an expert that knows how good it is."""
+
+from nova_vhpc.control.predictors.mixture import gpht_expert
+from nova_vhpc.tests import base
+
+
+def fed(states):
+    them = gpht_expert.Patterns()
+    for state in states:
+        them.observe(state)
+    return them
+
+
+class PatternsTest(base.TestCase):
+    def test_expects_an_unknown_pattern_to_stay(self):
+        self.assertEqual(4, fed([4]).expected)
+
+    def test_an_even_chance_at_first(self):
+        self.assertEqual(0.5, fed(()).trust)
+
+    def test_expects_what_followed_the_pattern(self):
+        self.assertEqual(3, fed((1, 2, 3) * 4 + (1, 2)).expected)
+
+    def test_trusts_changes_that_came_true(self):
+        self.assertGreater(fed((1, 2, 3) * 12).trust, 0.9)
+
+    def test_trust_in_staying_is_counted_by_itself(self):
+        # Staying fails all through the first rounds, changes never do.
+        cycle = (1, 2, 3) * 12
+        self.assertLess(fed((*cycle, 9)).trust, 0.2)
+
+    def test_trust_in_staying_comes_with_constancy(self):
+        self.assertGreater(fed([5] * 30).trust, 0.9)

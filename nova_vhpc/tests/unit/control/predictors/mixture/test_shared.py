@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What members learn together, and who is a member."""
+
+from nova_vhpc.control.predictors import base as predictors_base
+from nova_vhpc.control.predictors.mixture import shared as cluster
+from nova_vhpc.tests import base
+
+GOOD, BAD = 0.9, 0.1
+
+
+class ClusterTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = cluster.Cluster()
+        self.members = [self.cluster.join() for _ in range(2)]
+
+    def observe(self, *members, probabilities=None):
+        for member in members:
+            self.cluster.observe(member, 1, 0.0)
+            if probabilities:
+                self.cluster.judged.append(probabilities)
+
+    def test_never_empty(self):
+        self.assertEqual(1, len(self.cluster))
+
+    def test_members_are_those_that_observe(self):
+        self.observe(self.members[0])
+        self.assertEqual(1, len(self.cluster))
+        self.observe(self.members[1])
+        self.assertEqual(2, len(self.cluster))
+
+    def test_to_settle_nothing_changes_nothing(self):
+        self.cluster.settle()
+        self.assertEqual((1.0,) * 5, self.cluster.weights)
+
+    def test_weights_follow_the_probabilities(self):
+        self.observe(*self.members)
+        self.cluster.settle()
+        self.observe(*self.members, probabilities=(GOOD, BAD, BAD, BAD, BAD))
+        self.assertEqual((1.0,) * 5, self.cluster.weights)
+        self.cluster.settle()
+        best, *others = self.cluster.weights
+        for weight in others:
+            self.assertAlmostEqual(BAD / GOOD, weight / best)
+
+    def test_one_period_of_many_members_counts_once(self):
+        alone = cluster.Cluster()
+        member = alone.join()
+        for shared, members in (
+            (alone, [member]),
+            (self.cluster, self.members),
+        ):
+            for one in members:
+                shared.observe(one, 1, 0.0)
+            shared.settle()
+            for one in members:
+                shared.observe(one, 1, 0.0)
+                shared.judged.append((GOOD, BAD, GOOD, BAD, GOOD))
+            shared.settle()
+        for one, other in zip(
+            alone.weights, self.cluster.weights, strict=True
+        ):
+            self.assertAlmostEqual(one, other)
+
+    def test_the_next_period_settles_the_last(self):
+        self.observe(*self.members)
+        self.observe(*self.members, probabilities=(GOOD, BAD, BAD, BAD, BAD))
+        self.observe(self.members[0])
+        self.assertLess(self.cluster.weights[1], 0.5)
+
+    def test_even_hopeless_experts_come_back(self):
+        self.observe(*self.members)
+        hopeless = cluster.LEAST
+        for _ in range(1000):
+            self.observe(
+                *self.members, probabilities=(GOOD, hopeless, BAD, BAD, BAD)
+            )
+        for _ in range(1000):
+            self.observe(
+                *self.members, probabilities=(hopeless, GOOD, BAD, BAD, BAD)
+            )
+        self.cluster.settle()
+        self.assertEqual(max(self.cluster.weights), self.cluster.weights[1])
+
+    def test_no_number_of_members_is_too_great_for_hopeless_experts(self):
+        crowd = [self.cluster.join() for _ in range(300)]
+        for _ in range(1000):
+            self.observe(*crowd, probabilities=(cluster.LEAST,) * 5)
+        self.cluster.settle()
+        for weight in self.cluster.weights:
+            self.assertGreater(weight, 1e-300)
+
+    def test_who_is_away_for_a_second_is_gone(self):
+        first, second = self.members
+        self.observe(first, second)
+        for _ in range(10):
+            self.observe(first)
+        self.assertEqual(2, len(self.cluster))
+        self.assertEqual(0.5, self.cluster.share)
+        self.cluster.settle()
+        self.assertEqual(1, len(self.cluster))
+        self.assertEqual(1.0, self.cluster.share)
+        self.assertEqual({}, self.cluster.neighbours.votes(second))
+
+    def test_and_may_come_back(self):
+        first, second = self.members
+        self.observe(first, second)
+        for _ in range(20):
+            self.observe(first)
+        self.assertFalse(self.cluster.observe(second, 1, 0.0))
+        self.assertTrue(self.cluster.observe(second, 1, 0.0))
+        self.cluster.settle()
+        self.assertEqual(2, len(self.cluster))
+
+    def test_memory_is_bounded_however_many_come_and_go(self):
+        first = self.members[0]
+        sizes = []
+        for _ in range(300):
+            guest = self.cluster.join()
+            self.observe(first, guest)
+            for _ in range(12):
+                self.observe(first)
+            sizes.append(predictors_base.deep_bytes(self.cluster))
+        self.assertLess(sizes[-1], 1.1 * sizes[20])
+
+    def test_a_gap_now_and_then_is_forgiven(self):
+        first, second = self.members
+        for period in range(100):
+            self.observe(first)
+            if period % 10 == 0:
+                self.observe(second)
+        self.cluster.settle()
+        self.assertEqual(2, len(self.cluster))

@@ -1,0 +1,477 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The guard: on hosts where shorter is better, worse, or no matter."""
+
+import itertools
+
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import model
+from nova_vhpc.control.slices import atc, base, feedback_guard
+from nova_vhpc.tests import base as tests_base
+
+MEMBERS = frozenset(('a',))
+
+
+class Noise:
+    """Repeatable noise, evenly within -1..1."""
+
+    def __init__(self, seed=1):
+        self.state = seed
+
+    def __call__(self):
+        self.state = (self.state * 1103515245 + 12345) % 2**31
+        return self.state / 2**30 - 1
+
+
+def replay(
+    latency_of,
+    periods=600,
+    others=lambda period: 0,
+    measured=lambda uuid, period: True,
+    reasons=None,
+    **config,
+):
+    """ATC on a host whose latency is a function of the slice.
+
+    :param others: how many more VMs there are in a period.
+    :param measured: of whom the latency is known in a period.
+    :param reasons: list to which the reason of every period is added.
+    :returns: slice of every period, us.
+    """
+    policy = atc.AtcPolicy(control_config.ControlConfig(**config))
+    noise = Noise()
+    slice_us = 30_000
+    seen = []
+    for period in range(periods):
+        latency = latency_of(slice_us, period) * (1 + 0.05 * noise())
+        vms = tuple(
+            model.VmView(
+                uuid,
+                2,
+                workload=model.Workload.PARALLEL,
+                sample=model.Sample(
+                    sync_latency_us=(
+                        latency if measured(uuid, period) else None
+                    )
+                ),
+            )
+            for uuid in 'abc'[: 1 + others(period)]
+        )
+        view = model.HostView(
+            period,
+            0,
+            100_000,
+            (),
+            vms,
+            limits=model.ActuatorLimits(effective_min_slice_us=4_000),
+        )
+        decision = policy.decide(base.SliceContext(view, {}, {}))
+        slice_us = decision.vms['a'].slice_us or 30_000
+        seen.append(slice_us)
+        if reasons is not None:
+            reasons.append(decision.vms['a'].reason)
+    return seen
+
+
+def shorter_is_worse(slice_us, period):
+    return 1_000 + 300_000_000 / slice_us
+
+
+def shorter_is_a_little_worse(slice_us, period):
+    return 5_000 + 150_000_000 / slice_us
+
+
+def shorter_is_better(slice_us, period):
+    return 200 + slice_us
+
+
+def best_at(best_us, delay=0):
+    """Latency of a host on which one slice is the best.
+
+    :param delay: periods until it shows, which moves the guard's windows.
+    """
+
+    def latency(slice_us, period):
+        whole = 200 + abs(slice_us - best_us) / 10
+        return whole if period >= delay else whole / 2
+
+    return latency
+
+
+class ComingAndGoingTest(tests_base.TestCase):
+    """Shorter is worse, and a second VM is there every other time."""
+
+    def seen(self, every, latency_of=shorter_is_worse):
+        return replay(
+            latency_of,
+            periods=1_200,
+            others=lambda period: period // every % 2,
+        )
+
+    def test_it_does_not_creep_down(self):
+        for every in (4, 7, 9, 10, 12, 15, 30):
+            seen = self.seen(every)
+            self.assertGreaterEqual(min(seen), 15_000, every)
+            self.assertGreater(sum(seen) / len(seen), 27_000, every)
+
+    def test_what_is_better_is_found_all_the_same(self):
+        self.assertLessEqual(self.seen(30, shorter_is_better)[-1], 6_000)
+
+
+class ReplayTest(tests_base.TestCase):
+    def test_without_guard_atc_runs_into_the_minimum(self):
+        self.assertEqual(4_000, replay(shorter_is_worse, guard=False)[-1])
+
+    def test_with_guard_it_stays_where_latency_was_best(self):
+        seen = replay(shorter_is_worse)
+        long = [slice_us for slice_us in seen if slice_us >= 25_000]
+        self.assertGreater(len(long), 0.85 * len(seen))
+        self.assertGreaterEqual(min(seen), 15_000)
+
+    def test_noise_does_not_let_it_creep_down(self):
+        # By chance a shorter one is no worse now and then.
+        late = []
+        for seed in range(1, 5):
+            noise = Noise(seed)
+            seen = replay(
+                lambda slice_us, period, noise=noise: (
+                    shorter_is_worse(slice_us, period) * (1 + 0.6 * noise())
+                ),
+                periods=9_000,
+            )
+            late.append(sum(seen[-3_000:]) / 3_000)
+        self.assertGreater(sum(late) / 4, 28_000)
+        self.assertGreater(min(late), 24_000)
+
+    def test_bursts_do_not_hide_what_a_slice_does(self):
+        # In one period of twenty something else makes all wait.
+        for latency_of, least_us, most_us in (
+            (shorter_is_worse, 27_000, 30_000),
+            (shorter_is_a_little_worse, 27_000, 30_000),
+            (shorter_is_better, 4_000, 6_000),
+        ):
+            mean_us = 0.0
+            for seed in range(1, 9):
+                noise = Noise(seed)
+                seen = replay(
+                    lambda slice_us, period, noise=noise, of=latency_of: (
+                        of(slice_us, period) * (10 if noise() > 0.9 else 1)
+                    ),
+                    periods=6_000,
+                )
+                mean_us += sum(seen) / 6_000 / 8
+            self.assertGreater(mean_us, least_us, latency_of)
+            self.assertLess(mean_us, most_us, latency_of)
+
+    def test_it_is_tried_again_ever_more_seldom(self):
+        seen = replay(shorter_is_worse, periods=3_000)
+        backs = [
+            period
+            for period in range(1, len(seen))
+            if seen[period] - seen[period - 1] >= 2_000
+        ]
+        waits = [b - a for a, b in itertools.pairwise(backs)]
+        self.assertGreaterEqual(len(waits), 2)
+        self.assertEqual(sorted(waits), waits)
+        self.assertGreater(waits[-1], 2 * waits[0])
+
+    def test_the_reason_says_when_the_guard_is_at_work(self):
+        reasons = []
+        replay(best_at(10_000), reasons=reasons)
+        self.assertEqual(
+            {'ATC', 'ATC: DEFAULT', 'ATC: held by the guard'}, set(reasons)
+        )
+        reasons.clear()
+        replay(shorter_is_worse, reasons=reasons, guard=False)
+        self.assertEqual({'ATC', 'ATC: DEFAULT'}, set(reasons))
+
+    def test_it_comes_to_rest_where_latency_is_best(self):
+        # The slice changes in every period, so a comparison is of several;
+        # and what is worse than the best of these must be seen all the same.
+        for delay in range(5):
+            for best_us in range(5_000, 29_000, 4_000):
+                seen = replay(best_at(best_us, delay), periods=300)[100:]
+                away_us = [abs(slice_us - best_us) for slice_us in seen]
+                self.assertLess(sum(away_us) / len(away_us), 1_500, best_us)
+
+    def test_where_shorter_is_better_the_guard_does_not_hinder(self):
+        self.assertLessEqual(replay(shorter_is_better)[-1], 6_000)
+
+    def test_it_goes_by_the_mean_of_those_that_are_measured(self):
+        # One more that is measured makes nothing worse, one less nothing
+        # better; and nobody at all is nothing to go by.
+        seen = replay(
+            shorter_is_better,
+            others=lambda period: 1,
+            measured=lambda uuid, period: (
+                period % 50 and (uuid == 'a' or period // 20 % 2)
+            ),
+            reasons=(reasons := []),
+        )
+        self.assertLessEqual(seen[-1], 6_000)
+        self.assertNotIn('ATC: held by the guard', reasons)
+
+    def test_a_burst_from_outside_is_not_blamed_for_long(self):
+        # The load doubles in period 100 and has nothing to do with the
+        # slice; afterwards shorter is better as before.
+        def latency(slice_us, period):
+            return (20_000 if period < 100 else 60_000) + slice_us
+
+        self.assertLessEqual(replay(latency, periods=900)[-1], 6_000)
+
+    def test_literal_atc_has_no_guard(self):
+        self.assertEqual(4_000, replay(shorter_is_worse, atc_literal=True)[-1])
+
+
+class GuardTest(tests_base.TestCase):
+    def guard(self):
+        return feedback_guard.Guard(window=3, margin=0.1, hold=10)
+
+    def feed(self, subject, applied, wanted, latency, members=MEMBERS):
+        return subject.step(applied, wanted, latency, members)
+
+    def window(self, subject, applied, latency):
+        """As many periods alike as are compared; the last answer."""
+        for _ in range(3):
+            result = self.feed(subject, applied, applied, latency)
+        return result
+
+    def test_nothing_is_shortened_before_a_baseline(self):
+        subject = self.guard()
+        self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
+        self.assertEqual(30, self.feed(subject, 30, 29, 101.0))
+        self.assertEqual(29, self.feed(subject, 30, 29, 99.0))
+
+    def test_noise_is_no_worsening(self):
+        subject = self.guard()
+        for latency in (50.0, 100.0, 150.0):
+            self.feed(subject, 30, 30, latency)
+        for latency in (80.0, 120.0, 140.0):
+            result = self.feed(subject, 20, 20, latency)
+        self.assertEqual(20, result)
+        self.assertFalse(subject.holding)
+
+    def feed_roots(self, subject, slice_us, more=0.0):
+        """Three periods; two such differ by a standard error of 0.289."""
+        for root in (10.0, 10.5, 10.0):
+            result = self.feed(
+                subject, slice_us, slice_us, (root + more * 0.289) ** 4
+            )
+        return result
+
+    def test_less_than_two_standard_errors_are_noise(self):
+        for more, worse in ((1.6, False), (1.9, True)):
+            subject = self.guard()
+            self.feed_roots(subject, 30)
+            self.feed_roots(subject, 20, more)
+            self.assertEqual(worse, subject.holding)
+
+    def test_to_be_better_takes_three(self):
+        for less, proven_us in ((-2.8, 30), (-3.2, 20)):
+            subject = self.guard()
+            self.feed_roots(subject, 30)
+            self.feed_roots(subject, 20, less)
+            self.assertEqual(proven_us, self.feed_roots(subject, 15, 9.0))
+
+    def test_a_trend_is_no_noise(self):
+        subject = self.guard()
+        # Ever better down to 28, and as bad as at first from then on.
+        for slice_us, latency in ((30, 100.0), (29, 75.0), (28, 50.0)):
+            self.feed(subject, slice_us, slice_us, latency)
+        for slice_us in (27, 27, 27):
+            result = self.feed(subject, slice_us, slice_us, 120.0)
+        self.assertTrue(subject.holding)
+        self.assertEqual(29, result)
+
+    def test_what_got_worse_without_a_shortening_is_the_new_measure(self):
+        subject = self.guard()
+        self.window(subject, 30, 100.0)
+        self.window(subject, 30, 200.0)
+        self.assertFalse(subject.holding)
+        self.assertEqual(29, self.feed(subject, 30, 29, 200.0))
+
+    def test_holds_double_up_to_sixteenfold(self):
+        subject = self.guard()
+        holds = []
+        self.feed(subject, 30, 30, 100.0)
+        for _ in range(7):
+            # The period in which a hold ends is the first that counts anew.
+            self.feed(subject, 30, 30, 100.0)
+            self.feed(subject, 30, 30, 100.0)
+            self.window(subject, 20, 200.0)
+            periods = 0
+            while subject.holding:
+                self.feed(subject, 30, 30, 100.0)
+                periods += 1
+            holds.append(periods)
+        self.assertEqual([10, 20, 40, 80, 160, 160, 160], holds)
+
+    def test_taken_back_and_held(self):
+        subject = self.guard()
+        self.window(subject, 30, 100.0)
+        result = self.window(subject, 20, 200.0)
+        self.assertEqual(30, result)
+        self.assertTrue(subject.holding)
+        self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
+
+    def taken_back(self):
+        """A guard that has just gone back from 20 to 30."""
+        subject = self.guard()
+        self.window(subject, 30, 100.0)
+        self.window(subject, 20, 200.0)
+        self.assertTrue(subject.holding)
+        return subject
+
+    def test_the_first_sample_after_going_back_does_not_count(self):
+        # It is still of what the shorter slice has left behind. Counted,
+        # it would hide that going back did help.
+        subject = self.taken_back()
+        for latency in (200.0, 100.0, 100.0, 100.0):
+            self.assertEqual(30, self.feed(subject, 30, 29, latency))
+        self.assertTrue(subject.holding)
+
+    def test_after_a_hold_it_measures_anew_before_it_tries_again(self):
+        subject = self.taken_back()
+        while subject.holding:
+            self.assertEqual(30, self.feed(subject, 30, 29, 100.0))
+        # The period in which the hold ended is the first that counts.
+        answers = [self.feed(subject, 30, 29, 100.0) for _ in range(2)]
+        self.assertEqual([30, 29], answers)
+
+    def test_the_blame_is_withdrawn_when_going_back_did_not_help(self):
+        # After the sample that does not count and three that do.
+        subject = self.taken_back()
+        for _ in range(3):
+            self.assertEqual(30, self.feed(subject, 30, 29, 200.0))
+            self.assertTrue(subject.holding)
+        self.assertEqual(29, self.feed(subject, 30, 29, 200.0))
+        self.assertFalse(subject.holding)
+
+    def held_anew(self, subject, applied):
+        """For how long it is held that shorter is worse once more."""
+        self.window(subject, applied, 100.0)
+        self.window(subject, applied - 5, 200.0)
+        periods = 0
+        while subject.holding:
+            self.feed(subject, applied, applied, 100.0)
+            periods += 1
+        return periods
+
+    def test_after_a_false_blame_holds_are_short_again(self):
+        subject = self.taken_back()
+        for _ in range(4):
+            self.feed(subject, 30, 30, 200.0)
+        self.assertFalse(subject.holding)
+        self.assertEqual(10, self.held_anew(subject, 30))
+        # That one was none, as it was better without.
+        self.feed(subject, 30, 30, 100.0)
+        self.feed(subject, 30, 30, 100.0)
+        self.assertEqual(20, self.held_anew(subject, 30))
+
+    def test_after_a_shorter_one_was_better_holds_are_short_again(self):
+        subject = self.guard()
+        self.assertEqual(10, self.held_anew(subject, 30))
+        for _ in range(5):
+            self.feed(subject, 30, 30, 300.0)
+        self.window(subject, 25, 100.0)
+        self.assertEqual(10, self.held_anew(subject, 20))
+
+    def test_half_the_margin_is_what_going_back_must_bring(self):
+        for latency, holding in ((192.0, False), (188.0, True)):
+            subject = self.taken_back()
+            for _ in range(4):
+                self.feed(subject, 30, 30, latency)
+            self.assertEqual(holding, subject.holding, latency)
+
+    def test_once_it_has_helped_later_times_do_not_matter(self):
+        subject = self.taken_back()
+        for latency in (*[100.0] * 4, *[200.0] * 4):
+            self.feed(subject, 30, 30, latency)
+        self.assertTrue(subject.holding)
+
+    def test_lengthening_is_never_hindered(self):
+        subject = self.guard()
+        self.window(subject, 10, 100.0)
+        self.window(subject, 5, 200.0)
+        self.assertTrue(subject.holding)
+        self.assertEqual(12, self.feed(subject, 10, 12, 100.0))
+
+    def test_small_losses_do_not_add_up_unseen(self):
+        # Each step costs 6%, below the margin of 10%.
+        subject = self.guard()
+        applied, latency = 30, 100.0
+        lowest = applied
+        for _ in range(20):
+            for _ in range(3):
+                result = self.feed(subject, applied, applied - 1, latency)
+            if result > applied:
+                break
+            applied, latency = result, latency * 1.06
+            lowest = applied
+        self.assertTrue(subject.holding)
+        self.assertGreaterEqual(lowest, 27)
+
+    def test_the_hold_outlives_who_comes_and_goes(self):
+        subject = self.taken_back()
+        nobody = frozenset()
+        for members in (MEMBERS | {'b'}, frozenset('b'), nobody, {'b'}):
+            self.feed(subject, 30, 30, 100.0, members=frozenset(members))
+            self.assertTrue(subject.holding, members)
+
+    def test_none_left_of_those_it_was_learned_from(self):
+        subject = self.taken_back()
+        self.feed(subject, 30, 30, 100.0, members=frozenset('b'))
+        self.assertFalse(subject.holding)
+
+    def test_the_unproven_is_taken_back_when_others_come(self):
+        subject = self.guard()
+        self.window(subject, 30, 100.0)
+        self.assertEqual(29, self.feed(subject, 30, 29, 100.0))
+        self.assertEqual(
+            30, self.feed(subject, 29, 28, 100.0, members=MEMBERS | {'b'})
+        )
+
+    def test_a_period_of_a_shorter_slice_is_no_proof(self):
+        # Nor are those before it, which were of the longer one.
+        subject = self.taken_back()
+        for _ in range(4):
+            self.feed(subject, 30, 30, 200.0)
+        self.assertFalse(subject.holding)
+        self.feed(subject, 20, 20, 50.0)
+        self.assertEqual(
+            30, self.feed(subject, 20, 20, 50.0, members=MEMBERS | {'b'})
+        )
+
+    def test_the_first_sample_after_others_came_does_not_count(self):
+        # It is of the shorter slice still, as after going back.
+        subject = self.guard()
+        self.window(subject, 30, 100.0)
+        both = MEMBERS | {'b'}
+        self.feed(subject, 29, 28, 100.0, members=both)
+        answers = [
+            self.feed(subject, 30, 29, 100.0, members=both) for _ in range(4)
+        ]
+        self.assertEqual([30, 30, 30, 29], answers)
+
+    def test_the_proven_stays_when_others_come(self):
+        subject = self.guard()
+        for applied in (30, 20):
+            self.window(subject, applied, 10.0 * applied)
+        self.assertEqual(
+            20, self.feed(subject, 20, 19, 200.0, members=MEMBERS | {'b'})
+        )
+
+    def test_periods_without_measurement_do_not_count(self):
+        subject = self.guard()
+        for _ in range(9):
+            self.assertEqual(30, self.feed(subject, 30, 29, None))

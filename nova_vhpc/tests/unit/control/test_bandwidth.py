@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The bought CPU share is kept, inside all limits."""
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.control import bandwidth, model
+from nova_vhpc.tests import base
+
+LIMITS = model.ActuatorLimits()
+TICK = model.ActuatorLimits(effective_min_slice_us=4_000)
+
+
+class ForSliceTest(base.TestCase):
+    def test_half_a_cpu(self):
+        self.assertEqual(
+            (20_000, 10_000),
+            bandwidth.for_slice(10_000, (100_000, 50_000), LIMITS),
+        )
+
+    def test_no_limit_is_never_throttled(self):
+        self.assertEqual(
+            (10_000, 10_000),
+            bandwidth.for_slice(10_000, (100_000, -1), LIMITS),
+        )
+
+    def test_none_is_the_original(self):
+        self.assertIsNone(bandwidth.for_slice(None, (100_000, 50_000), LIMITS))
+
+    def test_never_coarser_than_bought(self):
+        self.assertIsNone(
+            bandwidth.for_slice(20_000, (20_000, 10_000), LIMITS)
+        )
+
+    def test_unless_the_administrator_says_so(self):
+        self.assertEqual(
+            (40_000, 20_000),
+            bandwidth.for_slice(
+                20_000, (20_000, 10_000), LIMITS, specified=True
+            ),
+        )
+
+    def test_not_below_what_the_actuator_brings_about(self):
+        self.assertEqual(
+            (8_000, 4_000), bandwidth.for_slice(300, (100_000, 50_000), TICK)
+        )
+
+    def test_a_tiny_share_keeps_period_within_a_second(self):
+        # 0.4% of a CPU: a slice of 30 ms would take a period of 7.5 s.
+        self.assertEqual(
+            (500_000, 2_000),
+            bandwidth.for_slice(2_000, (1_000_000, 4_000), LIMITS),
+        )
+
+    def test_a_share_too_small_for_any_shorter_slice(self):
+        self.assertIsNone(bandwidth.for_slice(500, (1_000_000, 1_000), LIMITS))
+
+    def test_exact_where_integers_allow(self):
+        # A slice of just 10 ms would take a period of 23333.3 us.
+        period, quota = bandwidth.for_slice(10_000, (70_000, 30_000), LIMITS)
+        self.assertEqual(Fraction(3, 7), Fraction(quota, period))
+        self.assertAlmostEqual(10_000, quota, delta=2)
+
+    def test_the_slice_is_not_moved_far_for_an_exact_share(self):
+        # The least quota that keeps it exactly is the original's own.
+        period, quota = bandwidth.for_slice(50_000, (100_000, 70_001), LIMITS)
+        self.assertEqual(50_000, quota)
+        self.assertAlmostEqual(0.70001, quota / period, places=4)
+
+    def test_an_original_that_libvirt_would_not_take(self):
+        for original in ((500, 50_000), (100_000, 10), (2_000_000, -1)):
+            self.assertIsNone(bandwidth.for_slice(10_000, original, LIMITS))
+
+    @given(
+        slice_us=st.integers(-10, 2_000_000),
+        period_us=st.integers(1_000, 1_000_000),
+        quota_us=st.one_of(
+            st.just(-1), st.integers(1_000, 17_592_186_044_415)
+        ),
+        effective_us=st.integers(0, 50_000),
+        specified=st.booleans(),
+    )
+    def test_share_within_one_percent_and_limits(
+        self, slice_us, period_us, quota_us, effective_us, specified
+    ):
+        limits = model.ActuatorLimits(effective_min_slice_us=effective_us)
+        made = bandwidth.for_slice(
+            slice_us, (period_us, quota_us), limits, specified
+        )
+        if made is None:
+            return
+        self.assertTrue(bandwidth.possible(made, limits), made)
+        self.assertGreaterEqual(made[1], effective_us)
+        if quota_us == -1:
+            self.assertEqual(made[0], made[1])
+        else:
+            self.assertLessEqual(
+                abs(
+                    Fraction(made[1], made[0]) - Fraction(quota_us, period_us)
+                ),
+                Fraction(quota_us, period_us) / 100,
+            )
+            if not specified:
+                self.assertLess(made[1], quota_us * 1.06)
+
+
+class KnownTest(base.TestCase):
+    def test_every_way_to_say_no_limit(self):
+        for quota_us in (-1, 0, -1_000):
+            self.assertEqual(
+                (100_000, -1),
+                bandwidth.known(model.CpuTune(100_000, quota_us)),
+            )
+
+    def test_one_of_two_is_not_known(self):
+        self.assertIsNone(bandwidth.known(model.CpuTune(quota_us=5_000)))
+        self.assertIsNone(bandwidth.known(model.CpuTune(period_us=5_000)))
