@@ -130,7 +130,8 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
     from nova.scheduler.weights import affinity
 
     from nova_vhpc.bench import scheduler_world as world_
-    from nova_vhpc.scheduler import filters, uplinks, weights
+    from nova_vhpc.scheduler import filters, weights
+    from nova_vhpc.scheduler.sources import uplink_cache
 
     ours = _Side(
         'ours', filters.VirtualClusterFilter(), weights.VirtualClusterWeigher()
@@ -143,12 +144,12 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
     conf.CONF.set_override('topology_max_age', 0, 'vhpc_scheduler')
     body = world_.bulk_body(hosts)
     names = {'resource_providers': world_.names(hosts)}
-    uplinks.reset()
-    reader = uplinks.Reader(
+    uplink_cache.reset()
+    reader = uplink_cache.Reader(
         conf.CONF,
         lambda path, _version: body if 'candidates' in path else names,
     )
-    uplinks.install(reader)
+    uplink_cache.install(reader)
     reader.snapshot()
     world = world_.World(hosts)
     figures: dict[str, Any] = {
@@ -190,7 +191,7 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
             'nova_path_ratio': round(path[0] / path[1], 4),
         }
     reader.stop()
-    uplinks.reset()
+    uplink_cache.reset()
     worst = max(
         figures['policies'].values(), key=lambda policy: policy['ratio']
     )

@@ -31,7 +31,7 @@ def measure(hosts: int) -> dict[str, Any]:
     from placement import conf as placement_conf
     from placement import db_api, deploy, direct
 
-    from nova_vhpc.scheduler import snapshot
+    from nova_vhpc.scheduler.sources import snapshot
 
     conf = cfg.ConfigOpts()
     placement_conf.register_opts(conf)

@@ -34,11 +34,12 @@ from rich.table import Table
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.clients import openstack
-from nova_vhpc.cmd import explain_devices, explain_live, printing
+from nova_vhpc.cmd import printing
 from nova_vhpc.conf import scheduler as scheduler_conf
-from nova_vhpc.scheduler import explain, explain_model
-from nova_vhpc.scheduler.explain_reader import RequestError
-from nova_vhpc.scheduler.explain_request import Options, Request, read
+from nova_vhpc.explain import cloud, explain, model
+from nova_vhpc.explain.cloud import pci_devices
+from nova_vhpc.explain.explain_reader import RequestError
+from nova_vhpc.explain.request_file import Options, Request, read
 
 NOVA_CONF = '/etc/nova/nova.conf'
 
@@ -116,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _answer(args: argparse.Namespace, connection: Any) -> explain_model.Answer:
+def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
     if args.request is None:
         request, hosts = Request(flavor_name=args.flavor), None
     else:
@@ -137,9 +138,9 @@ def _answer(args: argparse.Namespace, connection: Any) -> explain_model.Answer:
     if hosts is None or named:
         if connection is None:
             connection = openstack.connect(args)
-        request = explain_live.look_up(connection, request)
+        request = cloud.look_up(connection, request)
     if hosts is None:
-        hosts = explain_live.hosts(connection, request, *keys, classes)
+        hosts = cloud.hosts(connection, request, *keys, classes)
     return explain.explain(request.question(hosts))
 
 
@@ -190,11 +191,11 @@ def _configured(
     return (
         dataclasses.replace(request, options=options),
         (group.switch_key, group.rack_key),
-        explain_devices.resource_classes(conf.pci.alias),
+        pci_devices.resource_classes(conf.pci.alias),
     )
 
 
-def _print(answer: explain_model.Answer, limit: int) -> None:
+def _print(answer: model.Answer, limit: int) -> None:
     # A pipe has no width; reasons should not be cut into words there.
     console = Console(width=None if sys.stdout.isatty() else 160)
     shown = answer.hosts[:limit] if limit > 0 else answer.hosts
@@ -240,7 +241,7 @@ def _print(answer: explain_model.Answer, limit: int) -> None:
         )
 
 
-def _words(host: explain_model.HostAnswer) -> str:
+def _words(host: model.HostAnswer) -> str:
     if host.reason is not None:
         return f'{host.rejected_by}: {host.reason}'
     if host.multiplier <= 0:

@@ -27,7 +27,7 @@ from oslo_log import log as logging
 
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs, validation
-from nova_vhpc.scheduler import request as requests
+from nova_vhpc.scheduler.session import session as requests
 
 LOG = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from nova.scheduler import utils, weights
 
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler import request as requests
-from nova_vhpc.scheduler.record import ATTRIBUTE
+from nova_vhpc.scheduler.session import session as requests
+from nova_vhpc.scheduler.session.host_info import ATTRIBUTE
 
 CONF = nova_conf.CONF
 

@@ -34,10 +34,10 @@ from nova_vhpc.agent.binder import UplinkBinder
 from nova_vhpc.agent.domain_xml import parse
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
-from nova_vhpc.cmd import explain_offers
+from nova_vhpc.explain.cloud import placement
+from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes
 from nova_vhpc.linux import qemu_process
-from nova_vhpc.scheduler.explain_request import Flavor
 from nova_vhpc.tests.functional.agent import base, shell_guest
 from nova_vhpc.tests.functional.topology import (
     links,
@@ -203,7 +203,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         """Claim as nova-scheduler does: the first candidate on a host."""
         found = self.nova(
             'GET',
-            explain_offers.query(flavor) + f'&in_tree={self.roots[node]}',
+            placement.query(flavor) + f'&in_tree={self.roots[node]}',
         )
         candidate = found['allocation_requests'][0]
         self.nova(

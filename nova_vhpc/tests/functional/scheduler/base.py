@@ -18,7 +18,7 @@ import time
 from nova.tests.functional import integrated_helpers
 
 from nova_vhpc.flavor import recipes
-from nova_vhpc.scheduler import uplinks
+from nova_vhpc.scheduler.sources import uplink_cache
 from nova_vhpc.tests.functional import patience
 from nova_vhpc.topology import model
 
@@ -54,7 +54,7 @@ def configure(test, enabled_filters):
         enabled_filters=enabled_filters,
         weight_classes=['nova.scheduler.weights.all_weighers', WEIGHER],
     )
-    test.addCleanup(uplinks.reset)
+    test.addCleanup(uplink_cache.reset)
 
 
 class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
@@ -99,7 +99,7 @@ class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
                 if uplink.kind is model.BridgeKind.SHARED
                 else model.TRAIT_SEPARATE,
             )
-        reader = uplinks.reader(self._conf())
+        reader = uplink_cache.reader(self._conf())
         reader.refresh()
 
     @staticmethod

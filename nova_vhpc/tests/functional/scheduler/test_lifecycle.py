@@ -15,7 +15,7 @@
 import time
 from unittest import mock
 
-from nova_vhpc.scheduler import whereabouts
+from nova_vhpc.scheduler.sources import nova_db
 from nova_vhpc.tests.functional.scheduler import base
 
 PATIENCE_S = 30.0
@@ -189,8 +189,8 @@ class MovedMemberTest(base.SchedulerTestCase):
             uuids = [server['id'] for server in self.servers]
             told.append(
                 (
-                    set(whereabouts.locate(uuids).hosts.values()),
-                    whereabouts.landing(cell, 'full'),
+                    set(nova_db.locate(uuids).hosts.values()),
+                    nova_db.landing(cell, 'full'),
                 )
             )
             return spawn(*args, **kwargs)
@@ -198,7 +198,7 @@ class MovedMemberTest(base.SchedulerTestCase):
         with mock.patch.object(driver, 'spawn', look):
             server = self._evacuate_server(self.servers[0])
         self.assertEqual([({'full'}, {server['id']: 'far'})], told)
-        self.assertEqual({}, whereabouts.landing(cell, 'full'))
+        self.assertEqual({}, nova_db.landing(cell, 'full'))
 
 
 class MovedMemberOfAFullSwitchTest(MovedMemberTest):

@@ -15,7 +15,7 @@
 import dataclasses
 import time
 
-from nova_vhpc.scheduler import uplinks
+from nova_vhpc.scheduler.sources import uplink_cache
 from nova_vhpc.tests.functional.scheduler import base
 
 
@@ -91,7 +91,7 @@ class RedeployTest(base.SchedulerTestCase):
             ['alpha', 'alpha', 'beta', 'beta'], self.hosts_of(servers)
         )
         # Then nobody asks for long.
-        reader = uplinks.reader(self._conf())
+        reader = uplink_cache.reader(self._conf())
         reader.refresh()
         reader._snapshot = dataclasses.replace(
             reader.latest(), taken_s=time.monotonic() - 300

@@ -18,7 +18,7 @@ import time
 import fixtures
 from nova.virt import fake
 
-from nova_vhpc.scheduler import uplinks
+from nova_vhpc.scheduler.sources import uplink_cache
 from nova_vhpc.tests.functional.scheduler import base
 
 
@@ -247,7 +247,7 @@ class UnknownTopologyTest(base.SchedulerTestCase):
         self.assertIn(server['OS-EXT-SRV-ATTR:host'], ('dark', 'stale'))
 
     def test_placement_away(self):
-        reader = uplinks.reader(self._conf())
+        reader = uplink_cache.reader(self._conf())
         good = reader._get
         calls = []
 

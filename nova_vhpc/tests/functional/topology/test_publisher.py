@@ -24,7 +24,7 @@ from placement.tests.functional.fixtures import placement as fixture
 
 from nova_vhpc.placement import client as api
 from nova_vhpc.placement import provider_tree, publisher, withdrawal
-from nova_vhpc.scheduler import snapshot
+from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
 
 A = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)

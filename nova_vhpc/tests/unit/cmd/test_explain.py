@@ -22,14 +22,15 @@ from pathlib import Path
 import fixtures
 
 import nova_vhpc
-from nova_vhpc.cmd import explain, explain_offers
+from nova_vhpc.cmd import explain
+from nova_vhpc.explain import explain as scheduler_explain
+from nova_vhpc.explain import request_file
+from nova_vhpc.explain.cloud import placement
+from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes, request_groups
-from nova_vhpc.scheduler import explain as scheduler_explain
-from nova_vhpc.scheduler import explain_request
-from nova_vhpc.scheduler.explain_request import Flavor
-from nova_vhpc.scheduler.planner_model import NO_LIMIT
+from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.scheduler.test_explain import host, request
+from nova_vhpc.tests.unit.explain.test_explain import host, request
 
 
 class CommandTest(base.TestCase):
@@ -171,7 +172,7 @@ class DocumentationTest(base.TestCase):
         ).resolve()
         text = page.read_text().partition('.. code-block:: json')[2]
         document, _ = json.JSONDecoder().raw_decode(text[text.index('{') :])
-        found, hosts = explain_request.read(document)
+        found, hosts = request_file.read(document)
         answer = scheduler_explain.explain(found.question(hosts))
         self.assertEqual((), answer.flaws)
         self.assertIsNone(answer.hosts[0].reason)
@@ -205,7 +206,7 @@ class QueryTest(base.TestCase):
 
     def check(self, **specs):
         flavor = Flavor(4, 2048, specs, disk_gb=10)
-        ours = explain_offers.query(flavor)
+        ours = placement.query(flavor)
         self.assertEqual(
             {k: set(v.split(',')) for k, v in self.nova_query(flavor).items()},
             {
@@ -281,7 +282,7 @@ class OffersTest(base.TestCase):
                 'root_provider_uuid': 'root',
                 'resources': {k: own[k] for k in own if k not in without},
             }
-            offers = explain_offers.Offers(pinned)
+            offers = placement.Offers(pinned)
             offers.add(
                 {
                     'provider_summaries': {'root': summary},

@@ -22,7 +22,7 @@ from nova_vhpc.flavor import (
     request_groups,
     validation,
 )
-from nova_vhpc.scheduler import requirements
+from nova_vhpc.scheduler.hosts import requirements
 from nova_vhpc.tests import base
 
 UPLINK = 'resources_uplink:CUSTOM_VHPC_UPLINK'

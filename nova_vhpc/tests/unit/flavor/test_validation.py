@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_vhpc.flavor import extra_specs, request_groups, validation
-from nova_vhpc.scheduler import candidates, network, requirements, snapshot
+from nova_vhpc.scheduler.hosts import network_fit, requirements
+from nova_vhpc.scheduler.session import candidates
+from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.flavor import test_recipes
 from nova_vhpc.tests.unit.flavor.test_recipes import (
@@ -29,8 +31,8 @@ from nova_vhpc.tests.unit.flavor.test_recipes import (
 from nova_vhpc.topology import model
 
 TRAITS = {
-    network.SHARED: model.TRAIT_SHARED,
-    network.SEPARATE: model.TRAIT_SEPARATE,
+    network_fit.SHARED: model.TRAIT_SHARED,
+    network_fit.SEPARATE: model.TRAIT_SEPARATE,
 }
 
 
@@ -99,7 +101,7 @@ class AgreementTest(base.TestCase):
 
     UPLINKS = tuple(
         snapshot.UplinkState(f'{kind}{n}', kind, f'{kind}{n}', 'n', 1000, 4, 0)
-        for kind in network.BridgeKind
+        for kind in network_fit.BridgeKind
         for n in range(2)
     )
 

@@ -26,7 +26,8 @@ from oslo_config import cfg
 from oslo_utils import uuidutils
 
 from nova_vhpc.bench import scheduler_world
-from nova_vhpc.scheduler import filters, request, weights
+from nova_vhpc.scheduler import filters, weights
+from nova_vhpc.scheduler.session import session
 from nova_vhpc.tests.unit.scheduler import world
 from nova_vhpc.topology import model
 
@@ -328,7 +329,7 @@ class ClaimTest(world.WorldTestCase):
         for left in (1, 0):
             self.place(spec, uuids=spec.instance_group.members[left:][:1])
             self.passing(spec)
-            found = request.Request.of(state, spec)
+            found = session.Request.of(state, spec)
             self.assertEqual(left, found.judge.slots(found.record(state)))
 
     def test_losers_of_a_race_try_what_is_left(self):

@@ -19,7 +19,7 @@ from nova.scheduler.weights import ram as nova_ram
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_vhpc.bench import scheduler_world
-from nova_vhpc.scheduler import weighing
+from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.tests.unit.scheduler import world
 
 
@@ -135,7 +135,9 @@ class WeigherTest(world.WorldTestCase):
     def aggregate(self, state, multiplier):
         state.aggregates = [
             objects.Aggregate(
-                id=9, hosts=[], metadata={weighing.MULTIPLIER_KEY: multiplier}
+                id=9,
+                hosts=[],
+                metadata={host_weights.MULTIPLIER_KEY: multiplier},
             )
         ]
 

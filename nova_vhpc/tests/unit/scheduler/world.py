@@ -21,7 +21,8 @@ from oslotest import base
 
 from nova_vhpc.bench import scheduler_world
 from nova_vhpc.conf import scheduler as scheduler_conf
-from nova_vhpc.scheduler import filters, uplinks, weights
+from nova_vhpc.scheduler import filters, weights
+from nova_vhpc.scheduler.sources import uplink_cache
 from nova_vhpc.topology import model
 
 objects.register_all()
@@ -48,15 +49,15 @@ class WorldTestCase(base.BaseTestCase):
         self.body = scheduler_world.bulk_body(self.hosts)
         self.names = scheduler_world.names(self.hosts)
         self.reads = []
-        self.reader = uplinks.Reader(CONF, self.get)
-        uplinks.install(self.reader)
-        self.addCleanup(uplinks.reset)
+        self.reader = uplink_cache.Reader(CONF, self.get)
+        uplink_cache.install(self.reader)
+        self.addCleanup(uplink_cache.reset)
         self.states = scheduler_world.World(self.hosts).states
         # What Nova's databases have of a server group; None: no answer.
         self.whereabouts = None
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.whereabouts.locate',
+                'nova_vhpc.scheduler.sources.nova_db.locate',
                 lambda uuids: self.whereabouts,
             )
         )
@@ -64,7 +65,7 @@ class WorldTestCase(base.BaseTestCase):
         self.stopping = None
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.whereabouts.stopping',
+                'nova_vhpc.scheduler.sources.nova_db.stopping',
                 lambda spec: self.stopping,
             )
         )
@@ -72,7 +73,7 @@ class WorldTestCase(base.BaseTestCase):
         self.down = set()
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.whereabouts.is_down',
+                'nova_vhpc.scheduler.sources.nova_db.is_down',
                 lambda cell, host: host in self.down,
             )
         )
@@ -80,7 +81,7 @@ class WorldTestCase(base.BaseTestCase):
         self.landing = {}
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.whereabouts.landing',
+                'nova_vhpc.scheduler.sources.nova_db.landing',
                 lambda cell, source: self.landing,
             )
         )

@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Reads from a cloud what ``nova-vhpc-explain`` needs.
+
+Asks Placement for the uplinks with the filter's own bulk read.
+"""
+
+import dataclasses
+import math
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nova_vhpc.clients import openstack
+from nova_vhpc.explain import model as explain_model
+from nova_vhpc.explain.cloud import pci_devices, placement, server_groups
+from nova_vhpc.explain.request_file import Flavor, Request
+from nova_vhpc.scheduler.hosts.requirements import HostView
+from nova_vhpc.scheduler.planner import host_weights
+from nova_vhpc.scheduler.planner.model import HostFacts, one_of
+from nova_vhpc.scheduler.sources import snapshot
+from nova_vhpc.topology import model
+
+HYPERVISORS_VERSION = '2.87'
+"""The last one that tells host CPUs and used vCPUs."""
+
+AGGREGATES_VERSION = '2.64'
+
+
+def look_up(connection: Any, request: Request) -> Request:
+    """Fill in the flavor and the server group that are named.
+
+    :raises CloudError: if there is none of that name.
+    """
+    if request.flavor_name is not None:
+        request = dataclasses.replace(
+            request, flavor=_flavor(connection, request.flavor_name)
+        )
+    if request.group_name is not None:
+        request = server_groups.look_up(
+            connection, request, request.group_name
+        )
+    return request
+
+
+def hosts(
+    connection: Any,
+    request: Request,
+    switch_key: str = 'vhpc:switch',
+    rack_key: str = 'vhpc:rack',
+    classes: Mapping[str, str] | None = None,
+) -> tuple[explain_model.Host, ...]:
+    """All compute hosts, as filter and planner would see them.
+
+    :param classes: resource class of PCI devices by alias.
+    """
+    assert request.flavor is not None
+    topology = _snapshot(connection).hosts
+    offers = placement.read(connection.placement, request.flavor)
+    devices: Mapping[str, int] = {}
+    if not request.devices:
+        devices = pci_devices.free(
+            connection.placement, request.flavor.extra_specs, classes or {}
+        )
+    aggregates = openstack.get(
+        connection.compute, '/os-aggregates', AGGREGATES_VERSION
+    )['aggregates']
+    places = _places(aggregates, switch_key, rack_key)
+    multipliers = _multipliers(aggregates)
+    vcpus, _ = request.flavor.judged_vcpus
+    claims = any(model.UPLINK in key for key in request.flavor.extra_specs)
+    found = []
+    for hypervisor in _hypervisors(connection):
+        uuid = hypervisor['id']
+        name = hypervisor['service']['host']
+        total, used = offers.cpus(
+            uuid, hypervisor['vcpus'] or 0, hypervisor['vcpus_used'] or 0
+        )
+        switch, rack = places.get(name, (None, None))
+        free_cpus, free_ram_mb = offers.free(uuid)
+        offered = offers.uplinks.get(uuid)
+        found.append(
+            explain_model.Host(
+                facts=HostFacts(
+                    name,
+                    total,
+                    used,
+                    free_cpus,
+                    free_ram_mb,
+                    offers.members(uuid, vcpus, request.flavor.ram_mb),
+                    switch=switch,
+                    rack=rack,
+                ),
+                view=HostView(
+                    total,
+                    used,
+                    topology.get(uuid),
+                    frozenset(offered) if claims and offered else None,
+                ),
+                nova_lack=_nova_lack(hypervisor, offered is not None),
+                devices=devices.get(uuid),
+                multiplier=multipliers.get(name),
+            )
+        )
+    if not found:
+        raise openstack.CloudError('Nova knows no compute host')
+    return tuple(found)
+
+
+def _nova_lack(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
+    if hypervisor['state'] != 'up':
+        return 'its nova-compute is down'
+    if hypervisor['status'] != 'enabled':
+        why = hypervisor['service'].get('disabled_reason')
+        return 'its nova-compute is disabled' + (f': {why}' if why else '')
+    if not offered:
+        return (
+            'Placement has no candidate there: CPUs, RAM, disk, traits or '
+            'uplinks are short'
+        )
+    return None
+
+
+def _flavor(connection: Any, name: str) -> Flavor:
+    found = openstack.find_flavor(connection, name)
+    return Flavor(
+        vcpus=found.vcpus,
+        ram_mb=found.ram,
+        # Swap is in MB; Nova counts it in whole GB.
+        disk_gb=(found.disk or 0)
+        + (found.ephemeral or 0)
+        + -(-int(found.swap or 0) // 1024),
+        name=found.name,
+        extra_specs=dict(found.extra_specs),
+    )
+
+
+def _snapshot(connection: Any) -> snapshot.Snapshot:
+    """The uplinks of all hosts; of none while no agent has run yet."""
+    try:
+        body = openstack.get(
+            connection.placement,
+            snapshot.BULK_READ,
+            snapshot.BULK_READ_VERSION,
+        )
+    except openstack.NothingPublishedError:
+        return snapshot.Snapshot({}, 0.0)
+    names: snapshot.Names = {}
+    path = snapshot.names_read(body, names)
+    if path is not None:
+        found = openstack.get(
+            connection.placement, path, snapshot.NAMES_READ_VERSION
+        )
+        names = snapshot.parse_names(found['resource_providers'])
+    return snapshot.parse(body, names)
+
+
+def _places(
+    aggregates: Iterable[Mapping[str, Any]], switch_key: str, rack_key: str
+) -> dict[str, tuple[str | None, str | None]]:
+    """Switch and rack of every host that is in an aggregate with them."""
+    places: dict[str, tuple[str | None, str | None]] = {}
+    for aggregate in aggregates:
+        metadata = aggregate['metadata']
+        for host in aggregate['hosts']:
+            switch, rack = places.get(host, (None, None))
+            places[host] = (
+                one_of(switch, metadata.get(switch_key)),
+                one_of(rack, metadata.get(rack_key)),
+            )
+    return places
+
+
+def _multipliers(
+    aggregates: Iterable[Mapping[str, Any]],
+) -> dict[str, float]:
+    """The weigher's multiplier of hosts whose aggregates name one.
+
+    As the weigher reads it: the least of several, and none at all where one
+    of them is no number.
+    """
+    given: dict[str, list[float]] = {}
+    for aggregate in aggregates:
+        text = aggregate['metadata'].get(host_weights.MULTIPLIER_KEY)
+        if text is None:
+            continue
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        for host in aggregate['hosts']:
+            given.setdefault(host, []).append(number)
+    return {
+        host: min(numbers)
+        for host, numbers in given.items()
+        if not any(map(math.isnan, numbers)) and math.isfinite(min(numbers))
+    }
+
+
+def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
+    path: str | None = '/os-hypervisors/detail'
+    while path:
+        body = openstack.get(connection.compute, path, HYPERVISORS_VERSION)
+        yield from body['hypervisors']
+        path = None
+        for link in body.get('hypervisors_links', ()):
+            if link['rel'] == 'next':
+                query = urllib.parse.urlsplit(link['href']).query
+                path = '/os-hypervisors/detail?' + query

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reads a server group of a cloud for ``nova-vhpc-explain``."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nova_vhpc.clients import openstack
+from nova_vhpc.explain.request_file import Request
+
+VERSION = '2.64'
+
+
+def look_up(connection: Any, request: Request, name: str) -> Request:
+    """A request with policy and running members of a server group.
+
+    :param name: of the group, or its id.
+    :raises CloudError: if there is none of that name.
+    """
+    for group in _groups(connection):
+        if name in (group['id'], group['name']):
+            break
+    else:
+        raise openstack.CloudError(
+            f"no server group '{name}': openstack server group list "
+            '--all-projects has them all'
+        )
+    existing: dict[str, int] = {}
+    for uuid in group['members']:
+        try:
+            server = openstack.get(
+                connection.compute, f'/servers/{uuid}', VERSION
+            )
+        except openstack.GoneError:
+            # It was deleted since the group was read.
+            continue
+        host = server['server'].get('OS-EXT-SRV-ATTR:host')
+        if host:
+            existing[host] = existing.get(host, 0) + 1
+    return dataclasses.replace(
+        request,
+        policy=group['policy'],
+        max_server_per_host=group['rules'].get('max_server_per_host'),
+        existing=existing,
+    )
+
+
+def _groups(connection: Any) -> Iterator[Mapping[str, Any]]:
+    """The server groups of all projects, page by page.
+
+    Nova gives a thousand at most ([api] max_limit), and no link to more.
+    """
+    seen: set[str] = set()
+    while True:
+        body = openstack.get(
+            connection.compute,
+            f'/os-server-groups?all_projects=True&offset={len(seen)}',
+            VERSION,
+        )
+        groups = [g for g in body['server_groups'] if g['id'] not in seen]
+        if not groups:
+            return
+        yield from groups
+        seen.update(group['id'] for group in groups)

@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Why a member would go where it goes, host by host.
+
+Pure: the very code of filter, planner and weigher, run on facts that
+were read from a cloud or from a file.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from nova_vhpc.explain.model import Answer, Host, HostAnswer, Question
+from nova_vhpc.scheduler import planner
+from nova_vhpc.scheduler.hosts.requirements import (
+    HostView,
+    Limits,
+    Requirements,
+    Verdict,
+    claimable,
+    evaluate,
+)
+from nova_vhpc.scheduler.planner import cost, host_weights
+from nova_vhpc.scheduler.planner.model import (
+    NO_LIMIT,
+    ClusterPlacement,
+    HostFacts,
+    PlanRequest,
+    Policy,
+)
+
+_UNPLANNED = (
+    'the weight multiplier of no host that passes is above 0: '
+    "Nova's other weighers decide alone"
+)
+
+
+def explain(question: Question) -> Answer:
+    """What filter, planner and weigher make of a request."""
+    verdicts = [_verdict(question, host) for host in question.hosts]
+    passing = [
+        (host, verdict)
+        for host, (_, verdict) in zip(question.hosts, verdicts, strict=True)
+        if verdict.passes
+    ]
+    # As the weigher, which leaves all other hosts to those of Nova.
+    planned = [pair for pair in passing if question.multiplier_of(pair[0]) > 0]
+    facts = [_facts(host, verdict) for host, verdict in planned]
+    unknown = {host.facts.name for host, verdict in planned if verdict.unknown}
+    asked = _plan_request(question, facts)
+    if facts or not passing:
+        placement = _place(asked, unknown)
+    else:
+        placement = ClusterPlacement(
+            {}, math.inf, infeasible_reason=_UNPLANNED
+        )
+    weights = {
+        host.facts.name: (
+            host_weights.AVOIDED if question.multiplier_of(host) < 0 else 0.0
+        )
+        for host, _ in passing
+    }
+    weights.update(
+        zip(
+            (fact.name for fact in facts),
+            host_weights.other_weights(
+                asked, placement, facts, unknown, question.weight_of_unknown
+            ),
+            strict=True,
+        )
+    )
+    weights.update(host_weights.planned_weights(placement))
+    rooms = {
+        host.facts.name: planner.capacity(_facts(host, verdict), asked)
+        for host, verdict in passing
+    }
+    answers = [
+        HostAnswer(
+            name=host.facts.name,
+            reason=verdict.reason,
+            rejected_by=rejected_by,
+            weight=_rounded(weights.get(host.facts.name)),
+            slots=None if verdict.slots >= NO_LIMIT else verdict.slots,
+            room=rooms.get(host.facts.name, 0),
+            link_mbps=verdict.link_mbps,
+            uplinks=_serving(question.wanted, host.view, verdict),
+            switch=host.facts.switch,
+            rack=host.facts.rack,
+            planned=placement.assignments.get(host.facts.name, 0),
+            running=question.existing.get(host.facts.name, 0),
+            unknown=verdict.unknown,
+            devices=host.devices,
+            devices_unknown=question.wanted.devices > 0
+            and host.devices is None,
+            multiplier=question.multiplier_of(host),
+        )
+        for host, (rejected_by, verdict) in zip(
+            question.hosts, verdicts, strict=True
+        )
+    ]
+    answers.sort(key=_order)
+    return Answer(
+        hosts=tuple(answers),
+        placement=placement,
+        members=question.members,
+        network=question.wanted.specs.network,
+        flaws=question.flaws,
+        notes=_notes(question, answers),
+        slowdown=_slowdown(question, placement),
+    )
+
+
+def _serving(
+    wanted: Requirements, view: HostView, verdict: Verdict
+) -> tuple[str, ...]:
+    """Uplinks that the next member can have, not those that are claimed."""
+    uplinks = verdict.uplinks
+    return tuple(
+        map(str, claimable(view, uplinks) if wanted.claims else uplinks)
+    )
+
+
+def _notes(
+    question: Question, answers: Sequence[HostAnswer]
+) -> tuple[str, ...]:
+    """What to know of the answers, or could not be found out."""
+    notes: list[str] = []
+    if not question.wanted.specs.requested:
+        notes.append(
+            'The flavor has no vhpc: extra specs: filter and weigher leave '
+            'its servers to Nova. What is shown here would hold if it had '
+            'vhpc:workload.'
+        )
+    unknown = sum(1 for answer in answers if answer.devices_unknown)
+    if unknown:
+        notes.append(
+            f'Free PCI devices are unknown for {unknown} of {len(answers)} '
+            'host(s) and not counted there; nova-scheduler will count them. '
+            'They are known for one alias that is in [pci] alias of '
+            '--config-file, where nova-compute has [pci] '
+            'report_in_placement; those of SR-IOV ports never are.'
+        )
+    return tuple(notes)
+
+
+def limits(
+    *,
+    max_age_s: int = 1200,
+    allow_unknown: bool = False,
+    now_s: float | None = None,
+) -> Limits:
+    """How strictly topology is judged, as ``[vhpc_scheduler]`` says."""
+    return Limits(
+        now_minutes=(time.time() if now_s is None else now_s) / 60,
+        max_age_s=max_age_s,
+        allow_unknown=allow_unknown,
+    )
+
+
+def _verdict(question: Question, host: Host) -> tuple[str | None, Verdict]:
+    """Who rejects a host, if anybody, and the verdict."""
+    wanted = question.wanted
+    verdict = evaluate(host.view, wanted, question.limits)
+    if host.nova_lack is not None:
+        # Ours is asked all the same: its reasons name bridge and NIC.
+        reason = host.nova_lack
+        if verdict.reason is not None:
+            reason += f'; and our filter: {verdict.reason}'
+        return 'nova', verdict._replace(reason=reason)
+    if verdict.reason is not None:
+        return 'filter', verdict
+    if host.devices is None or not wanted.devices:
+        return None, verdict
+    slots = host.devices // wanted.devices
+    if slots:
+        return None, verdict._replace(slots=min(verdict.slots, slots))
+    return 'filter', verdict._replace(
+        reason=f'it has {host.devices} free PCI device(s), '
+        f'{wanted.devices} are needed'
+    )
+
+
+def _facts(host: Host, verdict: Verdict) -> HostFacts:
+    return host.facts._replace(
+        slots=min(host.facts.slots, verdict.slots),
+        link_mbps=verdict.link_mbps,
+    )
+
+
+def _plan_request(question: Question, facts: list[HostFacts]) -> PlanRequest:
+    """The weigher's question, with the hosts that only hold members."""
+    passing = {fact.name for fact in facts}
+    away = [
+        host.facts._replace(slots=0)
+        for host in question.hosts
+        if host.facts.name in question.existing
+        and host.facts.name not in passing
+    ]
+    wanted = question.wanted
+    return PlanRequest(
+        members=question.members,
+        vcpus=wanted.vcpus,
+        ram_mb=max(1, question.ram_mb),
+        hosts=[*facts, *away],
+        network=wanted.specs.network,
+        paradigm=wanted.specs.paradigm,
+        policy=question.policy,
+        max_server_per_host=question.max_server_per_host,
+        spare_cpus=wanted.spare_cpus,
+        max_overcommit=wanted.max_overcommit,
+        existing=question.existing,
+    )
+
+
+def _place(asked: PlanRequest, unknown: set[str]) -> ClusterPlacement:
+    """The weigher's plan: unknown topology only if there is no other."""
+    if unknown:
+        known = [host for host in asked.hosts if host.name not in unknown]
+        placement = planner.plan(dataclasses.replace(asked, hosts=known))
+        if placement.infeasible_reason is None:
+            return placement
+    return planner.plan(asked)
+
+
+def _slowdown(question: Question, placement: ClusterPlacement) -> float | None:
+    network = question.wanted.specs.network
+    used = set(placement.assignments) | set(question.existing)
+    if network is None or not placement.assignments:
+        return None
+    members = question.members + sum(question.existing.values())
+    here = max(1, round(members / len(used)))
+    return round(cost.slowdown(network, min(here, members), members, 1.0), 3)
+
+
+def _rounded(weight: float | None) -> float | None:
+    return None if weight is None else round(weight, 4)
+
+
+def _order(answer: HostAnswer) -> tuple[Any, ...]:
+    weight = answer.weight
+    return (
+        answer.reason is not None,
+        answer.planned == 0,
+        0.0 if weight is None else -weight * answer.multiplier,
+        answer.name,
+    )
+
+
+POLICIES = tuple(str(policy) for policy in Policy)

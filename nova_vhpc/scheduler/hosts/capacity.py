@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a host has left of its own CPUs, RAM and disk.
+
+Nova's host states are fresh, but know of no ratio that was set in Placement,
+and count as used what is reserved. Placement's figures, from the last bulk
+read, are what a claim is judged by, but may be half a minute old.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nova_vhpc.scheduler.sources.snapshot import Resource
+
+Resources = Mapping[str, Resource]
+
+
+class Stock(NamedTuple):
+    """One of a host's resources as Nova has it.
+
+    :ivar total: how much there is.
+    :ivar ratio: allocation ratio.
+    :ivar used: by guests, and what is reserved.
+    :ivar landed: part of ``used`` that members of this very request took.
+    :ivar reserved: what nova.conf says is reserved.
+    """
+
+    total: float
+    ratio: float
+    used: float
+    landed: float = 0
+    reserved: float = 0
+
+
+class Defaults(NamedTuple):
+    """nova.conf's options for compute nodes that report no ratio of their own.
+
+    :ivar cpu_ratio: ``initial_cpu_allocation_ratio``.
+    :ivar cpus: ``reserved_host_cpus``; and so on.
+    """
+
+    cpu_ratio: float
+    ram_ratio: float
+    disk_ratio: float
+    cpus: int = 0
+    ram_mb: int = 0
+    disk_mb: int = 0
+
+    @classmethod
+    def of(cls, conf: Any) -> 'Defaults':
+        """Read them from nova-scheduler's ConfigOpts."""
+        return cls(
+            conf.initial_cpu_allocation_ratio,
+            conf.initial_ram_allocation_ratio,
+            conf.initial_disk_allocation_ratio,
+            conf.reserved_host_cpus,
+            conf.reserved_host_memory_mb,
+            conf.reserved_host_disk_mb,
+        )
+
+
+def free(own: Stock, placed: Resource | None) -> float:
+    """What Placement would still give out of a resource.
+
+    :param placed: what Placement has of it, None if that is not known; then
+        Nova's figures are taken as they are.
+    """
+    if placed is None:
+        return own.total * own.ratio - own.used
+    # What Nova counts as used, but no claim in Placement: reserved, or
+    # claimed since the last read. No more can be reserved than lacks in
+    # Placement, unless the ratio there is a greater one.
+    lacking = round(own.total - placed.capacity / (own.ratio or 1.0), 6)
+    most = lacking if lacking >= 0 else own.reserved
+    reserved = min(own.used - own.landed - placed.used, most)
+    return placed.capacity - own.used + max(0.0, reserved)

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where hosts are in the fabric, as the metadata of their aggregates says."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oslo_log import log as logging
+
+from nova_vhpc.scheduler.planner.model import one_of
+
+LOG = logging.getLogger(__name__)
+
+# Pairs of names of which this process has told already.
+_told: set[tuple[str, frozenset[str]]] = set()
+
+
+class Fabric:
+    """Which switch and rack a host is on, by its aggregates' metadata.
+
+    One object serves one request: thousands of hosts share a few
+    aggregates, and reading one costs more than all else about a host.
+
+    :param switch_key: metadata key that names the switch.
+    :param rack_key: metadata key that names the rack.
+    """
+
+    def __init__(self, switch_key: str, rack_key: str) -> None:
+        self._keys = (switch_key, rack_key)
+        self._places: dict[int, tuple[str | None, str | None]] = {}
+        self._by_host: dict[str, tuple[str | None, str | None]] = {}
+
+    def place(self, state: Any) -> tuple[str | None, str | None]:
+        """Switch and rack of a host state."""
+        switch = rack = None
+        for aggregate in state.aggregates:
+            # Nova keeps one object per aggregate, shared by all hosts.
+            found = self._places.get(id(aggregate))
+            if found is None:
+                found = self._learn(aggregate)
+            switch = one_of(switch, found[0])
+            rack = one_of(rack, found[1])
+        return switch, rack
+
+    def place_of(self, host: str) -> tuple[str | None, str | None]:
+        """Switch and rack of a host that did not pass the filters."""
+        return self._by_host.get(host, (None, None))
+
+    def racks_missing(self, names: Iterable[str]) -> set[str]:
+        """Hosts of unknown rack; none as long as no rack is known at all."""
+        if not any(rack for _, rack in self._by_host.values()):
+            return set()
+        return {name for name in names if self.place_of(name)[1] is None}
+
+    def add_racks(self, racks: Mapping[str, str]) -> None:
+        """Take note of the racks of hosts that did not pass the filters.
+
+        :param racks: by host.
+        """
+        for host, rack in racks.items():
+            self._by_host[host] = (self.place_of(host)[0], rack)
+
+    @property
+    def rack_key(self) -> str:
+        """Metadata key that names the rack."""
+        return self._keys[1]
+
+    def _learn(self, aggregate: Any) -> tuple[str | None, str | None]:
+        metadata = aggregate.metadata
+        place = (metadata.get(self._keys[0]), metadata.get(self._keys[1]))
+        self._places[id(aggregate)] = place
+        if place != (None, None):
+            for host in aggregate.hosts:
+                switch, rack = self.place_of(host)
+                self._tell(host, self._keys[0], switch, place[0])
+                self._tell(host, self._keys[1], rack, place[1])
+                self._by_host[host] = (
+                    one_of(switch, place[0]),
+                    one_of(rack, place[1]),
+                )
+        return place
+
+    def _tell(
+        self, host: str, key: str, one: str | None, other: str | None
+    ) -> None:
+        """Tell once of two names that aggregates give one host."""
+        if not one or not other or one == other:
+            return
+        told = (key, frozenset((one, other)))
+        if told not in _told:
+            _told.add(told)
+            LOG.warning(
+                'Aggregates of host %s, for one, have two values of %s: %s; '
+                'the first counts',
+                host,
+                key,
+                ', '.join(sorted((one, other))),
+            )

@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""PCI devices that members ask for, and those that hosts have free."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nova.pci import utils as pci_utils
+
+from nova_vhpc.scheduler.planner.model import NO_LIMIT
+
+
+def requested(spec_obj: Any) -> list[Any]:
+    """What a server asks for, by alias and by port."""
+    found = spec_obj.pci_requests if 'pci_requests' in spec_obj else None
+    return list(found.requests) if found else []
+
+
+def asked(requests: Iterable[Any]) -> int:
+    """PCI devices that a server asks for, by alias and by port."""
+    return sum(int(request.count) for request in requests)
+
+
+def members(state: Any, requests: Iterable[Any]) -> int:
+    """Members whose PCI devices the host has free at the same time."""
+    found = NO_LIMIT
+    for share in _shares(state, list(requests)):
+        found = min(found, share.free // (share.needed or 1))
+    return found
+
+
+def lack(state: Any, requests: Iterable[Any]) -> str | None:
+    """Why a host's free PCI devices do not serve a server, or None."""
+    if state.pci_stats is None:
+        return 'its nova-compute has reported no PCI devices yet'
+    for share in _shares(state, list(requests)):
+        if share.free < share.needed:
+            return (
+                f'it has {share.free} free PCI device(s) for '
+                f'{share.name}, {share.needed} are needed'
+            )
+    return None
+
+
+def supported(
+    state: Any, requests: list[Any], candidate: Mapping[str, Any]
+) -> bool:
+    """Whether the devices can be had with an allocation candidate."""
+    return bool(
+        state.pci_stats.support_requests(
+            requests, provider_mapping=candidate['mappings']
+        )
+    )
+
+
+class _Share(NamedTuple):
+    """Devices that serve some of a server's requests, and no others."""
+
+    name: str
+    free: int
+    needed: int
+
+
+def _shares(state: Any, requests: Sequence[Any]) -> Iterator[_Share]:
+    """What the requests take of the devices that serve them.
+
+    Several may take from the same ones, as two ports on one physical
+    network do: then they count together.
+    """
+    if not requests:
+        return
+    pools = state.pci_stats.pools if state.pci_stats is not None else ()
+    served_by = [_pools(state, request) for request in requests]
+    sets = dict.fromkeys([*served_by, frozenset[int]().union(*served_by)])
+    for devices in sets:
+        within = [
+            request
+            for request, found in zip(requests, served_by, strict=True)
+            if found == devices or (found and found < devices)
+        ]
+        yield _Share(
+            ' and '.join(dict.fromkeys(map(_named, within))),
+            sum(int(pools[number]['count']) for number in devices),
+            sum(int(request.count) for request in within),
+        )
+
+
+def _pools(state: Any, request: Any) -> frozenset[int]:
+    """Which pools of devices serve a request, by their position."""
+    if state.pci_stats is None:
+        return frozenset()
+    ignored = getattr(state.pci_stats, 'ignored_spec_tags', ())
+    specs = [
+        {key: tag for key, tag in spec.items() if key not in ignored}
+        for spec in request.spec
+    ]
+    return frozenset(
+        number
+        for number, pool in enumerate(state.pci_stats.pools)
+        if pci_utils.pci_device_prop_match(pool, specs)
+    )
+
+
+def _named(request: Any) -> str:
+    if request.alias_name:
+        return f'alias {request.alias_name}'
+    for spec in request.spec:
+        if 'physical_network' in spec:
+            return f'a port on physical network {spec["physical_network"]}'
+    return 'a port'

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a server group's policy leaves the search to choose from."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from nova_vhpc.scheduler.planner import single_member as lone
+from nova_vhpc.scheduler.planner.host_groups import (
+    Field,
+    limited,
+    make_field,
+    rooms,
+)
+from nova_vhpc.scheduler.planner.local_search import search
+from nova_vhpc.scheduler.planner.model import PlanRequest, Policy, Tier
+from nova_vhpc.scheduler.planner.objective import Counts, Objective
+from nova_vhpc.scheduler.planner.seeds import one_host
+
+OVERCOMMITS = (1.0, 1.125, 1.25, 1.5, 2.0, 4.0)
+"""vCPUs per CPU that are tried one after another."""
+
+
+def place(objective: Objective) -> Counts | None:
+    """Place the request's members as its policy says, None if it cannot."""
+    request = objective.request
+    room = limited(objective, rooms(request, objective), limit_of(request))
+    if request.members > 1:
+        return _placed(objective, room)
+    if not objective.existing:
+        return lone.first(objective, room)
+    found = _placed(objective, room)
+    return (
+        found if request.policy is None else lone.later(objective, room, found)
+    )
+
+
+def _placed(objective: Objective, room: list[int]) -> Counts | None:
+    request = objective.request
+    if request.policy == Policy.SOFT_ANTI_AFFINITY:
+        return _apart(objective, room)
+    field = make_field(objective, room)
+    if request.policy == Policy.AFFINITY:
+        return _together(field)
+    return search(field, _starts(field))
+
+
+def limit_of(request: PlanRequest) -> int | None:
+    """Most members per host that the policy allows, None for any."""
+    if request.policy == Policy.ANTI_AFFINITY:
+        return request.max_server_per_host or 1
+    return None
+
+
+def _starts(field: Field) -> list[Field]:
+    """The hosts as far as they are not over-committed, and as they are.
+
+    Where over-commit is allowed, patterns fill a host beyond its CPUs before
+    they take the next one, and moves do not find back: each undoes a part of
+    it, while the slowest member stays as slow. Where all members do not fit
+    without it, or in no rack, the least over-commit at which they do is
+    tried. Spare CPUs are used before any is shared.
+    """
+    objective = field.objective
+    request = objective.request
+    least = Tier.ALL + 1
+    found = []
+    spare = request.spare_cpus
+    ladder = [(1.0, spare)] if spare else []
+    for most, spare in ladder + [(most, 0) for most in OVERCOMMITS]:
+        if most >= request.max_overcommit:
+            break
+        strict = dataclasses.replace(
+            request, max_overcommit=most, spare_cpus=spare
+        )
+        room = list(map(min, rooms(strict, objective), field.room))
+        if room == field.room:
+            break
+        if sum(room) < request.members:
+            continue
+        tier = _tier(field, room)
+        if tier < least:
+            least = tier
+            found.append(make_field(objective, room))
+        if tier < Tier.ALL or not field.racks:
+            break
+    return [*found, field]
+
+
+def _tier(field: Field, room: Sequence[int]) -> Tier:
+    """The smallest tier that holds all new members."""
+    members = field.objective.request.members
+    for groups, tier in (
+        (field.switches, Tier.SWITCH),
+        (field.racks, Tier.RACK),
+    ):
+        for group in groups.values():
+            if (
+                group.total >= members
+                and sum(map(room.__getitem__, group.order)) >= members
+            ):
+                return tier
+    return Tier.ALL
+
+
+def _together(field: Field) -> Counts | None:
+    """``affinity``: one host, or where Nova has put the first ones."""
+    objective = field.objective
+    members = objective.request.members
+    if not objective.existing:
+        return one_host(field, members)
+    room = [0] * len(field.room)
+    for index in objective.existing:
+        room[index] = field.room[index]
+    return search(make_field(objective, room))
+
+
+def _apart(objective: Objective, room: list[int]) -> Counts | None:
+    """``soft-anti-affinity``: as evenly as the hosts' room allows.
+
+    All hosts are filled to the level below the one that holds the job;
+    where the rest goes is chosen by cost.
+    """
+    request = objective.request
+    level = _water_level(objective, room)
+    if level is None:
+        return None
+    room = limited(objective, room, level)
+    below = {
+        index: new
+        for index, new in enumerate(limited(objective, room, level - 1))
+        if new
+    }
+    if below:
+        # Those members are as good as running.
+        hosts = list(objective.hosts)
+        for index, new in below.items():
+            busy = hosts[index].used_vcpus + new * request.vcpus
+            hosts[index] = hosts[index]._replace(used_vcpus=busy)
+            room[index] -= new
+        running = objective.merged(below)
+        objective = Objective(
+            dataclasses.replace(
+                request,
+                members=request.members - sum(below.values()),
+                hosts=hosts,
+                existing={hosts[i].name: n for i, n in running.items()},
+            )
+        )
+    field = make_field(objective, room)
+    rest = search(field, _starts(field))
+    if rest is None:
+        return None
+    for index, new in below.items():
+        rest[index] = rest.get(index, 0) + new
+    return rest
+
+
+def _water_level(objective: Objective, room: list[int]) -> int | None:
+    """Least number of members per host at which all have room."""
+    members = objective.request.members
+    if sum(room) < members:
+        return None
+    low, high = 1, members + max(objective.existing.values(), default=0)
+    while low < high:
+        middle = (low + high) // 2
+        if sum(limited(objective, room, middle)) >= members:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,334 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The hosts of one request, sorted once and grouped by the fabric.
+
+All that the search asks a group is answered without walking its hosts:
+they are sorted by room, and their room is summed up from the front.
+"""
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner.model import PlanRequest
+from nova_vhpc.scheduler.planner.objective import Counts, Objective
+
+_BIG = 1 << 20
+_LINK_BITS = 30
+_LOAD_STEPS = 64
+
+
+class Group:
+    """Hosts of one switch, one rack, or all; roomiest first.
+
+    :ivar order: positions of the hosts.
+    :ivar most: of one host.
+    :ivar total: members that fit.
+    """
+
+    __slots__ = (
+        '_children',
+        '_negative',
+        '_ranks',
+        '_room',
+        '_sums',
+        'most',
+        'order',
+        'total',
+    )
+
+    def __init__(
+        self,
+        order: list[int],
+        room: Sequence[int],
+        children: 'Sequence[Group] | Callable[[], Sequence[Group]]' = (),
+    ) -> None:
+        self.order = order
+        self._children = children
+        self.total = sum(map(room.__getitem__, order))
+        self.most = room[order[0]] if order else 0
+        # Most groups are too small for the job and never asked again.
+        self._room = room
+        self._negative: list[int] | None = None
+        self._sums: list[int] | None = None
+        self._ranks: dict[int, _Ranks] | None = None
+
+    @property
+    def children(self) -> Sequence['Group']:
+        """Smaller groups that make it up, made when first asked for."""
+        found = self._children
+        if callable(found):
+            found = self._children = found()
+        return found
+
+    def holds(self, level: int) -> int:
+        """Members that fit with at most ``level`` new ones per host."""
+        if level >= self.most:
+            return self.total
+        full = self.hosts(level)
+        return level * full + self.total - self.holds_on(full)
+
+    def hosts(self, least: int) -> int:
+        """Hosts of at least so much room."""
+        return bisect_right(self._negative or self._negated(), -least)
+
+    def holds_on(self, hosts: int) -> int:
+        """Members that fit on so many of the roomiest hosts."""
+        return (self._sums or self._summed())[hosts]
+
+    def needed(self, level: int, members: int) -> int:
+        """Hosts that ``members`` take, ``level`` new ones per host.
+
+        More than there are where they have no room.
+        """
+        full = bisect_right(self._negative or self._negated(), -level)
+        if level * full >= members:
+            return -(-members // level)
+        rest = members - level * full
+        sums = self._sums or self._summed()
+        return bisect_right(sums, sums[full] + rest - 1)
+
+    def ranked(self, level: int) -> '_Ranks':
+        """Children by what they hold, most first, and that negated."""
+        level = min(level, self.most)
+        if self._ranks is None:
+            self._ranks = {}
+        found = self._ranks.get(level)
+        if found is None:
+            # What they hold without a call for each, as a part of the fabric
+            # may have thousands.
+            children = self.children
+            held = [
+                -child.total
+                if child.most <= level
+                else -level
+                if child.most == child.total
+                else (child._sums or child._summed())[
+                    full := bisect_right(
+                        child._negative or child._negated(), -level
+                    )
+                ]
+                - level * full
+                - child.total
+                for child in children
+            ]
+            order = sorted(range(len(held)), key=held.__getitem__)
+            found = (
+                [children[index] for index in order],
+                [held[index] for index in order],
+            )
+            self._ranks[level] = found
+        return found
+
+    def _negated(self) -> list[int]:
+        """Room of each host, negated, which makes it ascend."""
+        self._negative = [-self._room[index] for index in self.order]
+        return self._negative
+
+    def _summed(self) -> list[int]:
+        """Room of none, one, two... of the roomiest hosts."""
+        rooms = map(self._room.__getitem__, self.order)
+        self._sums = list(accumulate(rooms, initial=0))
+        return self._sums
+
+
+_Ranks = tuple[list[Group], list[int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """All hosts with room.
+
+    :ivar room: new members by position of the host, policy observed.
+    :ivar switches: hosts with room by switch.
+    :ivar racks: hosts with room by rack.
+    """
+
+    objective: Objective
+    room: list[int]
+    everything: Group
+    switches: dict[str, Group]
+    racks: dict[str, Group]
+
+
+def make_field(objective: Objective, room: list[int]) -> Field:
+    """Sort and group the hosts of a request; costs a sort of all hosts.
+
+    :param room: new members that each host may get.
+    """
+    hosts = objective.hosts
+    keys = [
+        (free << _LINK_BITS)
+        + min(host.link_mbps or PAPER_LINK_MBPS, _BIG) * _LOAD_STEPS
+        - _LOAD_STEPS * host.used_vcpus // (host.total_cpus or 1)
+        for free, host in zip(room, hosts, strict=True)
+    ]
+    order = sorted(
+        (index for index, free in enumerate(room) if free),
+        key=keys.__getitem__,
+        reverse=True,
+    )
+    return _grouped(objective, room, order)
+
+
+def limited(
+    objective: Objective, room: list[int], limit: int | None
+) -> list[int]:
+    """Room with a limit on members per host, running ones included.
+
+    :param limit: None for none.
+    """
+    if limit is None:
+        return room
+    found = [limit if free > limit else free for free in room]
+    for index, count in objective.existing.items():
+        found[index] = max(0, min(room[index], limit - count))
+    return found
+
+
+def rooms(request: PlanRequest, objective: Objective) -> list[int]:
+    """New members that each host can take by CPUs, RAM and uplinks.
+
+    One loop without calls: this is most of the planner's time.
+    """
+    vcpus = request.vcpus
+    ram_mb = request.ram_mb or 1
+    spare = request.spare_cpus
+    ratio = request.max_overcommit
+    most = request.members
+    found = []
+    for _, total, used, cpus, ram, slots, _, _, _ in objective.hosts:
+        limit = (total - spare) * ratio - used + 1e-9
+        if limit > cpus:
+            limit = cpus
+        free = int(limit // vcpus)
+        if free > slots:
+            free = slots
+        if free > most:
+            free = most
+        if free > 0:
+            by_ram = int(ram // ram_mb)
+            if by_ram < free:
+                free = max(0, by_ram)
+        else:
+            free = 0
+        found.append(free)
+    return found
+
+
+def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
+    """Group hosts with room by switch and by rack, keeping their order."""
+    by_switch: dict[str, list[int]] = {}
+    by_rack: dict[str, list[int]] = {}
+    loose: list[int] = []
+    hosts = objective.hosts
+    for index in order:
+        host = hosts[index]
+        switch = host.switch
+        rack = host.rack
+        if switch is not None:
+            by_switch.setdefault(switch, []).append(index)
+        if rack is not None:
+            by_rack.setdefault(rack, []).append(index)
+        elif switch is None:
+            loose.append(index)
+    switches = {name: Group(ids, room) for name, ids in by_switch.items()}
+    racks = {}
+    top = []
+    in_racks: set[str] = set()
+    for rack, ids in by_rack.items():
+        parts: dict[str | None, list[int]] = {}
+        for index in ids:
+            parts.setdefault(hosts[index].switch, []).append(index)
+        inside = []
+        whole = []
+        for name, part in parts.items():
+            if name is None:
+                inside.append(Group(part, room))
+                whole.append(inside[-1])
+                continue
+            in_racks.add(name)
+            whole.append(switches[name])
+            # Of a switch that serves several racks, the hosts in this one.
+            shared = len(part) < len(by_switch[name])
+            inside.append(Group(part, room) if shared else switches[name])
+        racks[rack] = Group(ids, room, inside)
+        # A job that needs several racks better keeps to whole switches.
+        top.append(racks[rack] if inside == whole else Group(ids, room, whole))
+    top += [group for name, group in switches.items() if name not in in_racks]
+    if loose:
+        top.append(Group(loose, room))
+    everything = Group(order, room, top if len(top) > 1 else ())
+    if len(top) == 1:
+        everything = Group(order, room, top[0].children)
+    return Field(objective, room, everything, switches, racks)
+
+
+def fill(
+    group: Group,
+    level: int,
+    members: int,
+    room: Sequence[int],
+    into: Counts,
+    least: int = 1,
+) -> int:
+    """Put members into a group, whole smaller groups before parts.
+
+    The roomiest child first, and for the rest the smallest child that
+    takes it: so a job touches few switches and leaves big holes whole.
+
+    :param into: changed; hosts that it has already are left out.
+    :param least: hosts of less room are left out.
+    :returns: members that found no room.
+    """
+    if not group.children:
+        return fill_hosts(group.order, level, members, room, into, least)
+    children, negative = group.ranked(level)
+    position = 0
+    while members > 0 and position < len(negative) and negative[position]:
+        taken = position
+        if -negative[position] >= members:
+            taken = bisect_right(negative, -members) - 1
+        child = children[taken]
+        left = members
+        if child.most >= least:
+            left = fill(child, level, members, room, into, least)
+        # It would be taken for all up to it again.
+        position = taken + 1 if left == members else position + 1
+        members = left
+    # A switch that serves several racks is counted in each of them.
+    return fill_hosts(group.order, level, members, room, into, least)
+
+
+def fill_hosts(
+    order: Iterable[int],
+    level: int,
+    members: int,
+    room: Sequence[int],
+    into: Counts,
+    least: int = 1,
+) -> int:
+    """Put members on hosts in order, at most ``level`` on each."""
+    for index in order:
+        if members <= 0:
+            break
+        if room[index] < least or index in into:
+            continue
+        new = min(room[index], level, members)
+        if new > 0:
+            into[index] = new
+            members -= new
+    return members

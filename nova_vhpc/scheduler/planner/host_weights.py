@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Raw weights of hosts from a plan; for the weigher and for explanations.
+
+Pure. Hosts of the plan come first, in its order; all others follow by
+what a lone member would cost there.
+"""
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from nova_vhpc.scheduler.planner import cost, cost_table
+from nova_vhpc.scheduler.planner.model import (
+    ClusterPlacement,
+    HostFacts,
+    PlanRequest,
+    Tier,
+)
+
+MULTIPLIER_KEY = 'vhpc_weight_multiplier'
+"""Aggregate metadata key that overrides the weight multiplier."""
+
+PLANNED_LEAST = 0.9
+"""Raw weight of the last host of the plan; the first has 1.0."""
+
+OTHERS_MOST = 0.5
+"""Raw weight of the cheapest host outside of the plan."""
+
+AVOIDED = 1.0
+"""Raw weight of a host whose multiplier is below 0: it counts in full."""
+
+
+def planned_weights(placement: ClusterPlacement) -> dict[str, float]:
+    """Raw weights of the hosts of a plan, by name."""
+    step = (1.0 - PLANNED_LEAST) / max(1, len(placement.assignments))
+    return {
+        name: 1.0 - number * step
+        for number, name in enumerate(placement.assignments)
+    }
+
+
+def other_weights(
+    question: PlanRequest,
+    placement: ClusterPlacement,
+    facts: Sequence[HostFacts],
+    unknown: Set[str] = frozenset(),
+    weight_of_unknown: float = -1.0,
+) -> list[float]:
+    """Raw weights of hosts as if they were not in the plan.
+
+    :param question: what was planned, with all hosts that hold members.
+    :param facts: the hosts to weigh.
+    :param unknown: names of hosts whose topology is unknown.
+    :returns: one for each of ``facts``, 0.0 to :data:`OTHERS_MOST`.
+    """
+    prices = lone_costs_us(question, placement, facts)
+    least = min(prices, default=math.inf)
+    weights = [
+        OTHERS_MOST * least / price if price > 0 else OTHERS_MOST
+        for price in prices
+    ]
+    if unknown:
+        for number, fact in enumerate(facts):
+            if fact.name in unknown:
+                weights[number] = weight_of_unknown
+    return weights
+
+
+def lone_costs_us(
+    question: PlanRequest,
+    placement: ClusterPlacement,
+    facts: Sequence[HostFacts],
+) -> list[float]:
+    """What one further member costs on each host, in us per message.
+
+    Its peers are where the plan and the running members are.
+    """
+    existing: Mapping[str, int] = question.existing
+    used = set(placement.assignments) | set(existing)
+    near = [fact for fact in question.hosts if fact.name in used]
+    switches = {fact.switch for fact in near} - {None}
+    racks = {fact.rack for fact in near} - {None}
+    members = question.members + sum(existing.values())
+    costs: dict[tuple[Any, ...], float] = {}
+    found = []
+    for fact in facts:
+        if fact.switch in switches:
+            tier = Tier.SWITCH
+        elif fact.rack in racks:
+            tier = Tier.RACK
+        else:
+            tier = Tier.ALL
+        here = existing.get(fact.name, 0) + 1
+        busy = fact.used_vcpus + question.vcpus
+        key = (tier, fact.link_mbps, fact.total_cpus, busy, here)
+        price = costs.get(key)
+        if price is None:
+            price = costs[key] = cost.member_us(
+                question.network,
+                here,
+                max(members, here),
+                cost.load_of(busy, fact.total_cpus),
+                link_mbps=fact.link_mbps or cost_table.PAPER_LINK_MBPS,
+                tier_factor=cost_table.TIER_FACTOR[tier],
+                overcommit=busy / max(1, fact.total_cpus),
+                paradigm=question.paradigm,
+            )
+        found.append(price)
+    return found

@@ -1,0 +1,190 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What members cost on the hosts of one placement, roughly.
+
+To value a placement takes a look at each of its hosts, and a cluster on
+dozens of hosts has thousands of neighbours. :class:`Prices` tells, host by
+host, what it would save or cost to move members away or there.
+"""
+
+import heapq
+from typing import NamedTuple
+
+from nova_vhpc.scheduler.planner.model import Policy
+from nova_vhpc.scheduler.planner.objective import (
+    NEXT_RACK,
+    NEXT_SWITCH,
+    SAME_SWITCH,
+    Counts,
+    Objective,
+)
+
+
+class Change(NamedTuple):
+    """What it changes that a host gets members or loses them.
+
+    :ivar first: of what the soft policy counts.
+    :ivar total_us: of the sum over all members.
+    :ivar each_us: what each member on the host costs then.
+    """
+
+    first: int
+    total_us: float
+    each_us: float
+
+
+class _Place(NamedTuple):
+    """A host of the placement, or one that it may take.
+
+    :ivar here: members on it, running ones included.
+    :ivar near: members in its switch.
+    :ivar pull_us: what all hosts near it save by one more member there.
+    """
+
+    here: int
+    new: int
+    near: int
+    in_rack: int
+    pull_us: float
+    each_us: float = 0.0
+
+
+class Prices:
+    """Prices of one placement.
+
+    Two hosts that change at a time are priced as if each did so alone.
+
+    :ivar work: hosts looked at.
+    """
+
+    def __init__(self, objective: Objective, counts: Counts) -> None:
+        self.objective = objective
+        self.counts = {index: new for index, new in counts.items() if new}
+        self.work = 0
+        self._members = objective.members
+        self._switches, self._racks = objective.spread(self.counts)
+        self._pull_switch: dict[str | None, float] = {}
+        self._pull_rack: dict[str | None, float] = {}
+        self._own_pull: dict[int, float] = {}
+        # Of the placement's own hosts only, and without pull_us.
+        self._places: dict[int, _Place] = {}
+        each_us = {index: self._place(index).each_us for index in self.counts}
+        for index in self.counts:
+            self._pull(index)
+        self._places = {}
+        self.dearest = heapq.nlargest(
+            len(each_us), each_us, key=each_us.__getitem__
+        )
+        self._slowest = [(each_us[i], i) for i in self.dearest[:3]]
+
+    @property
+    def worst_us(self) -> float:
+        """What the slowest of the new members costs."""
+        return self._slowest[0][0]
+
+    def worst_without(self, one: int, other: int = -1) -> float:
+        """The same without those of one host or two."""
+        for each_us, index in self._slowest:
+            if index not in (one, other):
+                return each_us
+        return 0.0
+
+    def change(self, index: int, more: int) -> Change:
+        """What it changes that a host has more members, or fewer."""
+        self.work += 1
+        place = self._place(index)
+        here = place.here
+        then = here + more
+        each_us = self._each_us(index, place, more) if then else 0.0
+        policy = self.objective.request.policy
+        first = 0
+        if policy == Policy.SOFT_AFFINITY:
+            first = (then > 0) - (here > 0)
+        elif policy == Policy.SOFT_ANTI_AFFINITY:
+            first = (then * (then - 1) - here * (here - 1)) // 2
+        return Change(
+            first,
+            then * each_us - here * place.each_us - more * place.pull_us,
+            each_us,
+        )
+
+    def _place(self, index: int) -> _Place:
+        found = self._places.get(index)
+        if found is not None:
+            return found
+        self.work += 1
+        objective = self.objective
+        host = objective.hosts[index]
+        new = self.counts.get(index, 0)
+        here = new + objective.existing.get(index, 0)
+        near = in_rack = 0
+        pull_us = 0.0
+        if host.switch is not None:
+            near = self._switches.get(host.switch, 0)
+            pull_us = self._pull_switch.get(host.switch, 0.0)
+        if host.rack is not None:
+            in_rack = self._racks.get(host.rack, 0)
+            pull_us += self._pull_rack.get(host.rack, 0.0)
+        # Its own members are priced as they will be.
+        pull_us -= self._own_pull.get(index, 0.0)
+        found = _Place(here, new, near, in_rack, pull_us)
+        if here:
+            found = found._replace(each_us=self._each_us(index, found, 0))
+        self._places[index] = found
+        return found
+
+    def _each_us(self, index: int, place: _Place, more: int) -> float:
+        """Cost of one member of a host that has got some."""
+        here = place.here + more
+        objective = self.objective
+        local_us, remote_us = objective.term(
+            objective.hosts[index], here, place.new + more
+        )
+        away = self._members - here
+        if away <= 0:
+            return local_us
+        near = max(place.near + more, here)
+        middle = max(place.in_rack + more, near)
+        factor = (
+            SAME_SWITCH
+            + (
+                NEXT_SWITCH * (self._members - near)
+                + NEXT_RACK * (self._members - middle)
+            )
+            / away
+        )
+        return local_us + remote_us * factor
+
+    def _pull(self, index: int) -> None:
+        """Count a host's members among those that want others near."""
+        here = self._places[index].here
+        if here >= self._members:
+            return
+        host = self.objective.hosts[index]
+        _, remote_us = self.objective.term(host, here, self.counts[index])
+        weight_us = here * remote_us / (self._members - here)
+        own_us = 0.0
+        if host.switch is not None:
+            # Where no rack is known, nobody is in the same one elsewhere.
+            step = NEXT_SWITCH + (NEXT_RACK if host.rack is None else 0.0)
+            own_us = weight_us * step
+            self._pull_switch[host.switch] = (
+                self._pull_switch.get(host.switch, 0.0) + own_us
+            )
+        if host.rack is not None:
+            rack_us = weight_us * NEXT_RACK
+            own_us += rack_us
+            self._pull_rack[host.rack] = (
+                self._pull_rack.get(host.rack, 0.0) + rack_us
+            )
+        self._own_pull[index] = own_us

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Moves that lead from one placement to a better one.
+
+Those that promise to pay by their prices, and all neighbours there are.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from nova_vhpc.scheduler.planner.host_groups import Field
+from nova_vhpc.scheduler.planner.marginal_cost import Prices
+from nova_vhpc.scheduler.planner.objective import Counts
+
+MOST_SPARE = 48
+"""Unused hosts that are priced."""
+
+MOST_TARGETS = 3
+"""Hosts that a host's members may move to; the cheapest ones."""
+
+
+class Move(NamedTuple):
+    """Some new members of one host that go to another one."""
+
+    source: int
+    target: int
+    amount: int
+
+    def of(self, counts: Counts, room: Sequence[int]) -> Counts | None:
+        """The placement with the move made, None where it cannot be."""
+        have = counts.get(self.source, 0) - self.amount
+        there = counts.get(self.target, 0) + self.amount
+        if have < 0 or there > room[self.target]:
+            return None
+        return {**counts, self.source: have, self.target: there}
+
+
+def promising(
+    prices: Prices, room: Sequence[int], spare: Sequence[int]
+) -> list[Move]:
+    """Moves of all members of a host, half or one, that look as if they paid.
+
+    :param spare: further hosts that members may move to.
+    :returns: the most promising first.
+    """
+    counts = prices.counts
+    targets = list(dict.fromkeys((*counts, *spare[:MOST_SPARE])))
+    rest_us = prices.worst_without(prices.dearest[0])
+    found: list[tuple[int, float, Move]] = []
+    for amount, sources in _amounts(counts).items():
+        offers = []
+        for target in targets:
+            if room[target] - counts.get(target, 0) >= amount:
+                there = prices.change(target, amount)
+                value_us = prices.objective.value_us(
+                    there.total_us, max(there.each_us, rest_us)
+                )
+                offers.append((there.first, value_us, target, there))
+        offers.sort(key=lambda offer: offer[:3])
+        # One more, as a host may be its own best one.
+        offers = offers[: MOST_TARGETS + 1]
+        for source in sources:
+            left = prices.change(source, -amount)
+            for _, _, target, there in offers:
+                worst_us = max(
+                    prices.worst_without(source, target),
+                    there.each_us,
+                    left.each_us,
+                )
+                value = (
+                    there.first + left.first,
+                    prices.objective.value_us(
+                        there.total_us + left.total_us,
+                        worst_us - prices.worst_us,
+                    ),
+                )
+                if target != source and value < (0, 0.0):
+                    found.append((*value, Move(source, target, amount)))
+    found.sort()
+    return [move for _, _, move in found]
+
+
+def emptied(
+    prices: Prices, room: Sequence[int], spare: Sequence[int], have: int
+) -> Counts | None:
+    """The placement and the members of a host that it has no more.
+
+    They may well need several others, on which no single move leads.
+
+    :param prices: of the placement without that host.
+    :param spare: further hosts, but not that one.
+    :param have: its members.
+    :returns: None where they find no room.
+    """
+    counts = prices.counts
+    offers = []
+    for target in dict.fromkeys((*counts, *spare[:MOST_SPARE])):
+        free = min(room[target] - counts.get(target, 0), have)
+        if free > 0:
+            there = prices.change(target, free)
+            slower_us = max(0.0, there.each_us - prices.worst_us)
+            value_us = prices.objective.value_us(there.total_us, slower_us)
+            offers.append((there.first, value_us / free, target, free))
+    offers.sort()
+    changed = dict(counts)
+    for _, _, target, free in offers:
+        more = min(have, free)
+        changed[target] = changed.get(target, 0) + more
+        have -= more
+        if not have:
+            return changed
+    return None
+
+
+def neighbours(
+    field: Field, counts: Counts, spare: Sequence[int]
+) -> Iterator[tuple[int, Counts | None]]:
+    """All placements with a host emptied, or one or half of it moved.
+
+    :returns: pairs of hosts looked at since the last answer, and a
+        placement; None when a host has no (further) one.
+    """
+    room = field.room
+    used = sorted(
+        (index for index, new in counts.items() if new),
+        key=lambda index: counts[index],
+    )
+    targets = used[::-1] + [index for index in spare if not counts.get(index)]
+    for source in used:
+        have = counts[source]
+        amounts = dict.fromkeys((have, 1, have // 2))
+        pairs = 0
+        for target in targets:
+            pairs += 1
+            if target == source:
+                continue
+            free = room[target] - counts.get(target, 0)
+            for amount in amounts:
+                if 0 < amount <= free:
+                    changed = dict(counts)
+                    changed[source] = have - amount
+                    changed[target] = counts.get(target, 0) + amount
+                    yield pairs, changed
+                    pairs = 0
+        yield pairs, None
+
+
+def spare_hosts(field: Field, counts: Counts) -> list[int]:
+    """Unused hosts worth moving to: the roomiest near by and anywhere.
+
+    Those near running members come last, since there may be hundreds.
+    """
+    objective = field.objective
+    hosts = objective.hosts
+    found = [i for i in field.everything.order[:24] if i not in counts][:8]
+    found += [i for i in objective.existing if field.room[i]][:8]
+    for part in (counts, objective.existing):
+        for name in dict.fromkeys(hosts[index].switch for index in part):
+            if name is not None and name in field.switches:
+                near = field.switches[name].order[:12]
+                found += [i for i in near if i not in counts][:4]
+    return [i for i in dict.fromkeys(found) if i not in counts]
+
+
+def _amounts(counts: Counts) -> dict[int, list[int]]:
+    """Hosts by how many of their members may be moved at a time."""
+    found: dict[int, list[int]] = {}
+    for index, have in counts.items():
+        for amount in dict.fromkeys((have, 1, have // 2)):
+            if amount:
+                found.setdefault(amount, []).append(index)
+    return found

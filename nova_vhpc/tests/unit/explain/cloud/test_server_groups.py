@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import types
+import urllib.parse
+
+from nova_vhpc.clients import openstack
+from nova_vhpc.explain.cloud import server_groups
+from nova_vhpc.explain.request_file import Request
+from nova_vhpc.tests import base
+
+PAGE = 1000
+
+
+class Compute:
+    """Nova's server groups, a page at a time, as its API gives them."""
+
+    def __init__(self, groups):
+        self.groups = [
+            {
+                'id': f'id{number}',
+                'name': f'name{number}',
+                'members': [],
+                'policy': 'affinity',
+                'rules': {},
+            }
+            for number in range(groups)
+        ]
+        self.hosts = {}
+        self.compute = self
+
+    def get(self, path, microversion):
+        if path.startswith('/servers/'):
+            host = self.hosts.get(path.removeprefix('/servers/'))
+            server = {'server': {'OS-EXT-SRV-ATTR:host': host}}
+            return types.SimpleNamespace(
+                status_code=200 if host else 404,
+                json=lambda: server,
+                text='could not be found',
+            )
+        query = dict(urllib.parse.parse_qsl(path.partition('?')[2]))
+        first = int(query.get('offset', 0))
+        body = {'server_groups': self.groups[first : first + PAGE]}
+        return types.SimpleNamespace(status_code=200, json=lambda: body)
+
+
+class GroupTest(base.TestCase):
+    def look_up(self, groups, name):
+        return server_groups.look_up(Compute(groups), Request(), name)
+
+    def test_groups_beyond_the_first_page_are_found(self):
+        for name in ('id0', 'name0', 'id2400', 'name2400'):
+            self.assertEqual('affinity', self.look_up(2401, name).policy)
+
+    def test_a_member_that_was_just_deleted(self):
+        compute = Compute(1)
+        compute.groups[0]['members'] = ['a', 'gone', 'b']
+        compute.hosts = {'a': 'one', 'b': 'one'}
+        found = server_groups.look_up(compute, Request(), 'id0')
+        self.assertEqual({'one': 2}, found.existing)
+
+    def test_a_group_that_is_nowhere(self):
+        for groups in (0, PAGE, PAGE + 1):
+            error = self.assertRaises(
+                openstack.CloudError, self.look_up, groups, 'other'
+            )
+            self.assertIn("no server group 'other'", str(error))

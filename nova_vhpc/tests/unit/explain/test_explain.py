@@ -1,0 +1,509 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import copy
+import json
+
+from nova_vhpc.explain import explain
+from nova_vhpc.explain.explain_reader import RequestError
+from nova_vhpc.explain.request_file import read
+from nova_vhpc.flavor import extra_specs, recipes
+from nova_vhpc.tests import base
+
+NOW_S = 60_000_000.0
+
+
+def uplink(number, kind='separate', **facts):
+    return {
+        'nic': f'eth{number}',
+        'bridge': f'br{number}',
+        'kind': kind,
+        'mbps': 10000,
+        **facts,
+    }
+
+
+def host(number, uplinks=2, **facts):
+    if isinstance(uplinks, int):
+        uplinks = [uplink(n) for n in range(uplinks)]
+    return {
+        'name': f'c{number}',
+        'cpus': 16,
+        'free_ram_mb': 65536,
+        'uplinks': uplinks,
+        'switch': 's1',
+        'rack': 'r1',
+        **facts,
+    }
+
+
+def request(hosts, network='separate', members=4, **more):
+    exported = network == 'exported'
+    specs = (
+        {}
+        if network is None
+        else recipes.recipe(
+            {'network': network, 'workload': 'parallel'},
+            alias='nic' if exported else None,
+        )
+    )
+    return {
+        'members': members,
+        'flavor': {'vcpus': 2, 'ram_mb': 2048, 'extra_specs': specs},
+        'hosts': hosts,
+        **more,
+    }
+
+
+def answer(document):
+    found, hosts = read(document, now_s=NOW_S)
+    return explain.explain(found.question(hosts, now_s=NOW_S))
+
+
+def by_name(found):
+    return {item.name: item for item in found.hosts}
+
+
+class VerdictTest(base.TestCase):
+    def test_reasons_name_what_an_operator_can_act_on(self):
+        found = by_name(
+            answer(
+                request(
+                    [
+                        host(1),
+                        host(2, uplinks=0),
+                        host(3, uplinks=[uplink(1, up=False)]),
+                        host(4, uplinks=None),
+                        host(5, used_vcpus=16),
+                        host(6, published_minutes_ago=90),
+                        host(7, uplinks=[uplink(1, used=1)]),
+                        host(8, nova_lack='its nova-compute is down'),
+                    ],
+                    flavor={
+                        'vcpus': 2,
+                        'ram_mb': 2048,
+                        'extra_specs': {
+                            **recipes.recipe({'network': 'separate'}),
+                            'vhpc:max_overcommit': '1.0',
+                        },
+                    },
+                    members=1,
+                )
+            )
+        )
+        self.assertIsNone(found['c1'].reason)
+        for name, text in (
+            ('c2', 'no uplink at all'),
+            ('c3', 'the link of NIC eth1 on bridge br1 is down'),
+            ('c4', 'no agent has published'),
+            ('c5', 'vhpc:max_overcommit'),
+            ('c6', 'minutes ago'),
+            ('c8', 'its nova-compute is down'),
+        ):
+            self.assertIn(text, found[name].reason)
+            self.assertIsNone(found[name].weight)
+        self.assertEqual('nova', found['c8'].rejected_by)
+        self.assertEqual('filter', found['c3'].rejected_by)
+        # Full uplinks are Placement's matter; they only get no member.
+        self.assertEqual(0, found['c7'].planned)
+
+    def test_exported_counts_devices(self):
+        found = by_name(
+            answer(
+                request(
+                    [host(1, devices=0), host(2, devices=3), host(3)],
+                    network='exported',
+                    members=3,
+                )
+            )
+        )
+        self.assertIn('0 free PCI device(s)', found['c1'].reason)
+        self.assertEqual(3, found['c2'].slots)
+        self.assertIsNone(found['c3'].slots)
+
+    def test_devices_that_nobody_knows_of_are_told(self):
+        hosts = [host(1, devices=0), host(2, devices=3), host(3)]
+        found = answer(request(hosts, network='exported', members=3))
+        self.assertEqual(
+            {'c1': False, 'c2': False, 'c3': True},
+            {item.name: item.devices_unknown for item in found.hosts},
+        )
+        (note,) = found.notes
+        self.assertIn('unknown for 1 of 3 host(s)', note)
+        # Where none are asked for, it does not matter.
+        found = answer(request(hosts))
+        self.assertEqual((), found.notes)
+        self.assertFalse(any(item.devices_unknown for item in found.hosts))
+
+    def test_uplinks_that_others_have_do_not_serve(self):
+        uplinks = [uplink(0, used=1), uplink(1)]
+        found = by_name(answer(request([host(1, uplinks)], members=1)))
+        self.assertEqual(('NIC eth1 on bridge br1',), found['c1'].uplinks)
+        # A shared bridge that nothing is claimed of always serves.
+        shared = [uplink(0, kind='shared', used=1)]
+        asked = request([host(1, shared)], members=1, network=None)
+        asked['flavor']['extra_specs'] = {'vhpc:network': 'shared'}
+        self.assertEqual(
+            ('NIC eth0 on bridge br0',), answer(asked).hosts[0].uplinks
+        )
+
+    def test_a_flavor_that_is_none_of_ours_is_told(self):
+        found = answer(request([host(1)], network=None))
+        (note,) = found.notes
+        self.assertIn('no vhpc: extra specs', note)
+        document = request([host(1)], network=None)
+        document['flavor']['extra_specs'] = {'vhpc:workload': 'general'}
+        self.assertEqual((), answer(document).notes)
+
+    def test_members_may_want_several_devices(self):
+        document = request(
+            [host(1, devices=5), host(2, devices=1)],
+            network='exported',
+            members=2,
+        )
+        document['flavor']['extra_specs']['pci_passthrough:alias'] = 'nic:2'
+        found = by_name(answer(document))
+        self.assertEqual(2, found['c1'].slots)
+        self.assertIn('2 are needed', found['c2'].reason)
+
+    def test_what_nova_says_goes_before_what_we_say(self):
+        down = [uplink(0, mbps=0, slots=0)]
+        found = by_name(
+            answer(
+                request(
+                    [
+                        host(1, nova_lack='it is disabled'),
+                        host(2, nova_lack='it is disabled', uplinks=down),
+                        host(3, uplinks=down),
+                        host(4),
+                    ],
+                    members=1,
+                )
+            )
+        )
+        self.assertEqual(
+            {'c1': 'nova', 'c2': 'nova', 'c3': 'filter', 'c4': None},
+            {name: item.rejected_by for name, item in found.items()},
+        )
+        self.assertEqual('it is disabled', found['c1'].reason)
+        self.assertEqual(
+            f'it is disabled; and our filter: {found["c3"].reason}',
+            found['c2'].reason,
+        )
+
+    def test_what_was_published_long_ago_counts_as_unknown(self):
+        found = by_name(
+            answer(
+                request(
+                    [
+                        host(1, published_minutes_ago=10),
+                        host(2, published_minutes_ago=30),
+                    ],
+                    members=1,
+                )
+            )
+        )
+        self.assertIsNone(found['c1'].reason)
+        self.assertIn('last published 29 minutes ago', found['c2'].reason)
+
+    def test_every_configuration_can_be_explained(self):
+        uplinks = [
+            uplink(1, 'shared', slots=8),
+            uplink(2, 'shared', slots=8),
+            uplink(3),
+            uplink(4),
+        ]
+        for network in (None, *extra_specs.NETWORKS):
+            found = answer(
+                request(
+                    [host(n, uplinks=uplinks, devices=2) for n in range(4)],
+                    network=network,
+                )
+            )
+            self.assertIsNone(found.placement.infeasible_reason, network)
+            self.assertEqual(4, sum(h.planned for h in found.hosts))
+            self.assertEqual((), found.flaws)
+
+    def test_a_broken_flavor_is_told_of(self):
+        document = request([host(1)])
+        del document['flavor']['extra_specs'][
+            'resources_uplink:CUSTOM_VHPC_UPLINK'
+        ]
+        found = answer(document)
+        self.assertIn('resources_uplink', found.flaws[0])
+        self.assertIn('claims no uplink', found.hosts[0].reason)
+
+
+class PlanTest(base.TestCase):
+    def test_planned_hosts_come_first_with_the_highest_weights(self):
+        found = answer(request([host(n) for n in range(6)], members=3))
+        weights = [item.weight for item in found.hosts]
+        self.assertEqual(sorted(weights, reverse=True), weights)
+        planned = [item.planned for item in found.hosts]
+        self.assertEqual([1, 1, 1, 0, 0, 0], planned)
+        self.assertEqual(1.0, weights[0])
+        self.assertGreater(weights[2], 0.85)
+        self.assertLess(weights[3], 0.55)
+
+    def test_ram_limits_the_plan(self):
+        uplinks = [uplink(0, 'shared', slots=8)]
+        hosts = [
+            host(n, uplinks=uplinks, free_ram_mb=2 * 2048) for n in range(3)
+        ]
+        found = answer(request(hosts, network='shared', members=4))
+        self.assertEqual([2, 2, 0], [item.planned for item in found.hosts])
+
+    def test_members_on_hosts_that_take_no_more_count(self):
+        hosts = [
+            host(0, switch='s2', nova_lack='it is full'),
+            host(1),
+            host(2, switch='s2'),
+        ]
+        group = {'policy': 'soft-affinity', 'existing': {'c0': 2}}
+        found = answer(request(hosts, members=1, group=group))
+        self.assertEqual({'c2': 1}, found.placement.assignments)
+
+    def test_rejected_hosts_come_last_whatever_their_names(self):
+        hosts = [host(n, uplinks=0 if n == 1 else 1) for n in (3, 1, 2)]
+        hosts[0]['uplinks'][0]['mbps'] = 1000
+        found = answer(request(hosts, members=1))
+        self.assertEqual(
+            [('c2', 1), ('c3', 0), ('c1', 0)],
+            [(item.name, item.planned) for item in found.hosts],
+        )
+
+    def test_the_plan_never_takes_more_uplinks_than_are_free(self):
+        found = answer(request([host(n, uplinks=1) for n in range(4)]))
+        self.assertEqual([1] * 4, [item.planned for item in found.hosts])
+
+    def test_infeasible(self):
+        found = answer(
+            request([host(n, uplinks=1) for n in range(3)], members=4)
+        )
+        self.assertIn('devices and disk 3', found.placement.infeasible_reason)
+        document = found.as_dict()
+        self.assertIsNone(document['plan']['cost_us'])
+        self.assertIsNone(document['plan']['tier'])
+        json.dumps(document, allow_nan=False)
+
+    def test_policy_and_running_members(self):
+        found = by_name(
+            answer(
+                request(
+                    [host(n) for n in range(4)],
+                    members=3,
+                    group={
+                        'policy': 'anti-affinity',
+                        'existing': {'c2': 1},
+                    },
+                )
+            )
+        )
+        self.assertEqual(1, found['c2'].running)
+        self.assertEqual(0, found['c2'].planned)
+        self.assertEqual(1, found['c0'].planned)
+
+    def test_of_a_mixed_flavor_the_shared_cpus_are_judged(self):
+        document = request(
+            [host(1, cpus=4, used_vcpus=2)], network=None, members=2
+        )
+        document['flavor']['extra_specs'] = {
+            'vhpc:paradigm': 'openmp',
+            'hw:cpu_policy': 'mixed',
+            'hw:cpu_dedicated_mask': '^0',
+        }
+        found = answer(document)
+        self.assertEqual({'c1': 2}, found.placement.assignments)
+        document['flavor']['extra_specs']['hw:cpu_policy'] = 'dedicated'
+        self.assertIsNotNone(answer(document).placement.infeasible_reason)
+
+    def test_unknown_topology_only_when_nothing_else_is_left(self):
+        hosts = [host(0, uplinks=None), host(1), host(2)]
+        document = request(
+            hosts, members=4, options={'unknown_topology': 'allow'}
+        )
+        found = by_name(answer(document))
+        self.assertTrue(found['c0'].unknown)
+        self.assertEqual(0, found['c0'].planned)
+        self.assertEqual(-1.0, found['c0'].weight)
+        self.assertLess(0.0, found['c1'].weight)
+        document['members'] = 5
+        self.assertGreater(by_name(answer(document))['c0'].planned, 0)
+
+    def test_hosts_are_planned_where_the_weigher_plans(self):
+        hosts = [
+            host(0, weight_multiplier=-9),
+            host(1),
+            host(2, weight_multiplier=0),
+            host(3, weight_multiplier=5),
+        ]
+        found = answer(request(hosts, members=4))
+        self.assertEqual({'c1': 2, 'c3': 2}, found.placement.assignments)
+        self.assertEqual(
+            [('c2', 0.0, 0), ('c0', 1.0, -9)],
+            [(h.name, h.weight, h.multiplier) for h in found.hosts[2:]],
+        )
+        self.assertEqual([None] * 4, [h.reason for h in found.hosts])
+        # What they hold counts all the same.
+        group = {'policy': 'anti-affinity', 'existing': {'c2': 1, 'c1': 1}}
+        found = answer(request(hosts, members=1, group=group))
+        self.assertEqual({'c3': 1}, found.placement.assignments)
+
+    def test_multiplier_of_zero_plans_nothing(self):
+        document = request(
+            [host(0), host(1)], options={'weight_multiplier': 0.0}
+        )
+        found = answer(document)
+        self.assertIn(
+            'multiplier of no host', found.placement.infeasible_reason
+        )
+        self.assertEqual(
+            [(0, 0.0, 2)] * 2,
+            [(h.planned, h.weight, h.room) for h in found.hosts],
+        )
+        json.dumps(found.as_dict(), allow_nan=False)
+        # It is not to blame where no host passes.
+        found = answer({**document, 'hosts': [host(0, uplinks=0)]})
+        self.assertNotIn('multiplier', found.placement.infeasible_reason)
+        # An aggregate's own counts for its hosts.
+        document['hosts'][1]['weight_multiplier'] = 2
+        document['members'] = 2
+        self.assertEqual({'c1': 2}, answer(document).placement.assignments)
+
+    def test_json_has_everything_and_can_be_read_again(self):
+        found = answer(request([host(1), host(2)]))
+        document = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+        self.assertEqual(2, len(document['hosts']))
+        self.assertEqual({'c1': 2, 'c2': 2}, document['plan']['assignments'])
+        self.assertGreater(document['plan']['slowdown'], 1.0)
+        self.assertAlmostEqual(
+            found.placement.cost, document['plan']['cost_us'], delta=0.05
+        )
+        self.assertEqual('switch', document['plan']['tier'])
+
+
+class ReadTest(base.TestCase):
+    def refusal(self, **changes):
+        document = copy.deepcopy(request([host(1)]))
+        for place, value in changes.items():
+            at = document
+            *path, last = place.split('__')
+            for step in path:
+                at = at[int(step) if step.isdigit() else step]
+            at[last] = value
+        return str(self.assertRaises(RequestError, read, document))
+
+    def test_every_mistake_is_named_with_its_place(self):
+        for changes, text in (
+            ({'members': 0}, 'request.members: 0 is no integer >= 1'),
+            ({'members': True}, 'request.members: True'),
+            ({'membres': 2}, 'request: nobody knows membres'),
+            ({'flavor': 7}, 'request.flavor: wanted an object'),
+            ({'flavor__vcpus': 'two'}, "request.flavor.vcpus: 'two'"),
+            ({'flavor__size': 1}, 'request.flavor: nobody knows size'),
+            ({'group': {'policy': 'near'}}, "request.group.policy: 'near'"),
+            ({'hosts': {}}, 'request.hosts: wanted a list'),
+            ({'hosts__0__cpus': -1}, 'request.hosts[0].cpus: -1'),
+            ({'hosts__0__name': ''}, 'request.hosts[0].name'),
+            (
+                {'hosts__0__uplinks__1__kind': 'odd'},
+                "request.hosts[0].uplinks[1].kind: 'odd'",
+            ),
+            ({'hosts__0__uplinks__0__speed': 1}, 'nobody knows speed'),
+            ({'hosts': [host(1), host(1)]}, 'c1 stands there twice'),
+            (
+                {'hosts__0__uplinks': [uplink(2), uplink(1), uplink(2)]},
+                'hosts[0].uplinks: NIC eth2 on bridge br2 stands there twice',
+            ),
+            ({'options': {'spare_cpus': -1}}, 'request.options.spare_cpus'),
+            ({'options': {'ttl': 1}}, 'nobody knows ttl'),
+            (
+                {'options': {'weight_multiplier': -1}},
+                'options.weight_multiplier: -1 is no number from 0 to',
+            ),
+            ({'hosts__0__weight_multiplier': 'x'}, "multiplier: 'x' is no"),
+            ({'hosts__0__free_ram_mb': float('nan')}, 'nan is no number'),
+            ({'hosts__0__free_ram_mb': float('inf')}, 'inf is no number'),
+            ({'hosts__0__free_ram_mb': 10**400}, 'is no number up to'),
+            ({'hosts__0__cpus': 10**400}, 'hosts[0].cpus: it is more than'),
+            ({'flavor__vcpus': 10**7}, 'flavor.vcpus: it is more than'),
+            (
+                {'flavor__extra_specs': {'pci_passthrough:alias': 'a:' * 200}},
+                'pci_passthrough:alias: it has 400 characters',
+            ),
+            ({'hosts__0__switch': ['a']}, "hosts[0].switch: ['a'] is no text"),
+            ({'hosts__0__rack': 7}, 'hosts[0].rack: 7 is no text'),
+            (
+                {'hosts__0__uplinks__0__up': 'false'},
+                "uplinks[0].up: 'false' is neither true nor false",
+            ),
+            (
+                {'hosts__0__uplinks__0__bridge': None},
+                'uplinks[0].bridge: None is no text',
+            ),
+            (
+                {'options': {'max_overcommit': {'openmp': '1,5'}}},
+                "request.options.max_overcommit: 'openmp:1,5' is not",
+            ),
+            (
+                {'hosts__0__name': 'c\ud8001'},
+                r"hosts[0].name: 'c\ud8001' is no text",
+            ),
+            (
+                {'hosts__0__uplinks__1__bridge': '\udcff'},
+                r"hosts[0].uplinks[1].bridge: '\udcff' is no text",
+            ),
+            (
+                {'flavor__extra_specs': {'vhpc:\udfff': '1'}},
+                r"flavor.extra_specs.vhpc:\udfff: 'vhpc:\udfff' is no text",
+            ),
+            (
+                {'group': {'existing': {'\ud812': 1}}},
+                r"group.existing.\ud812: '\ud812' is no text",
+            ),
+        ):
+            self.assertIn(text, self.refusal(**changes))
+
+    def test_what_is_missing_is_named(self):
+        self.assertIn(
+            'request: flavor is missing',
+            str(self.assertRaises(RequestError, read, {})),
+        )
+        self.assertIn(
+            'request: wanted an object',
+            str(self.assertRaises(RequestError, read, [])),
+        )
+
+    def test_names_are_left_to_be_looked_up(self):
+        found, hosts = read({'flavor': 'hpc', 'group': 'mpi', 'members': 2})
+        self.assertEqual('hpc', found.flavor_name)
+        self.assertEqual('mpi', found.group_name)
+        self.assertIsNone(hosts)
+
+    def test_options_are_the_schedulers(self):
+        from oslo_config import cfg
+
+        from nova_vhpc.conf import scheduler
+
+        conf = cfg.ConfigOpts()
+        scheduler.register_opts(conf)
+        group = conf.vhpc_scheduler
+        found, _ = read({'flavor': 'hpc'})
+        options = found.options
+        self.assertEqual(group.spare_cpus, options.spare_cpus)
+        self.assertEqual(group.max_overcommit, options.max_overcommit)
+        self.assertEqual(group.topology_max_age, options.topology_max_age_s)
+        self.assertEqual(group.weight_of_unknown, options.weight_of_unknown)
+        self.assertEqual(
+            group.unknown_topology == 'allow', options.allow_unknown
+        )

@@ -1,0 +1,227 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import itertools
+from unittest import mock
+
+from nova import objects
+from nova.scheduler import host_manager
+from oslotest import base
+
+from nova_vhpc.scheduler.hosts import capacity as room
+from nova_vhpc.scheduler.hosts import state
+from nova_vhpc.scheduler.planner.model import NO_LIMIT
+from nova_vhpc.scheduler.sources.snapshot import Resource
+from nova_vhpc.tests.unit.scheduler import world
+
+objects.register_all()
+
+
+class FreeTest(base.BaseTestCase):
+    """What Placement gives out, from figures of Nova and Placement."""
+
+    def test_placement_is_not_known(self):
+        self.assertEqual(13.0, room.free(room.Stock(8, 2.0, 3), None))
+
+    def test_exact_where_both_have_the_same_guests(self):
+        ratios = (0.5, 1.0, 1.5, 4.0)
+        for ratio, placed, reserved, guests, landed in itertools.product(
+            ratios, ratios, (0, 2), (0, 5), (0, 3)
+        ):
+            if placed > ratio:
+                conf = reserved
+            elif placed < ratio:
+                conf = 99  # not asked then
+            else:
+                conf = 0
+            capacity = int((100 - reserved) * placed)
+            self.assertEqual(
+                capacity - guests - landed,
+                room.free(
+                    room.Stock(
+                        100, ratio, reserved + guests + landed, landed, conf
+                    ),
+                    Resource(capacity, guests),
+                ),
+                (ratio, placed, reserved, guests, landed),
+            )
+
+    def test_a_ratio_that_binary_fractions_lack(self):
+        stock = room.Stock(131072, 0.7, 512 + 5)
+        self.assertLessEqual(91387, room.free(stock, Resource(91392, 5)))
+
+    def test_guests_since_the_last_read_are_not_taken_for_reserved(self):
+        stock = room.Stock(100, 1.0, 2 + 5 + 20)
+        self.assertEqual(98 - 25, room.free(stock, Resource(98, 5)))
+        # A greater ratio in Placement: as far as nova.conf says.
+        stock = room.Stock(100, 1.0, 2 + 5 + 20, reserved=2)
+        self.assertEqual(196 - 25, room.free(stock, Resource(196, 5)))
+
+    def test_guests_that_left_since(self):
+        stock = room.Stock(100, 1.0, 2 + 5)
+        self.assertEqual(98 - 7, room.free(stock, Resource(98, 25)))
+
+
+class DefaultsTest(base.BaseTestCase):
+    def test_each_from_its_own_option(self):
+        conf = mock.Mock(
+            initial_cpu_allocation_ratio=4.5,
+            initial_ram_allocation_ratio=1.5,
+            initial_disk_allocation_ratio=2.5,
+            reserved_host_cpus=3,
+            reserved_host_memory_mb=512,
+            reserved_host_disk_mb=7,
+        )
+        self.assertEqual(
+            room.Defaults(
+                cpu_ratio=4.5,
+                ram_ratio=1.5,
+                disk_ratio=2.5,
+                cpus=3,
+                ram_mb=512,
+                disk_mb=7,
+            ),
+            room.Defaults.of(conf),
+        )
+
+
+class BesideTest(base.BaseTestCase):
+    """Disk, and dedicated CPUs of members that have shared ones, too."""
+
+    def setUp(self):
+        super().setUp()
+        self.state = host_manager.HostState('one', 'one', 'cell')
+        self.state.total_usable_disk_gb = 100
+        self.state.disk_mb_used = 30 << 10
+        self.resources = {'DISK_GB': Resource(100, 30)}
+
+    def members(
+        self, pinned=False, landed=0, ratio=1.0, disk_mb=10 << 10, **asked
+    ):
+        return state.members_beside(
+            self.state,
+            asked,
+            room.Defaults(16.0, 1.0, ratio, disk_mb=disk_mb),
+            pinned,
+            self.resources,
+            landed,
+        )
+
+    def test_disk(self):
+        self.assertEqual(NO_LIMIT, self.members(VCPU=2))
+        self.assertEqual(7, self.members(DISK_GB=10))
+        self.assertEqual(5, self.members(DISK_GB=10, landed=2))
+        self.assertEqual(0, self.members(DISK_GB=71))
+        self.assertEqual(0, self.members(DISK_GB=10, landed=9))
+
+    def test_disk_that_placement_has_another_ratio_for(self):
+        self.resources = {'DISK_GB': Resource(200, 30)}
+        self.assertEqual(17, self.members(DISK_GB=10))
+        # Ten are reserved, as nova.conf says.
+        self.resources = {'DISK_GB': Resource(180, 20)}
+        self.assertEqual(16, self.members(DISK_GB=10))
+
+    def test_disk_by_the_ratio_of_the_host_or_the_option(self):
+        # Ten are reserved, as the figures of Nova and Placement tell.
+        self.state.disk_mb_used = 40 << 10
+        self.resources = {'DISK_GB': Resource(180, 30)}
+        self.assertEqual(15, self.members(DISK_GB=10, ratio=2.0, disk_mb=0))
+        self.state.disk_allocation_ratio = 2.0
+        self.assertEqual(15, self.members(DISK_GB=10, disk_mb=0))
+
+    def test_disk_of_members_that_have_just_landed_is_not_reserved(self):
+        self.resources = {'DISK_GB': Resource(55, 30)}
+        self.assertEqual(2, self.members(DISK_GB=10))
+        self.assertEqual(1, self.members(DISK_GB=10, landed=1))
+        self.assertEqual(0, self.members(DISK_GB=10, landed=2))
+
+    def test_disk_elsewhere(self):
+        # A volume, or a sharing provider: Placement has none of the host's.
+        self.resources = {}
+        self.assertEqual(NO_LIMIT, self.members(DISK_GB=71))
+
+    def test_dedicated_cpus_of_a_mixed_member(self):
+        self.assertEqual(NO_LIMIT, self.members(VCPU=1, PCPU=3))
+        self.state.vcpus_total = 4
+        self.state.numa_topology = objects.NUMATopology(
+            cells=[
+                objects.NUMACell(
+                    id=0,
+                    cpuset=set(range(4)),
+                    pcpuset=set(range(4, 12)),
+                    pinned_cpus={4},
+                    cpu_usage=0,
+                )
+            ]
+        )
+        self.assertEqual(2, self.members(VCPU=1, PCPU=3))
+        self.assertEqual(1, self.members(VCPU=1, PCPU=4))
+        # Of a pinned member the plan counts them itself.
+        self.assertEqual(NO_LIMIT, self.members(PCPU=4, pinned=True))
+        # Another one wants none.
+        self.assertEqual(NO_LIMIT, self.members(VCPU=4))
+        # What is short counts.
+        self.assertEqual(1, self.members(VCPU=1, PCPU=3, DISK_GB=40))
+        self.assertEqual(2, self.members(VCPU=1, PCPU=3, DISK_GB=10))
+        # Placement gives six out, of which one is taken, and two by a member
+        # that has just landed.
+        self.resources['PCPU'] = Resource(6, 1)
+        self.state.numa_topology.cells[0].pinned_cpus = {4, 5, 6}
+        self.assertEqual(1, self.members(VCPU=1, PCPU=2, landed=1))
+        self.resources['PCPU'] = Resource(2, 1)
+        self.assertEqual(0, self.members(VCPU=1, PCPU=2, landed=1))
+
+
+class PlanTest(world.WorldTestCase):
+    """Affinity ties all members to the first one's host."""
+
+    def host_of_three(self, **lacking):
+        """Where the plan puts three members; the fullest host lacks this."""
+        full = self.states[-1]
+        full.vcpus_used += 1
+        resources = self.body['provider_summaries'][full.uuid]['resources']
+        resources.update(
+            {k: {'capacity': v, 'used': 0} for k, v in lacking.items()}
+        )
+        placed = self.place(self.request(3, 'affinity'))
+        return {host for host, _ in placed}
+
+    def test_fullest_host_first(self):
+        self.assertEqual({'host00003'}, self.host_of_three())
+
+    def test_ram(self):
+        self.assertNotIn('host00003', self.host_of_three(MEMORY_MB=2048))
+
+    def test_members_that_have_just_landed_are_not_reserved(self):
+        # Ratios in Placement are far below Nova's.
+        lower = {'MEMORY_MB': (8192, 1024), 'VCPU': (9, 1)}
+        for state in self.states:
+            state.vcpus_used = 1
+            own = self.body['provider_summaries'][state.uuid]['resources']
+            for name, (capacity, used) in lower.items():
+                own[name] = {'capacity': capacity, 'used': used}
+        spec = self.request(3)
+        ((name, _), *others) = self.place(spec)
+        landed = 1 + sum(host == name for host, _ in others)
+        self.filter.filter_all(self.states, spec)
+        record = next(s._vhpc for s in self.states if s.host == name)
+        (fact,) = record.request.steering._facts([record])
+        self.assertEqual(8192 - 1024 * (1 + landed), fact.free_ram_mb)
+        self.assertEqual(9 - 1 - 2 * landed, fact.free_cpus)
+
+    def test_disk(self):
+        for state in self.states:
+            state.total_usable_disk_gb = 100
+            for candidate in state.allocation_candidates:
+                own = candidate['allocations'][state.uuid]
+                own['resources']['DISK_GB'] = 1
+        self.assertNotIn('host00003', self.host_of_three(DISK_GB=2))

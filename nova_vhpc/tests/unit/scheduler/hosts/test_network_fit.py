@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import hypothesis
+from hypothesis import strategies
+from oslotest import base
+
+from nova_vhpc.scheduler.hosts import network_fit
+from nova_vhpc.scheduler.planner.model import NO_LIMIT
+from nova_vhpc.scheduler.sources import snapshot
+
+
+def uplink(kind, bridge='br1', nic='eth1', mbps=1000, slots=1, used=0):
+    return snapshot.UplinkState(
+        f'{bridge}-{nic}', kind, bridge, nic, mbps, slots, used
+    )
+
+
+SHARED = uplink(network_fit.SHARED, slots=8)
+OWN = uplink(network_fit.SEPARATE, 'br2', 'eth2')
+
+
+class FitTest(base.BaseTestCase):
+    """HPCVirt'09 section 4: which bridges each configuration draws."""
+
+    def fit(self, name, *uplinks, mbps=None):
+        return network_fit.fit(network_fit.RULES[name], uplinks, mbps)
+
+    def test_each_configuration_on_the_host_it_wants(self):
+        other = uplink(network_fit.SHARED, 'br3', 'eth3')
+        for name, uplinks, used in (
+            ('exported', (), ()),
+            ('shared', (SHARED, OWN), (SHARED,)),
+            ('multiple-shared', (SHARED, OWN, other), (SHARED, other)),
+            ('separate', (SHARED, OWN), (OWN,)),
+            ('shared-separate', (SHARED, OWN), (OWN,)),
+        ):
+            with self.subTest(name):
+                fit = self.fit(name, *uplinks)
+                self.assertIsNone(fit.reason)
+                self.assertEqual(used, fit.uplinks)
+
+    def test_each_configuration_on_a_host_that_lacks_something(self):
+        for name, uplinks, reason in (
+            ('shared', (OWN,), 'no shared bridge; published are NIC eth2'),
+            ('separate', (SHARED,), 'no separate bridge'),
+            ('multiple-shared', (SHARED,), 'has 1 shared bridge(s), 2 are'),
+            ('shared-separate', (OWN,), 'no shared bridge for co-located'),
+            ('shared-separate', (SHARED,), 'no separate bridge'),
+            ('separate', (), 'published no uplink at all'),
+        ):
+            with self.subTest(name):
+                self.assertIn(reason, self.fit(name, *uplinks).reason)
+
+    def test_two_uplinks_of_one_bridge_are_no_two_bridges(self):
+        twin = uplink(network_fit.SHARED, 'br1', 'eth9')
+        self.assertIn(
+            '1 shared bridge(s)',
+            self.fit('multiple-shared', SHARED, twin).reason,
+        )
+
+    def test_shared_link_may_be_down_when_only_peers_use_it(self):
+        dead = uplink(network_fit.SHARED, slots=0)
+        self.assertIsNone(self.fit('shared-separate', dead, OWN).reason)
+
+    def test_a_link_just_as_fast_as_asked_for(self):
+        self.assertIsNone(self.fit('separate', OWN, mbps=OWN.mbps).reason)
+        self.assertIsNotNone(
+            self.fit('separate', OWN, mbps=OWN.mbps + 1).reason
+        )
+
+    def test_slow_and_dead_links_are_named(self):
+        slow = uplink(network_fit.SEPARATE, 'br1', 'eth1', mbps=100)
+        dead = uplink(network_fit.SEPARATE, 'br2', 'eth2', mbps=0, slots=0)
+        reason = self.fit('separate', slow, dead, mbps=1000).reason
+        self.assertIn('NIC eth1 on bridge br1 has a link of 100', reason)
+        self.assertIn('link of NIC eth2 on bridge br2 is down', reason)
+
+    def test_a_bridge_that_is_held_is_no_dead_link(self):
+        reason = self.fit(
+            'separate', uplink(network_fit.SEPARATE, 'br2', 'bond0', slots=0)
+        ).reason
+        self.assertIn('NIC bond0 on bridge br2 is held for the guest', reason)
+
+    def test_fastest_first(self):
+        fast = uplink(network_fit.SEPARATE, 'br1', 'eth1', mbps=10000)
+        self.assertEqual((fast, OWN), self.fit('separate', OWN, fast).uplinks)
+
+    def test_long_lists_are_cut(self):
+        many = [
+            uplink(network_fit.SEPARATE, f'br{n}', f'eth{n}', slots=0)
+            for n in range(9)
+        ]
+        reason = self.fit('separate', *many).reason
+        self.assertIn('eth3', reason)
+        self.assertNotIn('eth4', reason)
+        self.assertIn('and 5 more', reason)
+
+
+class MembersTest(base.BaseTestCase):
+    def test_no_bridge_no_limit(self):
+        self.assertEqual(
+            NO_LIMIT, network_fit.members(network_fit.RULES['exported'], [])
+        )
+
+    def test_one_bridge_each(self):
+        self.assertEqual(
+            5,
+            network_fit.members(
+                network_fit.RULES['shared'], [('a', 2), ('b', 3)]
+            ),
+        )
+
+    @hypothesis.given(
+        strategies.lists(
+            strategies.tuples(
+                strategies.sampled_from('abc'), strategies.integers(0, 4)
+            ),
+            max_size=5,
+        )
+    )
+    def test_pairs_on_two_bridges(self, free):
+        # Taking from the two fullest bridges is known to be best.
+        left = {}
+        for bridge, slots in free:
+            left[bridge] = left.get(bridge, 0) + slots
+        pairs = 0
+        while sum(1 for slots in left.values() if slots) >= 2:
+            for bridge in sorted(left, key=left.get)[-2:]:
+                left[bridge] -= 1
+            pairs += 1
+        self.assertEqual(
+            pairs,
+            network_fit.members(network_fit.RULES['multiple-shared'], free),
+        )

@@ -1,0 +1,128 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from nova import objects
+from nova.objects import pci_device_pool
+from nova.pci import stats
+from nova.scheduler import host_manager
+from oslotest import base
+
+from nova_vhpc.scheduler.hosts import pci
+from nova_vhpc.scheduler.planner.model import NO_LIMIT
+
+objects.register_all()
+
+
+class DevicesTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.state = host_manager.HostState('one', 'one', 'cell')
+        self.state.pci_stats = stats.PciDeviceStats(
+            None,
+            stats=pci_device_pool.PciDevicePoolList(
+                objects=[
+                    self.pool(3, physical_network='fabric'),
+                    self.pool(2, product_id='ffff'),
+                ]
+            ),
+        )
+
+    def pool(self, count, product_id='154c', **tags):
+        return pci_device_pool.PciDevicePool(
+            vendor_id='8086',
+            product_id=product_id,
+            numa_node=0,
+            count=count,
+            tags={'dev_type': 'type-VF', **tags},
+        )
+
+    def request(self, count=1, alias='hpc', **spec):
+        return objects.InstancePCIRequest(
+            count=count, alias_name=alias, spec=[spec]
+        )
+
+    def test_alias(self):
+        request = self.request(2, vendor_id='8086', product_id='154c')
+        self.assertIsNone(pci.lack(self.state, [request]))
+        self.assertEqual(1, pci.members(self.state, [request]))
+
+    def test_port(self):
+        request = self.request(alias=None, physical_network='fabric')
+        self.assertEqual(3, pci.members(self.state, [request]))
+        request = self.request(alias=None, physical_network='other')
+        self.assertEqual(
+            'it has 0 free PCI device(s) for a port on physical network '
+            'other, 1 are needed',
+            pci.lack(self.state, [request]),
+        )
+
+    def test_just_enough(self):
+        request = self.request(3, product_id='154c')
+        self.assertIsNone(pci.lack(self.state, [request]))
+
+    def test_too_few(self):
+        request = self.request(4, product_id='154c')
+        self.assertIn(
+            'it has 3 free PCI device(s) for alias hpc, 4 are needed',
+            pci.lack(self.state, [request]),
+        )
+
+    def test_several_ports_take_from_the_same_devices(self):
+        ports = [
+            self.request(alias=None, physical_network='fabric')
+            for _ in range(2)
+        ]
+        self.assertIsNone(pci.lack(self.state, ports))
+        self.assertEqual(1, pci.members(self.state, ports))
+        self.assertEqual(
+            'it has 3 free PCI device(s) for a port on physical network '
+            'fabric, 4 are needed',
+            pci.lack(self.state, ports * 2),
+        )
+        self.assertEqual(0, pci.members(self.state, ports * 2))
+
+    def test_devices_of_two_kinds(self):
+        port = self.request(alias=None, physical_network='fabric')
+        other = self.request(alias='other', product_id='ffff')
+        self.assertEqual(2, pci.members(self.state, [port, other]))
+        # Five devices serve the alias, of which the port wants one.
+        any_vf = self.request(4, vendor_id='8086')
+        self.assertIsNone(pci.lack(self.state, [any_vf, port]))
+        self.assertIn(
+            'it has 5 free PCI device(s)',
+            pci.lack(self.state, [any_vf, port, other]),
+        )
+
+    def test_the_scarcest_kind_decides(self):
+        for pool in self.state.pci_stats.pools:
+            if 'physical_network' in pool:
+                pool['count'] = 30
+        port = self.request(alias=None, physical_network='fabric')
+        other = self.request(2, alias='other', product_id='ffff')
+        for requests in ([port, other], [other, port]):
+            self.assertEqual(1, pci.members(self.state, requests))
+
+    def test_tags_that_nova_passes_over(self):
+        # They are for Placement, and no pool has them.
+        self.assertIn('resource_class', self.state.pci_stats.ignored_spec_tags)
+        request = self.request(product_id='154c', resource_class='CUSTOM_VF')
+        self.assertEqual(3, pci.members(self.state, [request]))
+
+    def test_nothing_reported_yet(self):
+        new = host_manager.HostState('new', 'new', 'cell')
+        self.assertIn('no PCI devices yet', pci.lack(new, [self.request()]))
+        self.assertEqual(0, pci.members(new, [self.request()]))
+
+    def test_nothing_asked_for(self):
+        self.assertEqual(NO_LIMIT, pci.members(self.state, []))
+        self.assertEqual(0, pci.asked([]))

@@ -1,0 +1,281 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from nova_vhpc.flavor import request_groups
+from nova_vhpc.scheduler.hosts import requirements
+from nova_vhpc.scheduler.planner.model import NO_LIMIT
+from nova_vhpc.scheduler.sources import snapshot
+from nova_vhpc.topology import model
+
+SEPARATE = {
+    'vhpc:network': 'separate',
+    'resources_uplink:CUSTOM_VHPC_UPLINK': '1',
+}
+
+
+def uplink(number, slots=1, used=0, mbps=1000):
+    return snapshot.UplinkState(
+        f'uuid{number}',
+        model.BridgeKind.SEPARATE,
+        f'br{number}',
+        f'eth{number}',
+        mbps,
+        slots,
+        used,
+    )
+
+
+def host(*uplinks, cpus=8, used=0, stamp=None, offered=None):
+    return requirements.HostView(
+        cpus, used, snapshot.HostUplinks(uplinks, stamp), offered
+    )
+
+
+class RequirementsTest(base.BaseTestCase):
+    def test_claims_of_all_groups_count(self):
+        self.assertEqual(
+            4,
+            request_groups.uplink_claims(
+                {
+                    'resources:CUSTOM_VHPC_UPLINK': '1',
+                    'resources_a:CUSTOM_VHPC_UPLINK': '2',
+                    # As Nova reads it.
+                    'resources_b-1:CUSTOM_VHPC_UPLINK': ' 1',
+                    'resources_c:CUSTOM_VHPC_UPLINK': 'many',
+                    'resources_d:CUSTOM_OTHER': '8',
+                    # A digit to str.isdigit(), but no number to int().
+                    'resources_e:CUSTOM_VHPC_UPLINK': '\u00b2',
+                    'resources_f:CUSTOM_VHPC_UPLINK': '-1',
+                    'trait_a:CUSTOM_VHPC_UPLINK': 'required',
+                }
+            ),
+        )
+
+    def test_defaults_go_by_paradigm(self):
+        defaults = {'openmp': 1.0, 'hybrid': 1.5}
+        for paradigm, expected in (
+            ('openmp', 1.0),
+            ('hybrid', 1.5),
+            ('mpi', requirements.UNLIMITED),
+        ):
+            wanted = requirements.requirements(
+                {'vhpc:paradigm': paradigm},
+                1,
+                default_max_overcommit=defaults,
+            )
+            self.assertEqual(expected, wanted.max_overcommit)
+
+    def test_flavor_goes_before_defaults(self):
+        wanted = requirements.requirements(
+            {'vhpc:max_overcommit': '3', 'vhpc:spare_cpus': '0'},
+            1,
+            default_spare_cpus=2,
+            default_max_overcommit={'mpi': 1.0},
+        )
+        self.assertEqual((0, 3.0), (wanted.spare_cpus, wanted.max_overcommit))
+
+    def test_spare_cpu_means_no_overcommit_of_the_others(self):
+        wanted = requirements.requirements({'vhpc:spare_cpus': '1'}, 1)
+        self.assertEqual(1.0, wanted.max_overcommit)
+
+    def test_no_limit_that_is_wrong_is_no_limit(self):
+        for text in ('0', '0.0', '-1', 'nan', 'inf', 'two', ''):
+            with self.subTest(text):
+                specs = {
+                    'vhpc:paradigm': 'openmp',
+                    'vhpc:max_overcommit': text,
+                }
+                wanted = requirements.requirements(
+                    specs, 2, default_max_overcommit={'openmp': 1.0}
+                )
+                verdict = requirements.evaluate(host(), wanted)
+                self.assertIn(
+                    f'vhpc:max_overcommit={text}, which leaves no host',
+                    verdict.reason,
+                )
+
+    def test_flaws_are_told_with_what_to_do(self):
+        for specs, words in (
+            ({'vhpc:network': 'separate'}, 'add resources_uplink:'),
+            ({'vhpc:network': 'shared-separate'}, 'claims no uplink'),
+            ({'vhpc:network': 'exported'}, 'pci_passthrough:alias'),
+            ({**SEPARATE, 'vhpc:network': 'multiple-shared'}, '2 would be'),
+            (
+                {**SEPARATE, 'resources_b:CUSTOM_VHPC_UPLINK': '1'},
+                'claims 2 uplink(s), 1 would be right',
+            ),
+        ):
+            with self.subTest(specs):
+                wanted = requirements.requirements(specs, 1)
+                verdict = requirements.evaluate(host(uplink(1)), wanted)
+                self.assertIn(words, verdict.reason)
+
+    def test_topology_matters_only_where_asked_for(self):
+        for specs, needs in (
+            ({'vhpc:workload': 'parallel'}, False),
+            ({'vhpc:network': 'exported'}, False),
+            ({'vhpc:min_link_mbps': '10'}, True),
+            ({'vhpc:network': 'shared'}, True),
+        ):
+            wanted = requirements.requirements(specs, 1, devices=1)
+            self.assertEqual(needs, wanted.needs_topology, specs)
+            self.assertEqual(
+                not needs,
+                requirements.evaluate(
+                    requirements.HostView(8, 0), wanted
+                ).passes,
+            )
+
+
+class EvaluateTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.wanted = requirements.requirements(SEPARATE, 2)
+
+    def evaluate(self, view, **limits):
+        return requirements.evaluate(
+            view, self.wanted, requirements.Limits(**limits)
+        )
+
+    def test_host_that_serves(self):
+        slow = uplink(2, mbps=100)
+        verdict = self.evaluate(host(uplink(1), slow))
+        self.assertTrue(verdict.passes)
+        self.assertEqual(2, verdict.slots)
+        self.assertEqual(100, verdict.link_mbps)
+
+    def test_placement_is_newer_than_the_snapshot(self):
+        # The snapshot has it taken; Placement offers it.
+        view = host(uplink(1, used=1), offered={'uuid1'})
+        self.assertEqual(1, self.evaluate(view).slots)
+        # The snapshot has it free; Placement does not offer it.
+        view = host(uplink(1), offered={'other'})
+        self.assertIn('Placement offers none', self.evaluate(view).reason)
+
+    def test_each_free_slot_is_one_for_a_member(self):
+        self.assertEqual(
+            7,
+            self.evaluate(
+                host(
+                    uplink(1, slots=8, used=3),
+                    uplink(2, slots=3, used=1),
+                    uplink(3, slots=8),
+                    offered=frozenset(('uuid1', 'uuid2')),
+                )
+            ).slots,
+        )
+
+    def test_link_is_one_that_a_member_can_have(self):
+        """Not a slow one that is taken, or on another physical network."""
+        slow, fast = uplink(1, used=1), uplink(2, mbps=10000)
+        faster = uplink(3, mbps=25000)
+        for view, mbps in (
+            (host(slow, fast, faster), 10000),
+            (host(uplink(1), fast, offered={'uuid2'}), 10000),
+            (host(uplink(1), fast, offered={'uuid3'}), 0),
+            (host(slow, fast, offered={'uuid1', 'uuid2'}), 1000),
+            (host(uplink(1), fast, faster), 1000),
+        ):
+            self.assertEqual(mbps, self.evaluate(view).link_mbps)
+
+    def test_taken_uplinks_are_named(self):
+        reason = self.evaluate(host(uplink(1, used=1))).reason
+        self.assertIn('NIC eth1 on bridge br1 has 1 of 1 slot(s)', reason)
+
+    def test_flavor_without_claim_has_no_limit(self):
+        self.wanted = requirements.requirements(
+            {'vhpc:min_link_mbps': '10'}, 2
+        )
+        verdict = self.evaluate(host(uplink(1, used=1)))
+        self.assertEqual((None, NO_LIMIT), (verdict.reason, verdict.slots))
+
+    def test_cpus(self):
+        self.wanted = requirements.requirements(
+            {'vhpc:spare_cpus': '2', 'vhpc:max_overcommit': '1.5'}, 3
+        )
+        # (8 - 2) * 1.5 = 9 vCPUs.
+        self.assertTrue(self.evaluate(host(used=6)).passes)
+        reason = self.evaluate(host(used=7)).reason
+        self.assertIn('10 vCPUs would share 6 CPUs (8 less 2 spare)', reason)
+        self.assertIn('vhpc:max_overcommit is 1.5', reason)
+
+    def test_a_limit_that_no_float_hits_is_reached_all_the_same(self):
+        # 100 * 1.15 is 114.99999999999999.
+        self.wanted = requirements.requirements(
+            {'vhpc:max_overcommit': '1.15'}, 5
+        )
+        self.assertTrue(self.evaluate(host(cpus=100, used=110)).passes)
+        self.assertFalse(self.evaluate(host(cpus=100, used=111)).passes)
+
+    def test_a_limit_that_nearly_does_is_kept(self):
+        wanted = requirements.requirements({'vhpc:max_overcommit': '1.24'}, 1)
+        # 8 * 1.24 is 9.92.
+        for used, fits in ((8, True), (9, False)):
+            verdict = requirements.evaluate(host(used=used), wanted)
+            self.assertIs(fits, verdict.passes)
+
+    def test_the_cpu_limit_is_named_by_who_sets_it(self):
+        for specs, options, words in (
+            ({'vhpc:max_overcommit': '1'}, {}, '; vhpc:max_overcommit is 1'),
+            (
+                {'vhpc:paradigm': 'openmp'},
+                {'default_max_overcommit': {'openmp': 1.5}},
+                '; [vhpc_scheduler] max_overcommit of openmp is 1.5',
+            ),
+            (
+                {'vhpc:workload': 'parallel'},
+                {'default_spare_cpus': 1},
+                '; with spare CPUs and no vhpc:max_overcommit the limit is 1',
+            ),
+        ):
+            self.wanted = requirements.requirements(specs, 2, **options)
+            reason = self.evaluate(host(used=11)).reason
+            self.assertTrue(reason.endswith(words), reason)
+
+    def test_host_without_cpus_yet(self):
+        self.assertIn('reported no CPUs', self.evaluate(host(cpus=0)).reason)
+
+    def test_unknown_host(self):
+        view = requirements.HostView(8, 0)
+        self.assertIn('is nova-vhpc-agent running', self.evaluate(view).reason)
+        verdict = self.evaluate(view, allow_unknown=True)
+        self.assertEqual((True, True), (verdict.passes, verdict.unknown))
+        self.assertEqual(NO_LIMIT, verdict.slots)
+        # What Placement offers there is all that can be claimed.
+        view = view._replace(offered={'uuid1', 'uuid2'})
+        self.assertEqual(2, self.evaluate(view, allow_unknown=True).slots)
+
+    def test_stale_host(self):
+        limits = {'now_minutes': 1000.0, 'max_age_s': 1200}
+        fresh = host(uplink(1), stamp=979)
+        stale = host(uplink(1), stamp=978)
+        self.assertTrue(self.evaluate(fresh, **limits).passes)
+        reason = self.evaluate(stale, **limits).reason
+        self.assertIn('last published 21 minutes ago', reason)
+        self.assertTrue(
+            self.evaluate(stale, allow_unknown=True, **limits).unknown
+        )
+        self.assertTrue(self.evaluate(stale, now_minutes=1000.0).passes)
+
+    def test_host_that_does_not_say_when_it_published(self):
+        view = host(uplink(1))
+        self.assertTrue(
+            self.evaluate(view, now_minutes=1e6, max_age_s=60).passes
+        )
+
+    def test_no_snapshot_is_no_unknown_topology(self):
+        verdict = self.evaluate(
+            host(uplink(1)), snapshot_lack='it is away', allow_unknown=True
+        )
+        self.assertEqual('it is away', verdict.reason)

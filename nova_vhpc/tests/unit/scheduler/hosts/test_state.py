@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova import objects
+from nova.scheduler import host_manager
+from oslotest import base
+
+from nova_vhpc.scheduler.hosts import capacity
+from nova_vhpc.scheduler.hosts import fabric as fabrics
+from nova_vhpc.scheduler.hosts import state as hosts
+from nova_vhpc.scheduler.sources.snapshot import Resource
+
+objects.register_all()
+
+DEFAULTS = capacity.Defaults(16.0, 1.5, 1.0, cpus=1, ram_mb=512)
+SHARED = hosts.Member()
+PINNED = hosts.Member(pinned=True)
+
+
+class CpusTest(base.BaseTestCase):
+    """Dedicated CPUs are a pool of their own where there are any."""
+
+    def state(self, *cells, total=8, used=12):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.vcpus_total = total
+        state.vcpus_used = used
+        state.cpu_allocation_ratio = 4.0
+        state.numa_topology = objects.NUMATopology(
+            cells=[
+                objects.NUMACell(
+                    id=number,
+                    cpuset=set(cpuset),
+                    pcpuset=set(pcpuset),
+                    pinned_cpus=set(pinned),
+                    cpu_usage=0,
+                )
+                for number, (cpuset, pcpuset, pinned) in enumerate(cells)
+            ]
+        )
+        return state
+
+    def assert_cpus(self, state, shared, dedicated):
+        self.assertEqual(shared, hosts.cpus(state, False)[:2])
+        self.assertEqual(dedicated, hosts.cpus(state, True)[:2])
+
+    def test_both_kinds(self):
+        self.assert_cpus(
+            self.state(
+                (range(4), range(4, 16), range(4, 7)),
+                (range(20, 24), range(24, 32), [24]),
+            ),
+            (8, 8),
+            (20, 4),
+        )
+
+    def test_emulator_threads_are_no_guests(self):
+        # Three mixed guests of a shared and a dedicated one, and isolated.
+        state = self.state((range(4), range(4, 16), range(4, 10)), used=6)
+        state.numa_topology.cells[0].cpu_usage = 3
+        self.assert_cpus(state, (8, 3), (12, 6))
+
+    def test_only_dedicated_ones(self):
+        state = self.state(([], range(4), [1]), total=0, used=1)
+        self.assert_cpus(state, (0, 0), (4, 1))
+
+    def test_all_cpus_are_for_either(self):
+        state = self.state((range(8), range(8), [1, 2]))
+        self.assert_cpus(state, (8, 12), (8, 12))
+
+    def test_no_dedicated_ones(self):
+        self.assert_cpus(self.state((range(8), [], [])), (8, 12), (8, 12))
+
+    def test_no_topology(self):
+        state = self.state()
+        state.numa_topology = None
+        self.assert_cpus(state, (8, 12), (8, 12))
+
+    def test_dedicated_ones_are_never_over_committed(self):
+        state = self.state((range(4), range(4, 16), range(4, 7)), total=4)
+        fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
+        facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, PINNED)
+        self.assertEqual((12, 3, 9.0), facts[1:4])
+        facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, SHARED)
+        self.assertEqual((4, 9, 7.0), facts[1:4])
+
+
+class FactsTest(base.BaseTestCase):
+    def test_allocation_ratios(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.vcpus_total = 8
+        state.vcpus_used = 4
+        state.total_usable_ram_mb = 1000
+        state.free_ram_mb = 600
+        state.cpu_allocation_ratio = 2.0
+        fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
+        facts = hosts.facts(state, 'name', 3, 1000, fabric, DEFAULTS, SHARED)
+        self.assertEqual(('name', 8, 4, 12.0), facts[:4])
+        # No ratio of its own for RAM: the initial one counts.
+        self.assertEqual(1100.0, facts.free_ram_mb)
+        self.assertEqual(3, facts.slots)
+
+    def test_cpus_that_placement_gives_out(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.vcpus_total = 8
+        state.vcpus_used = 3
+        state.cpu_allocation_ratio = 2.0
+        fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
+
+        def free(member=SHARED, claimed=3, **capacity):
+            resources = {k: Resource(v, claimed) for k, v in capacity.items()}
+            return hosts.facts(
+                state, 'one', 1, 0, fabric, DEFAULTS, member, resources
+            ).free_cpus
+
+        self.assertEqual(13.0, free())
+        # The ratio is another one there.
+        self.assertEqual(9, free(VCPU=12))
+        self.assertEqual(29, free(VCPU=32, PCPU=1))
+        # Of three in use, one is reserved, as nova.conf says.
+        self.assertEqual(30, free(VCPU=32, claimed=2))
+        # Pinned on a host that reports no dedicated CPUs.
+        self.assertEqual(9, free(PINNED, VCPU=12))
+        state.numa_topology = objects.NUMATopology(
+            cells=[
+                objects.NUMACell(
+                    id=0,
+                    cpuset=set(range(8)),
+                    pcpuset=set(range(8, 16)),
+                    pinned_cpus={8, 9},
+                    cpu_usage=0,
+                )
+            ]
+        )
+        self.assertEqual(6.0, free(PINNED, VCPU=12))
+        self.assertEqual(5, free(PINNED, VCPU=12, PCPU=7))
+        self.assertEqual(11, free(VCPU=12, PCPU=7))
+
+    def test_ram_that_placement_gives_out(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        state.total_usable_ram_mb = 8192
+        state.ram_allocation_ratio = 1.0
+        # Two guests, and 512 reserved as nova.conf has it.
+        state.free_ram_mb = 8192 - 512 - 2048
+        fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
+
+        def free(capacity):
+            resources = {'MEMORY_MB': Resource(capacity, 2048)}
+            return hosts.facts(
+                state, 'one', 1, 0, fabric, DEFAULTS, SHARED, resources
+            ).free_ram_mb
+
+        self.assertEqual(7680 - 2048, free(7680))
+        self.assertEqual(2 * 7680 - 2048, free(2 * 7680))
+        self.assertEqual(7680 // 2 - 2048, free(7680 // 2))
+
+    def test_ram_by_the_ratio_of_the_host_or_the_option(self):
+        state = host_manager.HostState('one', 'one', 'cell')
+        fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
+        state.total_usable_ram_mb, state.free_ram_mb = 8192, 4096
+        for ratio, free_mb in ((None, 8192), (2.0, 12288)):
+            state.ram_allocation_ratio = ratio
+            facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, SHARED)
+            self.assertEqual(free_mb, facts.free_ram_mb)
+
+    def test_emulator_threads(self):
+        spec = objects.RequestSpec()
+        self.assertEqual(0, hosts.emulator_cpus(spec))
+        spec.numa_topology = None
+        self.assertEqual(0, hosts.emulator_cpus(spec))
+        for policy, cpus in ((None, 0), ('share', 0), ('isolate', 1)):
+            spec.numa_topology = objects.InstanceNUMATopology(
+                cells=[], emulator_threads_policy=policy
+            )
+            self.assertEqual(cpus, hosts.emulator_cpus(spec), policy)
+
+    def test_new_compute_node(self):
+        state = host_manager.HostState('new', 'new', 'cell')
+        fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
+        facts = hosts.facts(state, 'new', 0, 0, fabric, DEFAULTS, SHARED)
+        self.assertEqual((0, 0, 0.0, 0.0), facts[1:5])

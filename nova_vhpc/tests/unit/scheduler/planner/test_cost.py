@@ -1,0 +1,484 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The cost model against the papers, each claim with its table named."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.flavor import extra_specs
+from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost_table as table
+from nova_vhpc.tests import base
+
+PAIRS = (1, 2, 3, 4)
+MEASURED = ('exported', 'separate', 'shared')
+BRIDGED = ('separate', 'shared', 'multiple-shared', 'shared-separate')
+
+
+def remote_mb_s(network, pairs, link_mbps=1000):
+    """All pairs together, as the tables have it."""
+    return pairs * cost.remote_mb_s(network, pairs, pairs, link_mbps)
+
+
+def local_mb_s(network, pairs, link_mbps=1000):
+    return pairs * cost.local_mb_s(network, 2 * pairs, link_mbps)
+
+
+class HpcVirtTable1Test(base.TestCase):
+    """Latency at 1 byte, members on different hosts."""
+
+    def test_bridges_as_measured(self):
+        for network in ('separate', 'shared'):
+            for pairs in PAIRS:
+                self.assertAlmostEqual(
+                    table.LATENCY_US[network][pairs - 1],
+                    cost.remote_latency_us(network, pairs),
+                )
+
+    def test_exported_beats_the_bridges_when_no_cpu_is_left(self):
+        latency = {n: cost.remote_latency_us(n, 4) for n in MEASURED}
+        self.assertEqual('exported', min(latency, key=latency.get))
+
+    def test_one_pair_shows_little_difference(self):
+        latency = [cost.remote_latency_us(n, 1) for n in MEASURED]
+        self.assertLess(max(latency) / min(latency), 1.25)
+
+
+class HpcVirtTable2Test(base.TestCase):
+    """Ping-pong at 4 MB: the same order by other figures than table 3."""
+
+    def test_same_winner_for_one_to_four_pairs(self):
+        for pairs in PAIRS:
+            measured = {
+                n: table.PING_PONG_MB_S[n][pairs - 1] for n in MEASURED
+            }
+            ours = {n: remote_mb_s(n, pairs) for n in MEASURED}
+            self.assertEqual(
+                max(measured, key=measured.get), max(ours, key=ours.get), pairs
+            )
+
+    def test_same_order_from_two_pairs_on(self):
+        for pairs in PAIRS[1:]:
+            measured = {
+                n: table.PING_PONG_MB_S[n][pairs - 1] for n in MEASURED
+            }
+            ours = {n: remote_mb_s(n, pairs) for n in MEASURED}
+            self.assertEqual(
+                sorted(MEASURED, key=measured.get),
+                sorted(MEASURED, key=ours.get),
+            )
+
+
+class HpcVirtTable3Test(base.TestCase):
+    """Bandwidth, members on different hosts, one to four pairs."""
+
+    def test_every_figure_as_measured(self):
+        for network in (*MEASURED, 'native'):
+            for pairs in PAIRS:
+                self.assertAlmostEqual(
+                    table.REMOTE_MB_S[network][pairs - 1],
+                    remote_mb_s(network, pairs),
+                    msg=f'{network}, {pairs} pairs',
+                )
+
+    def test_winner_for_each_number_of_pairs(self):
+        for pairs in PAIRS:
+            ours = {n: remote_mb_s(n, pairs) for n in MEASURED}
+            self.assertEqual('exported', max(ours, key=ours.get), pairs)
+
+    def test_exported_is_within_5_percent_of_native_or_better(self):
+        for pairs in PAIRS:
+            self.assertGreaterEqual(
+                remote_mb_s('exported', pairs),
+                0.95 * remote_mb_s('native', pairs),
+            )
+
+    def test_one_pair_shows_no_significant_difference(self):
+        ours = [remote_mb_s(n, 1) for n in (*MEASURED, 'native')]
+        self.assertLess(max(ours) / min(ours), 1.1)
+
+    def test_separate_beats_shared_by_half_from_two_pairs_on(self):
+        # Section 6.2: "at least 50% improvement"; 48% at four pairs.
+        for pairs in PAIRS[1:]:
+            self.assertGreater(
+                remote_mb_s('separate', pairs),
+                1.47 * remote_mb_s('shared', pairs),
+            )
+
+    def test_three_pairs_separate_is_about_half_of_native(self):
+        # Section 6.2: "almost 2 times slower ... 1.75 times faster than
+        # the Shared Bridge".
+        self.assertAlmostEqual(
+            1.7,
+            remote_mb_s('native', 3) / remote_mb_s('separate', 3),
+            delta=0.1,
+        )
+        self.assertAlmostEqual(
+            1.7,
+            remote_mb_s('separate', 3) / remote_mb_s('shared', 3),
+            delta=0.1,
+        )
+
+    def test_more_guests_than_measured_share_one_uplink_further(self):
+        rates = [
+            cost.remote_mb_s('shared', guests, 4) for guests in (4, 8, 16, 32)
+        ]
+        for many, few in itertools.pairwise(rates):
+            self.assertAlmostEqual(many / 2, few)
+
+
+class HpcVirtTable4Test(base.TestCase):
+    """Both directions at once: the same order as one direction."""
+
+    def test_same_order_wherever_the_table_has_one(self):
+        for pairs in PAIRS:
+            for one in MEASURED:
+                for other in MEASURED:
+                    row = table.REMOTE_BIDIRECTIONAL_MB_S
+                    if row[one][pairs - 1] > 1.05 * row[other][pairs - 1]:
+                        self.assertGreater(
+                            remote_mb_s(one, pairs),
+                            remote_mb_s(other, pairs),
+                            f'{one} and {other}, {pairs} pairs',
+                        )
+
+
+class HpcVirtTable5Test(base.TestCase):
+    """Bandwidth, members on one host, one and two pairs."""
+
+    def test_every_figure_as_measured(self):
+        for network in (*MEASURED, 'native'):
+            for pairs in (1, 2):
+                self.assertAlmostEqual(
+                    table.LOCAL_MB_S[network][pairs - 1],
+                    local_mb_s(network, pairs),
+                )
+
+    def test_shared_wins_co_located(self):
+        for pairs in (1, 2):
+            ours = {n: local_mb_s(n, pairs) for n in MEASURED}
+            self.assertEqual('shared', max(ours, key=ours.get))
+
+    def test_separate_loses_co_located(self):
+        for pairs in (1, 2):
+            ours = {n: local_mb_s(n, pairs) for n in extra_specs.NETWORKS}
+            self.assertEqual('separate', min(ours, key=ours.get))
+
+    def test_separate_is_several_times_slower_than_shared(self):
+        # Section 6.3: "an order of a magnitude slower" than native.
+        self.assertGreater(
+            local_mb_s('shared', 1), 4 * local_mb_s('separate', 1)
+        )
+        self.assertGreater(
+            local_mb_s('native', 1), 10 * local_mb_s('separate', 1)
+        )
+
+    def test_same_winner_both_ways_at_once(self):
+        # Its "Bi-Bandwidth" half. With one pair, separate and exported are
+        # within 4% of each other and in the other order there.
+        for pairs in (1, 2):
+            both = {
+                n: table.LOCAL_BIDIRECTIONAL_MB_S[n][pairs - 1]
+                for n in MEASURED
+            }
+            ours = {n: local_mb_s(n, pairs) for n in MEASURED}
+            self.assertEqual(max(both, key=both.get), max(ours, key=ours.get))
+        self.assertEqual(min(both, key=both.get), min(ours, key=ours.get))
+
+    def test_both_mixed_configurations_use_the_shared_bridge(self):
+        # Section 4, figures 2 and 3.
+        for network in ('shared-separate', 'multiple-shared'):
+            for pairs in (1, 2):
+                self.assertAlmostEqual(
+                    local_mb_s('shared', pairs), local_mb_s(network, pairs)
+                )
+
+    def test_shared_falls_with_pairs_and_the_others_rise(self):
+        # Section 6.3: "Shared Bridge configuration sees a decline".
+        self.assertLess(local_mb_s('shared', 2), local_mb_s('shared', 1))
+        for network in ('exported', 'separate'):
+            self.assertGreater(local_mb_s(network, 2), local_mb_s(network, 1))
+
+
+class HpcVirtSection64Test(base.TestCase):
+    """Whole programs (NPB) against native Linux."""
+
+    def test_exported_is_within_5_percent_when_members_span_hosts(self):
+        self.assertLess(cost.slowdown('exported', 4, 8), 1.05)
+        # 8x2: "almost equal and at times better than native".
+        self.assertAlmostEqual(
+            1.0, cost.slowdown('exported', 2, 16), delta=0.02
+        )
+
+    def test_shared_separate_is_8_to_10_percent_slower(self):
+        slowdown = cost.slowdown('shared-separate', 4, 8)
+        self.assertGreaterEqual(slowdown, 1.08)
+        self.assertLessEqual(slowdown, 1.10)
+
+    def test_shared_loses_less_than_40_percent(self):
+        self.assertLess(cost.slowdown('shared', 4, 8), 1.40)
+
+    def test_order_on_2x4(self):
+        # "Shared-Separate ... gives better results compared to other two
+        # bridge configurations"
+        slowdown = {n: cost.slowdown(n, 4, 8) for n in extra_specs.NETWORKS}
+        ordered = sorted(slowdown, key=slowdown.get)
+        self.assertEqual(['exported', 'shared-separate'], ordered[:2])
+
+    def test_separate_and_shared_are_close_on_2x4(self):
+        # "The slow performance of Separate Bridges ... is a surprise", by no
+        # figure: tables 3 and 5 leave the two within 2%, and nothing is
+        # fitted to hide that (doc/source/admin/cost-model.rst).
+        self.assertAlmostEqual(
+            cost.slowdown('separate', 4, 8),
+            cost.slowdown('shared', 4, 8),
+            delta=0.02,
+        )
+        # When all are co-located, table 5 decides.
+        self.assertGreater(
+            cost.slowdown('separate', 4, 4), cost.slowdown('shared', 4, 4)
+        )
+
+    def test_order_on_8x2(self):
+        # "Shared Bridge and Separate Bridge ... similar", Multiple-Shared
+        # "slightly better", Shared-Separate "excellent".
+        slowdown = {n: cost.slowdown(n, 2, 16) for n in extra_specs.NETWORKS}
+        self.assertAlmostEqual(
+            slowdown['shared'], slowdown['separate'], delta=0.02
+        )
+        worse = min(slowdown['shared'], slowdown['separate'])
+        self.assertLess(slowdown['multiple-shared'], worse)
+        self.assertLess(
+            slowdown['shared-separate'], slowdown['multiple-shared']
+        )
+        self.assertLess(slowdown['exported'], slowdown['shared-separate'])
+
+    def test_shared_and_separate_lose_15_to_30_percent_on_8x2(self):
+        slowdown = {n: cost.slowdown(n, 2, 16) for n in extra_specs.NETWORKS}
+        self.assertGreaterEqual(slowdown['separate'], 1.15)
+        self.assertLessEqual(slowdown['separate'], 1.30)
+        # The model has shared just below: told of in
+        # doc/source/admin/cost-model.rst, and not fitted away.
+        self.assertAlmostEqual(1.144, slowdown['shared'], places=3)
+
+    def test_missing_a_spare_cpu_costs_30_to_35_percent(self):
+        # Told by a member's whole cost on a host with all of its CPUs
+        # busy, one left, or part of one.
+        for network in BRIDGED:
+            for cpus in (4, 32):
+                with_one, with_half, without = (
+                    cost.member_us(network, 2, 8, cost.load_of(busy, cpus))
+                    for busy in (cpus - 1, cpus - 0.5, cpus)
+                )
+                self.assertGreaterEqual(without / with_one, 1.30)
+                self.assertLessEqual(without / with_one, 1.35)
+                self.assertAlmostEqual((with_one + without) / 2, with_half)
+
+    def test_more_than_one_spare_cpu_gains_nothing(self):
+        for network in BRIDGED:
+            self.assertEqual(
+                cost.member_us(network, 2, 8, cost.load_of(3, 4)),
+                cost.member_us(network, 2, 8, cost.load_of(0, 4)),
+            )
+
+    def test_without_a_spare_cpu_every_message_costs_more(self):
+        # Section 6.2, three against four pairs: Dom0 has no CPU left.
+        for network in ('shared', 'separate', 'shared-separate'):
+            self.assertGreater(
+                remote_mb_s(network, 3) / 3, remote_mb_s(network, 4) / 4
+            )
+            self.assertAlmostEqual(
+                cost.member_us(network, 2, 8, cost.load_of(4, 4)),
+                1.325 * cost.member_us(network, 2, 8, cost.load_of(3, 4)),
+            )
+
+    def test_exported_needs_no_spare_cpu(self):
+        # Section 7: "even in the absence of" one; the host is by-passed.
+        self.assertAlmostEqual(
+            cost.member_us('exported', 2, 8, cost.load_of(4, 4)),
+            cost.member_us('exported', 2, 8, cost.load_of(3, 4)),
+        )
+
+
+class CoLocationTest(base.TestCase):
+    """What follows for one host against two, everything else equal."""
+
+    def halves(self, network, load=1.0):
+        together = cost.member_us(network, 8, 8, load)
+        apart = cost.member_us(network, 4, 8, load)
+        return together, apart
+
+    def test_cheap_with_a_shared_bridge(self):
+        for network in ('shared', 'shared-separate', 'multiple-shared'):
+            together, apart = self.halves(network)
+            self.assertLess(together, apart, network)
+
+    def test_members_on_one_host_share_its_uplink(self):
+        # Unless each has one of its own.
+        for network in ('shared', 'separate', 'shared-separate'):
+            alone, four = (
+                cost.split_us(network, here, 16, 1.0)[1]
+                / cost.remote_share(here, 16)
+                for here in (1, 4)
+            )
+            if network == 'shared':
+                self.assertGreater(four, 1.2 * alone)
+            else:
+                self.assertAlmostEqual(alone, four)
+
+    def test_a_message_that_stays_on_the_host_is_there_sooner(self):
+        for network in ('shared', 'shared-separate', 'multiple-shared'):
+            self.assertLess(
+                cost.local_latency_us(network, 1.0),
+                cost.remote_latency_us(network, 1.0),
+                network,
+            )
+
+    def test_dear_through_the_physical_switch(self):
+        # Table 5: 84 MB/s co-located against 102 in table 3.
+        for network in ('separate', 'exported'):
+            together, _ = self.halves(network, load=1.0)
+            alone = cost.member_us(network, 1, 8, 1.0)
+            self.assertGreater(together, alone, network)
+
+
+class NpcTest(base.TestCase):
+    """NPC'09 sections 4.2 and 6: vCPUs over pCPUs."""
+
+    def test_no_loss_up_to_one_vcpu_per_cpu(self):
+        for paradigm in extra_specs.PARADIGMS:
+            for ratio in (0.0, 0.25, 0.5, 1.0):
+                self.assertEqual(1.0, cost.overcommit_factor(paradigm, ratio))
+
+    def test_steep_loss_for_openmp_and_hybrid_beyond(self):
+        for paradigm in ('openmp', 'hybrid'):
+            self.assertGreater(cost.overcommit_factor(paradigm, 1.25), 4)
+
+    def test_mpi_is_more_robust(self):
+        for ratio in (1.1, 1.5, 2.0):
+            for paradigm in ('openmp', 'hybrid'):
+                self.assertGreater(
+                    cost.overcommit_factor(paradigm, ratio) - 1,
+                    3 * (cost.overcommit_factor('mpi', ratio) - 1),
+                )
+
+    def test_lu_at_six_vcpus_on_four_cpus(self):
+        # "more than 1.5 speedup with MPI ... less than 0.5 with OpenMP",
+        # of four.
+        self.assertGreaterEqual(4 / cost.overcommit_factor('mpi', 1.5), 1.5)
+        self.assertLessEqual(4 / cost.overcommit_factor('openmp', 1.5), 0.5)
+
+
+class ScalingTest(base.TestCase):
+    def test_remote_bandwidth_follows_the_link(self):
+        for network in extra_specs.NETWORKS:
+            self.assertAlmostEqual(
+                10 * cost.remote_mb_s(network, 2, 2, 1000),
+                cost.remote_mb_s(network, 2, 2, 10000),
+            )
+
+    def test_the_order_of_configurations_is_the_same_at_any_speed(self):
+        for here, members, load in ((1, 8, 1), (4, 8, 4), (8, 8, 4)):
+            orders = {
+                tuple(
+                    sorted(
+                        extra_specs.NETWORKS,
+                        key=lambda n: (
+                            cost.local_mb_s(n, load, speed)
+                            if here == members
+                            else cost.remote_mb_s(n, here, load, speed)
+                        ),
+                    )
+                )
+                for speed in (1000, 10000, 25000, 100000)
+            }
+            self.assertEqual(1, len(orders))
+
+    def test_a_slow_link_does_not_slow_a_software_bridge(self):
+        self.assertEqual(
+            cost.local_mb_s('shared', 2, 1000),
+            cost.local_mb_s('shared', 2, 100),
+        )
+        self.assertLess(
+            cost.local_mb_s('separate', 2, 100),
+            cost.local_mb_s('separate', 2, 1000),
+        )
+
+    def test_an_unknown_speed_is_the_papers(self):
+        self.assertEqual(
+            cost.remote_mb_s('shared', 1, 1, 1000),
+            cost.remote_mb_s('shared', 1, 1, 0),
+        )
+
+    @given(
+        st.sampled_from(extra_specs.NETWORKS),
+        st.integers(1, 64),
+        st.integers(1, 64),
+        st.floats(0, 100),
+        st.sampled_from([0, 100, 1000, 400000]),
+    )
+    def test_a_cost_is_positive_and_remote_traffic_never_helps_tiers(
+        self, network, here, others, busy, speed
+    ):
+        load = cost.load_of(busy, 64)
+        self.assertGreaterEqual(load, 1.0)
+        self.assertLessEqual(load, 4.0)
+        near, far = (
+            cost.member_us(
+                network,
+                here,
+                here + others,
+                load,
+                link_mbps=speed,
+                tier_factor=tier,
+            )
+            for tier in (1.0, 2.0)
+        )
+        self.assertGreater(near, 0)
+        self.assertGreater(far, near)
+
+    def test_a_lone_member_costs_nothing(self):
+        for network in (None, *extra_specs.NETWORKS):
+            self.assertEqual(0.0, cost.member_us(network, 1, 1, 4.0))
+
+    def test_a_host_is_full_or_has_a_cpu_left(self):
+        for busy, total in ((0, 0), (4, 4), (9, 4), (64, 64)):
+            self.assertEqual(4.0, cost.load_of(busy, total))
+        for busy, total in ((3, 4), (0, 4), (63, 64)):
+            self.assertEqual(1.0, cost.load_of(busy, total))
+
+
+class SharingTest(base.TestCase):
+    """What members of a host take from each other, and what stays there."""
+
+    def test_two_shared_uplinks_are_shared_by_half_as_many_each(self):
+        for guests in (4, 6, 8):
+            self.assertAlmostEqual(
+                cost.remote_mb_s('shared', guests / 2, 1.0),
+                cost.remote_mb_s('multiple-shared', guests, 1.0),
+            )
+
+    def test_traffic_to_other_hosts_falls_with_the_square_root(self):
+        self.assertEqual(1.0, cost.remote_share(1, 8))
+        self.assertAlmostEqual(4 / 7 / 2, cost.remote_share(4, 8))
+        self.assertAlmostEqual(4 / 7, cost.remote_share(4, 8, locality=0.0))
+
+    def test_so_many_share_an_uplink_as_talk_to_other_hosts(self):
+        share = cost.remote_share(16, 32)
+        _, remote_us = cost.split_us('shared', 16, 32, 1.0)
+        self.assertAlmostEqual(
+            share * cost.remote_us('shared', 16 * share, 1.0), remote_us
+        )

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import bisect
+from unittest import mock
+
+from nova_vhpc.scheduler.planner import host_groups, seeds
+from nova_vhpc.scheduler.planner.model import PlanRequest
+from nova_vhpc.scheduler.planner.objective import Objective
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.scheduler.planner.test_planner import host
+
+
+def field_of(facts, members):
+    objective = Objective(PlanRequest(members, 1, 1024, facts))
+    room = host_groups.rooms(objective.request, objective)
+    return host_groups.make_field(objective, room)
+
+
+def hosts_within(group):
+    """Hosts of a group and of all groups that it is made of."""
+    found = set(group.order)
+    for child in group.children:
+        found |= hosts_within(child)
+    return found
+
+
+class FastTest(base.TestCase):
+    def test_no_slow_host_of_a_switch_that_serves_several_racks(self):
+        facts = [
+            host(0, link_mbps=25_000, switch='s0', rack='r0'),
+            host(1, link_mbps=1000, switch='s0'),
+            host(2, link_mbps=1000, switch='s0', rack='r1'),
+            host(3, link_mbps=25_000, switch='s1', rack='r0'),
+            host(4, link_mbps=25_000, switch='s2', rack='r1'),
+        ]
+        field = field_of(facts, 20)
+        fast = seeds._Fast(field, [0, 3, 4])
+        (whole,) = fast.groups([field.everything])
+        self.assertEqual({0, 3, 4}, hosts_within(whole))
+        self.assertEqual({0, 3, 4}, set(whole.order))
+
+    def test_only_groups_that_lose_a_host_and_hold_the_job(self):
+        facts = [
+            host(n, link_mbps=1000 if n in slow else 25_000, rack=f'r{n // 4}')
+            for slow in [{0, 4, 5, 6}]
+            for n in range(12)
+        ]
+        field = field_of(facts, 33)
+        kept = [index for index in range(12) if index not in {0, 4, 5, 6}]
+        found = seeds._Fast(field, kept).groups(field.racks.values())
+        # Of r1 one host is fast, of r2 all are.
+        self.assertEqual([{1, 2, 3}], [set(group.order) for group in found])
+
+
+class FillTest(base.TestCase):
+    def test_parts_of_too_small_hosts_are_passed_over_at_once(self):
+        """Else each of thousands of parts is looked at for each other one."""
+        facts = [
+            host(n, cpus=2, switch=f's{n // 2}', rack=f'r{n // 2}')
+            for n in range(80)
+        ]
+        field = field_of([*facts, host(80, cpus=4, rack='r80')], 4)
+        counts = {}
+        with mock.patch.object(
+            host_groups, 'bisect_right', wraps=bisect.bisect_right
+        ) as looked:
+            left = host_groups.fill(
+                field.everything, 4, 4, field.room, counts, least=3
+            )
+        self.assertEqual((0, {80: 4}), (left, counts))
+        self.assertLess(looked.call_count, 5)

@@ -1,0 +1,356 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Members are counted wherever they run, offered by Placement or not."""
+
+import fixtures
+from nova import objects
+from oslo_utils.fixture import uuidsentinel
+
+from nova_vhpc.scheduler.sources import nova_db
+from nova_vhpc.tests.unit.scheduler import world
+
+
+class MembersTest(world.WorldTestCase):
+    """Hosts 0 to 3 are offered; ``peer`` is full, and beside host 1."""
+
+    def setUp(self):
+        super().setUp()
+        place = {'vhpc:switch': 's1', 'vhpc:rack': 'r1'}
+        near = self.states[1]
+        for state in self.states:
+            state.aggregates = []
+        near.aggregates = [
+            objects.Aggregate(
+                id=1, name='a', hosts=['peer', near.host], metadata=place
+            )
+        ]
+        # One uplink is free there: room for one member and no more.
+        near.allocation_candidates = near.allocation_candidates[:1]
+
+    def ask(self, spec, gone=(), **hosts):
+        """Where the first member goes, and how many the plan has.
+
+        :param gone: members that the databases have on no host for good.
+        :param hosts: members by name of their host; none for no answer.
+        """
+        if hosts or gone:
+            self.whereabouts = nova_db.Whereabouts(
+                {
+                    uuid: host
+                    for host, uuids in hosts.items()
+                    for uuid in uuids
+                },
+                frozenset(gone),
+            )
+        states = list(self.filter.filter_all(self.states, spec))
+        weighed = [world.weights_of(state) for state in states]
+        raw = self.weigher.weigh_objects(weighed, spec)
+        best = states[raw.index(max(raw))].host
+        steering = states[0]._vhpc.request.steering
+        return (
+            best,
+            sum(steering.placement.assignments.values()),
+            steering._existing,
+        )
+
+    def group(self, members=4, hosts=('peer',), num_instances=None):
+        """A request for the first member of a group that has others."""
+        spec = self.request(members=members)
+        spec.num_instances = num_instances or members
+        spec.instance_group.hosts = list(hosts)
+        return spec, list(spec.instance_group.members)
+
+    def moved(self, *args, **kwargs):
+        """The same, where the member was booted long ago."""
+        spec, uuids = self.group(*args, **kwargs)
+        # As Nova does for each kind of move.
+        spec.requested_destination = objects.Destination(
+            cell=objects.CellMapping(uuid=uuidsentinel.cell)
+        )
+        return spec, uuids
+
+    def test_moved_member_goes_near_its_peers(self):
+        for num_instances in (1, 2, 4):
+            spec, uuids = self.moved(num_instances=num_instances)
+            self.assertEqual(
+                ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
+            )
+
+    def test_member_that_is_resized_where_it_is(self):
+        spec, uuids = self.moved()
+        spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
+        for state in self.states:
+            state.vcpus_used = state.vcpus_total - 1
+        own = self.states[2]
+        self.stopping = nova_db.Stopping(own.host, own.nodename, 4)
+        self.assertEqual([own.host], self.passing(spec))
+        # The host is planned with as it is once the member has stopped.
+        self.ask(spec, peer=uuids)
+        (fact,) = own._vhpc.request.steering._facts([own._vhpc])
+        self.assertEqual(own.vcpus_total - 5, fact.used_vcpus)
+
+    def test_member_that_is_resized_on_another_node_of_its_host(self):
+        spec, _ = self.moved()
+        spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
+        for state in self.states:
+            state.vcpus_used = state.vcpus_total - 1
+        for host, node in (('host00002', 'other'), ('other', 'host00002')):
+            self.stopping = nova_db.Stopping(host, node, 4)
+            self.assertEqual([], self.passing(spec))
+
+    def test_member_that_is_kept_from_its_host(self):
+        # Nobody is asked what it has there.
+        spec, _ = self.moved()
+        spec.ignore_hosts = ['host00009']
+        spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
+        own = self.states[2]
+        own.vcpus_used = own.vcpus_total - 1
+        self.stopping = nova_db.Stopping(own.host, own.nodename, 4)
+        self.assertNotIn(own.host, self.passing(spec))
+
+    def test_moved_member_of_a_group_that_grew(self):
+        spec, uuids = self.moved(members=8, num_instances=4)
+        self.assertEqual(
+            ('host00001', 1, {'peer': 7}), self.ask(spec, peer=uuids)
+        )
+
+    def test_unshelved_member_beside_a_shelved_one(self):
+        spec, uuids = self.moved()
+        self.assertEqual(
+            ('host00001', 1, {'peer': 2}), self.ask(spec, peer=uuids[2:])
+        )
+
+    def test_moved_member_of_a_deleted_group(self):
+        # Its request still has the number of its first boot.
+        spec, _ = self.moved()
+        spec.instance_group = None
+        self.assertEqual((1, {}), self.ask(spec)[1:])
+
+    def test_first_one_of_a_shelved_cluster(self):
+        spec, uuids = self.moved(hosts=[], num_instances=1)
+        self.assertEqual((3, {}), self.ask(spec, uuids[3:])[1:])
+
+    def evacuated(self, **kwargs):
+        """A member whose host, ``dead``, must not take it."""
+        spec, uuids = self.moved(**kwargs)
+        spec.ignore_hosts = ['dead']
+        self.down = {'dead'}
+        return spec, uuids
+
+    def test_evacuated_members_come_together(self):
+        # One place is near ``peer``, but not for all three.
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        host, planned, running = self.ask(spec, dead=uuids[:3], peer=uuids[3:])
+        self.assertEqual((3, {'peer': 1}), (planned, running))
+        self.assertNotEqual('host00001', host)
+
+    def test_evacuated_members_of_a_cluster_that_was_on_one_host(self):
+        spec, uuids = self.evacuated(hosts=['dead'])
+        self.assertEqual((4, {}), self.ask(spec, dead=uuids)[1:])
+
+    def test_evacuated_member_beside_one_that_is_gone(self):
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        self.assertEqual(
+            (2, {'peer': 1}),
+            self.ask(spec, uuids[2:3], dead=uuids[:2], peer=uuids[3:])[1:],
+        )
+
+    def test_evacuated_members_go_to_those_that_land(self):
+        # Nova has them on the dead host until they run again.
+        spec, uuids = self.evacuated(hosts=['dead'])
+        self.landing = {uuids[1]: 'host00003', uuids[2]: 'host00003'}
+        host, planned, running = self.ask(spec, dead=uuids)
+        self.assertEqual((2, {'host00003': 2}), (planned, running))
+        self.assertEqual('host00003', host)
+
+    def test_evacuated_members_that_find_no_room_together(self):
+        # As many as there are may yet come: now only this one is planned.
+        for state in self.states[2:]:
+            state.allocation_candidates = []
+        self.states[0].allocation_candidates = []
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        self.assertEqual(
+            ('host00001', 1, {'peer': 1}),
+            self.ask(spec, dead=uuids[:3], peer=uuids[3:]),
+        )
+
+    def test_member_that_is_moved_from_a_host_that_runs(self):
+        spec, uuids = self.evacuated(hosts=['peer'])
+        spec.ignore_hosts = ['peer']
+        self.assertEqual(
+            ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
+        )
+
+    def test_member_that_may_stay_is_not_evacuated(self):
+        spec, uuids = self.moved(hosts=['dead'])
+        self.down = {'dead'}
+        self.assertEqual((1, {'dead': 3}), self.ask(spec, dead=uuids)[1:])
+
+    def test_member_that_leaves_others_on_a_dead_host_where_they_are(self):
+        # It is not evacuated: its own host may run.
+        spec, uuids = self.evacuated(hosts=['dead', 'peer'])
+        spec.ignore_hosts = ['peer']
+        self.assertEqual(
+            (1, {'dead': 3}),
+            self.ask(spec, peer=uuids[:1], dead=uuids[1:])[1:],
+        )
+
+    def test_unshelved_member_whose_peers_are_in_another_cell(self):
+        spec, uuids = self.moved(hosts=[])
+        self.assertEqual(
+            ('host00001', 1, {'peer': 2}),
+            self.ask(spec, uuids[3:], peer=uuids[1:3]),
+        )
+
+    def test_a_host_that_has_not_told_of_a_move(self):
+        spec, uuids = self.moved(hosts=['host00002', 'host00003'])
+        self.states[2].instances = dict.fromkeys(uuids[1:3])
+        self.states[3].instances = dict.fromkeys(uuids[2:])
+        _, _, running = self.ask(
+            spec, host00002=uuids[1:2], host00003=uuids[2:]
+        )
+        self.assertEqual({'host00002': 1, 'host00003': 2}, running)
+
+    def test_a_host_that_has_not_told_of_a_failed_boot(self):
+        spec, uuids = self.group(hosts=['host00002'])
+        self.states[2].instances = dict.fromkeys(uuids[2:])
+        _, _, running = self.ask(spec, uuids[3:], host00002=uuids[2:3])
+        self.assertEqual({'host00002': 1}, running)
+
+    def test_multi_create_of_the_rest(self):
+        spec, uuids = self.group(members=6, num_instances=4)
+        _, planned, running = self.ask(spec, peer=uuids[4:])
+        self.assertEqual((4, {'peer': 2}), (planned, running))
+
+    def test_boot_with_wishes_is_no_move(self):
+        # Nova's request filters and --host say where to, but name no cell.
+        for wish in (objects.Destination(), objects.Destination(cell=None)):
+            spec, uuids = self.group(members=6, num_instances=4)
+            spec.requested_destination = wish
+            _, planned, running = self.ask(spec, peer=uuids[4:])
+            self.assertEqual((4, {'peer': 2}), (planned, running))
+
+    def test_peers_on_offered_hosts_count_by_their_host_state(self):
+        spec, uuids = self.moved(hosts=['peer', 'host00002'])
+        self.states[2].instances[uuids[1]] = None
+        _, planned, running = self.ask(
+            spec, peer=uuids[2:], host00002=[uuids[1]]
+        )
+        self.assertEqual((1, {'peer': 2, 'host00002': 1}), (planned, running))
+
+    def test_peers_that_just_start_on_offered_hosts(self):
+        # nova-compute tells of them when they have started.
+        spec, uuids = self.moved(hosts=['peer', 'host00002'])
+        _, planned, running = self.ask(
+            spec, peer=uuids[3:], host00002=uuids[1:3]
+        )
+        self.assertEqual((1, {'peer': 1, 'host00002': 2}), (planned, running))
+
+    def test_the_only_peer_just_starts(self):
+        spec, uuids = self.group(members=2, hosts=['host00002'])
+        spec.num_instances = 1
+        best, planned, running = self.ask(spec, host00002=uuids[1:])
+        self.assertEqual(
+            ('host00002', 1, {'host00002': 1}), (best, planned, running)
+        )
+
+    def test_member_that_is_alone_on_its_host_leaves_nobody_there(self):
+        spec, uuids = self.group(hosts=['peer', 'source'])
+        _, _, running = self.ask(spec, source=uuids[:1], peer=uuids[1:])
+        self.assertEqual({'peer': 3}, running)
+
+    def test_a_peer_that_just_starts_beside_one_that_runs(self):
+        spec, uuids = self.group(hosts=('peer', 'host00002'))
+        self.states[2].instances = {uuids[1]: None}
+        _, _, running = self.ask(spec, peer=uuids[3:], host00002=uuids[1:3])
+        self.assertEqual({'peer': 1, 'host00002': 2}, running)
+
+    def test_one_boot_beside_one_that_runs_and_one_that_starts(self):
+        spec, uuids = self.group(members=3, hosts=('host00002',))
+        spec.num_instances = 1
+        self.states[2].instances = {uuids[1]: None}
+        _, _, running = self.ask(spec, host00002=uuids[1:])
+        self.assertEqual({'host00002': 2}, running)
+
+    def test_one_boot_beside_peers_that_all_run(self):
+        self.whereabouts = 'nobody asks'
+        spec, uuids = self.group(members=3, hosts=('host00002',))
+        spec.num_instances = 1
+        self.states[2].instances = dict.fromkeys(uuids[1:])
+        self.assertEqual((1, {'host00002': 2}), self.ask(spec)[1:])
+
+    def test_deleted_members_are_not_looked_up_again(self):
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.sources.nova_db.may_tell',
+                lambda uuids: False,
+            )
+        )
+        self.whereabouts = 'nobody asks'
+        spec, uuids = self.group(members=3, hosts=('host00002',))
+        spec.num_instances = 1
+        self.states[2].instances = {uuids[1]: None}
+        self.assertEqual((1, {'host00002': 1}), self.ask(spec)[1:])
+
+    def test_without_an_answer_it_is_estimated(self):
+        spec, _ = self.moved()
+        self.assertEqual(('host00001', 1, {'peer': 1}), self.ask(spec))
+
+    def test_multi_create_of_the_rest_without_an_answer(self):
+        # One or two of them run already, or 96 in 100.
+        for members in (5, 6, 100):
+            spec, _ = self.group(members=members, num_instances=4)
+            _, planned, running = self.ask(spec)
+            self.assertEqual((4, {'peer': 1}), (planned, running))
+            for state in self.states:
+                del state._vhpc
+
+    def test_peers_whose_switch_has_no_host_to_offer(self):
+        for number, state in enumerate(self.states):
+            state.aggregates = [
+                objects.Aggregate(
+                    id=number,
+                    name=state.host,
+                    hosts=[state.host],
+                    metadata={
+                        'vhpc:switch': f's{number}',
+                        'vhpc:rack': f'r{number}',
+                    },
+                )
+            ]
+        spec, uuids = self.group()
+        asked = []
+
+        def racks(hosts, key):
+            asked.append((hosts, key))
+            return {'peer': 'r2'}
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.sources.nova_db.racks', racks
+            )
+        )
+        best, _, _ = self.ask(spec, peer=uuids)
+        self.assertEqual('host00002', best)
+        self.assertEqual([({'peer'}, 'vhpc:rack')], asked)
+
+    def test_members_of_one_boot_are_counted_once(self):
+        # On no host yet, and none of them is shelved.
+        self.whereabouts = nova_db.Whereabouts({}, frozenset())
+        spec, _ = self.group()
+        self.assertEqual((4, {}), self.ask(spec)[1:])
+
+    def test_new_group_asks_no_database(self):
+        self.whereabouts = 'nobody asks'
+        spec, _ = self.group(hosts=[])
+        self.assertEqual((4, {}), self.ask(spec)[1:])

@@ -1,0 +1,320 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import datetime
+import threading
+from unittest import mock
+
+import fixtures
+from nova import context as nova_context
+from nova import exception, objects
+from oslo_utils import timeutils
+from oslotest import base
+
+from nova_vhpc.scheduler.sources import nova_db
+
+objects.register_all()
+
+CELL = objects.CellMapping(uuid='11111111-1111-4111-8111-111111111111')
+A, B, C, D = (f'{n}1111111-1111-4111-8111-111111111111' for n in 'abcd')
+
+
+def mapping(uuid, cell=CELL):
+    return objects.InstanceMapping(instance_uuid=uuid, cell_mapping=cell)
+
+
+class LocateTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        nova_db._nowhere.clear()
+        self.addCleanup(nova_db._nowhere.clear)
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.answers = {
+            CELL.uuid: [
+                objects.Instance(uuid=A, host='one', vm_state='active'),
+                objects.Instance(uuid=B, host=None, vm_state='error'),
+            ]
+        }
+        patches = contextlib.ExitStack()
+        self.addCleanup(patches.close)
+        self.mappings = patches.enter_context(
+            mock.patch.object(
+                objects.InstanceMappingList,
+                'get_by_instance_uuids',
+                return_value=[
+                    mapping(A),
+                    mapping(B),
+                    mapping(C, cell=None),
+                ],
+            )
+        )
+        patches.enter_context(
+            mock.patch.object(
+                objects.InstanceList,
+                'get_by_filters',
+                side_effect=lambda context, filters, **_: [
+                    server
+                    for server in self.answers[context]
+                    if server.uuid in filters['uuid']
+                    and (
+                        server.vm_state != 'soft-delete'
+                        or filters.get('soft_deleted')
+                    )
+                ],
+            )
+        )
+        patches.enter_context(
+            mock.patch.object(nova_context, 'scatter_gather_cells', self.ask)
+        )
+
+    def ask(self, context, cells, timeout, function, *args):
+        if isinstance(self.answers, dict):
+            return {c.uuid: function(c.uuid, *args) for c in cells}
+        return {c.uuid: self.answers for c in cells}
+
+    def test_running_failed_and_booting_members(self):
+        found = nova_db.locate({A, B, C})
+        self.assertEqual({A: 'one'}, found.hosts)
+        # All cells know the mapping of one that boots before they know it.
+        self.assertEqual({B}, found.gone)
+
+    def test_members_on_no_host_are_asked_for_once(self):
+        self.assertFalse(nova_db.may_tell([]))
+        self.assertTrue(nova_db.may_tell({B}))
+        nova_db.locate({A, B, C, D})
+        # Failed the one, and deleted the other.
+        self.assertFalse(nova_db.may_tell({B, D}))
+        self.assertTrue(nova_db.may_tell({A, B}))
+        self.assertTrue(nova_db.may_tell({B, C}))
+
+    def test_a_member_that_no_host_has_taken_yet_is_asked_for_again(self):
+        # A shelved one keeps its state until its nova-compute has started it.
+        for state in ('building', 'shelved_offloaded'):
+            for server in self.answers[CELL.uuid]:
+                server.vm_state = state
+            self.assertEqual({A: 'one'}, nova_db.locate({A, B}).hosts)
+            self.assertTrue(nova_db.may_tell({B}))
+
+    def test_a_softly_deleted_member_is_asked_for_again(self):
+        # It may be restored, which asks no scheduler.
+        self.answers[CELL.uuid][0].vm_state = 'soft-delete'
+        found = nova_db.locate({A, B})
+        self.assertEqual(({}, {A, B}), found)
+        self.assertTrue(nova_db.may_tell({A}))
+        self.answers[CELL.uuid][0].vm_state = 'active'
+        self.assertEqual({A: 'one'}, nova_db.locate({A}).hosts)
+
+    def test_a_deleted_member_whose_cell_is_still_known(self):
+        self.mappings.return_value.append(mapping(D))
+        self.assertEqual({B, D}, nova_db.locate({A, B, C, D}).gone)
+
+    def test_what_was_remembered_before_stays(self):
+        nova_db.locate({B})
+        nova_db.locate({D})
+        self.assertFalse(nova_db.may_tell({B, D}))
+
+    def test_memory_is_bounded(self):
+        with mock.patch.object(nova_db, 'MOST_NOWHERE', 2):
+            nova_db.locate({B, D})
+            self.assertFalse(nova_db.may_tell({B, D}))
+            nova_db.locate({A + A})
+        self.assertEqual([A + A], list(nova_db._nowhere))
+
+    def test_a_cell_that_does_not_answer(self):
+        for answer in (
+            nova_context.did_not_respond_sentinel,
+            ConnectionError(),
+        ):
+            self.answers = answer
+            self.assertIsNone(nova_db.locate({A}))
+        self.assertIn('does not tell where', self.log.output)
+
+    def test_racks(self):
+        aggregates = [
+            objects.Aggregate(hosts=['a', 'b', 'c'], metadata={'k': 'r1'}),
+            objects.Aggregate(hosts=['d'], metadata={'k': 'r2'}),
+            objects.Aggregate(hosts=['b'], metadata={'k': 'r3'}),
+        ]
+        with mock.patch.object(
+            objects.AggregateList,
+            'get_by_metadata_key',
+            side_effect=[aggregates, ConnectionError('refused')],
+        ) as get:
+            self.assertEqual(
+                {'b': 'r1', 'd': 'r2'}, nova_db.racks({'b', 'd'}, 'k')
+            )
+            self.assertEqual(
+                (('k',), {'hosts': {'b', 'd'}}),
+                (get.call_args.args[1:], get.call_args.kwargs),
+            )
+            self.assertEqual({}, nova_db.racks({'b'}, 'k'))
+        self.assertIn('ConnectionError: refused', self.log.output)
+
+    def test_no_database_at_all(self):
+        self.mappings.side_effect = ConnectionError('refused')
+        self.assertIsNone(nova_db.locate({A}))
+        self.assertIn('ConnectionError: refused', self.log.output)
+
+
+class StoppingTest(base.BaseTestCase):
+    def stopping(self, host='one', vcpus=6, specs=None):
+        flavor = objects.Flavor(vcpus=vcpus, extra_specs=specs or {})
+        spec = objects.RequestSpec(
+            instance_uuid=A,
+            requested_destination=objects.Destination(cell=CELL),
+        )
+        with (
+            mock.patch.object(nova_context, 'target_cell') as cell,
+            mock.patch.object(
+                objects.Instance,
+                'get_by_uuid',
+                return_value=objects.Instance(
+                    uuid=A, host=host, node='node', flavor=flavor
+                ),
+            ) as get,
+        ):
+            found = nova_db.stopping(spec)
+        self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
+        self.assertEqual(A, get.call_args.args[1])
+        return found
+
+    def test_shared_vcpus_of_its_flavor(self):
+        self.assertEqual(('one', 'node', 6, 0), self.stopping())
+        mixed = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0-1'}
+        self.assertEqual(('one', 'node', 4, 2), self.stopping(specs=mixed))
+
+    def test_on_no_host(self):
+        self.assertIsNone(self.stopping(host=None))
+
+    def test_no_database(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        spec = objects.RequestSpec(
+            instance_uuid=A,
+            requested_destination=objects.Destination(cell=CELL),
+        )
+        with mock.patch.object(
+            nova_context, 'target_cell', side_effect=ConnectionError('refused')
+        ):
+            self.assertIsNone(nova_db.stopping(spec))
+        self.assertIn('ConnectionError: refused', log.output)
+
+    def test_a_cell_that_hangs(self):
+        """A resize is not to wait for what the plan can do without."""
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        spec = objects.RequestSpec(
+            instance_uuid=A,
+            requested_destination=objects.Destination(cell=CELL),
+        )
+        answer = threading.Event()
+        self.addCleanup(answer.set)
+        with (
+            mock.patch.object(nova_context, 'target_cell'),
+            mock.patch.object(nova_db, 'TIMEOUT_S', 0.1),
+            mock.patch.object(
+                objects.Instance,
+                'get_by_uuid',
+                side_effect=lambda *_, **__: answer.wait(60),
+            ),
+        ):
+            self.assertIsNone(nova_db.stopping(spec))
+        self.assertFalse(answer.is_set())
+        self.assertIn(f'Cell {CELL.uuid} does not tell', log.output)
+
+
+class DownTest(base.BaseTestCase):
+    def is_down(self, **service):
+        now = timeutils.utcnow()
+        found = objects.Service(
+            host='one',
+            **{
+                'binary': 'nova-compute',
+                'forced_down': False,
+                'last_seen_up': now,
+                'updated_at': now,
+                'created_at': now,
+                **service,
+            },
+        )
+        with (
+            mock.patch.object(nova_context, 'target_cell') as cell,
+            mock.patch.object(
+                objects.Service, 'get_by_compute_host', return_value=found
+            ) as get,
+        ):
+            answer = nova_db.is_down(CELL, 'one')
+        self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
+        self.assertEqual('one', get.call_args.args[1])
+        return answer
+
+    def test_as_nova_sees_it(self):
+        self.assertIs(False, self.is_down())
+        self.assertIs(True, self.is_down(forced_down=True))
+        long_ago = timeutils.utcnow() - datetime.timedelta(hours=1)
+        self.assertIs(True, self.is_down(last_seen_up=long_ago))
+
+    def test_no_database(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        with mock.patch.object(
+            nova_context, 'target_cell', side_effect=ConnectionError('refused')
+        ):
+            self.assertIs(False, nova_db.is_down(CELL, 'one'))
+        self.assertIn('ConnectionError: refused', log.output)
+
+    def test_no_such_service(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        with (
+            mock.patch.object(nova_context, 'target_cell'),
+            mock.patch.object(
+                objects.Service,
+                'get_by_compute_host',
+                side_effect=exception.ComputeHostNotFound(host='one'),
+            ),
+        ):
+            self.assertIs(False, nova_db.is_down(CELL, 'one'))
+        self.assertIn('does not tell whether host one is down', log.output)
+
+
+class LandingTest(base.BaseTestCase):
+    def landing(self, **answer):
+        with (
+            mock.patch.object(nova_context, 'target_cell') as cell,
+            mock.patch.object(
+                objects.MigrationList, 'get_by_filters', **answer
+            ) as get,
+        ):
+            found = nova_db.landing(CELL, 'one')
+        self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
+        self.assertEqual(
+            {
+                'source_compute': 'one',
+                'migration_type': 'evacuation',
+                'status': ['accepted', 'pre-migrating'],
+            },
+            get.call_args.args[1],
+        )
+        return found
+
+    def test_only_those_that_have_arrived(self):
+        found = [
+            objects.Migration(instance_uuid=A, dest_compute='two'),
+            objects.Migration(instance_uuid=B, dest_compute=None),
+        ]
+        self.assertEqual({A: 'two'}, self.landing(return_value=found))
+
+    def test_no_answer(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        error = exception.MigrationNotFound(migration_id=1)
+        self.assertEqual({}, self.landing(side_effect=error))
+        self.assertIn(
+            'does not tell where the servers of host one', log.output
+        )

@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from nova_vhpc.bench import scheduler_world as world
+from nova_vhpc.scheduler.sources import snapshot
+from nova_vhpc.topology import model
+
+
+class ParseTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.body = world.bulk_body(2)
+        self.names = snapshot.parse_names(world.names(2))
+        self.root = world.root_uuid('host00001')
+
+    def test_every_uplink_of_every_host(self):
+        parsed = snapshot.parse(self.body, self.names, 7.0)
+        self.assertEqual(7.0, parsed.taken_s)
+        self.assertEqual(2, len(parsed.hosts))
+        host = parsed.hosts[self.root]
+        self.assertEqual(29000000, host.stamp_minutes)
+        self.assertEqual(
+            [
+                ('br0', 'eth0'),
+                ('br1', 'eth1'),
+                ('br2', 'eth2'),
+                ('br3', 'eth3'),
+            ],
+            [(uplink.bridge, uplink.nic) for uplink in host.uplinks],
+        )
+        uplink = host.uplinks[0]
+        self.assertIs(model.BridgeKind.SEPARATE, uplink.kind)
+        self.assertEqual(
+            (10000, 1, 0, 1, True),
+            (uplink.mbps, uplink.slots, uplink.used, uplink.free, uplink.up),
+        )
+        self.assertEqual('NIC eth0 on bridge br0', str(uplink))
+
+    def test_dead_and_full_uplinks(self):
+        uuids = world.uplink_uuids('host00001')
+        summaries = self.body['provider_summaries']
+        summaries[uuids[0]]['resources'][model.UPLINK]['capacity'] = 0
+        summaries[uuids[1]]['resources'][model.UPLINK]['used'] = 1
+        dead, full, free, _ = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual((False, 0), (dead.up, dead.free))
+        self.assertEqual((True, 0), (full.up, full.free))
+        self.assertEqual((True, 1), (free.up, free.free))
+
+    def test_a_link_that_went_down_under_its_guest(self):
+        (uuid, *_) = world.uplink_uuids('host00001')
+        found = self.body['provider_summaries'][uuid]['resources']
+        found[model.UPLINK] = {'capacity': 0, 'used': 1}
+        dead, *_ = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual(0, dead.free)
+
+    def test_uplinks_are_sorted_by_bridge(self):
+        summaries = self.body['provider_summaries']
+        self.body['provider_summaries'] = dict(reversed(summaries.items()))
+        uplinks = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual(
+            ['br0', 'br1', 'br2', 'br3'], [u.bridge for u in uplinks]
+        )
+
+    def test_host_without_uplinks_has_published(self):
+        for uuid in world.uplink_uuids('host00001'):
+            del self.body['provider_summaries'][uuid]
+        parsed = snapshot.parse(self.body, self.names)
+        self.assertEqual((), parsed.hosts[self.root].uplinks)
+
+    def test_kind_and_speed_of_each_uplink(self):
+        uuids = world.uplink_uuids('host00001')
+        summaries = self.body['provider_summaries']
+        summaries[uuids[0]]['traits'] = [model.TRAIT_SHARED]
+        del summaries[uuids[1]]['resources'][model.MBPS]
+        # Neither kind of bridge, and a bridge without an uplink.
+        summaries[uuids[2]]['traits'] = ['CUSTOM_OTHER']
+        del summaries[uuids[3]]['resources'][model.UPLINK]
+        uplinks = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual(
+            [
+                (model.BridgeKind.SHARED, 10000),
+                (model.BridgeKind.SEPARATE, 0),
+            ],
+            [(uplink.kind, uplink.mbps) for uplink in uplinks],
+        )
+
+    def test_unknown_providers_are_left_alone(self):
+        self.body['provider_summaries']['strange'] = {
+            'root_provider_uuid': self.root,
+            'resources': {'CUSTOM_OTHER': {'capacity': 1, 'used': 0}},
+            'traits': [],
+        }
+        parsed = snapshot.parse(self.body, self.names)
+        self.assertEqual(4, len(parsed.hosts[self.root].uplinks))
+
+    def test_unknown_name_leaves_the_uuid(self):
+        parsed = snapshot.parse(self.body, {})
+        uplink = parsed.hosts[self.root].uplinks[0]
+        self.assertEqual((uplink.uuid, '?'), (uplink.bridge, uplink.nic))
+
+    def test_resources_of_the_host_itself(self):
+        self.body['provider_summaries'][self.root]['resources'] = {
+            'VCPU': {'capacity': 14, 'used': 3},
+            'PCPU': {'capacity': 8, 'used': 8},
+            'CUSTOM_OTHER': {'capacity': 1, 'used': 0},
+        }
+        found = snapshot.parse(self.body, self.names).hosts
+        self.assertEqual(
+            {'VCPU': (14, 3), 'PCPU': (8, 8)}, found[self.root].resources
+        )
+
+    def test_no_placement_answer(self):
+        self.assertRaises(KeyError, snapshot.parse, {'errors': []}, {})
+
+
+class NamesTest(base.BaseTestCase):
+    def test_names_with_colons_in_the_node(self):
+        self.assertEqual(
+            {'u': ('br0', 'eth0')},
+            snapshot.parse_names(
+                [{'uuid': 'u', 'name': 'rack:7:node:vhpc:br0:eth0'}]
+            ),
+        )
+
+    def test_other_names_are_left_out(self):
+        self.assertEqual(
+            {}, snapshot.parse_names([{'uuid': 'u', 'name': 'node'}])
+        )
+
+    def test_reads_only_when_an_uplink_is_new(self):
+        body = world.bulk_body(2)
+        names = snapshot.parse_names(world.names(2))
+        self.assertIsNone(snapshot.names_read(body, names))
+        names.popitem()
+        self.assertEqual(
+            '/resource_providers?required=in:CUSTOM_VHPC_BRIDGE_SEPARATE',
+            snapshot.names_read(body, names),
+        )

@@ -1,0 +1,405 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from unittest import mock
+
+import fixtures
+from oslo_config import cfg
+from oslo_log import formatters, log
+
+from nova_vhpc.scheduler.sources import uplink_cache
+from nova_vhpc.tests.unit.scheduler import world
+from nova_vhpc.topology import model
+
+
+def wait_for(condition, seconds=20.0):
+    """Wait until something holds; the tests fail afterwards if not."""
+    until_s = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until_s:
+        time.sleep(0.01)
+
+
+def reading_threads():
+    """Threads of this process that read uplinks; of other tests, too."""
+    return {
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith('vhpc-uplinks')
+    }
+
+
+class ReaderTest(world.WorldTestCase):
+    def setUp(self):
+        super().setUp()
+        self.flags(snapshot_ttl=1)
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+
+    def get(self, path, version):
+        answer = super().get(path, version)
+        if isinstance(self.body, Exception):
+            raise self.body
+        return answer
+
+    def test_first_request_waits_for_the_first_read(self):
+        self.assertEqual([], self.reads)
+        snapshot, lack = self.reader.snapshot()
+        self.assertIsNone(lack)
+        self.assertEqual(self.hosts, len(snapshot.hosts))
+        self.assertEqual(2, len(self.reads))
+
+    def pause(self, **options):
+        """Let nobody ask for long, after the first request.
+
+        :param options: of ``[vhpc_scheduler]``.
+        """
+        self.flags(snapshot_ttl=100, **options)
+        first, _ = self.reader.snapshot()
+        self.reader._snapshot = dataclasses.replace(
+            first, taken_s=time.monotonic() - 201
+        )
+
+    def test_the_first_request_after_a_pause_waits_for_a_read(self):
+        for slots in (3, 2):
+            self.pause()
+            for summary in self.body['provider_summaries'].values():
+                if model.UPLINK in summary['resources']:
+                    summary['resources'][model.UPLINK]['capacity'] = slots
+            snapshot, _ = self.reader.snapshot()
+            for host in snapshot.hosts.values():
+                self.assertEqual(
+                    {slots}, {uplink.slots for uplink in host.uplinks}
+                )
+
+    def test_no_request_waits_for_a_read_that_takes_long(self):
+        self.pause(fresh_read_timeout=0.2)
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *args: hang.wait(60) and self.get(*args)
+        waited_s = []
+        for _ in range(4):
+            began_s = time.monotonic()
+            self.assertIsNone(self.reader.snapshot()[1])
+            waited_s.append(time.monotonic() - began_s)
+        self.assertGreater(waited_s[0], 0.1)
+        # The others know by then that it takes long.
+        self.assertLess(sum(waited_s[1:]), 0.5)
+
+    def test_no_request_waits_where_the_last_read_took_long(self):
+        self.pause()
+        self.reader.read_s = 0.6
+        old = self.reader._snapshot
+        self.assertIs(old, self.reader.snapshot()[0])
+        # But the next one has it.
+        wait_for(lambda: self.reader._snapshot is not old)
+        self.assertIsNot(old, self.reader.snapshot()[0])
+
+    def test_nobody_waits_for_a_read_that_has_failed(self):
+        self.pause(fresh_read_timeout=3600)
+        self.body = ConnectionError('refused')
+        self.assertTrue(self.end_of(self.reader.snapshot))
+        self.assertTrue(self.end_of(self.reader.snapshot))
+
+    def test_later_requests_do_not_read(self):
+        self.flags(snapshot_ttl=3600)
+        self.reader.snapshot()
+        before = len(self.reads)
+        for _ in range(100):
+            self.reader.snapshot()
+        self.assertEqual(before, len(self.reads))
+
+    def test_thread_refreshes_and_names_are_read_once(self):
+        self.reader.snapshot()
+        wait_for(lambda: len(self.reads) >= 4)
+        names = [path for path in self.reads if 'providers?' in path]
+        self.assertEqual(1, len(names))
+
+    def test_names_of_new_uplinks_are_read(self):
+        self.reader.snapshot()
+        gone = self.body['provider_summaries'].popitem()
+        self.reader.refresh()
+        self.body['provider_summaries'].update([gone])
+        self.reader.refresh()
+        names = [path for path in self.reads if 'providers?' in path]
+        self.assertEqual(2, len(names))
+
+    def test_placement_never_answered(self):
+        self.body = ConnectionError('refused')
+        snapshot, lack = self.reader.snapshot()
+        self.assertIsNone(snapshot)
+        self.assertIn('ConnectionError: refused', lack)
+
+    def test_what_is_wrong_is_said_once_in_a_line(self):
+        handler = logging.StreamHandler(io.StringIO())
+        conf = cfg.ConfigOpts()
+        log.register_options(conf)
+        conf([], default_config_files=[])
+        # As in nova-scheduler.
+        handler.setFormatter(formatters.ContextFormatter(config=conf))
+        logger = logging.getLogger('nova_vhpc')
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        self.body = ConnectionError('that is wrong')
+        self.reader.snapshot()
+        (line,) = handler.stream.getvalue().splitlines()
+        self.assertEqual(1, line.count('that is wrong'), line)
+
+    def test_last_snapshot_is_used_up_to_its_age(self):
+        good = self.body
+        self.reader.snapshot()
+        self.body = ValueError('not JSON')
+        self.reader.expire()
+        wait_for(lambda: 'Cannot read' in self.log.output)
+        self.assertIsNone(self.reader.snapshot()[1])
+        self.flags(snapshot_max_age=1)
+        wait_for(lambda: self.reader.snapshot()[1] is not None)
+        snapshot, lack = self.reader.snapshot()
+        self.assertIsNone(snapshot)
+        self.assertIn('snapshot_max_age is 1 s: ValueError: not JSON', lack)
+        wait_for(lambda: len(self.reads) > 4)
+        self.assertEqual(1, self.log.output.count('Cannot read'))
+        self.body = good
+        self.reader.expire()
+        wait_for(lambda: self.reader.snapshot()[1] is None)
+        self.assertEqual(1, self.log.output.count('works again: 4 hosts'))
+
+    def test_hanging_read_is_given_up(self):
+        self.reader.snapshot()
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *_: hang.wait(60)
+        self.flags(refresh_timeout=1)
+        self.reader.expire()
+        wait_for(lambda: self.reader._hangs())
+        self.reader._get = self.get
+        before = len(self.reads)
+        # Requests go on with the last snapshot, and a new thread reads.
+        self.assertIsNone(self.reader.snapshot()[1])
+        wait_for(lambda: len(self.reads) > before)
+        self.assertLess(before, len(self.reads))
+        self.assertIn('taken more than 1 s', self.log.output)
+
+    def test_first_read_hangs(self):
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *_: hang.wait(60)
+        self.flags(first_read_timeout=0.5)
+        waited_s = []
+        for _ in range(4):
+            began_s = time.monotonic()
+            self.assertIn('not answered yet', self.reader.snapshot()[1])
+            waited_s.append(time.monotonic() - began_s)
+        self.assertGreater(waited_s[0], 0.4)
+        # Only the first one has to wait for it.
+        self.assertLess(sum(waited_s[1:]), 0.4)
+
+    def test_the_first_read_is_used_when_it_ends_late(self):
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.reader._get = lambda *args: hang.wait(60) and self.get(*args)
+        self.flags(first_read_timeout=0.1)
+        self.assertIsNone(self.reader.snapshot()[0])
+        hang.set()
+        wait_for(lambda: self.reader.snapshot()[0] is not None)
+        self.assertIsNone(self.reader.snapshot()[1])
+
+    def test_one_reader_for_all_threads(self):
+        uplink_cache.reset()
+        found = set()
+        threads = [
+            threading.Thread(
+                target=lambda: found.add(uplink_cache.reader(world.CONF))
+            )
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(1, len(found))
+
+    def end_of(self, call):
+        """Call it in a thread; whether that has ended soon."""
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(20)
+        return not thread.is_alive()
+
+    def test_nobody_waits_for_longer_than_the_first_read_takes(self):
+        self.flags(first_read_timeout=3600)
+        self.assertTrue(self.end_of(self.reader.snapshot))
+        failing = uplink_cache.Reader(world.CONF, lambda *_: 1 / 0)
+        self.addCleanup(failing.stop)
+        self.assertTrue(self.end_of(failing.snapshot))
+
+    def test_asked_to_read_at_once_it_reads_once(self):
+        self.flags(snapshot_ttl=3600)
+        self.reader.snapshot()
+        before = len(self.reads)
+        self.reader.expire()
+        wait_for(lambda: len(self.reads) > before)
+        time.sleep(0.2)
+        self.assertEqual(before + 1, len(self.reads))
+
+    def test_a_request_after_a_long_pause_makes_it_read(self):
+        self.flags(snapshot_ttl=1000, snapshot_max_age=10_000)
+        self.reader.snapshot()
+        before = len(self.reads)
+        real = time.monotonic
+        self.useFixture(
+            fixtures.MonkeyPatch('time.monotonic', lambda: real() + 5_000)
+        )
+        self.assertIsNone(self.reader.snapshot()[1])
+        wait_for(lambda: len(self.reads) > before)
+        self.assertLess(before, len(self.reads))
+
+    def test_what_a_given_up_read_brings_is_not_used(self):
+        self.flags(snapshot_ttl=3600)
+        others = reading_threads()
+        self.reader.snapshot()
+        (old,) = reading_threads() - others
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        stale = {'provider_summaries': {}}
+        self.reader._get = lambda *_: hang.wait(60) and stale
+        self.flags(refresh_timeout=1)
+        self.reader.expire()
+        wait_for(lambda: self.reader._hangs())
+        self.reader._get = self.get
+        before = len(self.reads)
+        self.reader.snapshot()
+        wait_for(lambda: len(self.reads) > before)
+        hang.set()
+        old.join(20)
+        self.assertFalse(old.is_alive())
+        self.assertEqual(self.hosts, len(self.reader.snapshot()[0].hosts))
+
+    def test_no_thread_is_left_behind(self):
+        self.flags(snapshot_ttl=3600)
+        others = reading_threads()
+        self.reader.snapshot()
+        (thread,) = reading_threads() - others
+        uplink_cache.reset()
+        thread.join(20)
+        self.assertFalse(thread.is_alive())
+
+
+class PlacementTest(world.WorldTestCase):
+    """What is made of Placement's answers."""
+
+    def snapshot(self, status, text):
+        response = mock.Mock(status_code=status, text=text)
+        response.json.side_effect = lambda: json.loads(text)
+        client = mock.Mock()
+        client.get.return_value = response
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova.scheduler.client.report.report_client_singleton',
+                lambda: client,
+            )
+        )
+        reader = uplink_cache.Reader(world.CONF)
+        self.addCleanup(reader.stop)
+        return reader.snapshot()
+
+    def test_an_answer(self):
+        snapshot, lack = self.snapshot(200, '{"provider_summaries": {}}')
+        self.assertIsNone(lack)
+        self.assertEqual({}, snapshot.hosts)
+
+    def test_before_any_agent_has_published(self):
+        # The first one makes the trait that is asked for.
+        snapshot, lack = self.snapshot(
+            400, f'No such trait(s): {model.TRAIT_HOST}.'
+        )
+        self.assertIsNone(lack)
+        self.assertEqual({}, snapshot.hosts)
+
+    def test_any_other_answer_is_told(self):
+        for status, text in (
+            (400, 'Unacceptable version'),
+            (503, f'No {model.TRAIT_HOST} today'),
+        ):
+            snapshot, lack = self.snapshot(status, text)
+            self.assertIsNone(snapshot)
+            self.assertIn(f'answered {status}: {text}', lack)
+
+
+class ProcessTest(world.WorldTestCase):
+    """What happens in nova-scheduler's parent and in its workers."""
+
+    def run_python(self, code):
+        done = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, 'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'},
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout.split()
+
+    def test_import_starts_no_thread_and_needs_no_eventlet(self):
+        # As nova-scheduler does: from here on, importing eventlet raises.
+        self.assertEqual(
+            ['1', 'False'],
+            self.run_python(
+                """
+                import sys, threading
+                from nova import monkey_patch
+                monkey_patch.patch(backend='threading')
+                from nova_vhpc.scheduler import filters, weights
+                filters.VirtualClusterFilter()
+                weights.VirtualClusterWeigher()
+                print(threading.active_count())
+                print(hasattr(sys.modules.get('eventlet'), 'spawn'))
+                """
+            ),
+        )
+
+    def test_forked_worker_has_a_thread_of_its_own(self):
+        self.assertEqual(
+            ['True', '0', 'vhpc-uplinks-1'],
+            self.run_python(
+                """
+                import os, sys, threading
+                from nova import conf, monkey_patch
+                monkey_patch.patch(backend='threading')
+                from nova_vhpc.conf import scheduler
+                from nova_vhpc.scheduler import uplinks
+                conf.CONF([], default_config_files=[], project='nova')
+                scheduler.register_opts(conf.CONF)
+                uplinks._get = lambda *_: {'provider_summaries': {}}
+                parent = uplinks.reader(conf.CONF)
+                parent.snapshot()
+                pid = os.fork()
+                if pid == 0:
+                    mine = uplinks.reader(conf.CONF)
+                    print(mine is not parent, flush=True)
+                    worked = mine.snapshot()[1] is None
+                    sys.stdout.flush()
+                    os._exit(0 if worked else 1)
+                print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                print(*(t.name for t in threading.enumerate()
+                        if t.name.startswith('vhpc')))
+                """
+            ),
+        )
