@@ -33,20 +33,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc.agent import (
-    adoption,
-    cputune,
-    domain_xml,
-    footprint,
-    guest,
-    loop,
-    metrics,
-    policy,
-    sampler,
-    status,
-)
+from nova_vhpc.agent import process_limits
 from nova_vhpc.agent.actuators import libvirt_cputune
-from nova_vhpc.agent.probes import base
+from nova_vhpc.agent.daemon import controller_factory, metrics, status, tick
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.libvirt import cputune, domain_xml
+from nova_vhpc.agent.lifecycle import adoption
+from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.bench import agent_load, controller, plugins
 from nova_vhpc.cmd import agent as agent_cmd
 from nova_vhpc.flavor import extra_specs
@@ -91,7 +84,7 @@ class RecordingWriter:
                 options.cgroup_root,
                 options.period_ms / 1000,
             ),
-            policy.follows_io(conf),
+            controller_factory.follows_io(conf),
         )
         self.usable = frozenset(cpu.id for cpu in controller.HOST)
         self.other_sync_ticks = options.other_sync_ticks
@@ -185,30 +178,30 @@ def measure(
     """
     conf = agent_cmd.make_conf(['--config-file', os.devnull])
     for option, name in dataclasses.asdict(names).items():
-        conf.set_override(option, name, policy.GROUP)
-    footprint.raise_file_limit()
+        conf.set_override(option, name, controller_factory.GROUP)
+    process_limits.raise_file_limit()
     writer = RecordingWriter(conf, load)
     # Not a list: in a soak its floats would look like growth.
     took_us = array.array('d')
-    ticker: loop.Loop
+    ticker: tick.Loop
 
     def document() -> dict[str, Any]:
         return {'agent': {}, 'vms': status.vm_statuses(writer.guests, None)}
 
     histogram = metrics.Metrics(document)
-    ticker = loop.Loop(
+    ticker = tick.Loop(
         conf.vhpc_agent.period_ms * 1000,
         lambda: controller.HOST,
         writer.actuator.limits(),
         writer,
-        policy.make_controller(conf, controller.HOST),
+        controller_factory.make_controller(conf, controller.HOST),
         lambda target: None,
-        loop.no_peers,
+        tick.no_peers,
         (histogram.note, lambda moment: took_us.append(moment.took_us)),
     )
-    follows_io = policy.follows_io(conf)
+    follows_io = controller_factory.follows_io(conf)
     traffic = agent_load.Traffic() if follows_io else contextlib.nullcontext()
-    footprint.settle_memory()
+    process_limits.settle_memory()
     with traffic:
         ticker.start()
         time.sleep(SETTLE_S)

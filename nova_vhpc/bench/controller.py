@@ -27,7 +27,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from nova_vhpc.agent import errors, footprint, policy
+from nova_vhpc.agent import errors, process_limits
+from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.bench import numbers, outputs, plugins
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
@@ -103,7 +104,7 @@ def _memory_of_an_agent() -> Iterator[None]:
     collections that find nothing.
     """
     thresholds = gc.get_threshold()
-    footprint.settle_memory()
+    process_limits.settle_memory()
     try:
         yield
     finally:
@@ -152,9 +153,13 @@ def make(names: plugins.Plugins) -> controller.Controller:
     config = control_config.ControlConfig()
     return controller.Controller(
         config,
-        policy.load_plugin('slice_policy', names.slice_policy)(config),
-        policy.load_plugin('pinning_policy', names.pinning_policy)(config),
-        policy.load_plugin('predictor', names.predictor),
+        controller_factory.load_plugin('slice_policy', names.slice_policy)(
+            config
+        ),
+        controller_factory.load_plugin('pinning_policy', names.pinning_policy)(
+            config
+        ),
+        controller_factory.load_plugin('predictor', names.predictor),
     )
 
 

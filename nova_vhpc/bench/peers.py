@@ -35,9 +35,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc.agent import peer_bus
-from nova_vhpc.agent import peer_protocol as protocol
-from nova_vhpc.agent.messaging import get_transport, hush, messaging
+from nova_vhpc.agent.clusters import bus as peer_bus
+from nova_vhpc.agent.clusters import protocol
+from nova_vhpc.agent.rpc.transport import get_transport, hush, messaging
 from nova_vhpc.bench import numbers, outputs, rabbit
 from nova_vhpc.control.model import ClusterPlan, Phase
 

@@ -17,7 +17,7 @@ import dataclasses
 
 from oslo_config import cfg
 
-from nova_vhpc.agent import policy
+from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.conf import control as control_conf
 
 
@@ -35,7 +35,7 @@ class Plugins:
         :raises ConfigError: naming option, value and what is allowed.
         """
         for option, name in dataclasses.asdict(self).items():
-            policy.load_plugin(option, name)
+            controller_factory.load_plugin(option, name)
 
     def argv(self) -> list[str]:
         """Arguments that :func:`chosen` makes the same of."""
@@ -48,7 +48,7 @@ class Plugins:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare an argument for each kind of plugin."""
     names = dataclasses.asdict(shipped())
-    for option in policy.PLUGINS:
+    for option in controller_factory.PLUGINS:
         parser.add_argument(
             _flag(option),
             metavar='NAME',
@@ -61,7 +61,10 @@ def shipped() -> Plugins:
     conf = cfg.ConfigOpts()
     control_conf.register_opts(conf)
     return Plugins(
-        **{name: conf[policy.GROUP][name] for name in policy.PLUGINS}
+        **{
+            name: conf[controller_factory.GROUP][name]
+            for name in controller_factory.PLUGINS
+        }
     )
 
 
@@ -71,7 +74,7 @@ def chosen(args: argparse.Namespace) -> Plugins:
         shipped(),
         **{
             option: getattr(args, option)
-            for option in policy.PLUGINS
+            for option in controller_factory.PLUGINS
             if getattr(args, option) is not None
         },
     )

@@ -12,7 +12,7 @@
 
 """Run the controller over a recorded trace, as the agent would."""
 
-from nova_vhpc.agent import policy
+from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.bench import replay_result, traces
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
@@ -36,9 +36,9 @@ def make_controller(
     config = control_config.ControlConfig(leave_rule=RULES[rule])
     return controller.Controller(
         config,
-        policy.load_plugin('slice_policy', 'none')(config),
-        policy.load_plugin('pinning_policy', pinning)(config),
-        policy.load_plugin('predictor', predictor),
+        controller_factory.load_plugin('slice_policy', 'none')(config),
+        controller_factory.load_plugin('pinning_policy', pinning)(config),
+        controller_factory.load_plugin('predictor', predictor),
     )
 
 

@@ -25,13 +25,9 @@ from oslo_reports import opts as reports_opts
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
-from nova_vhpc.agent import (
-    errors,
-    host_restore,
-    messaging,
-    report,
-    service,
-)
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.daemon import guru_report, restore_host, service
+from nova_vhpc.agent.rpc import transport
 from nova_vhpc.clients import credentials
 from nova_vhpc.cmd import withdraw
 from nova_vhpc.conf import log_format, nova_api, opts, unknown_options
@@ -137,7 +133,7 @@ def make_conf(
     if with_log:
         log.register_options(conf)
     conf.register_cli_opts(CLI_OPTS)
-    report.register_opts(conf)
+    guru_report.register_opts(conf)
     for module in option_modules():
         module.register_opts(conf)
     try:
@@ -176,7 +172,7 @@ def check(conf: cfg.ConfigOpts) -> None:
         conf_package.check(conf, module.list_opts())
     conf_package.check(conf, reports_opts.list_opts())
     credentials.check(conf, CREDENTIALS)
-    messaging.check(conf)
+    transport.check(conf)
 
 
 def check_default(conf: cfg.ConfigOpts) -> None:
@@ -227,7 +223,7 @@ def _restore(conf: cfg.ConfigOpts) -> int:
     :raises cfg.Error: naming the one that is needed and wrong.
     """
     try:
-        return host_restore.restore_host(conf)
+        return restore_host.restore_host(conf)
     except (cfg.Error, RecursionError):
         check(conf)
         raise

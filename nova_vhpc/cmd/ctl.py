@@ -24,7 +24,8 @@ from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
-from nova_vhpc.agent import control_rpc, errors, messaging
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.cmd import printing
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
@@ -181,7 +182,7 @@ def ask(
         for host, future in pending.items():
             try:
                 answers[host] = future.result()
-            except control_rpc.ControlError as error:
+            except control.ControlError as error:
                 failures[host] = str(error)
     return answers, failures
 
@@ -196,8 +197,8 @@ def main(argv: list[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
     try:
         conf = make_conf(args)
-        client = control_rpc.ControlClient(conf)
-        if getattr(conf, 'transport_url', None) == messaging.NO_URL:
+        client = control.ControlClient(conf)
+        if getattr(conf, 'transport_url', None) == transport.NO_URL:
             raise errors.ConfigError(
                 'transport_url is not set, so no agent hears of this; give '
                 "the agents' configuration by --config-file"

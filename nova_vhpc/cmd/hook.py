@@ -21,7 +21,8 @@ import sys
 import syslog
 
 from nova_vhpc import version
-from nova_vhpc.agent import arrival, journal
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.restore import incoming
 from nova_vhpc.linux import cpus
 
 ARRIVALS = (('migrate', 'begin'), ('restore', 'begin'))
@@ -48,8 +49,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     syslog.openlog('nova-vhpc-hook', syslog.LOG_PID, syslog.LOG_DAEMON)
     try:
-        changed = arrival.without_us(sys.stdin.read(), cpus.online_cpus())
-    except (ValueError, journal.JournalError) as error:
+        changed = incoming.without_us(sys.stdin.read(), cpus.online_cpus())
+    except (ValueError, store.JournalError) as error:
         _say(syslog.LOG_WARNING, f'VM {args.name}: left as it came: {error}')
         return 0
     if changed is not None:

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from rich import box, console, live, panel, table, text
 
 from nova_vhpc import version
-from nova_vhpc.agent import status
+from nova_vhpc.agent.daemon import status
 from nova_vhpc.cmd import printing
 from nova_vhpc.conf import types
 
@@ -169,7 +169,7 @@ def _follow(path: str, interval_s: float) -> int:
 def render(document: dict[str, Any]) -> panel.Panel:
     """The status document as a table.
 
-    :param document: as :func:`nova_vhpc.agent.status.fetch` gives it.
+    :param document: as :func:`nova_vhpc.agent.daemon.status.fetch` gives it.
     """
     agent = document['agent']
     rows = table.Table(box=box.SIMPLE, expand=True, pad_edge=False)

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 from oslo_config import cfg
 
-from nova_vhpc.agent import lock, publishing
+from nova_vhpc.agent import host_lock
+from nova_vhpc.agent.uplinks import publish_worker
 from nova_vhpc.placement import client
 
 
@@ -32,7 +33,7 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
         agent has published them again.
     :raises AgentError: an agent runs; it would publish them again.
     """
-    worker = publishing.PublishWorker(
+    worker = publish_worker.PublishWorker(
         conf, conf.vhpc_agent.host or socket.gethostname()
     )
     try:
@@ -76,7 +77,7 @@ def withdraw(conf: cfg.ConfigOpts) -> int:
 
 @contextlib.contextmanager
 def _no_agent(conf: cfg.ConfigOpts) -> Iterator[None]:
-    guard = lock.Lock(conf.vhpc_agent.run_path)
+    guard = host_lock.Lock(conf.vhpc_agent.run_path)
     guard.acquire()
     try:
         yield

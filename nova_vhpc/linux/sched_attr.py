@@ -15,7 +15,7 @@
 Only what ``kernel_slice`` needs: the slice of an ordinary thread
 (``sched_runtime`` of ``SCHED_OTHER``, Linux 6.12). Whoever may see a thread
 may read it; to write another user's takes CAP_SYS_NICE, so writes go
-through :mod:`nova_vhpc.agent.privileged`.
+through :mod:`nova_vhpc.agent.actuators.privileged`.
 """
 
 import ctypes

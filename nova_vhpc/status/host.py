@@ -123,7 +123,7 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             import libvirt
 
-            from nova_vhpc.agent import connection, patient_open
+            from nova_vhpc.agent.libvirt import connection, patient_open
         except ImportError as error:
             return checks.libvirt(None, str(error))
         # Errors come as exceptions; libvirt's own print would stand before

@@ -18,7 +18,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
-from nova_vhpc.agent import metrics
+from nova_vhpc.agent.daemon import metrics
 
 
 def _status():
@@ -41,7 +41,9 @@ class AgentMetrics(Directive):
             ]
         node = nodes.container()
         self.state.nested_parse(
-            StringList(lines, source='nova_vhpc/agent/metrics.py'), 0, node
+            StringList(lines, source='nova_vhpc/agent/daemon/metrics.py'),
+            0,
+            node,
         )
         return node.children
 

@@ -14,7 +14,7 @@
 
 from typing import Any, Protocol
 
-from nova_vhpc.agent import guest
+from nova_vhpc.agent.guests import guest
 from nova_vhpc.control import model
 
 

@@ -28,7 +28,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from nova_vhpc.agent import guest
+from nova_vhpc.agent.guests import guest
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process, sched_attr
 
@@ -43,7 +43,7 @@ UNKNOWN = -1
 def _set(tids: Iterable[int], slice_us: int) -> None:
     """Write. Raises OSError."""
     # Late: agents without this actuator never load oslo.privsep.
-    from nova_vhpc.agent import privileged
+    from nova_vhpc.agent.actuators import privileged
 
     privileged.set_slice_us(tids, slice_us)
 

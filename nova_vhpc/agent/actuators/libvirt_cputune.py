@@ -18,7 +18,8 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import cputune, guest
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.linux import cgroup, tick
 

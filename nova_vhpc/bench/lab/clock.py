@@ -33,7 +33,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.agent.actuators import windows
+from nova_vhpc.agent.actuators import window_player
 from nova_vhpc.bench.lab import cpu_group, toolchain
 from nova_vhpc.control import model
 
@@ -204,7 +204,7 @@ def _windows(
     players = []
     for cpu in cpus:
         wrong_us = error_ms * 1000 if cpu == cpus[-1] else 0
-        player = windows.WindowPlayer(
+        player = window_player.WindowPlayer(
             lambda name, shares, cpu=cpu: members[name, cpu].weigh(shares),  # type: ignore[misc]
             lambda wrong_us=wrong_us: time.time_ns() // 1000 + wrong_us,  # type: ignore[misc]
         )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.agent import status
+from nova_vhpc.agent.daemon import status
 from nova_vhpc.bench.lab import libvirtd
 from nova_vhpc.tests.stack import container, guard, guests
 

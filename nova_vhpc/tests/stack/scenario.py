@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from keystoneauth1 import adapter
 
-from nova_vhpc.agent import status
+from nova_vhpc.agent.daemon import status
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.placement import client as placement
 from nova_vhpc.placement import publisher

@@ -20,11 +20,13 @@ import threading
 import fixtures
 from oslo_config import cfg
 
-from nova_vhpc.agent import errors, group_hints, groups, peers, publishing
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.clusters import groups, notifications, phase_exchange
+from nova_vhpc.agent.uplinks import publish_worker
 from nova_vhpc.conf import nova_api, opts, placement, topology
 from nova_vhpc.conf import peers as peers_conf
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.agent import peer_agents
+from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
 SECRET = 'k9-do-not-tell'
 
@@ -129,11 +131,13 @@ class TroubleTest(base.TestCase):
             )
         ):
             self.load(f'[DEFAULT]\ntransport_url = {url}\n')
-            hints = group_hints.GroupHints(self.conf, 'host', lambda: None)
+            hints = notifications.GroupHints(self.conf, 'host', lambda: None)
             self.addCleanup(hints.stop)
             hints.start()
             self.wait_for_hints(number + 1)
-            talk = peers.Peers(self.conf, 'host', peer_agents.FakeControl())
+            talk = phase_exchange.Peers(
+                self.conf, 'host', peer_agents.FakeControl()
+            )
             error = self.assertRaises(errors.ConfigError, talk.start)
             self.assertNotIn(SECRET, str(error))
         self.assertIn('transport_url', self.log.output)
@@ -156,7 +160,10 @@ class TroubleTest(base.TestCase):
         self.load(f'[placement]\n{auth}[vhpc_nova]\n{auth}')
         for part, state in (
             (groups.Groups(self.conf, 'host'), 'nova-away'),
-            (publishing.PublishWorker(self.conf, 'host'), 'placement-away'),
+            (
+                publish_worker.PublishWorker(self.conf, 'host'),
+                'placement-away',
+            ),
         ):
             part.start()
             self.addCleanup(part.stop)

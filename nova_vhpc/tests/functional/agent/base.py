@@ -26,7 +26,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import status
+from nova_vhpc.agent.daemon import status
 from nova_vhpc.tests.functional.agent import guests
 
 LIVE = guests.LIVE

@@ -24,8 +24,9 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import binder, binding, nics
-from nova_vhpc.agent.domain_xml import parse
+from nova_vhpc.agent.libvirt import interfaces
+from nova_vhpc.agent.libvirt.domain_xml import parse
+from nova_vhpc.agent.uplinks import binder, plugger
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
 from nova_vhpc.linux import qemu_process
@@ -47,8 +48,8 @@ class BindingCase(base.AgentTestCase):
         self.shared = self.links.bridge('s')
         self.own = self.links.bridge('o')
         self.far = self.links.uplink('u', self.own) + 'x'
-        self.records = binding.BindingJournal(str(self.path / 'state'))
-        self.plugger = binding.Plugger(self.records, qemu_process.Processes())
+        self.records = plugger.BindingJournal(str(self.path / 'state'))
+        self.plugger = plugger.Plugger(self.records, qemu_process.Processes())
         self.claimed: dict[str, tuple[str, ...]] = {}
         self.guests: dict[str, Any] = {}
         self.binder = binder.UplinkBinder(
@@ -192,8 +193,8 @@ class BindingTest(BindingCase):
         domain = self.boot((self.shared, self.shared), (self.own,))
         self.binder.step()
         # Another process, which knows the journal only.
-        other = binding.Plugger(
-            binding.BindingJournal(str(self.path / 'state')),
+        other = plugger.Plugger(
+            plugger.BindingJournal(str(self.path / 'state')),
             qemu_process.Processes(),
         )
         self.assertEqual({}, other.undo_all(self.conn))
@@ -274,7 +275,7 @@ class BindingTest(BindingCase):
         domain = self.boot((self.shared,), (self.own,))
         self.binder.step()
         third = self.links.bridge('t')
-        nic = nics.read(domain.XMLDesc(0))[0]
+        nic = interfaces.read(domain.XMLDesc(0))[0]
         domain.updateDeviceFlags(nic.plugged_into(third), base.LIVE)
         self.plugger.undo_all(self.conn)
         self.assertEqual([third], self.plugs(domain))

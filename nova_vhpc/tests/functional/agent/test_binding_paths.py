@@ -29,9 +29,10 @@ import types
 import uuid as uuid_module
 from collections.abc import Iterable
 
-from nova_vhpc.agent import binding, publishing
-from nova_vhpc.agent.binder import UplinkBinder
-from nova_vhpc.agent.domain_xml import parse
+from nova_vhpc.agent.libvirt.domain_xml import parse
+from nova_vhpc.agent.uplinks import plugger as binding
+from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.agent.uplinks.binder import UplinkBinder
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import image as lab_image
 from nova_vhpc.explain.cloud import placement
@@ -164,7 +165,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
 
     def publish(
         self, host: Host, kinds: dict[str, str]
-    ) -> publishing.PublishWorker:
+    ) -> publish_worker.PublishWorker:
         node = f'host-{host.name}'
         root = str(uuid_module.uuid4())
         self.roots[node] = root
@@ -178,7 +179,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
                 'MEMORY_MB': {'total': 8192},
             },
         )
-        worker = publishing.PublishWorker(
+        worker = publish_worker.PublishWorker(
             test_publishing.make_conf(
                 self.endpoint,
                 node=node,
@@ -217,7 +218,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
 
     def bind(
         self,
-        worker: publishing.PublishWorker,
+        worker: publish_worker.PublishWorker,
         recipe: dict[str, str],
         members: Iterable[str],
     ) -> None:

@@ -18,7 +18,8 @@ import os
 import random
 import time
 
-from nova_vhpc.agent import cputune, journal
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -75,10 +76,10 @@ class TestKills(base.AgentTestCase):
 
     def wait_for_record(self, uuid: str, name: str) -> None:
         """Wait for the first value of a kind, as closely as can be."""
-        records = journal.Journal(str(self.path / 'state'))
+        records = store.Journal(str(self.path / 'state'))
         end = time.monotonic() + base.PATIENCE_S
         while True:
-            with contextlib.suppress(journal.JournalError):
+            with contextlib.suppress(store.JournalError):
                 record = records.load(uuid)
                 if record is not None and name in (record.written or ()):
                     return

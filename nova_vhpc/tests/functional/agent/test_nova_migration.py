@@ -23,7 +23,7 @@ from typing import Any
 
 import testtools
 
-from nova_vhpc.agent import mark
+from nova_vhpc.agent.journal import domain_metadata
 from nova_vhpc.tests.stack import client, host, twohosts
 
 QUOTA = {'quota:cpu_period': '100000', 'quota:cpu_quota': '10000'}
@@ -145,7 +145,7 @@ class TestNovaMigration(testtools.TestCase):
         self.assertEqual(theirs, ours)
         xml = self.there.virsh('dumpxml', self.member)
         self.assertNotIn('vcpupin', xml)
-        self.assertNotIn(mark.URI, xml)
+        self.assertNotIn(domain_metadata.URI, xml)
         self.assertIn('xmlns:nova=', xml)
         self.bring_back_pinned_beyond()
         self.cloud.start_agent(self.there, pinning_policy='balance')

@@ -16,7 +16,7 @@ import threading
 
 import libvirt
 
-from nova_vhpc.agent import connection, nudge
+from nova_vhpc.agent.libvirt import connection, wakeup
 from nova_vhpc.tests.functional.agent import base, test_trouble
 
 CALLS = 30
@@ -45,7 +45,7 @@ class TestNudge(base.AgentTestCase):
         held.start()
         self.addCleanup(held.join)
         self.addCleanup(cure)
-        nudge.Nudge(lambda: conn, held.is_alive).wake()
+        wakeup.Nudge(lambda: conn, held.is_alive).wake()
         for number in range(CALLS):
             found = conn.lookupByUUIDString(other.UUIDString())
             found.setSchedulerParametersFlags(period, base.LIVE)

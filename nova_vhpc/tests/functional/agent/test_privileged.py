@@ -20,8 +20,7 @@ import libvirt
 from oslo_config import cfg
 from oslotest import base as oslo_base
 
-from nova_vhpc.agent import privileged
-from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.agent.actuators import kernel_slice, privileged
 from nova_vhpc.linux import qemu_process, sched_attr
 from nova_vhpc.tests.functional.agent import base
 

@@ -16,7 +16,7 @@ import time
 
 import libvirt
 
-from nova_vhpc.agent import domain_xml
+from nova_vhpc.agent.libvirt import domain_xml
 from nova_vhpc.agent.probes import (
     base as probe_base,
 )

@@ -21,8 +21,12 @@ from unittest import mock
 import libvirt
 from oslo_config import cfg
 
-from nova_vhpc.agent import cputune, domains, guest, journal, sampler, undo
 from nova_vhpc.agent.actuators import libvirt_cputune
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.lifecycle import manager, restore_queue
+from nova_vhpc.agent.probes import sampler
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process
@@ -41,7 +45,7 @@ class TestRestarts(base.AgentTestCase):
         self.uuid = self.started.UUIDString()
         self.ended = threading.Event()
 
-    def make(self, **options: str) -> domains.Domains:
+    def make(self, **options: str) -> manager.Domains:
         """All of the agent that calls libvirt; the tests decide."""
         conf = cfg.ConfigOpts()
         agent_conf.register_opts(conf)
@@ -52,9 +56,9 @@ class TestRestarts(base.AgentTestCase):
             **options,
         }.items():
             conf.set_override(name, value, 'vhpc_agent')
-        records = journal.Journal(str(self.path))
+        records = store.Journal(str(self.path))
         records.prepare()
-        made = domains.Domains(
+        made = manager.Domains(
             conf,
             records,
             qemu_process.Processes(),
@@ -66,7 +70,7 @@ class TestRestarts(base.AgentTestCase):
         self.addCleanup(made.close)
         return made
 
-    def taken_in(self, made: domains.Domains) -> guest.Guest:
+    def taken_in(self, made: manager.Domains) -> guest.Guest:
         """The VM as it runs now."""
 
         def found() -> guest.Guest | None:
@@ -79,7 +83,7 @@ class TestRestarts(base.AgentTestCase):
         target: guest.Guest = self.wait_for(found, 'the VM to be taken in')
         return target
 
-    def play(self, made: domains.Domains) -> None:
+    def play(self, made: manager.Domains) -> None:
         """Windows, all the time."""
         for shares in itertools.cycle((20, 4000)):
             if self.ended.wait(0.002):
@@ -90,7 +94,7 @@ class TestRestarts(base.AgentTestCase):
                 # As it is not running, or a worker writes.
                 continue
 
-    def tick(self, made: domains.Domains) -> None:
+    def tick(self, made: manager.Domains) -> None:
         """Ticks that want something else each time."""
         for cpu in itertools.cycle((0, 1)):
             if self.ended.wait(0.02):
@@ -103,7 +107,7 @@ class TestRestarts(base.AgentTestCase):
                 )
 
     def in_thread(
-        self, call: Callable[[domains.Domains], None], made: domains.Domains
+        self, call: Callable[[manager.Domains], None], made: manager.Domains
     ) -> None:
         thread = threading.Thread(target=call, args=(made,))
         thread.start()
@@ -117,7 +121,7 @@ class TestRestarts(base.AgentTestCase):
             self.wait_for_period(self.started)
             process.kill()
             process.join()
-            records = journal.Journal(str(self.path / 'state'))
+            records = store.Journal(str(self.path / 'state'))
             written = dict(records.load(self.uuid).written)
             self.started.destroy()
             self.started.create()
@@ -163,7 +167,7 @@ class TestRestarts(base.AgentTestCase):
             before = base.everything(self.started)
             done = made.pause()[self.uuid].result(base.PATIENCE_S)
         self.assertEqual(before, base.everything(self.started))
-        self.assertEqual(undo.GONE, done)
+        self.assertEqual(restore_queue.GONE, done)
         self.assertTrue(made.stop(base.PATIENCE_S))
 
     def test_no_new_run_keeps_what_the_old_one_was_to_get(self) -> None:

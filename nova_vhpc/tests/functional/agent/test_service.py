@@ -23,7 +23,7 @@ import stat
 import time
 import urllib.request
 
-from nova_vhpc.agent import status
+from nova_vhpc.agent.daemon import status
 from nova_vhpc.cmd import top
 from nova_vhpc.tests.functional.agent import base
 

@@ -20,7 +20,7 @@ import time
 
 import libvirt
 
-from nova_vhpc.agent import mark
+from nova_vhpc.agent.journal import domain_metadata
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -49,7 +49,7 @@ class TestUndo(base.AgentTestCase):
         self.assertEqual(before, [base.everything(d) for d in domains])
         self.assertEqual([], list((self.path / 'state/journal').iterdir()))
         for domain in domains:
-            self.assertNotIn(mark.URI, domain.XMLDesc(0))
+            self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
 
     def test_vcpus_that_were_plugged_in_meanwhile(self) -> None:
         domain = self.domain(PARALLEL, spare_vcpus=2)
@@ -110,7 +110,7 @@ class TestUndo(base.AgentTestCase):
         before = base.everything(domain)
         file = self._killed(domain)
         file.write_text('')
-        mark.remove(domain)
+        domain_metadata.remove(domain)
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
 
@@ -133,7 +133,7 @@ class TestUndo(base.AgentTestCase):
         self._killed(domain).unlink()
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
-        self.assertNotIn(mark.URI, domain.XMLDesc(0))
+        self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
 
     def test_newer_journal_is_kept_and_the_vm_freed(self) -> None:
         domain = self.domain(PARALLEL)
@@ -184,7 +184,7 @@ class TestUndo(base.AgentTestCase):
             lambda: (self.vm(domain) or {}).get('failures'), 'the refusal'
         )
         self.assertEqual(before, base.everything(domain))
-        self.assertNotIn(mark.URI, domain.XMLDesc(0))
+        self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
         state.unlink()
         self.stop_agent(process)
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import migration
+from nova_vhpc.agent.libvirt import migration
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 

@@ -19,8 +19,8 @@ from typing import Any
 from oslo_config import cfg
 from oslotest import base
 
-from nova_vhpc.agent import group_hints
-from nova_vhpc.agent.messaging import messaging, register_stray_opts
+from nova_vhpc.agent.clusters import notifications
+from nova_vhpc.agent.rpc.transport import messaging, register_stray_opts
 from nova_vhpc.conf import nova_api
 from nova_vhpc.tests.functional import rabbit
 
@@ -59,14 +59,14 @@ class GroupHintsTest(base.BaseTestCase):
         other = Other()
         listener = messaging.get_notification_listener(
             self.transport,
-            [messaging.Target(topic=group_hints.TOPIC, exchange='nova')],
+            [messaging.Target(topic=notifications.TOPIC, exchange='nova')],
             [other],
         )
         listener.start()
         self.addCleanup(listener.stop)
         hinted = [threading.Event(), threading.Event()]
         for number, event in enumerate(hinted):
-            hints = group_hints.GroupHints(
+            hints = notifications.GroupHints(
                 self.conf, f'host{number}', event.set
             )
             hints.start()
@@ -76,7 +76,7 @@ class GroupHintsTest(base.BaseTestCase):
             self.transport,
             'nova-api:controller',
             driver='messaging',
-            topics=[group_hints.TOPIC],
+            topics=[notifications.TOPIC],
         )
         # Nothing that could change a group: no hint.
         notifier.info({}, 'instance.exists', {})

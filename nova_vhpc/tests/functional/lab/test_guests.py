@@ -22,7 +22,7 @@ from pathlib import Path
 import libvirt
 import testtools
 
-from nova_vhpc.agent import domain_xml
+from nova_vhpc.agent.libvirt import domain_xml
 from nova_vhpc.bench.lab import (
     errors,
     guest,

@@ -22,7 +22,7 @@ import json
 import sys
 from typing import Any
 
-from nova_vhpc.agent import peer_bus
+from nova_vhpc.agent.clusters import bus
 
 kombu: Any = importlib.import_module('kombu')
 
@@ -38,7 +38,7 @@ def message(kind: str, number: int) -> tuple[bytes, str, str]:
         return b'\x00\xff' * 200, 'application/data', 'binary'
     call = {
         'method': 'explode' if kind == 'method' else 'phase',
-        'namespace': peer_bus.NAMESPACE,
+        'namespace': bus.NAMESPACE,
         'version': '7.0' if kind == 'version' else '1.0',
         '_unique_id': f'{kind}-{number}',
         'args': {
@@ -65,7 +65,7 @@ def flood(url: str, count: int) -> None:
         url.replace('rabbit://', 'amqp://').rstrip('/') + '//'
     ) as connection:
         exchange = kombu.Exchange(
-            peer_bus.topic(CLUSTER) + '_fanout',
+            bus.topic(CLUSTER) + '_fanout',
             type='fanout',
             durable=False,
             auto_delete=True,

@@ -18,7 +18,7 @@ import sys
 import time
 
 from nova_vhpc.tests.functional.peers import flood, test_rabbit
-from nova_vhpc.tests.unit.agent import peer_agents as agents
+from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
 IO, QUIET = agents.IO, agents.QUIET
 EACH = 2500

@@ -22,11 +22,11 @@ import time
 import fixtures
 from oslotest import base
 
-from nova_vhpc.agent import control_rpc
+from nova_vhpc.agent.rpc import control
 from nova_vhpc.cmd import ctl
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.tests.functional import rabbit
-from nova_vhpc.tests.unit.agent import peer_agents as agents
+from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
 IO, QUIET = agents.IO, agents.QUIET
 LEASE_S = 3.0
@@ -162,7 +162,7 @@ class PhasesTest(RabbitCase):
 
     def check_control(self, a: agents.Agent) -> None:
         """Control calls reach one host, and say so when they do not."""
-        client = control_rpc.ControlClient(
+        client = control.ControlClient(
             agents.make_conf(self.broker.url, call_timeout=3.0)
         )
         self.addCleanup(client.close)
@@ -174,7 +174,7 @@ class PhasesTest(RabbitCase):
             ['pause', 'resume', ('restore', 's1')], a.control.calls
         )
         error = self.assertRaises(
-            control_rpc.ControlError,
+            control.ControlError,
             client.call,
             'a',
             'restore',
@@ -182,7 +182,7 @@ class PhasesTest(RabbitCase):
         )
         self.assertIn('no server missing on this host', str(error))
         error = self.assertRaises(
-            control_rpc.ControlError, client.call, 'nobody', 'status'
+            control.ControlError, client.call, 'nobody', 'status'
         )
         self.assertIn('host nobody', str(error))
         self.assertIn('nova-vhpc-agent running', str(error))

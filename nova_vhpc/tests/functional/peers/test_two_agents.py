@@ -38,7 +38,7 @@ import libvirt
 from oslotest import base
 from testtools import content
 
-from nova_vhpc.agent import status
+from nova_vhpc.agent.daemon import status
 from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.bench.lab import libvirtd
 from nova_vhpc.cmd import ctl

@@ -25,7 +25,8 @@ import fixtures
 from oslo_config import cfg
 from placement.tests.functional.fixtures import placement as fixture
 
-from nova_vhpc.agent import errors, publishing
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.uplinks import publish_worker
 from nova_vhpc.conf import placement as placement_opts
 from nova_vhpc.conf import topology as topology_opts
 from nova_vhpc.tests.functional.topology import links, test_publisher
@@ -113,10 +114,10 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.served = serve(self)
         self.endpoint = f'http://127.0.0.1:{self.served.port}'
 
-    def make_worker(self, **options: object) -> publishing.PublishWorker:
+    def make_worker(self, **options: object) -> publish_worker.PublishWorker:
         options.setdefault('bridges', [f'{self.bridge}:shared:slots=3'])
         options.setdefault('nic_patterns', [self.nic])
-        worker = publishing.PublishWorker(
+        worker = publish_worker.PublishWorker(
             make_conf(f'http://127.0.0.1:{self.served.port}', **options),
             'a-host',
         )
@@ -129,7 +130,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
             self.assertLess(time.monotonic(), end, self.log.output)
             time.sleep(0.02)
 
-    def state(self, worker: publishing.PublishWorker) -> str:
+    def state(self, worker: publish_worker.PublishWorker) -> str:
         return str(worker.status()['state'])
 
     def count(self, text: str) -> int:

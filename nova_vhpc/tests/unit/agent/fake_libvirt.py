@@ -17,7 +17,8 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import cputune, mark
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.libvirt import cputune
 
 XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
 <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1">
@@ -117,7 +118,9 @@ class Domain:
             vcpu=self.vcpu,
             extra=self.extra,
             pins='' if flags else vcpupins(self.pins, self.online),
-            mark=MARK.format(mark.URI) if self.mark and not flags else '',
+            mark=MARK.format(domain_metadata.URI)
+            if self.mark and not flags
+            else '',
         )
 
     def isPersistent(self) -> bool:

@@ -20,16 +20,16 @@ import fixtures
 from oslo_config import cfg
 from oslotest import base
 
-from nova_vhpc.agent import errors, policy, sampler
+from nova_vhpc.agent import errors
 from nova_vhpc.agent.actuators import loader
+from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.agent.probes import base as probe_base
+from nova_vhpc.agent.probes import sampler
 from nova_vhpc.conf import control as control_conf
-from nova_vhpc.tests.unit.agent import (
-    fake_libvirt,
-    test_domains,
-    test_policy,
-    test_sampler,
-)
+from nova_vhpc.tests.unit.agent import fake_libvirt
+from nova_vhpc.tests.unit.agent.daemon import test_controller_factory
+from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.probes import test_sampler
 
 
 def fail(*args: Any) -> Any:
@@ -87,7 +87,7 @@ class TestProbes(base.BaseTestCase):
         self.assertEqual(1, self.log.output.count('a fault'))
 
 
-class TestActuators(test_domains.DomainsCase):
+class TestActuators(test_manager.DomainsCase):
     def make(self, **options: Any) -> Any:
         made = super().make(**options)
         self.faulty = types.SimpleNamespace(
@@ -104,7 +104,7 @@ class TestActuators(test_domains.DomainsCase):
         self.write(target)
         self.assertEqual(1, target.failures.count)
         self.faulty.write = lambda *args: None
-        self.assertTrue(self.made.stop(test_domains.PATIENCE_S))
+        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
         self.assert_put_back()
 
     def test_what_it_cannot_undo_keeps_nothing_else(self) -> None:
@@ -115,7 +115,7 @@ class TestActuators(test_domains.DomainsCase):
         self.assertIn('a fault', tried.result(timeout=0))
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.faulty.undo = lambda target: None
-        self.assertTrue(self.made.stop(test_domains.PATIENCE_S))
+        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
         self.assert_put_back()
 
 
@@ -133,7 +133,10 @@ class TestStart(base.BaseTestCase):
         control_conf.register_opts(conf)
         conf([], default_config_files=[])
         text = self.refused(
-            lambda: policy.make_controller(conf, test_policy.CPUS), fail
+            lambda: controller_factory.make_controller(
+                conf, test_controller_factory.CPUS
+            ),
+            fail,
         )
         self.assertIn('[vhpc_control]slice_policy = gang: failed: K', text)
 

@@ -20,7 +20,7 @@ import pathlib
 import tempfile
 from unittest import mock
 
-from nova_vhpc.agent import errors, footprint
+from nova_vhpc.agent import errors, process_limits
 from nova_vhpc.bench import controller
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
@@ -79,7 +79,7 @@ class ControllerBenchTest(base.TestCase):
 
         with mock.patch.object(controller, 'measure', look):
             self.run_bench()
-        footprint.settle_memory()
+        process_limits.settle_memory()
         self.addCleanup(gc.unfreeze)
         self.assertEqual([(gc.get_threshold(), True)] * 2, seen)
 

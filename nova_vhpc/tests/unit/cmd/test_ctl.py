@@ -22,7 +22,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from nova_vhpc.agent import control_rpc
+from nova_vhpc.agent.rpc import control
 from nova_vhpc.cmd import ctl
 
 
@@ -36,13 +36,13 @@ class TestCtl(base.BaseTestCase):
     ) -> tuple[int, str, str]:
         """Run a command; hosts answer as given, by name."""
         out, err = io.StringIO(), io.StringIO()
-        client = mock.create_autospec(control_rpc.ControlClient)
+        client = mock.create_autospec(control.ControlClient)
         client.return_value.call.side_effect = lambda host, *a, **k: answers[
             host
         ]
         hosts = [word for host in answers for word in ('--host', host)]
         with (
-            mock.patch.object(control_rpc, 'ControlClient', client),
+            mock.patch.object(control, 'ControlClient', client),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from oslotest import base
 
-from nova_vhpc.agent import mark
-from nova_vhpc.tests.unit.agent import test_arrival
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.tests.unit.agent.restore import test_incoming
 
 _SCRIPT = Path(__file__).parents[4] / 'etc/nova-vhpc/libvirt-qemu-hook'
 # Not in the first line, as there may be a blank in the path.
@@ -69,22 +69,22 @@ class TestHook(base.BaseTestCase):
         return done
 
     def test_gives_the_xml_without_what_is_ours(self) -> None:
-        xml = test_arrival.domain(record=test_arrival.copy(floats=True))
+        xml = test_incoming.domain(record=test_incoming.copy(floats=True))
         for words in (ARRIVES, ('restore', 'begin', '-')):
             done = self.call(xml, *words)
             self.assertNotIn('vcpupin', done.stdout)
-            self.assertNotIn(mark.URI, done.stdout)
+            self.assertNotIn(domain_metadata.URI, done.stdout)
             self.assertIn('VM vm: arrives without', done.stderr)
 
     def test_whatever_the_vm_is_called(self) -> None:
         # libvirt takes all that is printed for XML, the help, too.
         for name in ('--help', '--version', '-x', '--', 'größer & kleiner'):
             self.assertEqual('', self.call('<domain/>', name=name).stdout)
-            xml = test_arrival.domain(record=test_arrival.copy(floats=True))
+            xml = test_incoming.domain(record=test_incoming.copy(floats=True))
             self.assertIn('<domain', self.call(xml, name=name).stdout)
 
     def test_says_nothing_otherwise(self) -> None:
-        xml = test_arrival.domain(record=test_arrival.copy(floats=True))
+        xml = test_incoming.domain(record=test_incoming.copy(floats=True))
         # Nobody reads all that there is.
         large = xml + '\n' * 1_000_000
         for words in (
@@ -94,11 +94,11 @@ class TestHook(base.BaseTestCase):
             ('release', 'end', '-', 'destroyed'),
         ):
             self.assertEqual('', self.call(large, *words).stdout)
-        for quiet in (test_arrival.domain('<shares>1</shares>'), '', '<'):
+        for quiet in (test_incoming.domain('<shares>1</shares>'), '', '<'):
             self.assertEqual('', self.call(quiet).stdout)
 
     def test_a_copy_that_cannot_be_read_is_left_and_told(self) -> None:
-        done = self.call(test_arrival.domain(record='torn'))
+        done = self.call(test_incoming.domain(record='torn'))
         self.assertEqual('', done.stdout)
         self.assertIn('VM vm: left as it came: metadata of vm', done.stderr)
 

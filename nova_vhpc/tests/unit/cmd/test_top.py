@@ -26,7 +26,7 @@ from oslotest import base
 from rich import console
 
 from nova_vhpc.cmd import top
-from nova_vhpc.tests.unit.agent import test_status
+from nova_vhpc.tests.unit.agent.daemon import test_status
 
 AGENT = {
     'host': 'compute-1',

@@ -22,7 +22,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from nova_vhpc.agent import lock
+from nova_vhpc.agent import host_lock
 from nova_vhpc.cmd import agent, withdraw
 from nova_vhpc.placement import client, withdrawal
 
@@ -41,7 +41,7 @@ class TestWithdraw(base.BaseTestCase):
 
     def test_what_an_agent_would_publish_again_is_not_withdrawn(self) -> None:
         run_path = self.useFixture(fixtures.TempDir()).path
-        running = lock.Lock(run_path)
+        running = host_lock.Lock(run_path)
         running.acquire()
         with self.placement() as away:
             code, complaint = self.start(
@@ -89,7 +89,7 @@ class TestWithdraw(base.BaseTestCase):
 
     def test_an_agent_starts_while_it_waits(self) -> None:
         run_path = self.useFixture(fixtures.TempDir()).path
-        running = lock.Lock(run_path)
+        running = host_lock.Lock(run_path)
         with self.placement('cn1:vhpc') as away:
             away.sleep.side_effect = lambda _: running.acquire()
             code, told = self.start(f'run_path = {run_path}\n', '--withdraw')

@@ -15,13 +15,14 @@
 import inspect
 import pathlib
 
-from nova_vhpc.agent import control_rpc, messaging, peer_bus, peer_echo
+from nova_vhpc.agent.clusters import bus, peer_echo
+from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.tests import base
 
 TOP = pathlib.Path(__file__).parents[4]
 ENDPOINTS = (
-    peer_bus._Endpoint,
-    control_rpc._Endpoint,
+    bus._Endpoint,
+    control._Endpoint,
     peer_echo.EchoEndpoint,
 )
 
@@ -40,11 +41,11 @@ class RpcTest(base.TestCase):
                     for argument in inspect.signature(method).parameters:
                         if argument not in ('self', 'context', 'fields'):
                             self.assertIn(argument, page)
-        fields = peer_bus.encode(
-            peer_bus.protocol.Message(
-                'c', 'h', 1, 2, peer_bus.ClusterPlan(peer_bus.Phase.IO, 5), 6
+        fields = bus.encode(
+            bus.protocol.Message(
+                'c', 'h', 1, 2, bus.ClusterPlan(bus.Phase.IO, 5), 6
             )
         )
         for name in fields:
             self.assertIn(name, page)
-        self.assertIn(f'exchange ``{messaging.EXCHANGE}``', page)
+        self.assertIn(f'exchange ``{transport.EXCHANGE}``', page)

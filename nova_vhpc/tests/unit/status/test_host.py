@@ -22,7 +22,7 @@ import fixtures
 import libvirt
 from oslo_upgradecheck import upgradecheck
 
-from nova_vhpc.agent import connection
+from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.cmd import status
 from nova_vhpc.status import checks, host
 from nova_vhpc.tests import base

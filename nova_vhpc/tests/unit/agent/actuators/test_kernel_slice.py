@@ -18,11 +18,10 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_vhpc.agent import privileged
-from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.agent.actuators import kernel_slice, privileged
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process, sched_attr
-from nova_vhpc.tests.unit.agent import test_guest
+from nova_vhpc.tests.unit.agent.guests import test_guest
 
 TUNE = model.CpuTune()
 

@@ -18,14 +18,13 @@ from typing import Any
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent import cputune, guest
 from nova_vhpc.agent.actuators import libvirt_cputune
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
-from nova_vhpc.tests.unit.agent import (
-    fake_libvirt,
-    test_cputune_restore,
-    test_guest,
-)
+from nova_vhpc.tests.unit.agent import fake_libvirt
+from nova_vhpc.tests.unit.agent.guests import test_guest
+from nova_vhpc.tests.unit.agent.restore import test_cputune
 
 FIRST, SECOND = frozenset({0}), frozenset({1})
 
@@ -33,7 +32,7 @@ FIRST, SECOND = frozenset({0}), frozenset({1})
 class TestPins(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.domain = test_cputune_restore.CpusetV1(100_000, -1, 1e9)
+        self.domain = test_cputune.CpusetV1(100_000, -1, 1e9)
         self.target = test_guest.make()
         self.target.domain = self.domain
         self.target.set_expected(cputune.read(self.domain))

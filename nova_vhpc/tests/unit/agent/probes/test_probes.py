@@ -20,13 +20,13 @@ import time
 
 from oslotest import base
 
-from nova_vhpc.agent import sampler
 from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import (
     block,
     cpu_stat,
     kvm,
     libvirt_delay,
+    sampler,
     schedstat,
     tap,
 )

@@ -1,0 +1,177 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova's API says of the servers of this host."""
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from keystoneauth1 import exceptions as ksa_exceptions
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from nova_vhpc.agent.clusters import membership
+from nova_vhpc.clients import credentials
+from nova_vhpc.conf import nova_api
+
+MICROVERSION = '2.100'
+
+
+class NovaError(Exception):
+    """Nova is away, refused us, or answered what it should not."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What Nova said at one time.
+
+    :ivar servers: uuids of this host's servers with ``vhpc:`` extra specs.
+    :ivar clusters: virtual cluster by server; many a server has none.
+    :ivar migrating: servers that Nova is about to migrate away.
+    :ivar listed: uuids of all of this host's servers that it told of.
+    """
+
+    servers: frozenset[str] = frozenset()
+    clusters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    migrating: frozenset[str] = frozenset()
+    listed: frozenset[str] = frozenset()
+
+    def without_forgetting(
+        self, before: 'Answer', here: Collection[str]
+    ) -> tuple['Answer', frozenset[str]]:
+        """With what was known before of servers that it says nothing of.
+
+        Nova leaves out the servers of a cell whose database is away, and calls
+        that a success.
+
+        :param here: servers that run on this host: no others may be missed.
+        :returns: that, and the servers of which it is known from before.
+        """
+        missed = (before.servers - self.listed).intersection(here)
+        return (
+            dataclasses.replace(
+                self,
+                servers=self.servers | missed,
+                clusters={
+                    **self.clusters,
+                    **{
+                        server: cluster
+                        for server, cluster in before.clusters.items()
+                        if server in missed
+                    },
+                },
+                migrating=self.migrating | (before.migrating & missed),
+            ),
+            missed,
+        )
+
+
+class NovaServers:
+    """Asks Nova for the servers of one host.
+
+    :param conf: with the group ``vhpc_nova``.
+    :param host: name of this host as Nova knows it (``[DEFAULT] host``).
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+        self._conf = conf
+        self._host = host
+        self._adapter: Any = None
+
+    def ask(self) -> Answer:
+        """Ask Nova once.
+
+        :raises NovaError: when Nova is away or refuses.
+        """
+        with _translated():
+            nova = self._nova()
+            found = dict(self._servers(nova))
+            members = [one for one in found.values() if one is not None]
+            gone = frozenset(
+                group
+                for group in {member.group for member in members}
+                if group is not None and self._is_gone(nova, group)
+            )
+        return Answer(
+            frozenset(member.server for member in members),
+            membership.clusters(members, gone),
+            frozenset(member.server for member in members if member.migrating),
+            frozenset(found),
+        )
+
+    def disconnect(self) -> None:
+        """Drop the session: the next question logs in anew."""
+        self._adapter = None
+
+    def _nova(self) -> Any:
+        if self._adapter is None:
+            try:
+                auth = credentials.load(self._conf, 'vhpc_nova')
+                self._adapter = loading.load_adapter_from_conf_options(
+                    self._conf,
+                    'vhpc_nova',
+                    session=loading.load_session_from_conf_options(
+                        self._conf, 'vhpc_nova', auth=auth
+                    ),
+                    default_microversion=MICROVERSION,
+                )
+            except ksa_exceptions.ClientException:
+                raise
+            except Exception as error:
+                raise NovaError(
+                    f'[vhpc_nova] of the configuration is unusable: {error}'
+                ) from error
+        return self._adapter
+
+    def _servers(
+        self, nova: Any
+    ) -> Iterator[tuple[str, membership.Membership | None]]:
+        """All of this host: the uuid, and what is said if it is ours."""
+        marker = None
+        while True:
+            params = {'host': self._host, 'all_tenants': '1'}
+            if marker is not None:
+                params['marker'] = marker
+            body = nova.get('/servers/detail', params=params).json()
+            for server in body['servers']:
+                # Of a cell that is down there may be a stub.
+                if server.get('flavor') is not None:
+                    yield server['id'], membership.read_server(server)
+            links = body.get('servers_links') or []
+            if not body['servers'] or not any(
+                link.get('rel') == 'next' for link in links
+            ):
+                return
+            marker = body['servers'][-1]['id']
+
+    @staticmethod
+    def _is_gone(nova: Any, group: str) -> bool:
+        try:
+            nova.get(f'/os-server-groups/{group}')
+        except ksa_exceptions.NotFound:
+            return True
+        except ksa_exceptions.Forbidden:
+            # Without the right to look, the server's own hint must do.
+            return False
+        return False
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except ksa_exceptions.ClientException as error:
+        raise NovaError(credentials.reason(error, nova_api.GROUP)) from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise NovaError(f'the answer is not understood: {error!r}') from error

@@ -1,0 +1,249 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Prometheus metrics, made when they are asked for."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from wsgiref import simple_server
+
+import prometheus_client
+from prometheus_client import core, registry
+
+from nova_vhpc.agent.daemon import tick
+from nova_vhpc.agent.uplinks import dry_run, publish_worker
+
+LOG = logging.getLogger(__name__)
+
+PREFIX = 'nova_vhpc_'
+TICK_BUCKETS_S = (
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
+)  # fmt: skip
+
+VM_GAUGES = (
+    ('slice_us', 'slice_microseconds', 'Time slice that was decided.'),
+    ('period_us', 'period_microseconds', 'vCPU period in force.'),
+    ('quota_us', 'quota_microseconds', 'vCPU quota in force; -1: none.'),
+    ('shares', 'cpu_shares', 'Weight in force.'),
+    (
+        'sync_latency_us',
+        'sync_latency_microseconds',
+        'Synchronisation latency per control period.',
+    ),
+    ('io_events', 'io_events', 'I/O events per 100 ms.'),
+)
+VM_COUNTERS = (
+    ('writes', 'writes', 'Writes to the VM.'),
+    ('moves', 'moves', 'Writes that moved vCPUs to other CPUs.'),
+    ('failures', 'failures', 'Writes that failed.'),
+)
+AGENT_COUNTERS = (
+    ('ticks', 'ticks', 'Control periods.'),
+    ('overruns', 'tick_overruns', 'Control periods that were missed.'),
+    ('tick_failures', 'tick_failures', 'Ticks that ended in an error.'),
+    (
+        'foreign_changes',
+        'foreign_changes',
+        'Values that somebody else changed.',
+    ),
+    ('late_calls', 'late_calls', 'libvirt calls beyond their deadline.'),
+    ('reconnects', 'libvirt_reconnects', 'New connections to libvirt.'),
+)
+AGENT_GAUGES = (
+    ('libvirt_up', 'libvirt_up', '1 while libvirt is connected.'),
+    ('paused', 'paused', '1 while paused.'),
+    ('dry_run', 'dry_run', '1 if nothing is written.'),
+    ('journal_bytes', 'journal_bytes', 'Bytes in the journal.'),
+    ('journal_records', 'journal_records', 'VMs in the journal.'),
+)
+PEER_COUNTERS = (
+    ('sent', 'peer_words_sent', 'Phases told to other hosts.'),
+    ('received', 'peer_words_received', 'Phases heard from other hosts.'),
+)
+
+
+class StatusCollector(registry.Collector):
+    """Turns the status into metrics at each scrape; costs ticks nothing."""
+
+    def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[core.Metric]:
+        """All metrics but the tick's histogram."""
+        status = self._status()
+        agent = status['agent']
+        for key, name, text in AGENT_COUNTERS:
+            counter = core.CounterMetricFamily(PREFIX + name, text)
+            counter.add_metric([], agent[key])
+            yield counter
+        for key, name, text in AGENT_GAUGES:
+            gauge = core.GaugeMetricFamily(PREFIX + name, text)
+            gauge.add_metric([], float(agent[key]))
+            yield gauge
+        yield _published(status.get('publishing') or {})
+        yield from _peers(status.get('peers') or {})
+        labels = ['uuid', 'name']
+        vms = status['vms']
+        count = core.GaugeMetricFamily(
+            PREFIX + 'vms', 'VMs by workload.', labels=['workload']
+        )
+        for workload in ('parallel', 'latency', 'general'):
+            count.add_metric(
+                [workload], sum(vm['workload'] == workload for vm in vms)
+            )
+        yield count
+        for key, name, text in VM_GAUGES:
+            gauge = core.GaugeMetricFamily(
+                f'{PREFIX}vm_{name}', text, labels=labels
+            )
+            for vm in vms:
+                if vm[key] is not None:
+                    gauge.add_metric([vm['uuid'], vm['name']], vm[key])
+            yield gauge
+        for key, name, text in VM_COUNTERS:
+            counter = core.CounterMetricFamily(
+                f'{PREFIX}vm_{name}', text, labels=labels
+            )
+            for vm in vms:
+                counter.add_metric([vm['uuid'], vm['name']], vm[key])
+            yield counter
+        for name, text, positive in (
+            (
+                'io_phase',
+                '1 in the I/O phase.',
+                [vm['phase'] == 'io' for vm in vms],
+            ),
+            (
+                'quarantined',
+                '1 in quarantine.',
+                [vm['quarantined'] for vm in vms],
+            ),
+        ):
+            gauge = core.GaugeMetricFamily(
+                f'{PREFIX}vm_{name}', text, labels=labels
+            )
+            for vm, value in zip(vms, positive, strict=True):
+                gauge.add_metric([vm['uuid'], vm['name']], float(value))
+            yield gauge
+
+
+def _published(status: dict[str, Any]) -> core.Metric:
+    """What Placement has; without publishing there is no sample."""
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'uplinks_published',
+        '1 while Placement has the uplinks as they are.',
+    )
+    state = status.get('state', 'off')
+    if state not in ('off', dry_run.DryPublishWorker.DONE):
+        done = state == publish_worker.PublishWorker.DONE
+        gauge.add_metric([], float(done))
+    return gauge
+
+
+def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
+    """The message bus; without one there are no samples."""
+    on = peers.get('state', 'off') != 'off'
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'bus_up', '1 while what is sent over the message bus arrives.'
+    )
+    if on:
+        gauge.add_metric([], float(peers['state'] == 'up'))
+    yield gauge
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'bus_echo_microseconds',
+        'Time for a word to itself over the message bus, as last measured.',
+    )
+    if on and peers['echo_us'] is not None:
+        gauge.add_metric([], peers['echo_us'])
+    yield gauge
+    for key, name, text in PEER_COUNTERS:
+        counter = core.CounterMetricFamily(PREFIX + name, text)
+        if on:
+            counter.add_metric([], peers[key])
+        yield counter
+
+
+class Handler(simple_server.WSGIRequestHandler):
+    """Answers one client, in a thread of its own.
+
+    Whoever may connect could keep as many threads as memory has room for by
+    saying nothing.
+
+    :cvar timeout: seconds to wait for a client that says nothing.
+    """
+
+    timeout = 10
+    MOST = 16
+    """Clients at a time; others are sent away. Few hosts have more than one
+    that asks."""
+
+    _free = threading.BoundedSemaphore(MOST)
+
+    def handle(self) -> None:
+        """Answer, if there are not too many."""
+        free = self._free
+        if not free.acquire(blocking=False):
+            return
+        try:
+            # One that says nothing, or is gone, is no news.
+            with contextlib.suppress(OSError):
+                super().handle()
+        finally:
+            free.release()
+
+    def log_message(self, *args: Any) -> None:
+        """Log nothing."""
+
+
+class Metrics:
+    """The endpoint, and the histogram that the tick fills.
+
+    :param status: makes the status document.
+    """
+
+    def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        self.registry.register(StatusCollector(status))
+        self._ticks = prometheus_client.Histogram(
+            f'{PREFIX}tick_seconds',
+            'Time from the start of a tick to its end.',
+            buckets=TICK_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._server: Any = None
+
+    def note(self, moment: tick.Moment) -> None:
+        """A tick has ended."""
+        self._ticks.observe(moment.took_us / 1e6)
+
+    def start(self, host: str, port: int) -> int:
+        """Serve.
+
+        :param port: 0 takes any free one (tests).
+        :returns: the port.
+        :raises OSError: the port is taken.
+        """
+        self._server, _ = prometheus_client.start_http_server(
+            port, host, registry=self.registry
+        )
+        self._server.RequestHandlerClass = Handler
+        return int(self._server.server_port)
+
+    def stop(self) -> None:
+        """Close the port."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None

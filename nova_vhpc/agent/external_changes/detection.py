@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which of the managed values of a VM of ours somebody else has set."""
+
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.libvirt import cputune
+
+
+def found_or_told(
+    target: guest.Guest,
+    old: cputune.Cputune,
+    now: cputune.Cputune,
+    shares: int | None,
+) -> list[str]:
+    """Names of those that are in force, or that an event has told of.
+
+    :param old: what we know of.
+    :param now: what was read.
+    :param shares: theirs by an event, maybe written over since.
+    """
+    # After a failed write, what differs is what is left of it.
+    changed = [] if target.uncertain else found(target, old, now)
+    if (
+        shares is not None
+        and cputune.SHARES not in target.released
+        and cputune.SHARES not in changed
+    ):
+        changed.append(cputune.SHARES)
+    changed += [
+        name
+        for name in target.echoes.written_over(now)
+        if not target.is_released(name) and name not in changed
+    ]
+    return changed
+
+
+def found(
+    target: guest.Guest, old: cputune.Cputune, now: cputune.Cputune
+) -> list[str]:
+    """Names of those that are in force, and not what we know of.
+
+    :param old: what we know of.
+    :param now: what was read.
+    """
+    changed = [
+        name
+        for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
+        if name not in target.released
+        and not cputune.same(
+            name, now.parameters.get(name), old.parameters.get(name)
+        )
+        and not (
+            name == cputune.SHARES
+            and target.may_be_ours(now.parameters.get(name))
+        )
+    ]
+    changed += [
+        cputune.pin_name(vcpu)
+        for vcpu, (pin, before) in enumerate(
+            zip(now.vcpupins, old.vcpupins, strict=False)
+        )
+        if pin != before and not target.is_released(cputune.pin_name(vcpu))
+    ]
+    return changed

@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Writes that came into another run of a VM than the one they were meant for.
+
+libvirt's calls name the domain only. One that waits while the VM is destroyed
+and started anew, as by a hard reboot, is carried out on the new run, and would
+be taken for what the VM had before us. So the run is looked at after each
+write, too, and what went astray is taken back. Nobody reads it before: who
+takes the new run in waits for the lock of the old one.
+"""
+
+import contextlib
+from typing import Any
+
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.libvirt import connection, cputune
+from nova_vhpc.agent.restore import recovery
+from nova_vhpc.linux import qemu_process
+
+
+class AnotherRun(Exception):
+    """A VM was started anew: what was read or written there is another's."""
+
+
+class Strays:
+    """Finds them, and takes them back.
+
+    :param link: to libvirt.
+    :param host: says where the control groups are.
+    """
+
+    def __init__(
+        self, link: connection.Connection, host: qemu_process.Processes
+    ) -> None:
+        self._connection = link
+        self._host = host
+
+    def take_back(self, target: guest.Guest, put_back: bool = False) -> bool:
+        """Look whether a write met its run. With the VM's lock held.
+
+        :param put_back: what it was before us was written, too.
+        :returns: whether it did not.
+        :raises libvirt.libvirtError: it cannot be told, or was refused.
+        """
+        if self._connection.runs(target.uuid, target.domain_id):
+            return False
+        # Where it was found may be the other run's. A window that writes there
+        # without the lock would look for it anew.
+        target.stop_free_weights()
+        target.weight = None
+        domain = self._connection.get().lookupByUUIDString(target.uuid)
+        if domain.ID() >= 0 and not _marked(domain):
+            written = target.written
+            if put_back:
+                written = written_values.with_original(
+                    written, target.original
+                )
+                # What somebody else had set was given back, maybe.
+                written = written_values.with_values(
+                    written, target.echoes.all_theirs
+                )
+                written = written_values.with_values(
+                    written, _theirs_known(target)
+                )
+            # Who takes it in tries again, while there is a record.
+            with contextlib.suppress(recovery.RestoreError):
+                recovery.take_back(domain, written, self._host.cgroup)
+        return True
+
+
+def _theirs_known(target: guest.Guest) -> dict[str, written_values.Value]:
+    """Of period and quota, the one that goes with what was given back."""
+    now = written_values.values(target.expected)
+    both = {cputune.PERIOD, cputune.QUOTA} & target.released
+    return {name: now[name] for name in both if name in now}
+
+
+def _marked(domain: Any) -> bool:
+    """Whether who takes it in will put it back from a copy in its XML."""
+    try:
+        return domain_metadata.get(domain) is not None
+    except store.JournalError:
+        return True

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The journal's copy inside the domain's live XML.
+
+A live migration and a managed save carry our settings to a QEMU process
+that this host's journal knows nothing of. The copy travels with them, as an
+element of its own in the live ``<metadata>``, so that whoever finds it can
+put the VM back. It is taken out again with the settings.
+"""
+
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent.journal import store
+
+URI = 'http://openstack.org/xmlns/libvirt/nova-vhpc/1.0'
+PREFIX = 'vhpc'
+
+_LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+_ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+_OPEN, _CLOSE = '<journal>', '</journal>'
+
+
+def put(domain: Any, record: store.Record) -> None:
+    """Write the copy. Raises libvirt.libvirtError."""
+    # JSON may hold any character of the domain's name.
+    text = (
+        record.to_json()
+        .replace('&', '&amp;')
+        .replace('<', '&lt;')
+        .replace('>', '&gt;')
+    )
+    domain.setMetadata(_ELEMENT, f'{_OPEN}{text}{_CLOSE}', PREFIX, URI, _LIVE)
+
+
+def get(domain: Any) -> store.Record | None:
+    """Read the copy; None without one.
+
+    :raises NewerVersion, JournalError: there is one, of a newer agent or torn.
+    """
+    try:
+        xml = domain.metadata(_ELEMENT, URI, _LIVE)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+            return None
+        raise
+    text = (
+        xml.partition('>')[2]
+        .rpartition('<')[0]
+        .replace('&quot;', '"')
+        .replace('&lt;', '<')
+        .replace('&gt;', '>')
+        .replace('&amp;', '&')
+    )
+    return store.Record.from_json(text, f'metadata of {domain.name()}')
+
+
+def remove(domain: Any) -> None:
+    """Take the copy out; nothing happens without one."""
+    try:
+        domain.setMetadata(_ELEMENT, None, PREFIX, URI, _LIVE)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+            raise

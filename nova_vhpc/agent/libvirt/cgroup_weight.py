@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The file of a domain's control group that its ``cpu_shares`` stand in."""
+
+import contextlib
+import pathlib
+from typing import Any
+
+from nova_vhpc.agent.libvirt import cputune
+
+
+class WeightFile:
+    """Of one run of a domain; known to be the one that libvirt means.
+
+    :param path: ``cpu.weight`` or ``cpu.shares``; None for none.
+    :ivar proven: libvirt has told what was written here.
+    """
+
+    __slots__ = ('_path', 'proven')
+
+    def __init__(self, path: pathlib.Path | None) -> None:
+        self._path = path
+        self.proven = False
+
+    def write(self, domain: Any, shares: int) -> str:
+        """Set the weight.
+
+        :returns: why it was not set, in which case the file will not be
+            used again; empty if it was.
+        :raises libvirt.libvirtError: it cannot tell whether it is its own.
+        """
+        if self._path is None:
+            return 'it is in no control group that the agent can write'
+        try:
+            if self.proven:
+                self._path.write_text(str(shares))
+                return ''
+            before = self._path.read_text()
+            self._path.write_text(str(shares))
+        except OSError as error:
+            path, self._path = self._path, None
+            self.proven = False
+            return f'{path}: {error.strerror or error}'
+        same = False
+        try:
+            told = domain.schedulerParametersFlags(cputune.LIVE)
+            same = told.get(cputune.SHARES) == shares
+        finally:
+            if not same:
+                with contextlib.suppress(OSError):
+                    self._path.write_text(before)
+        if same:
+            # Of a value that was there before it says nothing.
+            self.proven = before.strip() != str(shares)
+            return ''
+        path, self._path = self._path, None
+        return f'{path} is not what libvirt reads'

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an agent that did not end well has left in VMs."""
+
+import logging
+from typing import Any
+
+from nova_vhpc.agent.guests import write_permission
+from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.restore import recovery
+
+LOG = logging.getLogger(__name__)
+
+DRY_RUN = (
+    'an agent that did not end well has left its settings, and a dry run '
+    'writes nothing; stop this one and run nova-vhpc-agent --restore'
+)
+
+
+class Leftovers:
+    """Put back when a VM is found; in a dry run they are only named.
+
+    :param restorer: puts them back.
+    :param allowed: whether this is a dry run.
+    """
+
+    def __init__(
+        self, restorer: recovery.Restorer, allowed: write_permission.Gate
+    ) -> None:
+        self._restorer = restorer
+        self._gate = allowed
+        self._said: set[str] = set()
+
+    def clean(self, domain: Any, name: str) -> recovery.Outcome:
+        """Put one running domain back, if we have written to it.
+
+        :raises RestoreError: it is not exactly what it was.
+        :raises libvirt.libvirtError: a call was refused.
+        """
+        if not self._gate.dry_run:
+            return self._restorer.clean(domain)
+        uuid = domain.UUIDString()
+        if not self._any(uuid, domain):
+            self._said.discard(uuid)
+        elif uuid not in self._said:
+            self._said.add(uuid)
+            LOG.warning('VM %s: not put back: %s', name, DRY_RUN)
+        return recovery.Outcome.NOTHING
+
+    def forget(self, uuid: str) -> None:
+        """A domain that does not run here needs its record no more.
+
+        A record that cannot be read is kept for people.
+        """
+        self._said.discard(uuid)
+        if not self._gate.dry_run:
+            self._restorer.forget(uuid)
+
+    def why_left(self, uuid: str) -> str:
+        """Why a dry run does not put a VM back; empty if it need not."""
+        return DRY_RUN if uuid in self._said else ''
+
+    def _any(self, uuid: str, domain: Any) -> bool:
+        """Whether there is anything to put back; only reads."""
+        try:
+            record = self._restorer.journal.load(uuid)
+            if record is not None and record.identity.same_run(
+                self._restorer.host.identity(uuid, domain.ID())
+            ):
+                return True
+            return domain_metadata.get(domain) is not None
+        except store.JournalError:
+            return True

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""libvirt's events: which domain is to be looked at."""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent.guests import guest, registry
+from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.linux import cpus
+
+LOG = logging.getLogger(__name__)
+
+TUNABLE_NAMES = {
+    'cputune.vcpu_period': cputune.PERIOD,
+    'cputune.vcpu_quota': cputune.QUOTA,
+    'cputune.cpu_shares': cputune.SHARES,
+}
+
+_PIN = re.compile(r'cputune\.vcpupin(\d+)')
+"""Its value is a CPU set in a string."""
+
+
+class Events:
+    """Listens on a connection. Called in libvirt's event thread.
+
+    :param vms: knows what we wrote ourselves.
+    :param look: has a domain looked at; returns at once.
+    """
+
+    def __init__(
+        self, vms: registry.Roster, look: Callable[[str], None]
+    ) -> None:
+        self._roster = vms
+        self._look = look
+
+    def listen(self, conn: Any) -> None:
+        """Register for all that concerns us.
+
+        :raises libvirt.libvirtError: the connection is lost.
+        """
+        conn.domainEventRegisterAny(
+            None,
+            libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+            self._on_lifecycle,
+            None,
+        )
+        for name, callback in (
+            ('VIR_DOMAIN_EVENT_ID_TUNABLE', self._on_tunable),
+            ('VIR_DOMAIN_EVENT_ID_METADATA_CHANGE', self._on_metadata),
+            ('VIR_DOMAIN_EVENT_ID_JOB_COMPLETED', self._on_other),
+            ('VIR_DOMAIN_EVENT_ID_DEVICE_ADDED', self._on_other),
+            ('VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED', self._on_other),
+            ('VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION', self._on_other),
+        ):
+            try:
+                conn.domainEventRegisterAny(
+                    None, getattr(libvirt, name), callback, None
+                )
+            except (AttributeError, libvirt.libvirtError) as error:
+                LOG.debug('libvirt has no %s: %s', name, error)
+
+    def _on_lifecycle(
+        self, conn: Any, domain: Any, event: int, detail: int, opaque: Any
+    ) -> None:
+        self._look(domain.UUIDString())
+
+    def _on_metadata(
+        self, conn: Any, domain: Any, kind: int, uri: str, opaque: Any
+    ) -> None:
+        if uri != domain_metadata.URI:
+            self._look(domain.UUIDString())
+
+    def _on_other(
+        self, conn: Any, domain: Any, detail: Any, opaque: Any
+    ) -> None:
+        self._look(domain.UUIDString())
+
+    def _on_tunable(
+        self, conn: Any, domain: Any, values: dict[str, Any], opaque: Any
+    ) -> None:
+        """Our own writes come back, too; look only at what is not ours."""
+        target = self._roster.guests.get(domain.UUIDString())
+        if target is None:
+            return
+        expected = written_values.values(target.expected)
+        foreign = False
+        for tunable, told in values.items():
+            name, value = _known(tunable, told)
+            if name in expected and value == expected[name]:
+                continue
+            if name == cputune.SHARES:
+                if value not in target.echoes.shares_ours:
+                    self._note_shares(target, domain, told)
+                elif target.journalled:
+                    continue
+            elif name:
+                self._note(target, domain, name, value)
+            foreign = True
+        if foreign:
+            self._look(target.uuid)
+
+    @staticmethod
+    def _note_shares(target: guest.Guest, domain: Any, value: int) -> None:
+        """Keep what a window may have written over before anybody looks."""
+        if (
+            cputune.SHARES not in target.released
+            # Of an earlier run it says nothing about this one.
+            and domain.ID() == target.domain_id
+        ):
+            target.echoes.shares_theirs = value
+
+    @staticmethod
+    def _note(
+        target: guest.Guest,
+        domain: Any,
+        name: str,
+        value: written_values.Value,
+    ) -> None:
+        """Keep what a write of ours may have come just after."""
+        if (
+            not target.is_released(name)
+            and not target.echoes.wrote(name, value)
+            and written_values.values(target.original).get(name) != value
+            and domain.ID() == target.domain_id
+        ):
+            # Never changed in place: whoever looks at them has his own.
+            target.echoes.theirs = {**target.echoes.theirs, name: value}
+
+
+def _known(tunable: str, told: Any) -> tuple[str, written_values.Value]:
+    """Name, as of :func:`.cputune.names`, and value of what an event tells.
+
+    :returns: no name for what we never write.
+    """
+    name = TUNABLE_NAMES.get(tunable)
+    if name is not None:
+        return name, cputune.plain(name, int(told))
+    pin = _PIN.fullmatch(tunable)
+    if pin is None:
+        return '', 0
+    try:
+        return cputune.pin_name(int(pin[1])), cpus.parse_cpu_set(told)
+    except ValueError:
+        return '', 0

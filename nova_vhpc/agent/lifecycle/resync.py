@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A look at all domains now and then: the safety net below the events."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import process_limits
+from nova_vhpc.agent.guests import registry, write_permission
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.libvirt import connection
+from nova_vhpc.agent.lifecycle import restore_queue
+
+LOG = logging.getLogger(__name__)
+
+SPREAD = 0.5
+"""Part of the period over which the looks are spread."""
+
+
+class Reconciler:
+    """Has every domain looked at, in a thread of its own.
+
+    :param options: ``[vhpc_agent]``.
+    :param vms: what is known of this host.
+    :param allowed: whether the agent is ending.
+    :param link: to libvirt.
+    :param records: the journal.
+    :param back: forgets the gone, and puts back what it could not yet.
+    :param look: has a domain looked at; returns at once.
+    """
+
+    def __init__(
+        self,
+        options: Any,
+        vms: registry.Roster,
+        allowed: write_permission.Gate,
+        link: connection.Connection,
+        records: store.Journal,
+        back: restore_queue.Undo,
+        look: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._roster = vms
+        self._gate = allowed
+        self._connection = link
+        self._journal = records
+        self._undo = back
+        self._look = look
+        self._wake = threading.Event()
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        threading.Thread(
+            target=self._run, name='reconcile', daemon=True
+        ).start()
+
+    def wake(self) -> None:
+        """Reconcile now, or find out that the agent is ending."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._gate.ending.is_set():
+            pause_s = self._options.reconcile_period * (1 - SPREAD)
+            woken = self._wake.wait(pause_s)
+            self._wake.clear()
+            if self._gate.ending.is_set():
+                return
+            process_limits.collect_young()
+            if not self._connection.up:
+                continue
+            spread_s = 0 if woken else self._options.reconcile_period * SPREAD
+            try:
+                self._reconcile(spread_s)
+            except libvirt.libvirtError as error:
+                self._connection.failed(error)
+            except Exception:
+                LOG.exception('Reconcile failed')
+
+    def _reconcile(self, spread_s: float) -> None:
+        """Have all looked at.
+
+        :param spread_s: over so long, or a tick in the midst of a hundred
+            looks would be late.
+        """
+        running = {
+            domain.UUIDString()
+            for domain in self._connection.get().listAllDomains(
+                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
+            )
+        }
+        self._roster.keep_others(running)
+        todo = running | self._roster.guests.keys()
+        for uuid in todo:
+            self._look(uuid)
+            # After the look, which finds out whether it still runs.
+            self._undo.retry(uuid)
+            if spread_s and self._wake.wait(spread_s / len(todo)):
+                # Begin anew: a new connection, or the end.
+                return
+        # Records of domains that stopped, maybe while we were not here. Last:
+        # hundreds take seconds, and those that run may be throttled.
+        for uuid in self._journal.uuids():
+            # The look that finds one of ours gone waits for calls about it.
+            if uuid not in running and uuid not in self._roster.guests:
+                self._undo.forget_record(uuid)

@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Control calls to an agent, over the service's own message bus."""
+
+import contextlib
+import logging
+import queue
+import threading
+from typing import Any, Protocol
+
+from oslo_config import cfg
+
+from nova_vhpc.agent.rpc import server
+from nova_vhpc.agent.rpc.transport import get_transport, hush, messaging
+
+LOG = logging.getLogger(__name__)
+
+TOPIC = 'vhpc.control'
+NAMESPACE = 'vhpc.control'
+VERSION = '1.1'
+"""1.1: ``wait_s`` of pause and restore, and what became of each VM."""
+
+WAIT_S = 5.0
+"""How long callers of 1.0 wait at least, who do not say so."""
+
+LONGEST_WAIT_S = 600.0
+
+_FIRST = '1.0'
+_GRACE_S = 2.0
+_PART_TO_WAIT = 0.8
+"""Of the caller's patience; the rest is for the way there and back."""
+
+
+class Control(Protocol):
+    """What an agent lets others do. Answers are values that JSON takes."""
+
+    def status(self) -> dict[str, Any]:
+        """What the agent knows and does."""
+
+    def pause(self, wait_s: float) -> dict[str, Any]:
+        """Put everything back and write nothing more until resumed."""
+
+    def resume(self) -> dict[str, Any] | None:
+        """Go on after a pause."""
+
+    def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
+        """Put the original cputune of one server, or of all, back."""
+
+
+class _OlderAgentError(Exception):
+    """An agent does not know the version of a call."""
+
+
+class ControlError(Exception):
+    """A host did not do what it was asked to; says why and what to do."""
+
+
+class _Endpoint:
+    target = messaging.Target(namespace=NAMESPACE, version=VERSION)
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def status(self, context: Any) -> dict[str, Any]:
+        return self._answer(self._control.status)
+
+    def pause(self, context: Any, wait_s: float = WAIT_S) -> dict[str, Any]:
+        return self._answer(self._control.pause, _bounded(wait_s))
+
+    def resume(self, context: Any) -> dict[str, Any]:
+        return self._answer(self._control.resume)
+
+    def restore(
+        self, context: Any, server: str | None = None, wait_s: float = WAIT_S
+    ) -> dict[str, Any]:
+        return self._answer(self._control.restore, server, _bounded(wait_s))
+
+    @staticmethod
+    def _answer(call: Any, *args: Any) -> dict[str, Any]:
+        try:
+            return {'answer': call(*args) or {}}
+        except Exception as error:
+            LOG.warning('A control call failed: %r', error)
+            return {'error': f'{type(error).__name__}: {error}'}
+
+
+def _bounded(wait_s: float) -> float:
+    return min(max(0.0, float(wait_s)), LONGEST_WAIT_S)
+
+
+class ControlServer:
+    """Answers control calls; waits for the broker in the background.
+
+    :param others: endpoints besides the control calls'.
+    """
+
+    def __init__(
+        self, transport: Any, host: str, control: Control, *others: Any
+    ) -> None:
+        self._listening = server.Listening(
+            'vhpc-control',
+            lambda: messaging.get_rpc_server(
+                transport,
+                messaging.Target(topic=TOPIC, server=host),
+                [_Endpoint(control), *others],
+                access_policy=messaging.DefaultRPCAccessPolicy,
+            ),
+            'Control calls are not answered',
+        )
+
+    def start(self) -> None:
+        """Start answering as soon as there is a broker."""
+        self._listening.start()
+
+    def stop(self) -> None:
+        """Stop answering; does not wait for the broker."""
+        self._listening.stop()
+
+
+class ControlClient:
+    """Asks agents; used by ``nova-vhpc-ctl``.
+
+    :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        hush()
+        self._timeout_s = conf.vhpc_peers.call_timeout
+        self._stuck = False
+        self._transport = get_transport(conf)
+        self._client = messaging.get_rpc_client(
+            self._transport,
+            messaging.Target(topic=TOPIC, namespace=NAMESPACE, version=_FIRST),
+            retry=1,
+            # Says at once when nobody listens under a host's name.
+            transport_options=messaging.TransportOptions(at_least_once=True),
+        )
+
+    def call(self, host: str, method: str, **arguments: Any) -> Any:
+        """Ask one host.
+
+        :param method: ``status``, ``pause``, ``resume`` or ``restore``.
+        :raises ControlError: when it does not answer, or not with success.
+        """
+        if not host:
+            # On the bus that is whichever agent comes first.
+            raise ControlError('no host is named')
+        if method in ('pause', 'restore'):
+            wait_s = self._timeout_s * _PART_TO_WAIT
+            with contextlib.suppress(_OlderAgentError):
+                return self._call(
+                    host, method, VERSION, {**arguments, 'wait_s': wait_s}
+                )
+        return self._call(host, method, _FIRST, arguments)
+
+    def _call(
+        self, host: str, method: str, version: str, arguments: dict[str, Any]
+    ) -> Any:
+        try:
+            answer = self._within(host, method, version, arguments)
+        except messaging.MessageUndeliverable:
+            raise ControlError(
+                f'host {host}: no agent listens under this name; is '
+                f'nova-vhpc-agent running there, with this transport_url '
+                f'and [vhpc_peers] enabled?'
+            ) from None
+        except messaging.MessagingTimeout:
+            raise ControlError(
+                f'host {host}: no answer within {self._timeout_s:g} s; is '
+                f'nova-vhpc-agent running there, with this transport_url?'
+            ) from None
+        except messaging.MessageDeliveryFailure as error:
+            raise ControlError(
+                f'the message bus cannot be reached: '
+                f'{" ".join(str(error).split())}; check transport_url'
+            ) from None
+        except messaging.UnsupportedVersion:
+            raise _OlderAgentError from None
+        except messaging.RemoteError as error:
+            if error.exc_type == 'UnsupportedVersion':
+                raise _OlderAgentError from None
+            raise ControlError(f'host {host}: {error.value}') from None
+        if 'error' in answer:
+            raise ControlError(f'host {host}: {answer["error"]}')
+        return answer['answer']
+
+    def _within(
+        self, host: str, method: str, version: str, arguments: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Call, but not for ever: drivers wait for a broker themselves.
+
+        :raises Exception: what the call raised.
+        """
+        client = self._client.prepare(
+            server=host, timeout=self._timeout_s, version=version
+        )
+        done: queue.SimpleQueue[tuple[Any, Exception | None]] = (
+            queue.SimpleQueue()
+        )
+
+        def call() -> None:
+            try:
+                done.put((client.call({}, method, **arguments), None))
+            except Exception as error:
+                done.put((None, error))
+
+        threading.Thread(target=call, daemon=True).start()
+        try:
+            answer, error = done.get(timeout=self._timeout_s + _GRACE_S)
+        except queue.Empty:
+            self._stuck = True
+            raise ControlError(
+                f'host {host}: the message bus did not answer within '
+                f'{self._timeout_s + _GRACE_S:g} s; check transport_url and '
+                f'the broker'
+            ) from None
+        if error is not None:
+            raise error
+        return dict(answer)
+
+    def close(self) -> None:
+        """Leave the bus."""
+        if not self._stuck:
+            # A driver that waits for its broker would keep us here.
+            self._transport.cleanup()

@@ -1,0 +1,388 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Windows go on while libvirt is slow; and never where they must not."""
+
+import contextlib
+import os
+import pathlib
+import random
+import threading
+import time
+
+import fixtures
+
+from nova_vhpc.agent.actuators import weights
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import fake_libvirt
+from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+
+WEIGHTS = (20, 40_960, 7)
+PINS = tuple(
+    model.CpuTune(vcpu_pins=(frozenset({cpu}), frozenset({1 - cpu})))
+    for cpu in (0, 1)
+)
+
+
+class GroupFile(type(pathlib.Path())):  # type: ignore[misc]
+    """Is never seen half written, as the kernel's are not."""
+
+    def write_text(self, text: str) -> None:
+        draft = f'{self}.{threading.get_ident()}'
+        with open(draft, 'w') as file:
+            file.write(text)
+        os.replace(draft, self)
+
+
+class SlowDomain(fake_libvirt.Domain):
+    """Its weight stands in a file; calls take their time.
+
+    :ivar answering: cleared, calls about its cputune hang.
+    :ivar hanging: one does.
+    :ivar slow_s: how long they take otherwise.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        super().__init__()
+        self.path = path
+        self.slow_s = 0.0
+        self.answering = threading.Event()
+        self.answering.set()
+        self.hanging = threading.Event()
+
+    def _wait(self) -> None:
+        if not self.answering.is_set():
+            self.hanging.set()
+        time.sleep(random.random() * self.slow_s)
+        self.answering.wait(test_manager.PATIENCE_S)
+
+    def schedulerParametersFlags(self, flags: int) -> dict[str, int]:
+        self._wait()
+        self.values[cputune.SHARES] = int(self.path.read_text())
+        return super().schedulerParametersFlags(flags)
+
+    def setSchedulerParametersFlags(
+        self, values: dict[str, int], flags: int
+    ) -> None:
+        super().setSchedulerParametersFlags(values, flags)
+        self._wait()
+        if cputune.SHARES in values:
+            self.path.write_text(str(values[cputune.SHARES]))
+
+    def vcpuPinInfo(self, flags: int) -> list[tuple[bool, ...]]:
+        self._wait()
+        return super().vcpuPinInfo(flags)
+
+
+class FreeWeightsCase(test_manager.DomainsCase):
+    """A VM whose windows' weights have all been written once."""
+
+    domain: SlowDomain
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = GroupFile(self.state, 'cpu.shares')
+        self.path.write_text('1024')
+        self.domain = SlowDomain(self.path)
+        self.addCleanup(self.domain.answering.set)
+        self.made = self.make()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.agent.actuators.weights._find',
+                lambda vm, host: self.path,
+            )
+        )
+        self.target = self.look()
+        for shares in WEIGHTS:
+            self.assertTrue(self.made.set_shares('u', shares))
+
+    def weight(self) -> int:
+        return int(self.path.read_text())
+
+    def hang(self) -> None:
+        """Have a worker's next call hang."""
+        self.domain.answering.clear()
+
+    def until_it_hangs(self) -> None:
+        self.assertTrue(self.domain.hanging.wait(test_manager.PATIENCE_S))
+        self.assertTrue(self.target.lock.locked())
+
+
+class TestSlowLibvirt(FreeWeightsCase):
+    def assert_played(self) -> None:
+        for shares in WEIGHTS:
+            self.assertTrue(self.made.set_shares('u', shares))
+            self.assertEqual(shares, self.weight())
+            self.assertEqual(shares, self.target.in_force.shares)
+
+    def test_a_look_that_takes_its_time(self) -> None:
+        self.hang()
+        self.made.look('u')
+        self.until_it_hangs()
+        self.assert_played()
+        self.domain.answering.set()
+        self.drain()
+        self.assertEqual(frozenset(), self.target.released)
+        self.assertEqual(0, self.made.foreign)
+        self.assertEqual(7, self.target.in_force.shares)
+
+    def test_a_write_of_pins_that_takes_its_time(self) -> None:
+        self.hang()
+        self.domain.refuse = self.domain._wait
+        self.made.write(self.target, PINS[0])
+        self.until_it_hangs()
+        self.assert_played()
+        self.domain.answering.set()
+        self.drain()
+        self.assertEqual(PINS[0].vcpu_pins, self.target.in_force.vcpu_pins)
+        self.assertEqual(7, self.target.in_force.shares)
+
+    def test_what_is_not_in_the_journal_waits(self) -> None:
+        with self.target.lock:
+            self.assertRaises(TimeoutError, self.made.set_shares, 'u', 8)
+        self.assertEqual(7, self.weight())
+        self.assertTrue(self.made.set_shares('u', 8))
+
+    def test_not_while_it_is_put_back(self) -> None:
+        """Though the reason to do so has ended meanwhile."""
+        self.hang()
+        self.made.pause()
+        self.until_it_hangs()
+        self.made.resume()
+        self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+        self.domain.answering.set()
+        self.drain()
+        self.assertEqual(1024, self.weight())
+        self.assert_put_back()
+
+    def test_not_while_libvirt_writes_a_weight(self) -> None:
+        """Which of the two is in force then could not be told."""
+        self.hang()
+        self.made.write(self.target, model.CpuTune(shares=1024))
+        self.until_it_hangs()
+        self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+        self.domain.answering.set()
+        self.drain()
+        self.assertEqual(1024, self.weight())
+        self.assertEqual(1024, self.target.in_force.shares)
+
+    def test_not_through_a_gate_that_closes_at_that_moment(self) -> None:
+        made, lock = self.made, self.target.weighing
+
+        class Closing:
+            def __enter__(self) -> None:
+                made._gate.paused = True
+                lock.acquire()
+
+            def __exit__(self, *args: object) -> None:
+                lock.release()
+
+        self.target.weighing = Closing()
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertEqual(7, self.weight())
+
+    def test_a_group_that_is_gone(self) -> None:
+        self.path.unlink()
+        self.path.mkdir()
+        with self.target.lock:
+            self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+        self.assertFalse(self.target.weighs_by_file)
+
+    def test_not_while_it_migrates(self) -> None:
+        self.target.holds.add(guest.Hold.MIGRATING)
+        weights.give_back(self.target, self.made._inspector._host)
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertEqual(1024, self.weight())
+
+    def test_a_write_that_was_begun_before_it_migrates(self) -> None:
+        began, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+        write = GroupFile.write_text
+
+        def write_slowly(path: GroupFile, text: str) -> None:
+            if text == '20':
+                began.set()
+                go_on.wait(test_manager.PATIENCE_S)
+            write(path, text)
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{__name__}.GroupFile.write_text', write_slowly
+            )
+        )
+        player = threading.Thread(target=self.made.set_shares, args=('u', 20))
+        player.start()
+        self.assertTrue(began.wait(test_manager.PATIENCE_S))
+        self.target.holds.add(guest.Hold.MIGRATING)
+        keeper = threading.Thread(
+            target=weights.give_back,
+            args=(self.target, self.made._inspector._host),
+        )
+        keeper.start()
+        keeper.join(0.1)
+        go_on.set()
+        keeper.join()
+        player.join()
+        self.assertEqual(1024, self.weight())
+
+    def test_no_window_writes_over_what_is_being_found_out(self) -> None:
+        """No event tells of what was written into the file itself."""
+        refused: list[bool] = []
+
+        def play() -> None:
+            try:
+                refused.append(not self.made.set_shares('u', 20))
+            except TimeoutError:
+                refused.append(True)
+
+        read = self.domain.vcpuPinInfo
+        calls: list[int] = []
+
+        def read_and_play(flags: int) -> list[tuple[bool, ...]]:
+            calls.append(flags)
+            if len(calls) == 2:
+                # Its weight has just been read, for the second time.
+                play()
+            return read(flags)
+
+        self.path.write_text('333')
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{__name__}.SlowDomain.vcpuPinInfo',
+                lambda domain, flags: read_and_play(flags),
+            )
+        )
+        self.look()
+        self.assertEqual([True], refused)
+        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual(333, self.weight())
+
+    def test_what_is_left_of_a_failed_write_is_looked_at(self) -> None:
+        self.target.uncertain = True
+        self.look()
+        self.assertFalse(self.target.uncertain)
+
+    def test_a_vcpu_that_is_plugged_in_is_noticed(self) -> None:
+        self.domain.pins += [(False, True)]
+        self.look()
+        self.assertEqual(3, len(self.target.original.vcpupins))
+
+    def test_what_somebody_else_has_written_is_seen(self) -> None:
+        self.path.write_text('333')
+        self.look()
+        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertEqual(333, self.weight())
+
+    def test_pins_of_theirs_are_seen_and_given_room(self) -> None:
+        self.made.write(self.target, PINS[0])
+        self.drain()
+        self.domain.pins[0] = (False, True)
+        self.domain.refuse = self.refuse
+        self.look()
+        self.assertEqual({'vcpupin 0'}, self.target.released)
+        self.domain.refuse = lambda: None
+        self.assertTrue(self.made.set_shares('u', 20))
+        self.look()
+        self.assertEqual([(False, True), (True, True)], self.domain.pins)
+
+    def test_what_systemd_has_put_back_is_written_anew(self) -> None:
+        told: list[str] = []
+        self.made.tell_of_shares(told.append)
+        self.look()
+        self.assertEqual([], told)
+        self.path.write_text('1024')
+        self.look()
+        self.assertEqual(['u'], told)
+        self.assertEqual(1024, self.target.in_force.shares)
+
+
+class TestRaces(FreeWeightsCase):
+    """Windows are played all the time; whatever else happens meanwhile."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ending = threading.Event()
+        self.written = 0
+        self.domain.slow_s = 0.002
+        player = threading.Thread(target=self.play)
+        player.start()
+        self.addCleanup(player.join)
+        self.addCleanup(self.ending.set)
+
+    def play(self) -> None:
+        source = random.Random(1)
+        while not self.ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                self.written += self.made.set_shares(
+                    'u', source.choice(WEIGHTS)
+                )
+
+    def assert_stays_put_back(self) -> None:
+        self.drain()
+        for _ in range(3):
+            self.assertEqual(1024, self.weight())
+            time.sleep(0.001)
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+        self.assertEqual((), self.records.uuids())
+        self.assertEqual(self.target.settled, self.domain.mark is not None)
+
+    def test_put_back_exactly_each_time(self) -> None:
+        source = random.Random(2)
+        for turn in range(25):
+            self.made.write(self.target, PINS[turn % 2])
+            for _ in range(source.randrange(3)):
+                self.made.look('u')
+            time.sleep(source.random() * 0.01)
+            back = source.choice(
+                (
+                    self.made.pause,
+                    lambda: self.made.restore_one('u'),
+                    lambda: self.made.let_leave(frozenset({'u'})),
+                )
+            )
+            back()
+            if source.random() < 0.3:
+                # The reason ends at once; it may be put back, or not.
+                self.made.let_leave(frozenset())
+                self.made.resume()
+                self.drain()
+                back()
+            self.assert_stays_put_back()
+            self.made.let_leave(frozenset())
+            self.made.resume()
+        self.assertEqual(frozenset(), self.target.released)
+        self.assertEqual(0, self.made.foreign)
+        self.assertGreater(self.written, 0)
+
+    def test_the_end_is_exact(self) -> None:
+        time.sleep(0.02)
+        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertEqual(1024, self.weight())
+        self.assert_put_back()
+
+    def test_theirs_stays(self) -> None:
+        """Their event comes while windows are written."""
+        time.sleep(0.02)
+        self.path.write_text('333')
+        self.made._events._on_tunable(
+            None, self.domain, {'cputune.cpu_shares': 333}, None
+        )
+        self.drain()
+        for _ in range(20):
+            self.assertEqual(333, self.weight())
+            time.sleep(0.001)
+        self.assertEqual({cputune.SHARES}, self.target.released)

@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What it brings into the agent: nothing, unless it is needed."""
+
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import fixtures
+from oslotest import base
+
+
+class TestPrivileged(base.BaseTestCase):
+    def loads(self, module: str, unwanted: str) -> bool:
+        """Whether a module brings another one into a fresh process."""
+        done = subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                f'import sys, {module}; sys.exit(3 * ({unwanted!r} in '
+                'sys.modules))',
+            ],
+            timeout=120,
+        )
+        self.assertIn(done.returncode, (0, 3))
+        return done.returncode == 3
+
+    def test_no_eventlet(self) -> None:
+        self.assertFalse(
+            self.loads('nova_vhpc.agent.actuators.privileged', 'eventlet')
+        )
+
+    def test_agents_without_kernel_slice_do_not_load_it(self) -> None:
+        self.assertFalse(self.loads('nova_vhpc.cmd.agent', 'oslo_privsep'))
+
+    def test_the_helper_may_stand_in_a_path_with_spaces(self) -> None:
+        scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        python = scratch / 'a b' / 'python'
+        python.parent.mkdir()
+        helper = python.with_name('privsep-helper')
+        helper.touch()
+        done = subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                f'import os, sys; sys.executable = {str(python)!r}; '
+                'os.geteuid = lambda: 0; '
+                'from nova_vhpc.agent import privileged; '
+                'from oslo_config import cfg; '
+                'print(cfg.CONF.vhpc_privileged.helper_command)',
+            ],
+            timeout=120,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual([str(helper)], shlex.split(done.stdout))

@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The newest wish is written in the end, and nobody waits for it."""
+
+import threading
+import time
+from unittest import mock
+
+from nova_vhpc.agent.actuators import share_writer
+from nova_vhpc.tests import base as tests_base
+
+
+class Gate:
+    """A ``set_shares`` that hangs for some VMs until it is told."""
+
+    def __init__(self, *hanging: str) -> None:
+        self.hanging = hanging
+        self.begun = threading.Event()
+        self.release = threading.Event()
+        self.writes: list[tuple[str, int]] = []
+        self.refused: set[str] = set()
+        self.held: set[str] = set()
+
+    def __call__(self, uuid: str, value: int) -> bool:
+        if uuid in self.hanging and not self.release.is_set():
+            self.begun.set()
+            self.release.wait(30)
+        self.writes.append((uuid, value))
+        if uuid in self.refused:
+            raise OSError('refused')
+        return uuid not in self.held
+
+
+class TestShareWriter(tests_base.TestCase):
+    def make(self, *hanging: str) -> share_writer.ShareWriter:
+        self.gate = Gate(*hanging)
+        self.addCleanup(self.gate.release.set)
+        return share_writer.ShareWriter(self.gate)
+
+    def test_who_was_left_alone_is_written_later(self) -> None:
+        writer = self.make()
+        for held in ({'a'}, set()):
+            self.gate.held = held
+            done = threading.Event()
+            writer.want({'a': 5, 'b': 6}, done.set)
+            self.assertTrue(done.wait(30))
+        self.assertEqual(2, self.gate.writes.count(('a', 5)))
+        self.assertEqual(1, self.gate.writes.count(('b', 6)))
+        self.assertEqual(frozenset(), writer.failing())
+        # Who is still left alone at the end holds up nobody.
+        self.gate.held = {'a', 'b'}
+        writer.leave({'a': 1, 'b': 1})
+        self.assertTrue(writer.close(30))
+
+    def test_done_when_the_last_is_written(self) -> None:
+        writer = self.make('a')
+        done = threading.Event()
+        writer.want({'a': 7, 'b': 8}, done.set)
+        self.assertTrue(self.gate.begun.wait(30))
+        self.assertFalse(done.is_set())
+        self.gate.release.set()
+        self.assertTrue(done.wait(30))
+        self.assertEqual({('a', 7), ('b', 8)}, set(self.gate.writes))
+
+    def test_done_at_once_when_all_is_as_wanted(self) -> None:
+        writer = self.make()
+        for _ in range(2):
+            done = threading.Event()
+            writer.want({'a': 7}, done.set)
+            self.assertTrue(done.wait(30))
+        self.assertEqual([('a', 7)], self.gate.writes)
+
+    def test_one_that_hangs_is_waited_for_once(self) -> None:
+        writer = self.make('a')
+        first, second = threading.Event(), threading.Event()
+        writer.want({'a': 7, 'b': 8}, first.set)
+        self.assertTrue(self.gate.begun.wait(30))
+        writer.want({'a': 1, 'b': 2}, second.set)
+        self.assertTrue(second.wait(30))
+        self.assertFalse(first.is_set())
+
+    def test_the_newest_wish_is_written_last(self) -> None:
+        writer = self.make('a')
+        writer.want({'a': 7})
+        self.assertTrue(self.gate.begun.wait(30))
+        writer.want({'a': 8})
+        writer.leave({'a': 1024})
+        self.gate.release.set()
+        self.assertTrue(writer.close(30))
+        self.assertEqual([('a', 7), ('a', 1024)], self.gate.writes)
+
+    def test_what_fails_is_tried_again_unasked(self) -> None:
+        writer = self.make()
+        done = threading.Event()
+        self.gate.refused = {'a'}
+        writer.want({'a': 7}, done.set)
+        self.assertTrue(done.wait(30))
+        self.assertEqual({'a'}, writer.failing())
+        self.gate.hanging = ('a',)
+        self.assertTrue(self.gate.begun.wait(30))
+        self.gate.refused = set()
+        writer.leave({'a': 1024})
+        self.gate.release.set()
+        self.assertTrue(writer.close(30))
+        self.assertEqual(('a', 1024), self.gate.writes[-1])
+
+    def test_one_failure_is_not_worth_a_word(self) -> None:
+        """Another call about the VM took its time; a border later it works."""
+        for failures, told in ((1, False), (2, True)):
+            answers = [OSError('busy')] * failures + [True]
+            writer = share_writer.ShareWriter(mock.Mock(side_effect=answers))
+            with mock.patch.object(share_writer, 'LOG') as log:
+                writer.want({'a': 7})
+                while writer.writes < len(answers):
+                    writer.tend()
+                    time.sleep(0.001)
+                writer.close(30)
+            self.assertEqual(failures, writer.failures)
+            self.assertEqual(told, log.warning.called)
+            self.assertEqual(told, log.info.called)
+
+    def test_close_says_what_is_left(self) -> None:
+        writer = self.make()
+        writer.want({'a': 7, 'b': 7})
+        self.gate.refused = {'a'}
+        writer.leave({'a': 1024, 'b': 1024})
+        self.assertFalse(writer.close(30))
+        self.assertIn(('b', 1024), self.gate.writes)
+
+    def test_a_vm_that_was_never_written_is_left_alone(self) -> None:
+        writer = self.make()
+        writer.leave({'a': 1024})
+        self.assertTrue(writer.close(30))
+        self.assertEqual([], self.gate.writes)
+
+    def test_no_thread_is_told_once_and_tried_again(self) -> None:
+        writer = self.make()
+        with (
+            mock.patch.object(
+                threading.Thread, 'start', side_effect=RuntimeError('no more')
+            ),
+            self.assertLogs(share_writer.LOG, 'ERROR') as logs,
+        ):
+            for value in range(5, 8):
+                writer.want({'a': value})
+            self.assertFalse(writer.close(0.01))
+        self.assertEqual(1, len(logs.output), logs.output)
+        writer = share_writer.ShareWriter(self.gate)
+        done = threading.Event()
+        writer.want({'a': 9}, done.set)
+        self.assertTrue(done.wait(30))
+
+    def test_threads_are_bounded(self) -> None:
+        names = [f'vm{number}' for number in range(12)]
+        writer = self.make(*names)
+        with (
+            mock.patch.object(share_writer, 'MOST_HELPERS', 6),
+            mock.patch.object(share_writer, 'HELD_S', 0.0),
+            self.assertLogs(share_writer.LOG, 'ERROR') as logs,
+        ):
+            end_s = time.monotonic() + 30
+            value = 0
+            while not logs.output and time.monotonic() < end_s:
+                # Until as many calls hang as there may be threads.
+                value += 1
+                writer.want(dict.fromkeys(names, value))
+                time.sleep(0.001)
+            for more in range(100):
+                writer.want(dict.fromkeys(names, value + more))
+        self.assertEqual(6, writer._threads)
+        self.assertEqual(1, len(logs.output), logs.output)
+        self.gate.release.set()
+        writer.leave(dict.fromkeys(names, 1024))
+        self.assertTrue(writer.close(30))
+        self.assertEqual(dict.fromkeys(names, 1024), dict(self.gate.writes))

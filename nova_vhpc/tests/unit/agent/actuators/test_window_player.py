@@ -1,0 +1,222 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The windows' own thread: what is written when, and what is put back."""
+
+import threading
+import time
+
+from nova_vhpc.agent.actuators import share_writer, window_player
+from nova_vhpc.control import model
+from nova_vhpc.tests import base as tests_base
+
+
+def schedule(names='ab', width_us=10_000, after=1024):
+    """Each VM favoured in turn."""
+    return model.WindowSchedule(
+        tuple(
+            model.Turn(
+                width_us,
+                frozenset({name}),
+                {other: 1000 if other == name else 2 for other in names},
+            )
+            for name in names
+        ),
+        dict.fromkeys(names, after),
+    )
+
+
+class Domains:
+    """Stands for libvirt: keeps what was written, may fail or hang."""
+
+    def __init__(self):
+        self.shares = {}
+        self.writes = []
+        self.release = threading.Event()
+        self.failing = set()
+        self.hanging = {}
+        self.hang = threading.Event()
+        self.hang.set()
+
+    def set_shares(self, uuid, value):
+        self.hang.wait(30)
+        if uuid in self.hanging:
+            self.hanging[uuid].append(value)
+            self.release.wait(30)
+        self.writes.append((uuid, value))
+        if uuid in self.failing:
+            raise OSError('refused')
+        self.shares[uuid] = value
+        return True
+
+
+class PlayerTestCase(tests_base.TestCase):
+    """Against a stand-in for libvirt, in real time."""
+
+    def setUp(self):
+        super().setUp()
+        self.domains = Domains()
+        self.player = window_player.WindowPlayer(self.domains.set_shares)
+        self.addCleanup(self.player.stop)
+        self.addCleanup(self.domains.release.set)
+        self.addCleanup(self.domains.hang.set)
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 20
+        while not condition():
+            if time.monotonic() > deadline:
+                self.fail('did not happen')
+            time.sleep(0.002)
+
+    def favoured(self):
+        return {u for u, v in self.domains.shares.items() if v == 1000}
+
+
+class TestWindowPlayer(PlayerTestCase):
+    """What is played."""
+
+    def test_each_vm_has_its_turn(self):
+        self.player.play(schedule())
+        for name in 'abab':
+            self.wait_for(lambda name=name: self.favoured() == {name})
+
+    def test_only_what_changes_is_written(self):
+        self.player.play(schedule('a'))
+        # Not for a border: one whose write takes longer than its turn is not
+        # counted if the next turn is the same.
+        self.wait_for(lambda: self.domains.writes)
+        time.sleep(0.05)
+        self.assertEqual([('a', 1000)], self.domains.writes)
+
+    def test_a_new_schedule_is_not_late_by_what_was_over_of_its_turn(self):
+        """Or windows would be widened each time another one comes."""
+        wide = 10_000_000
+        player = window_player.WindowPlayer(
+            self.domains.set_shares, lambda: wide * 3 // 4
+        )
+        self.addCleanup(player.stop)
+        for count in range(1, 13):
+            player.play(schedule(width_us=wide, after=count))
+            self.wait_for(lambda count=count: player.status().borders == count)
+            # Something must be written at the next one, too.
+            player.forget('a')
+        self.assertGreater(player.late_us(), 0)
+        self.assertLess(player.status().worst_late_us, wide // 4)
+
+    def test_turns_follow_the_wall_clock(self):
+        """So hosts with synchronised clocks favour the same cluster."""
+        clock = [0]
+        plan = schedule(width_us=10_000_000)
+        player = window_player.WindowPlayer(
+            self.domains.set_shares, lambda: clock[0]
+        )
+        self.addCleanup(player.stop)
+        clock[0] = 12_000_000
+        player.play(plan)
+        self.wait_for(lambda: self.favoured() == {'b'})
+        self.assertEqual(1, player.status().turn)
+
+    def test_stop_gives_back_the_shares(self):
+        self.player.play(schedule(after=300))
+        self.wait_for(self.favoured)
+        self.assertTrue(self.player.stop())
+        self.assertEqual({'a': 300, 'b': 300}, self.domains.shares)
+
+    def test_none_gives_back_the_shares(self):
+        self.player.play(schedule())
+        self.wait_for(self.favoured)
+        self.player.play(None)
+        self.wait_for(lambda: self.domains.shares == {'a': 1024, 'b': 1024})
+        self.assertFalse(self.player.status().playing)
+
+    def test_who_leaves_the_schedule_gets_its_shares(self):
+        self.player.play(schedule('abc'))
+        self.wait_for(lambda: len(self.domains.shares) == 3)
+        self.player.play(schedule('ab'))
+        self.wait_for(lambda: self.domains.shares['c'] == 1024)
+        self.assertIn(self.domains.shares['a'], (2, 1000))
+
+    def test_the_same_schedule_again_changes_nothing(self):
+        self.player.play(schedule(width_us=60_000_000))
+        self.wait_for(lambda: len(self.domains.writes) == 2)
+        self.player.play(schedule(width_us=60_000_000))
+        time.sleep(0.05)
+        self.assertEqual(2, len(self.domains.writes))
+
+    def test_a_new_schedule_begins_at_once(self):
+        self.player.play(schedule('a', width_us=60_000_000))
+        self.wait_for(lambda: self.favoured() == {'a'})
+        self.player.play(schedule('b', width_us=60_000_000))
+        self.wait_for(lambda: self.favoured() == {'b'})
+
+    def test_one_that_fails_does_not_stop_the_others(self):
+        self.domains.failing = {'a'}
+        self.player.play(schedule())
+        self.wait_for(lambda: self.domains.shares.get('b') == 1000)
+        self.wait_for(lambda: self.domains.shares.get('b') == 2)
+        self.assertEqual({'a'}, self.player.status().failing)
+
+    def test_one_that_fails_is_left_alone_more_and_more(self):
+        self.domains.failing = {'a'}
+        self.player.play(schedule(width_us=1_000))
+        time.sleep(0.5)
+        tries = sum(uuid == 'a' for uuid, _ in self.domains.writes)
+        self.assertLess(tries, 20)
+
+    def test_it_is_taken_up_again_when_it_works(self):
+        self.domains.failing = {'a'}
+        self.player.play(schedule())
+        self.wait_for(lambda: self.player.status().failing)
+        self.domains.failing = set()
+        self.wait_for(lambda: self.domains.shares.get('a') == 1000)
+        self.wait_for(lambda: not self.player.status().failing)
+
+    def test_a_failure_is_told_once(self):
+        self.domains.failing = {'a'}
+        with self.assertLogs(share_writer.LOG, 'INFO') as logs:
+            self.player.play(schedule())
+            self.wait_for(lambda: self.player.status().failures > 2)
+            self.domains.failing = set()
+            self.wait_for(lambda: not self.player.status().failing)
+        self.assertEqual(2, len(logs.output), logs.output)
+
+    def test_a_hanging_libvirt_blocks_nobody(self):
+        self.domains.hang.clear()
+        self.player.play(schedule())
+        time.sleep(0.02)
+        began = time.monotonic()
+        self.player.play(schedule('ab', width_us=20_000))
+        self.player.status()
+        self.assertFalse(self.player.stop(0.1))
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_forget_writes_anew(self):
+        self.player.play(schedule(width_us=50_000))
+        self.wait_for(lambda: len(self.domains.shares) == 2)
+        # A reboot of the guest brings its first shares back.
+        self.domains.shares.clear()
+        self.player.forget('a')
+        self.player.forget('b')
+        self.wait_for(lambda: len(self.domains.shares) == 2)
+
+    def test_stop_that_cannot_restore_says_so(self):
+        self.player.play(schedule())
+        self.wait_for(self.favoured)
+        self.domains.failing = {'a'}
+        self.assertFalse(self.player.stop())
+        self.assertEqual(1024, self.domains.shares['b'])
+
+    def test_nothing_is_written_before_play(self):
+        self.player.play(None)
+        self.assertTrue(self.player.stop())
+        self.assertEqual([], self.domains.writes)

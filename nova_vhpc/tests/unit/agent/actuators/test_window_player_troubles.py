@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Windows while calls hang, and while the player itself fails."""
+
+import threading
+import time
+from unittest import mock
+
+import fixtures
+
+from nova_vhpc.agent.actuators import window_player
+from nova_vhpc.tests.unit.agent.actuators import test_window_player
+
+WINDOWS = 'nova_vhpc.agent.actuators.window_player'
+
+
+class TestHanging(test_window_player.PlayerTestCase):
+    """Calls that do not return hold up nobody else."""
+
+    def hang(self, *names):
+        """Have every further call about these VMs hang, and wait for it."""
+        self.domains.hanging = {name: [] for name in names}
+        self.wait_for(lambda: all(self.domains.hanging.values()))
+
+    def turns_of(self, name):
+        return self.domains.writes.count((name, 1000))
+
+    def test_the_others_are_played_while_one_hangs(self):
+        self.player.play(test_window_player.schedule())
+        self.wait_for(lambda: self.turns_of('a'))
+        self.hang('a')
+        before = self.turns_of('b')
+        self.wait_for(lambda: self.turns_of('b') > before + 5)
+        self.assertEqual(1, len(self.domains.hanging['a']))
+        self.wait_for(lambda: self.player.status().failing == {'a'})
+
+    def test_a_vm_that_returns_takes_part_again(self):
+        self.player.play(test_window_player.schedule())
+        self.hang('a')
+        before = self.turns_of('a')
+        self.domains.release.set()
+        self.wait_for(lambda: self.turns_of('a') > before + 2)
+        self.wait_for(lambda: not self.player.status().failing)
+
+    def test_more_hang_than_there_are_helpers(self):
+        hanging = 'abcdef'
+        self.player.play(
+            test_window_player.schedule(hanging + 'x', width_us=2_000)
+        )
+        self.wait_for(lambda: len(self.domains.shares) == 7)
+        threads = threading.active_count()
+        self.hang(*hanging)
+        before = self.turns_of('x')
+        self.wait_for(lambda: self.turns_of('x') > before + 5)
+        self.assertEqual(
+            {1}, {len(calls) for calls in self.domains.hanging.values()}
+        )
+        self.assertLessEqual(threading.active_count(), threads + len(hanging))
+        self.domains.release.set()
+        self.wait_for(lambda: threading.active_count() <= threads)
+
+    def test_who_left_while_it_hung_gets_its_shares(self):
+        self.player.play(test_window_player.schedule(width_us=50_000))
+        self.wait_for(lambda: self.turns_of('a'))
+        self.hang('a')
+        self.player.play(test_window_player.schedule('b'))
+        self.player.play(None)
+        self.wait_for(lambda: self.domains.shares['b'] == 1024)
+        self.domains.release.set()
+        self.wait_for(lambda: self.domains.shares['a'] == 1024)
+        self.wait_for(lambda: not self.player.status().failing)
+
+    def test_all_get_their_shares_though_many_hang(self):
+        """Nobody begins a turn any more that could start helpers."""
+        self.player.play(
+            test_window_player.schedule('abcdx', width_us=60_000_000)
+        )
+        self.wait_for(lambda: len(self.domains.shares) == 5)
+        self.domains.hanging = {name: [] for name in 'abcd'}
+        self.player.play(None)
+        self.wait_for(lambda: self.domains.shares['x'] == 1024)
+        self.domains.release.set()
+        self.wait_for(lambda: set(self.domains.shares.values()) == {1024})
+
+    def test_stop_says_whether_one_hangs(self):
+        self.player.play(test_window_player.schedule())
+        self.hang('a')
+        self.assertFalse(self.player.stop(0.2))
+        self.assertEqual(1024, self.domains.shares['b'])
+        self.domains.release.set()
+        self.assertTrue(self.player.stop())
+        self.assertEqual({'a': 1024, 'b': 1024}, self.domains.shares)
+
+    def test_a_window_that_one_outlasts_counts_whole(self):
+        self.player.play(test_window_player.schedule(width_us=50_000))
+        # The first one is joined in its middle.
+        self.wait_for(lambda: self.player.status().borders > 1)
+        self.hang('a')
+        self.wait_for(lambda: self.player.status().worst_late_us >= 49_000)
+
+
+class TestFaults(test_window_player.PlayerTestCase):
+    """What should not happen: the player goes on, and says so."""
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MonkeyPatch(WINDOWS + '.PAUSE_S', 0.01))
+
+    def clock(self):
+        if self.broken:
+            raise OSError('no clock')
+        return time.time_ns() // 1000
+
+    def test_a_fault_gives_the_shares_back_and_is_told_once(self):
+        self.broken = False
+        self.player = window_player.WindowPlayer(
+            self.domains.set_shares, self.clock
+        )
+        self.addCleanup(self.player.stop)
+        self.player.play(test_window_player.schedule())
+        self.wait_for(self.favoured)
+        with self.assertLogs(window_player.LOG, 'ERROR') as logs:
+            self.broken = True
+            self.wait_for(lambda: set(self.domains.shares.values()) == {1024})
+            # Several faults later ...
+            time.sleep(0.1)
+            self.broken = False
+            self.wait_for(self.favoured)
+        self.assertEqual(1, len(logs.output), logs.output)
+        self.assertTrue(self.player.stop())
+        self.assertEqual({'a': 1024, 'b': 1024}, self.domains.shares)
+
+    def test_a_player_that_died_is_replaced(self):
+        step = self.player._step
+        self.player._step = mock.Mock(side_effect=SystemExit)
+        self.player.play(test_window_player.schedule())
+        self.player._thread.join(20)
+        self.assertFalse(self.player.status().playing)
+        self.player._step = step
+        self.player.play(test_window_player.schedule())
+        self.wait_for(self.favoured)
+        self.assertTrue(self.player.status().playing)
+
+    def test_the_shares_come_back_though_the_player_died(self):
+        self.player.play(test_window_player.schedule())
+        self.wait_for(self.favoured)
+        self.player._step = mock.Mock(side_effect=SystemExit)
+        self.player._thread.join(20)
+        self.player.play(None)
+        self.wait_for(lambda: set(self.domains.shares.values()) == {1024})
+        self.assertTrue(self.player.stop())
+
+    def test_no_thread_can_be_started(self):
+        with (
+            mock.patch.object(
+                threading.Thread, 'start', side_effect=RuntimeError('no more')
+            ),
+            self.assertLogs(window_player.LOG, 'ERROR') as logs,
+        ):
+            for _ in range(3):
+                self.player.play(test_window_player.schedule())
+            self.assertFalse(self.player.status().playing)
+        self.assertEqual(1, len(logs.output), logs.output)
+        self.player.play(test_window_player.schedule())
+        self.wait_for(self.favoured)

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Agents' peers without the rest of the agent."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_vhpc.agent.clusters import phase_exchange
+from nova_vhpc.conf import peers as peers_opts
+from nova_vhpc.control.model import ClusterPlan, Phase
+
+IO = ClusterPlan(Phase.IO)
+QUIET = ClusterPlan(Phase.COMPUTING)
+
+
+def make_conf(url: str, **options: object) -> cfg.ConfigOpts:
+    """An agent's configuration."""
+    conf = cfg.ConfigOpts()
+    peers_opts.register_opts(conf)
+    conf([], project='nova-vhpc', default_config_files=[])
+    # oslo.messaging registers its options on first use.
+    from nova_vhpc.agent.rpc.transport import messaging
+
+    messaging.get_rpc_transport(conf, url=url).cleanup()
+    conf.set_override('transport_url', url)
+    for name, value in options.items():
+        conf.set_override(name, value, 'vhpc_peers')
+    return conf
+
+
+def wait_for(what: Callable[[], object], timeout_s: float = 30) -> bool:
+    """Whether a thing comes true in time."""
+    end = time.monotonic() + timeout_s
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+class FakeControl:
+    """Stands for the agent behind control calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def status(self) -> dict[str, Any]:
+        return {'vms': ['x']}
+
+    def pause(self, wait_s: float) -> dict[str, Any]:
+        self.calls.append('pause')
+        return {'restored': [], 'failed': {}, 'unknown': []}
+
+    def resume(self) -> None:
+        self.calls.append('resume')
+
+    def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
+        self.calls.append(('restore', server))
+        if server == 'missing':
+            raise LookupError('no server missing on this host')
+        return {'restored': [server], 'failed': {}, 'unknown': []}
+
+
+class Agent:
+    """One host: ticks every 100 ms as the real loop does."""
+
+    def __init__(
+        self, url: str, host: str, *, silent: bool = False, **options: object
+    ) -> None:
+        self.control = FakeControl()
+        self.peers = phase_exchange.Peers(
+            make_conf(url, **options), host, self.control, silent=silent
+        )
+        self.words: dict[str, ClusterPlan] = {}
+        self.slowest_s = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+
+    def start(self, **words: ClusterPlan) -> 'Agent':
+        self.words = words
+        self.peers.start()
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(5)
+        self.peers.stop()
+
+    def say(self, **words: ClusterPlan) -> None:
+        """Decide now, without waiting for the tick."""
+        self.words = words
+        self.peers.publish(words)
+
+    def io(self, cluster: str) -> bool:
+        """Whether the cluster is in the I/O phase as this host sees it."""
+        view = self.peers.views().get(cluster)
+        own = self.words.get(cluster, QUIET)
+        return own.phase is Phase.IO or (view is not None and view.io)
+
+    def listens(self, cluster: str) -> bool:
+        return cluster in self.peers.status()['listening']
+
+    def _tick(self) -> None:
+        while not self._stop.wait(0.1):
+            begin = time.monotonic()
+            self.peers.publish(self.words)
+            self.peers.views()
+            self.slowest_s = max(self.slowest_s, time.monotonic() - begin)

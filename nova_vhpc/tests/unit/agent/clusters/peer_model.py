@@ -1,0 +1,222 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Three hosts and a network that does its worst, for the protocol's tests.
+
+One unit of time is a renewal; a lease is three of them. The network is a
+set of (receiver, message, when sent): a message in it can be delivered any
+number of times (duplication), in any order (reordering) or never (loss),
+until it is older than a lease, when the network has dropped it for good.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from nova_vhpc.agent.clusters import protocol
+from nova_vhpc.control.model import ClusterPlan, Phase
+
+LEASE = 3
+TIMERS = protocol.Timers(lease_us=LEASE, renew_us=1, gap_us=1)
+CLUSTER = 'c'
+IO = ClusterPlan(Phase.IO)
+
+Sent = tuple[int, protocol.Message, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """One agent: what its controller means, and its protocol's state."""
+
+    index: int
+    boot: int = 1
+    alive: bool = True
+    word: ClusterPlan = protocol.QUIET
+    state: protocol.State = dataclasses.field(default_factory=protocol.State)
+
+    @property
+    def rules(self) -> protocol.Protocol:
+        return protocol.Protocol(f'host{self.index}', self.boot, TIMERS)
+
+    def key(self, now: int) -> object:
+        """Equal for states that differ by a shift of time only."""
+        own = self.state.own
+        return (
+            self.boot,
+            self.alive,
+            self.word,
+            own
+            and (
+                own.said,
+                own.word,
+                own.said_us - now,
+                max(own.changed_us - now, -LEASE - 1),
+                own.decided_us - now,
+                own.seq - now,
+            ),
+            frozenset(
+                (
+                    name,
+                    heard.boot,
+                    heard.seq - now,
+                    heard.word,
+                    max(heard.until_us - now, 0),
+                    heard.forget_us - now,
+                )
+                for name, heard in self.state.heard.items()
+            ),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """All hosts, the network, and how much mischief is left to do."""
+
+    now: int = 10
+    hosts: tuple[Host, ...] = (Host(0), Host(1), Host(2))
+    net: frozenset[Sent] = frozenset()
+    toggles: int = 2
+    restarts: int = 1
+    deaths: int = 1
+
+    @property
+    def key(self) -> object:
+        hosts = tuple(host.key(self.now) for host in self.hosts)
+        net = frozenset(
+            (
+                index,
+                message.host,
+                message.boot,
+                message.seq - self.now,
+                message.word,
+                message.lease_us,
+                sent - self.now,
+            )
+            for index, message, sent in self.net
+        )
+        return hosts, net, self.toggles, self.restarts, self.deaths
+
+    def successors(self) -> Iterator['World']:
+        """Every single thing that may happen next."""
+        yield self.time_passes()
+        for host in self.hosts:
+            if not host.alive:
+                continue
+            if self.toggles:
+                yield self.toggle(host.index)
+            if self.restarts:
+                yield self.restart(host.index)
+            if self.deaths:
+                yield self.die(host.index)
+        for sent in self.net:
+            yield self.deliver(sent)
+
+    def toggle(self, index: int) -> 'World':
+        """A controller changes its mind."""
+        host = self.hosts[index]
+        word = IO if host.word == protocol.QUIET else protocol.QUIET
+        world = self._put(dataclasses.replace(host, word=word))
+        return dataclasses.replace(world, toggles=self.toggles - 1)._decide(
+            index
+        )
+
+    def restart(self, index: int) -> 'World':
+        """An agent is killed and starts anew; it remembers nothing."""
+        world = self._put(Host(index, self.hosts[index].boot + 1))
+        return dataclasses.replace(world, restarts=self.restarts - 1)
+
+    def die(self, index: int) -> 'World':
+        """A host falls silent for good."""
+        world = self._put(dataclasses.replace(self.hosts[index], alive=False))
+        return dataclasses.replace(world, deaths=self.deaths - 1)
+
+    def deliver(self, sent: Sent) -> 'World':
+        """A message arrives; the network may deliver it again."""
+        index, message, _ = sent
+        host = self.hosts[index]
+        if not host.alive:
+            return self
+        state = host.rules.hear(host.state, message, self.now)
+        return self._put(dataclasses.replace(host, state=state))
+
+    def time_passes(self) -> 'World':
+        """One unit: every living controller decides, every timer runs."""
+        now = self.now + 1
+        world = dataclasses.replace(
+            self,
+            now=now,
+            net=frozenset(s for s in self.net if now - s[2] <= LEASE),
+        )
+        for host in self.hosts:
+            if host.alive:
+                world = world._decide(host.index)._tick(host.index)
+        return world
+
+    def settle(self) -> Iterator['World']:
+        """From now on every message arrives once, at once; none is late.
+
+        Yields the world after each unit of one lease and one more.
+        """
+        world = dataclasses.replace(self, net=frozenset())
+        for _ in range(LEASE + 1):
+            world = world.time_passes()
+            for sent in sorted(world.net, key=repr):
+                world = world.deliver(sent)
+            world = dataclasses.replace(world, net=frozenset())
+            yield world
+
+    def phases(self) -> list[Phase]:
+        """The cluster's phase as each living host sees it."""
+        return [
+            protocol.group_phase(host.rules, host.state, self.now)
+            for host in self.hosts
+            if host.alive
+        ]
+
+    def truth(self) -> Phase:
+        """The phase that the living hosts' words make."""
+        words = {host.word.phase for host in self.hosts if host.alive}
+        return Phase.IO if Phase.IO in words else Phase.COMPUTING
+
+    def _decide(self, index: int) -> 'World':
+        host = self.hosts[index]
+        state, message = host.rules.decide(
+            host.state, CLUSTER, host.word, self.now
+        )
+        return self._put(dataclasses.replace(host, state=state))._send(
+            index, message
+        )
+
+    def _tick(self, index: int) -> 'World':
+        host = self.hosts[index]
+        state, message = host.rules.tick(host.state, CLUSTER, self.now)
+        return self._put(dataclasses.replace(host, state=state))._send(
+            index, message
+        )
+
+    def _send(self, index: int, message: protocol.Message | None) -> 'World':
+        if message is None:
+            return self
+        return dataclasses.replace(
+            self,
+            net=self.net
+            | {
+                (other.index, message, self.now)
+                for other in self.hosts
+                if other.index != index
+            },
+        )
+
+    def _put(self, host: Host) -> 'World':
+        hosts = list(self.hosts)
+        hosts[host.index] = host
+        return dataclasses.replace(self, hosts=tuple(hosts))

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whether the bus works, as a pure state machine."""
+
+import logging
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent.clusters import bus_health
+
+PATIENCE_US = 2_000_000
+ECHO_US = 6_000_000
+S = 1_000_000
+
+
+class HealthTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(
+            fixtures.FakeLogger(bus_health.__name__, level=logging.INFO)
+        )
+        self.health = bus_health.Health(PATIENCE_US, ECHO_US)
+        self.health.start()
+
+    def lines(self) -> int:
+        return len(self.log.output.splitlines())
+
+    def come_up(self, now_us: int) -> None:
+        self.health.sending(now_us)
+        self.health.sent(now_us)
+        self.health.heard(now_us, now_us + 3000)
+
+    def test_up_when_a_word_comes_back(self) -> None:
+        self.assertTrue(self.health.due(1 * S))
+        self.health.sending(1 * S)
+        self.health.sent(1 * S)
+        self.assertEqual('starting', self.health.state)
+        self.health.heard(1 * S, 1 * S + 3000)
+        self.assertEqual('up', self.health.state)
+        self.assertEqual(3000, self.health.echo_us)
+        self.assertEqual(1, self.lines())
+        self.assertFalse(self.health.due(2 * S))
+        self.assertTrue(self.health.due(7 * S))
+
+    def test_back_before_the_sender_knows(self) -> None:
+        self.health.sending(1 * S)
+        self.health.heard(1 * S, 1 * S + 10)
+        self.health.sent(1 * S)
+        self.health.watch(60 * S)
+        self.assertEqual('up', self.health.state)
+
+    def test_refused(self) -> None:
+        self.come_up(1 * S)
+        for second in range(2, 9):
+            self.health.sending(second * S)
+            self.health.failed(second * S, 'no route')
+        self.assertEqual('down', self.health.state)
+        self.assertEqual('no route', self.health.detail)
+        self.assertEqual(5.0, self.health.back_off_s)
+        self.come_up(9 * S)
+        self.assertEqual(0.0, self.health.back_off_s)
+        # Up, away, up: one line each.
+        self.assertEqual(3, self.lines())
+
+    def test_kept_waiting(self) -> None:
+        self.come_up(1 * S)
+        self.health.sending(2 * S)
+        self.health.watch(3 * S)
+        self.assertEqual('up', self.health.state)
+        for second in range(5, 60):
+            self.health.watch(second * S)
+        self.assertEqual('down', self.health.state)
+        self.assertIn('alarm', self.health.detail)
+        self.assertEqual(2, self.lines())
+        # What was sent before all that says nothing of now.
+        self.health.sent()
+        self.health.heard(2 * S, 60 * S)
+        self.assertEqual('down', self.health.state)
+        self.assertTrue(self.health.due(61 * S))
+        self.come_up(61 * S)
+        self.assertEqual('up', self.health.state)
+
+    def test_nothing_comes_back(self) -> None:
+        self.come_up(1 * S)
+        for second in range(7, 13):
+            self.health.sending(second * S)
+            self.health.sent(second * S)
+            self.health.watch(second * S)
+            self.assertEqual('up', self.health.state)
+        self.health.watch(13 * S + 1)
+        self.assertEqual('down', self.health.state)
+        self.assertIn('does not come back', self.health.detail)
+
+    def test_words_to_others_prove_nothing(self) -> None:
+        self.health.sending(1 * S)
+        self.health.sent()
+        self.health.watch(60 * S)
+        self.assertEqual('starting', self.health.state)
+
+    def test_off(self) -> None:
+        self.come_up(1 * S)
+        self.health.stop()
+        self.health.heard(2 * S, 2 * S)
+        self.assertEqual('off', self.health.state)
+
+    def test_what_fails_at_the_end_is_no_news(self) -> None:
+        self.health.sending(1 * S)
+        self.health.watch(4 * S)
+        self.assertEqual('down', self.health.state)
+        self.health.stop()
+        self.health.failed(5 * S, 'timed out')
+        self.assertEqual('off', self.health.state)
+        self.assertEqual(1, self.lines())

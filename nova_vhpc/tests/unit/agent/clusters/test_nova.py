@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova says, from answers made up; a real Nova is a functional test."""
+
+import http
+import json
+import urllib.parse
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oslo_config import cfg
+from oslotest import base
+
+from nova_vhpc.agent.clusters import nova
+from nova_vhpc.conf import nova_api
+from nova_vhpc.tests import served
+from nova_vhpc.tests.unit.agent.clusters import test_membership
+
+
+class _Nova:
+    """Says what it was told to say."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, str]] = []
+        self.pages: dict[str | None, dict[str, Any]] = {}
+        self.groups: dict[str, int] = {}
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        path = environ['PATH_INFO']
+        status, body = 200, {}
+        if path == '/servers/detail':
+            query = dict(urllib.parse.parse_qsl(environ['QUERY_STRING']))
+            self.asked.append(query)
+            body = self.pages[query.get('marker')]
+        else:
+            status = self.groups[path.rpartition('/')[2]]
+        start_response(
+            f'{status} {http.HTTPStatus(status).phrase}',
+            [('Content-Type', 'application/json')],
+        )
+        return [json.dumps(body).encode()]
+
+
+class NovaServersTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.nova = _Nova()
+        url = self.useFixture(served.Served(self.nova)).url
+        self.conf = cfg.ConfigOpts()
+        nova_api.register_opts(self.conf)
+        self.conf([], project='nova-vhpc', default_config_files=[])
+        self.conf.set_override('auth_type', 'none', 'vhpc_nova')
+        self.conf.set_override('endpoint_override', url, 'vhpc_nova')
+        self.servers = nova.NovaServers(self.conf, 'host1')
+
+    def pages(self, *servers: dict[str, Any]) -> None:
+        marker: str | None = None
+        for server in servers:
+            self.nova.pages[marker] = {
+                'servers': [server],
+                'servers_links': [{'rel': 'next', 'href': 'x'}],
+            }
+            marker = server['id']
+        self.nova.pages[marker] = {'servers': []}
+
+    def test_all_pages_of_this_host(self) -> None:
+        make = test_membership.server
+        self.pages(
+            make(id='a', scheduler_hints={'group': 'there'}),
+            make(id='b', scheduler_hints={'group': 'gone'}),
+            make(id='c', scheduler_hints={'group': 'secret'}),
+            make(id='d', **{'OS-EXT-STS:task_state': 'migrating'}),
+            make(id='not-ours', flavor={}),
+            # What Nova makes up for one in a cell that is down.
+            {'id': 'stub', 'status': 'UNKNOWN'},
+        )
+        self.nova.groups = {'there': 200, 'gone': 404, 'secret': 403}
+        answer = self.servers.ask()
+        self.assertEqual({'a', 'b', 'c', 'd'}, answer.servers)
+        self.assertEqual({'a': 'there', 'c': 'secret'}, answer.clusters)
+        self.assertEqual({'d'}, answer.migrating)
+        self.assertEqual({'a', 'b', 'c', 'd', 'not-ours'}, answer.listed)
+        self.assertEqual(7, len(self.nova.asked))
+        self.assertEqual({'host1'}, {one['host'] for one in self.nova.asked})
+
+    def test_an_answer_that_is_none(self) -> None:
+        self.nova.pages[None] = {'surprise': 1}
+        error = self.assertRaises(nova.NovaError, self.servers.ask)
+        self.assertIn('not understood', str(error))
+
+    def test_nova_refuses(self) -> None:
+        self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
+        self.nova.groups = {'g': 401}
+        error = self.assertRaises(nova.NovaError, self.servers.ask)
+        self.assertIn('of [vhpc_nova] right?', str(error))
+
+    def test_unusable_options(self) -> None:
+        self.conf.set_override('auth_type', 'magic', 'vhpc_nova')
+        error = self.assertRaises(nova.NovaError, self.servers.ask)
+        self.assertIn('magic', str(error))

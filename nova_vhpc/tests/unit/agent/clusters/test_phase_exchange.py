@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Peers over oslo.messaging's in-memory driver."""
+
+import time
+from unittest import mock
+
+import prometheus_client
+from oslotest import base
+
+from nova_vhpc.agent.daemon import metrics
+from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+
+
+class PeersTest(base.BaseTestCase):
+    def agent(
+        self, host: str, *, silent: bool = False, **options: object
+    ) -> agents.Agent:
+        options.setdefault('lease', 1.0)
+        agent = agents.Agent('fake://', host, silent=silent, **options)
+        self.addCleanup(agent.stop)
+        return agent
+
+    def test_off(self) -> None:
+        for url, options in (
+            ('rabbit://', {}),
+            ('fake://', {'enabled': False}),
+        ):
+            agent = agents.Agent(url, 'a', **options)
+            agent.peers.start()
+            self.assertEqual('off', agent.peers.status()['state'])
+            agent.peers.publish({'c': agents.IO})
+            self.assertEqual({}, agent.peers.views())
+            agent.peers.stop()
+
+    def test_nothing_heard_is_computing(self) -> None:
+        agent = self.agent('a').start(c=agents.IO)
+        self.assertTrue(agents.wait_for(lambda: 'c' in agent.peers.views()))
+        self.assertFalse(agent.peers.views()['c'].io)
+
+    def test_status_shows_what_is_said(self) -> None:
+        agent = self.agent('a').start(c=agents.IO)
+        self.assertTrue(
+            agents.wait_for(lambda: agent.peers.status()['sent'] > 0)
+        )
+        cluster = agent.peers.status()['clusters']['c']
+        self.assertEqual('io', cluster['phase'])
+        self.assertEqual('io', cluster['own'])
+        self.assertEqual({}, cluster['hosts'])
+
+    def test_who_is_silent_hears(self) -> None:
+        """As in a dry run: also its goodbye would be somebody's word."""
+        other = self.agent('b').start(c=agents.IO)
+        silent = self.agent('a', silent=True).start(c=agents.IO)
+        self.assertTrue(
+            agents.wait_for(
+                lambda: any(v.io for v in silent.peers.views().values())
+            )
+        )
+        self.assertTrue(
+            agents.wait_for(lambda: silent.peers.status()['state'] == 'up')
+        )
+        with mock.patch.object(silent.peers._bus, 'send') as send:
+            silent.stop()
+        send.assert_not_called()
+        self.assertEqual(0, silent.peers.status()['sent'])
+        self.assertEqual(0, other.peers.status()['received'])
+
+    def test_status_and_metrics_tell_of_the_bus(self) -> None:
+        agent = self.agent('a')
+        self.assertNotIn('nova_vhpc_bus_up 1.0', self.scrape(agent))
+        agent.peers.start()
+        # With no cluster here and nothing to say.
+        self.assertTrue(
+            agents.wait_for(lambda: agent.peers.status()['state'] == 'up')
+        )
+        page = self.scrape(agent)
+        self.assertIn('nova_vhpc_bus_up 1.0', page)
+        self.assertIn('nova_vhpc_bus_echo_microseconds ', page)
+        self.assertIn('nova_vhpc_peer_words_sent_total 0.0', page)
+
+    def scrape(self, agent: agents.Agent) -> str:
+        status = {
+            'agent': {
+                key: 0
+                for key, _, _ in (
+                    *metrics.AGENT_COUNTERS,
+                    *metrics.AGENT_GAUGES,
+                )
+            },
+            'vms': [],
+            'peers': agent.peers.status(),
+        }
+        return prometheus_client.generate_latest(
+            metrics.Metrics(lambda: status).registry
+        ).decode()
+
+    def test_a_tick_that_hangs_falls_silent(self) -> None:
+        agent = self.agent('a')
+        agent.peers.start()
+        agent.peers.publish({'c': agents.IO})
+        self.assertTrue(
+            agents.wait_for(lambda: agent.peers.status()['sent'] > 0)
+        )
+        time.sleep(1.6)
+        before = agent.peers.status()['sent']
+        time.sleep(1.2)
+        self.assertEqual(before, agent.peers.status()['sent'])
+        agent.start(c=agents.IO)

@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The peers' protocol: every interleaving of three hosts, and the rules."""
+
+import itertools
+
+import hypothesis
+from hypothesis import stateful
+from hypothesis import strategies as st
+from oslotest import base
+
+from nova_vhpc.agent.clusters import protocol
+from nova_vhpc.control.model import ClusterPlan, PeerView, Phase
+from nova_vhpc.tests.unit.agent.clusters import peer_model
+
+IO = peer_model.IO
+QUIET = protocol.QUIET
+C = 'c'
+
+
+def explore(world: peer_model.World, depth: int) -> dict[object, object]:
+    """All worlds that can be reached by so many events, without repeats.
+
+    :returns: one world per distinct state of the hosts; what is still in
+        the network does not matter to what comes after the last mischief.
+    """
+    seen = {world.key}
+    distinct: dict[object, object] = {}
+    frontier = [world]
+    for left in range(depth, -1, -1):
+        following = []
+        for found in frontier:
+            hosts = tuple(host.key(found.now) for host in found.hosts)
+            distinct.setdefault(hosts, found)
+            for successor in found.successors() if left else ():
+                if successor.key not in seen:
+                    seen.add(successor.key)
+                    following.append(successor)
+        frontier = following
+    return distinct
+
+
+class InterleavingsTest(base.BaseTestCase):
+    def check(self, world: peer_model.World, depth: int, least: int) -> None:
+        distinct = explore(world, depth)
+        # Guards against a model that silently explores nothing.
+        self.assertGreater(len(distinct), least)
+        for reached in distinct.values():
+            worlds = list(reached.settle())
+            truth = worlds[-1].truth()
+            self.assertEqual(
+                [truth] * len(worlds[-1].phases()), worlds[-1].phases()
+            )
+
+    def test_agreement_within_a_lease_after_any_mischief(self) -> None:
+        self.check(peer_model.World(), 5, 1000)
+
+    def test_agreement_within_a_lease_after_many_changes(self) -> None:
+        world = peer_model.World(toggles=3, restarts=0, deaths=0)
+        self.check(world, 5, 1000)
+
+    def test_news_need_no_more_than_one_message(self) -> None:
+        world = peer_model.World().time_passes().toggle(0)
+        for sent in world.net:
+            world = world.deliver(sent)
+        self.assertEqual([Phase.IO] * 3, world.phases())
+        world = world.toggle(0)
+        for sent in sorted(world.net, key=lambda sent: -sent[1].seq):
+            world = world.deliver(sent)
+        self.assertEqual([Phase.COMPUTING] * 3, world.phases())
+
+
+class PeersMachine(stateful.RuleBasedStateMachine):
+    """Long runs of everything that may happen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = peer_model.World(toggles=20, restarts=3, deaths=1)
+
+    @stateful.rule(host=st.integers(0, 2))
+    def toggle(self, host: int) -> None:
+        if self.world.hosts[host].alive and self.world.toggles:
+            self.world = self.world.toggle(host)
+
+    @stateful.rule(host=st.integers(0, 2))
+    def restart(self, host: int) -> None:
+        if self.world.hosts[host].alive and self.world.restarts:
+            self.world = self.world.restart(host)
+
+    @stateful.rule()
+    def die(self) -> None:
+        if self.world.deaths:
+            self.world = self.world.die(2)
+
+    @stateful.rule(units=st.integers(1, 4))
+    def time_passes(self, units: int) -> None:
+        for _ in range(units):
+            self.world = self.world.time_passes()
+
+    @stateful.rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        for sent in data.draw(
+            st.lists(
+                st.sampled_from(sorted(self.world.net, key=repr)), max_size=6
+            )
+            if self.world.net
+            else st.just([])
+        ):
+            self.world = self.world.deliver(sent)
+
+    @stateful.invariant()
+    def ends_in_agreement(self) -> None:
+        last = list(self.world.settle())[-1]
+        assert set(last.phases()) == {last.truth()}
+
+    @stateful.invariant()
+    def nobody_believes_what_nobody_said(self) -> None:
+        """A host in the I/O phase has an I/O word younger than two leases.
+
+        One lease in the network, at the most, and one at the receiver.
+        """
+        for host in self.world.hosts:
+            for heard in host.state.heard.values():
+                if heard.until_us > self.world.now:
+                    age = self.world.now - heard.seq
+                    assert age <= 2 * peer_model.LEASE
+
+
+PeersMachine.TestCase.settings = hypothesis.settings(
+    max_examples=60, stateful_step_count=30
+)
+
+
+class PeersMachineTest(PeersMachine.TestCase):
+    pass
+
+
+class RulesTest(base.BaseTestCase):
+    LEASE = 6_000_000
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.timers = protocol.Timers.for_lease(self.LEASE)
+        self.rules = protocol.Protocol('a', 1, self.timers)
+
+    def message(
+        self,
+        seq: int,
+        word: ClusterPlan,
+        boot: int = 1,
+        lease: int = LEASE,
+        host: str = 'b',
+    ) -> protocol.Message:
+        return protocol.Message(C, host, boot, seq, word, lease)
+
+    def hear(self, *messages: protocol.Message, at: int = 0) -> protocol.State:
+        state = protocol.State()
+        for message in messages:
+            state = self.rules.hear(state, message, at)
+        return state
+
+    def test_only_changes_are_told(self) -> None:
+        state, first = self.rules.decide(protocol.State(), C, IO, 0)
+        self.assertIsNotNone(first)
+        state, again = self.rules.decide(state, C, IO, 100_000)
+        self.assertIsNone(again)
+        state, changed = self.rules.decide(state, C, QUIET, 200_000)
+        self.assertGreater(changed.seq, first.seq)
+
+    def test_the_io_phase_is_renewed_as_long_as_it_holds(self) -> None:
+        state, _ = self.rules.decide(protocol.State(), C, IO, 0)
+        told = []
+        for now in range(0, 20_000_000, 100_000):
+            state, _ = self.rules.decide(state, C, IO, now)
+            state, message = self.rules.tick(state, C, now)
+            told += [now] if message else []
+        self.assertEqual(list(range(2_000_000, 20_000_000, 2_000_000)), told)
+
+    def test_computing_costs_no_message(self) -> None:
+        state, _ = self.rules.decide(protocol.State(), C, QUIET, 0)
+        told = 0
+        for now in range(0, 60_000_000, 100_000):
+            state, decided = self.rules.decide(state, C, QUIET, now)
+            state, message = self.rules.tick(state, C, now)
+            told += decided is not None
+            told += message is not None
+        # The first word of a boot is repeated for one lease, no longer.
+        self.assertEqual(3, told)
+
+    def test_a_controller_that_hangs_falls_silent(self) -> None:
+        state, _ = self.rules.decide(protocol.State(), C, IO, 0)
+        last = 0
+        for now in range(0, 60_000_000, 100_000):
+            state, message = self.rules.tick(state, C, now)
+            last = now if message else last
+        self.assertEqual(self.LEASE, last)
+
+    def test_a_word_ends_with_its_lease(self) -> None:
+        state = self.hear(self.message(1, IO))
+        self.assertTrue(self.rules.view(state, self.LEASE - 1).io)
+        self.assertFalse(self.rules.view(state, self.LEASE).io)
+
+    def test_duplicates_do_not_lengthen_a_lease(self) -> None:
+        state = self.hear(self.message(1, IO))
+        state = self.rules.hear(state, self.message(1, IO), self.LEASE - 1)
+        self.assertFalse(self.rules.view(state, self.LEASE).io)
+
+    def test_older_messages_are_not_taken(self) -> None:
+        state = self.hear(self.message(2, QUIET), self.message(1, IO))
+        self.assertFalse(self.rules.view(state, 1).io)
+
+    def test_a_new_boot_counts_from_the_beginning(self) -> None:
+        state = self.hear(
+            self.message(99, IO, boot=1), self.message(1, QUIET, boot=2)
+        )
+        self.assertFalse(self.rules.view(state, 1).io)
+        state = self.rules.hear(state, self.message(100, IO, boot=1), 1)
+        self.assertFalse(self.rules.view(state, 1).io)
+
+    def test_older_messages_are_told_apart_beyond_the_lease(self) -> None:
+        state = self.hear(self.message(2, IO))
+        late = self.LEASE + 1
+        state, _ = self.rules.tick(state, C, late)
+        state = self.rules.hear(state, self.message(1, IO), late)
+        self.assertFalse(self.rules.view(state, late).io)
+
+    def test_a_silent_host_is_forgotten(self) -> None:
+        state = self.hear(self.message(2, IO))
+        state, _ = self.rules.tick(state, C, 2 * self.LEASE)
+        self.assertEqual({}, state.heard)
+
+    def test_a_greedy_lease_is_cut(self) -> None:
+        state = self.hear(self.message(1, IO, lease=10**15))
+        self.assertFalse(self.rules.view(state, protocol.MAX_LEASE_US).io)
+
+    def test_invented_hosts_do_not_fill_the_memory(self) -> None:
+        invented = (
+            self.message(1, IO, host=f'x{n}')
+            for n in range(protocol.MAX_HOSTS + 9)
+        )
+        state = self.hear(self.message(1, QUIET), *invented)
+        self.assertEqual(protocol.MAX_HOSTS, len(state.heard))
+        # Who is known already is heard as before.
+        state = self.rules.hear(state, self.message(2, IO), 0)
+        self.assertEqual(2, state.heard['b'].seq)
+
+    def test_own_messages_come_back_and_are_not_heard(self) -> None:
+        state = self.hear(self.message(1, IO, host='a'))
+        self.assertEqual(PeerView(), self.rules.view(state, 1))
+
+    def test_leaving_takes_the_word_back(self) -> None:
+        state, said = self.rules.decide(protocol.State(), C, IO, 5)
+        other = protocol.Protocol('b', 1, self.timers)
+        heard = other.hear(protocol.State(), said, 5)
+        state, bye = self.rules.leave(state, C, 6)
+        heard = other.hear(heard, bye, 6)
+        self.assertFalse(other.view(heard, 6).io)
+        self.assertIsNone(self.rules.leave(state, C, 7)[1])
+
+    def test_coming_back_in_the_same_boot_is_heard(self) -> None:
+        state, said = self.rules.decide(protocol.State(), C, IO, 5)
+        _, bye = self.rules.leave(state, C, 6)
+        _, anew = self.rules.decide(protocol.State(), C, IO, 7)
+        other = protocol.Protocol('b', 1, self.timers)
+        heard = protocol.State()
+        for message in (said, bye, anew):
+            heard = other.hear(heard, message, 8)
+        self.assertTrue(other.view(heard, 8).io)
+
+    def test_the_least_slice_of_all(self) -> None:
+        state = self.hear(
+            self.message(1, ClusterPlan(Phase.COMPUTING, 7000)),
+            self.message(1, ClusterPlan(Phase.COMPUTING, 5000), host='c'),
+            self.message(1, ClusterPlan(Phase.COMPUTING), host='d'),
+        )
+        self.assertEqual(5000, self.rules.view(state, 1).min_slice_us)
+
+    def test_slices_that_change_each_period_are_told_seldom(self) -> None:
+        state = protocol.State()
+        told = []
+        for tick in range(100):
+            now = tick * 100_000
+            word = ClusterPlan(Phase.COMPUTING, 1000 + tick)
+            state, decided = self.rules.decide(state, C, word, now)
+            state, message = self.rules.tick(state, C, now)
+            told += [now] if decided or message else []
+        pauses = {b - a for a, b in itertools.pairwise(told)}
+        self.assertEqual({self.timers.gap_us}, pauses)
+
+    def test_what_could_not_be_sent_is_sent_by_the_next_tick(self) -> None:
+        state, first = self.rules.decide(protocol.State(), C, IO, 10**9)
+        state = self.rules.unsent(state)
+        state, again = self.rules.tick(state, C, 10**9 + 1)
+        self.assertEqual(first.word, again.word)
+        self.assertGreater(again.seq, first.seq)

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is said of trouble is said once in a line."""
+
+import logging
+
+import libvirt
+from oslo_config import cfg
+from oslo_log import formatters
+from oslo_log import log as oslo_log
+
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.lifecycle import restore_queue
+from nova_vhpc.conf import log_format
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent import fake_libvirt
+from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+
+WHY = 'that cannot be'
+
+
+class Lines(logging.Handler):
+    """Formats as the agent does."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        conf = cfg.ConfigOpts()
+        oslo_log.register_options(conf)
+        conf([], default_config_files=[])
+        self.setFormatter(
+            log_format.Formatter(formatters.ContextFormatter(config=conf))
+        )
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+class TestLines(test_manager.DomainsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.told = Lines()
+        package = logging.getLogger('nova_vhpc')
+        package.addHandler(self.told)
+        self.addCleanup(package.removeHandler, self.told)
+
+    def assert_said_once(self) -> None:
+        (line,) = self.told.lines
+        self.assertEqual(1, line.count(WHY), line)
+
+    def raise_journal_error(self, *arguments: object) -> None:
+        raise store.JournalError(WHY)
+
+    def test_no_journal(self) -> None:
+        target = self.look()
+        self.records.save = self.raise_journal_error
+        self.made.write(target, model.CpuTune(8_000, 8_000))
+        self.drain()
+        self.assert_said_once()
+
+    def test_libvirt_refuses(self) -> None:
+        def refuse() -> None:
+            raise fake_libvirt.error(libvirt.VIR_ERR_INVALID_ARG, WHY)
+
+        target = self.look()
+        self.domain.refuse = refuse
+        self.write(target)
+        self.assert_said_once()
+
+    def test_one_that_has_gone_is_named(self) -> None:
+        """As when it came; nobody else can tell whose uuid that was."""
+        self.look()
+        self.domain.id = -1
+        with self.assertLogs(restore_queue.LOG, 'INFO') as logs:
+            self.made.look('u')
+            self.drain()
+        self.assertEqual(
+            ['INFO:nova_vhpc.agent.lifecycle.restore_queue:VM vm: gone'],
+            logs.output,
+        )
+
+    def test_one_of_ours_that_is_refused_is_named(self) -> None:
+        self.look()
+        self.made._roster.refuse('u', WHY)
+        self.assertIn(f'VM vm: left alone: {WHY}', self.told.lines[0])
+
+    def test_a_vm_that_cannot_be_looked_at(self) -> None:
+        self.made._inspector._inspect = self.raise_journal_error
+        self.made.look('u')
+        self.drain()
+        self.assert_said_once()

@@ -1,0 +1,214 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The daemon's parts together: ticks, and what operators ask for."""
+
+import pathlib
+import tempfile
+import threading
+import types
+from collections.abc import Mapping
+from unittest import mock
+
+from oslotest import base
+
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.clusters import groups
+from nova_vhpc.agent.daemon import service, status
+from nova_vhpc.agent.lifecycle import restore_queue
+from nova_vhpc.cmd import agent
+from nova_vhpc.control import model
+
+WINDOWS = model.WindowSchedule(
+    (
+        model.Turn(50_000, frozenset({'u'}), {'u': 2048}),
+        model.Turn(50_000, frozenset(), {'u': 20}),
+    ),
+    {'u': 1024},
+)
+
+
+class ServiceCase(base.BaseTestCase):
+    """An agent that was not started."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = path = pathlib.Path(tempfile.mkdtemp(), 'agent.conf')
+        path.write_text(
+            '[vhpc_agent]\nlibvirt_uri = test:///default\nmetrics_port = 0\n'
+            f'state_path = {path.parent}/state\nrun_path = {path.parent}/run\n'
+        )
+        conf = agent.make_conf(['--config-file', str(path)])
+        self.made = service.Service(conf)
+        self.addCleanup(self.made.lock.release)
+        self.addCleanup(self.made.domains.workers.close)
+        self.addCleanup(self.made.player.stop)
+
+
+class TestPause(ServiceCase):
+    """Whenever a tick comes, no window is played in a pause."""
+
+    def tick(self) -> None:
+        """The end of a tick that plans windows."""
+        plan = types.SimpleNamespace(windows=WINDOWS, clusters=())
+        self.made._act(types.SimpleNamespace(plan=plan))
+
+    def playing(self) -> bool:
+        return self.made.player.status().playing
+
+    def test_windows_end(self) -> None:
+        self.tick()
+        self.assertTrue(self.playing())
+        self.made.pause(0)
+        self.assertFalse(self.playing())
+        self.tick()
+        self.assertFalse(self.playing())
+        self.made.resume()
+        self.tick()
+        self.assertTrue(self.playing())
+
+    def test_a_tick_just_before_the_gate_closes(self) -> None:
+        pause = self.made.domains.pause
+
+        def tick_first() -> Mapping[str, restore_queue.Try]:
+            self.tick()
+            self.assertTrue(self.playing())
+            return pause()
+
+        self.made.domains.pause = tick_first
+        self.made.pause(0)
+        self.assertFalse(self.playing())
+
+    def test_a_tick_that_asked_before_and_plays_after_it(self) -> None:
+        play = self.made.player.play
+
+        def pause_first(windows: model.WindowSchedule | None) -> None:
+            with mock.patch.object(self.made.player, 'play', play):
+                self.made.pause(0)
+            play(windows)
+
+        with mock.patch.object(self.made.player, 'play', pause_first):
+            self.tick()
+        self.tick()
+        self.assertFalse(self.playing())
+
+    def test_they_end_after_the_vms_are_held(self) -> None:
+        """A last write of theirs must not come after the put-back."""
+        order: list[str] = []
+        self.made.domains.pause = lambda: order.append('held') or {}
+        self.made.player.play = lambda windows: order.append('ended')
+        self.made.pause(0)
+        self.assertEqual(['held', 'ended'], order)
+
+
+class TestParts(ServiceCase):
+    """What they are told of the configuration."""
+
+    def test_groups_know_how_often_they_are_asked(self) -> None:
+        self.assertEqual(0.1 + groups._TICK_S, self.made.groups._round_s)
+
+    def test_other_hosts_are_told(self) -> None:
+        self.assertFalse(self.made.peers._silent)
+
+
+class TestReload(ServiceCase):
+    """What is read again is in force at once."""
+
+    def test_a_period_that_has_begun_need_not_end(self) -> None:
+        woken = self.made.domains._reconciler._wake
+        self.made._mutate()
+        self.assertFalse(woken.is_set())
+        with self.path.open('a') as file:
+            file.write('reconcile_period = 1\n')
+        self.made._mutate()
+        self.assertEqual(1.0, self.made.conf.vhpc_agent.reconcile_period)
+        self.assertTrue(woken.is_set())
+
+
+class TestStart(ServiceCase):
+    """What is wrong is told by its option."""
+
+    def start(self) -> str:
+        error = self.assertRaises(errors.AgentError, self.made._start)
+        self.addCleanup(self.made.server.stop)
+        return str(error)
+
+    def test_a_path_that_is_too_long_for_a_socket(self) -> None:
+        directory = pathlib.Path(tempfile.mkdtemp(), 'x' * 120)
+        path = status.socket_path(str(directory))
+        self.made.server = status.StatusServer(path, 0o660, dict)
+        text = self.start()
+        self.assertIn('too long; [vhpc_agent]run_path', text)
+
+    def test_an_address_of_somebody_else(self) -> None:
+        # Of a block that is for documentation.
+        self.made.conf.set_override('metrics_host', '192.0.2.1', 'vhpc_agent')
+        self.made.conf.set_override('metrics_port', 9, 'vhpc_agent')
+        text = self.start()
+        self.assertIn('metrics_host = 192.0.2.1, metrics_port = 9: ', text)
+
+
+class TestEnd(ServiceCase):
+    """VMs have their time, whatever else hangs."""
+
+    def test_a_nic_that_hangs_holds_up_no_vm(self) -> None:
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
+        given: list[float] = []
+        with mock.patch.object(
+            self.made.domains,
+            'stop',
+            lambda seconds: given.append(seconds) or True,
+        ):
+            self.assertEqual(1, self.made._end())
+        self.assertFalse(hung.is_set())
+        self.assertGreater(given[0], 1.0)
+
+    def test_all_is_as_it_was(self) -> None:
+        self.made.binder = mock.Mock(left=False)
+        self.assertEqual(0, self.made._end())
+        self.made.binder.stop.assert_called_once()
+
+    def test_nics_that_are_left(self) -> None:
+        self.made.binder = mock.Mock(left=True)
+        self.assertEqual(1, self.made._end())
+
+    def test_a_dry_run_leaves_nothing(self) -> None:
+        self.made.domains._gate.dry_run = True
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
+        self.made.domains.workers.submit('u', lambda: hung.wait(60))
+        with mock.patch.object(service, 'RESTORE_SECONDS', 0.5):
+            self.assertEqual(0, self.made._end())
+
+    def test_vms_do_not_wait_for_nics(self) -> None:
+        """Those are tried for seconds where libvirtd is away."""
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        self.made.binder = mock.Mock(
+            left=False, stop=lambda *seconds: hung.wait(60)
+        )
+        given: list[float] = []
+
+        def stop(seconds: float) -> bool:
+            given.append(seconds)
+            hung.set()
+            return True
+
+        with (
+            mock.patch.object(self.made.domains, 'stop', stop),
+            mock.patch.object(service, 'RESTORE_SECONDS', 20.0),
+        ):
+            self.assertEqual(0, self.made._end())
+        self.assertGreater(given[0], 10.0)

@@ -1,0 +1,39 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Parts end side by side, and nobody waits for one that does not."""
+
+import threading
+import time
+import types
+
+from oslotest import base
+
+from nova_vhpc.agent.daemon import shutdown
+
+
+class TestEnding(base.BaseTestCase):
+    def test_all_at_the_same_time(self) -> None:
+        both = threading.Barrier(2, timeout=60)
+        part = types.SimpleNamespace(stop=both.wait)
+        left = shutdown.stop_all((part, part), time.monotonic() + 60)
+        self.assertEqual([], left)
+        self.assertFalse(both.broken)
+
+    def test_one_that_hangs(self) -> None:
+        go = threading.Event()
+        self.addCleanup(go.set)
+        left = shutdown.stop_all((types.SimpleNamespace(stop=go.wait),), 0.0)
+        self.assertFalse(go.is_set())
+        self.assertEqual(left, shutdown.join_all(left, 0.0))
+        go.set()
+        self.assertEqual([], shutdown.join_all(left, time.monotonic() + 60))

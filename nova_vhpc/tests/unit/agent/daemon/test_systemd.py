@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What systemd hears."""
+
+import os
+import socket
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent.daemon import systemd
+
+
+class TestNotifier(base.BaseTestCase):
+    def listen(self) -> socket.socket:
+        path = self.useFixture(fixtures.TempDir('/tmp')).join('n')
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(server.close)
+        server.bind(path)
+        server.settimeout(5)
+        self.useFixture(fixtures.EnvironmentVariable('NOTIFY_SOCKET', path))
+        return server
+
+    def test_ready_and_watchdog(self) -> None:
+        server = self.listen()
+        self.useFixture(
+            fixtures.EnvironmentVariable('WATCHDOG_USEC', '30000000')
+        )
+        notifier = systemd.Notifier()
+        self.assertEqual(10.0, notifier.interval_s)
+        notifier.ready()
+        # Many ticks make one message.
+        for _ in range(5):
+            notifier.feed()
+        notifier.stopping()
+        self.assertEqual(
+            [b'READY=1', b'WATCHDOG=1', b'STOPPING=1'],
+            [server.recv(50) for _ in range(3)],
+        )
+
+    def test_watchdog_of_another_process(self) -> None:
+        self.listen()
+        self.useFixture(
+            fixtures.EnvironmentVariable('WATCHDOG_USEC', '30000000')
+        )
+        self.useFixture(
+            fixtures.EnvironmentVariable('WATCHDOG_PID', str(os.getpid() + 1))
+        )
+        self.assertEqual(0, systemd.Notifier().interval_s)
+
+    def test_without_systemd(self) -> None:
+        self.useFixture(fixtures.EnvironmentVariable('NOTIFY_SOCKET'))
+        notifier = systemd.Notifier()
+        notifier.ready()
+        notifier.feed()

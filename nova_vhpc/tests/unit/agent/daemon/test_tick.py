@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tick, with a recorder for libvirt."""
+
+import time
+
+from oslotest import base
+
+from nova_vhpc.agent.daemon import tick
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent.guests import test_guest
+
+
+class Writer:
+    """Takes writes."""
+
+    def __init__(self, *guests: guest.Guest) -> None:
+        self.guests = {target.uuid: target for target in guests}
+        self.written: list[tuple[model.CpuTune, int | None]] = []
+        self.looked: list[str] = []
+
+    def write(
+        self,
+        target: guest.Guest,
+        tune: model.CpuTune,
+        slice_us: int | None = None,
+    ) -> None:
+        self.written.append((tune, slice_us))
+
+    def look(self, uuid: str) -> None:
+        self.looked.append(uuid)
+
+
+class Decider:
+    """Always wants 5 ms, or what it is told."""
+
+    def __init__(self) -> None:
+        self.tune = model.CpuTune(5_000, 5_000, 1024)
+        self.views: list[model.HostView] = []
+        self.error: Exception | None = None
+
+    def decide(self, view: model.HostView) -> model.Plan:
+        self.views.append(view)
+        if self.error is not None:
+            raise self.error
+        tune = self.tune
+        return model.Plan(
+            {
+                vm.uuid: model.VmPlan(
+                    vm.uuid, tune, tune, 5_000, model.Phase.COMPUTING
+                )
+                for vm in view.vms
+            }
+        )
+
+
+class Reader:
+    """Of one VM."""
+
+    def __init__(self) -> None:
+        self.dead = False
+        self.closed = False
+
+    def read(self, now_us: int, period_us: int) -> model.Sample:
+        return model.Sample(sync_latency_us=1.0)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class TestLoop(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = test_guest.make()
+        self.target.reader = Reader()
+        self.writer = Writer(self.target)
+        self.decider = Decider()
+        self.moments: list[tick.Moment] = []
+        self.off: frozenset[int] = frozenset()
+
+    def make(self, period_us: int = 10_000) -> tick.Loop:
+        return tick.Loop(
+            period_us,
+            lambda: (model.Cpu(0),),
+            model.ActuatorLimits(),
+            self.writer,
+            self.decider,
+            lambda target: 'cluster',
+            lambda: {'cluster': model.PeerView(io=True)},
+            (self.moments.append,),
+            off=lambda: self.off,
+        )
+
+    def test_only_what_differs_is_written(self) -> None:
+        ticker = self.make()
+        ticker.tick()
+        self.assertEqual(
+            [(model.CpuTune(5_000, 5_000), 5_000)], self.writer.written
+        )
+        self.target.note_written({'vcpu_period': 5_000, 'vcpu_quota': 5_000})
+        ticker.tick()
+        self.assertEqual(1, len(self.writer.written))
+
+    def test_no_pins_to_cpus_that_are_off(self) -> None:
+        pins = (test_guest.BOTH,) * 2
+        self.target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
+        self.decider.tune = model.CpuTune(vcpu_pins=pins)
+        ticker = self.make()
+        self.off = frozenset({1})
+        ticker.tick()
+        self.assertEqual([], self.writer.written)
+        self.off = frozenset()
+        ticker.tick()
+        ((tune, _),) = self.writer.written
+        self.assertEqual(pins, tune.vcpu_pins)
+
+    def test_the_view(self) -> None:
+        self.make().tick()
+        (view,) = self.decider.views
+        (vm,) = view.vms
+        self.assertEqual('cluster', vm.cluster)
+        self.assertEqual(1.0, vm.sample.sync_latency_us)
+        self.assertEqual(100_000, vm.original.period_us)
+        self.assertTrue(view.peers['cluster'].io)
+
+    def test_a_view_is_made_anew_when_something_changes(self) -> None:
+        ticker = self.make()
+        sample = model.Sample(sync_latency_us=1.0)
+        self.target.reader.read = lambda now_us, period_us: sample
+        for change in (
+            lambda: None,
+            lambda: None,
+            lambda: self.target.note_written({'cpu_shares': 7}),
+            lambda: setattr(self.target, 'repin', False),
+        ):
+            change()
+            ticker.tick()
+        first, same, written, free = (
+            view.vms[0] for view in self.decider.views
+        )
+        self.assertIs(first, same)
+        self.assertEqual(7, written.in_force.shares)
+        self.assertFalse(free.repin)
+
+    def test_readers_are_closed_by_the_tick(self) -> None:
+        ticker = self.make()
+        ticker.tick()
+        old, self.target.reader = self.target.reader, Reader()
+        ticker.tick()
+        self.assertTrue(old.closed)
+        other = test_guest.make()
+        other.reader = Reader()
+        self.writer.guests = {'another': other}
+        ticker.tick()
+        self.assertTrue(self.target.reader.closed)
+        self.assertFalse(other.reader.closed)
+
+    def test_a_dead_reader_has_the_domain_looked_at_once(self) -> None:
+        ticker = self.make()
+        reader = self.target.reader
+        reader.read = lambda now_us, period_us: die(reader)
+        ticker.tick()
+        ticker.tick()
+        self.assertEqual([self.target.uuid], self.writer.looked)
+
+    def test_a_failing_tick_is_counted_and_ends_nothing(self) -> None:
+        ticker = self.make()
+        self.decider.error = ZeroDivisionError('x')
+        ticker.tick_safely()
+        ticker.tick_safely()
+        self.assertEqual(2, ticker.failures)
+        self.assertEqual([], self.moments)
+        self.decider.error = None
+        ticker.tick_safely()
+        self.assertEqual(1, len(self.moments))
+
+    def test_overruns_are_counted_and_skipped(self) -> None:
+        ticker = self.make(1_000)
+        slow = self.decider.decide
+
+        def decide(view: model.HostView) -> model.Plan:
+            time.sleep(0.005)
+            return slow(view)
+
+        self.decider.decide = decide
+        ticker.start()
+        end = time.monotonic() + 10
+        while ticker.ticks < 5 and time.monotonic() < end:
+            time.sleep(0.01)
+        ticker.stop()
+        self.assertGreaterEqual(ticker.overruns, 4)
+
+
+def die(reader: Reader) -> model.Sample:
+    reader.dead = True
+    return model.Sample()

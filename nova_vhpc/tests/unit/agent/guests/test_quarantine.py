@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Failures, and calls that hang."""
+
+import types
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent.guests import quarantine
+from nova_vhpc.tests.unit.agent.guests import test_guest, test_registry
+
+OPTIONS = types.SimpleNamespace(
+    quarantine_failures=2, quarantine_seconds=100.0, call_deadline=5.0
+)
+
+
+class TestQuarantine(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = test_guest.make()
+        self.roster = vms = test_registry.make()
+        vms.add(self.target)
+        self.quarantine = quarantine.Quarantine(OPTIONS, vms)
+        self.log = self.useFixture(fixtures.FakeLogger())
+
+    def test_the_first_failure_is_told_and_the_last_straw(self) -> None:
+        self.quarantine.failed(self.target, 'refused')
+        self.assertFalse(self.target.failures.quarantined)
+        self.assertIn('not written: refused', self.log.output)
+        self.quarantine.failed(self.target, 'refused')
+        self.assertTrue(self.target.failures.quarantined)
+        self.assertIn('in quarantine for', self.log.output)
+
+    def test_a_call_that_hangs_and_comes_back(self) -> None:
+        self.quarantine.late('u')
+        self.assertTrue(self.target.failures.quarantined)
+        self.assertEqual(1, self.quarantine.late_calls)
+        self.quarantine.returned('u')
+        self.assertFalse(self.target.failures.quarantined)
+
+    def test_told_once_until_all_that_hung_are_back(self) -> None:
+        """A window's call hangs as long as a worker's."""
+        for _ in range(2):
+            self.quarantine.late('u')
+            self.quarantine.late('u')
+            self.quarantine.returned('u')
+        self.assertEqual(4, self.quarantine.late_calls)
+        self.assertEqual(2, self.log.output.count('takes longer'))
+
+    def test_other_troubles_are_not_over_when_a_call_returns(self) -> None:
+        for _ in range(2):
+            self.quarantine.failed(self.target, 'refused')
+        self.quarantine.returned('u')
+        self.assertTrue(self.target.failures.quarantined)
+
+    def test_a_vm_that_hangs_before_it_is_known(self) -> None:
+        # libvirt 11 does not give the XML of a domain whose QEMU hangs.
+        self.quarantine.late('new')
+        self.assertEqual({'new': quarantine.HANGS}, self.roster.refused)
+        self.quarantine.returned('new')
+        self.assertEqual({}, self.roster.refused)
+
+    def test_another_reason_stays_when_a_call_returns(self) -> None:
+        self.roster.refuse('new', 'no journal')
+        self.quarantine.late('new')
+        self.quarantine.returned('new')
+        self.assertEqual({'new': 'no journal'}, self.roster.refused)
+
+    def test_a_vm_that_is_known_not_to_be_ours(self) -> None:
+        self.roster.add_other('other', (1, 10))
+        self.quarantine.late('other')
+        self.assertEqual({}, self.roster.refused)
+
+    def test_a_vm_that_is_gone_meanwhile(self) -> None:
+        self.quarantine.late('gone')
+        self.quarantine.returned('gone')
+        self.assertIn('VM gone: a libvirt call takes', self.log.output)

@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A newer agent's journal: the VM is freed once, and left alone then."""
+
+import json
+
+import fixtures
+
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.tests.unit.agent import fake_libvirt
+from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+
+
+class TestNewerJournal(test_manager.DomainsCase):
+    def test_freed_once_and_left_alone(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.write(self.look())
+        # A crash, and a newer agent's record without its mark.
+        self.made._gate.ending.set()
+        record = self.records.path / 'u.json'
+        record.write_text(
+            json.dumps({**json.loads(record.read_text()), 'version': 99})
+        )
+        self.domain.mark = None
+        self.made = self.make()
+        self.made.look('u')
+        self.drain()
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertIn('newer', self.made.refused['u'])
+
+        self.domain.values[cputune.SHARES] = 500
+        for _ in range(3):
+            self.reconcile()
+        self.assertEqual(500, self.domain.values[cputune.SHARES])
+        self.assertTrue(record.exists())
+        self.assertEqual(1, log.output.count('left alone'))
+        self.assertEqual(1, log.output.count('of a newer agent'))
+
+    def came(self, mark: str) -> None:
+        """The VM comes from another host; there is no record of it here."""
+        self.write(self.look())
+        self.made._gate.ending.set()
+        self.records.remove('u')
+        self.domain.mark = mark
+        self.made = self.make()
+
+    def test_only_the_copy_that_came_with_the_vm(self) -> None:
+        """What the newer agent made of it must not pass for the VM's own."""
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.came('<vhpc:journal>{"version": 99}</vhpc:journal>')
+        target = self.look()
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertEqual(fake_libvirt.ORIGINAL, target.original.parameters)
+        self.assertIsNone(self.domain.mark)
+        self.assertIn('metadata of vm: version 99', log.output)
+        # Ours to write, with a copy that we can read.
+        self.write(target)
+        self.assertNotIn('99', self.domain.mark)
+
+    def test_a_torn_copy(self) -> None:
+        self.came('<vhpc:journal>{"vers</vhpc:journal>')
+        self.look()
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+
+    def test_a_dry_run_names_it(self) -> None:
+        self.came('<vhpc:journal>{"version": 99}</vhpc:journal>')
+        written = list(self.domain.written)
+        self.made = self.make(dry_run=True)
+        with self.assertLogs('nova_vhpc.agent.lifecycle.after_crash'):
+            self.look()
+        self.assertEqual(written, self.domain.written)

@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Records on disk: whole or not there."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies
+from oslotest import base
+
+from nova_vhpc.agent.journal import checksum, store
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.linux import qemu_process
+
+UUID = '8d4b6e9a-0000-4000-8000-000000000001'
+
+
+def record(name: str = 'vm') -> store.Record:
+    return store.Record(
+        UUID,
+        name,
+        qemu_process.Identity('boot', 42, 7, 3),
+        cputune.Cputune(
+            {'vcpu_period': 100_000, 'vcpu_quota': -1, 'cpu_shares': 1024},
+            (frozenset({0, 1}), frozenset({1})),
+            frozenset({0}),
+            2,
+        ),
+        released=frozenset({'cpu_shares'}),
+    )
+
+
+def plain(made: store.Record) -> dict[str, Any]:
+    """What an agent wrote that knew of no checksum."""
+    data = json.loads(made.to_json())
+    del data[checksum.KEY]
+    return dict(data)
+
+
+class TestJournal(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = tempfile.mkdtemp()
+        self.journal = store.Journal(self.state)
+        self.journal.prepare()
+        self.file = pathlib.Path(self.state, 'journal', f'{UUID}.json')
+
+    def test_round_trip(self) -> None:
+        self.journal.save(record())
+        self.assertEqual(record(), self.journal.load(UUID))
+        self.assertEqual((UUID,), self.journal.uuids())
+        self.assertEqual(0o600, self.file.stat().st_mode & 0o777)
+        self.journal.remove(UUID)
+        self.assertIsNone(self.journal.load(UUID))
+        self.journal.remove(UUID)
+
+    @hypothesis.given(strategies.integers(0, 500))
+    def test_every_torn_record_is_refused(self, size: int) -> None:
+        text = record().to_json()
+        hypothesis.assume(size < len(text))
+        self.assertRaises(
+            store.JournalError,
+            store.Record.from_json,
+            text[:size],
+            'somewhere',
+        )
+
+    @hypothesis.example(b'[' * 100_000)
+    @hypothesis.given(strategies.binary(max_size=50))
+    def test_garbage_is_refused(self, garbage: bytes) -> None:
+        self.file.write_bytes(garbage)
+        self.assertRaises(store.JournalError, self.journal.load, UUID)
+
+    def test_newer_is_told_apart(self) -> None:
+        ahead = {'version': store.VERSION + 1}
+        summed = json.loads(record().to_json())
+        # Its checksum may be another, or of other things.
+        for data in (plain(record()), summed):
+            newer = {**data, **ahead}
+            self.file.write_text(json.dumps(newer))
+            error = self.assertRaises(
+                store.NewerVersion, self.journal.load, UUID
+            )
+            self.assertIn(str(self.file), str(error))
+
+    def test_one_of_before_there_was_a_checksum(self) -> None:
+        self.file.write_text(json.dumps(plain(record())))
+        self.assertEqual(record(), self.journal.load(UUID))
+
+    def test_one_with_what_a_newer_agent_adds(self) -> None:
+        """As this one's checksum is to those that know of none."""
+        self.file.write_text(json.dumps({**plain(record()), 'more': 1}))
+        self.assertEqual(record(), self.journal.load(UUID))
+
+    def test_no_byte_can_be_changed_unseen(self) -> None:
+        whole = record().to_json()
+        for place, character in enumerate(whole):
+            for flipped in (1, 2, 4, 8, 16, 32, 64):
+                changed = chr(ord(character) ^ flipped)
+                text = whole[:place] + changed + whole[place + 1 :]
+                with contextlib.suppress(store.JournalError):
+                    self.assertEqual(
+                        record(), store.Record.from_json(text, 'somewhere')
+                    )
+
+    def test_of_another_domain(self) -> None:
+        other = dataclasses.replace(record(), uuid='other')
+        self.file.write_text(other.to_json())
+        self.assertRaises(store.JournalError, self.journal.load, UUID)
+
+    def test_failed_save_keeps_the_old_record(self) -> None:
+        self.journal.save(record('old'))
+        # Longer than a name may be: even root cannot write that draft.
+        error = self.assertRaises(
+            store.JournalError,
+            self.journal.save,
+            dataclasses.replace(record('new'), uuid='x' * 300),
+        )
+        self.assertIn('not written', str(error))
+        loaded = self.journal.load(UUID)
+        assert loaded is not None
+        self.assertEqual('old', loaded.name)
+        self.assertEqual([f'{UUID}.json'], os.listdir(self.file.parent))
+
+    def test_on_the_disk_before_it_takes_its_place(self) -> None:
+        calls: list[object] = []
+        fsync, replace = os.fsync, pathlib.Path.replace
+
+        def note_fsync(descriptor: int) -> None:
+            path = pathlib.Path(f'/proc/self/fd/{descriptor}').resolve()
+            # All of it: what Python still holds back is not on the disk.
+            calls.append(path if path.is_dir() else path.read_text())
+            fsync(descriptor)
+
+        def note_replace(draft: pathlib.Path, target: pathlib.Path) -> None:
+            calls.append('replace')
+            replace(draft, target)
+
+        with (
+            mock.patch.object(os, 'fsync', note_fsync),
+            mock.patch.object(pathlib.Path, 'replace', note_replace),
+        ):
+            self.journal.save(record())
+            directory = self.file.parent
+            text = record().to_json() + '\n'
+            self.assertEqual([text, 'replace', directory], calls)
+            self.journal.remove(UUID)
+            self.assertEqual([directory], calls[3:])
+
+    def test_a_longer_draft_of_before_leaves_nothing_in_it(self) -> None:
+        draft = self.file.with_name(f'.{UUID}.json.tmp')
+        draft.write_text('x' * 10_000)
+        self.journal.save(record())
+        self.assertEqual(record(), self.journal.load(UUID))
+
+    def test_a_record_that_cannot_be_removed(self) -> None:
+        # As on a disk that is read-only; root may remove all else.
+        self.file.mkdir()
+        self.assertRaises(store.JournalError, self.journal.remove, UUID)
+
+    def test_no_directory_possible(self) -> None:
+        path = pathlib.Path(self.state, 'file')
+        path.write_text('')
+        blocked = store.Journal(str(path))
+        error = self.assertRaises(store.JournalError, blocked.prepare)
+        self.assertIn('no VM is written to', str(error))
+        self.assertRaises(store.JournalError, blocked.save, record())
+        self.assertEqual((), blocked.uuids())
+
+    def test_leftover_drafts_are_swept(self) -> None:
+        draft = self.file.with_name(f'.{UUID}.json.tmp')
+        draft.write_text('{')
+        self.journal.prepare()
+        self.assertFalse(draft.exists())
+
+    def test_set_aside(self) -> None:
+        self.file.write_text('')
+        aside = self.journal.set_aside(UUID)
+        self.assertTrue(aside.exists())
+        self.assertEqual((), self.journal.uuids())
+
+    def test_uuid_cannot_leave_the_directory(self) -> None:
+        for uuid in ('../x', 'a/b', '.x'):
+            self.assertRaises(store.JournalError, self.journal.load, uuid)

@@ -1,0 +1,183 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What may be ours in a VM, and what must be somebody else's."""
+
+import dataclasses
+import json
+
+from oslotest import base
+
+from nova_vhpc.agent.journal import written_values
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.control import model
+
+ZERO, ONE, BOTH = frozenset({0}), frozenset({1}), frozenset({0, 1})
+ORIGINAL = cputune.Cputune(
+    {
+        cputune.PERIOD: 100_000,
+        cputune.QUOTA: 18_446_744_073_709_551,
+        cputune.SHARES: 1024,
+        'emulator_period': 100_000,
+    },
+    (BOTH, BOTH),
+    BOTH,
+    2,
+)
+TUNE = model.CpuTune(8_000, 4_000, 20, (ZERO, ONE))
+
+
+def changed(**values: int) -> cputune.Cputune:
+    return dataclasses.replace(
+        ORIGINAL, parameters={**ORIGINAL.parameters, **values}
+    )
+
+
+class TestOurs(base.BaseTestCase):
+    def test_all_values_are_noted_and_kept(self) -> None:
+        first = written_values.with_tune({}, TUNE)
+        self.assertEqual(
+            {
+                cputune.PERIOD: {8_000},
+                cputune.QUOTA: {4_000},
+                cputune.SHARES: {20},
+                'vcpupin 0': {ZERO},
+                'vcpupin 1': {ONE},
+            },
+            first,
+        )
+        second = written_values.with_tune(first, model.CpuTune(shares=2048))
+        self.assertEqual({20, 2048}, second[cputune.SHARES])
+        self.assertEqual({8_000}, second[cputune.PERIOD])
+
+    def test_what_is_known_needs_no_record(self) -> None:
+        first = written_values.with_tune({}, TUNE)
+        self.assertIs(first, written_values.with_tune(first, TUNE))
+        self.assertIs(
+            first, written_values.with_tune(first, model.CpuTune(shares=20))
+        )
+
+    def test_too_many_values_mean_any(self) -> None:
+        known: written_values.Written = {}
+        for shares in range(2, written_values.MOST_VALUES + 2):
+            known = written_values.with_tune(
+                known, model.CpuTune(shares=shares)
+            )
+        self.assertEqual(
+            written_values.MOST_VALUES, len(known[cputune.SHARES] or ())
+        )
+        known = written_values.with_tune(known, model.CpuTune(shares=1000))
+        self.assertEqual({cputune.SHARES: None}, known)
+        self.assertIs(
+            known, written_values.with_tune(known, model.CpuTune(shares=7))
+        )
+        self.assertEqual(
+            frozenset(),
+            written_values.theirs(known, ORIGINAL, changed(cpu_shares=333)),
+        )
+
+    def test_what_we_never_wrote_is_theirs(self) -> None:
+        known = written_values.with_tune({}, model.CpuTune(shares=20))
+        self.assertEqual(
+            {cputune.QUOTA, 'vcpupin 1'},
+            written_values.theirs(
+                known,
+                ORIGINAL,
+                dataclasses.replace(
+                    changed(vcpu_quota=50_000, cpu_shares=20),
+                    vcpupins=(BOTH, ONE),
+                ),
+            ),
+        )
+
+    def test_what_is_not_as_we_wrote_it_is_theirs(self) -> None:
+        known = written_values.with_tune({}, TUNE)
+        now = dataclasses.replace(
+            changed(vcpu_period=8_000, vcpu_quota=4_001, cpu_shares=20),
+            vcpupins=(ZERO, ZERO),
+        )
+        self.assertEqual(
+            {cputune.QUOTA, 'vcpupin 1'},
+            written_values.theirs(known, ORIGINAL, now),
+        )
+
+    def test_no_limit_reads_in_many_ways(self) -> None:
+        known = written_values.with_tune(
+            {}, model.CpuTune(8_000, model.UNLIMITED)
+        )
+        limited = changed(vcpu_quota=50_000)
+        for quota in (-1, 17_592_186_044_415, 18_446_744_073_709_551):
+            self.assertEqual(
+                frozenset(),
+                written_values.theirs(
+                    known, limited, changed(vcpu_quota=quota)
+                ),
+            )
+        self.assertEqual(
+            frozenset(),
+            written_values.theirs({}, ORIGINAL, changed(vcpu_quota=-1)),
+        )
+
+    def test_what_is_as_it_was_is_nobodys(self) -> None:
+        self.assertEqual(
+            frozenset(), written_values.theirs({}, ORIGINAL, ORIGINAL)
+        )
+        known = written_values.with_tune({}, TUNE)
+        self.assertEqual(
+            frozenset(), written_values.found(known, ORIGINAL, ORIGINAL)
+        )
+
+    def test_what_may_be_ours(self) -> None:
+        known = written_values.with_tune({}, TUNE)
+        now = dataclasses.replace(
+            changed(vcpu_period=8_000, cpu_shares=21), vcpupins=(ZERO, ZERO)
+        )
+        self.assertEqual(
+            {cputune.PERIOD, 'vcpupin 0'},
+            written_values.found(known, ORIGINAL, now),
+        )
+
+    def test_what_was_not_there_is_nobodys(self) -> None:
+        grown = dataclasses.replace(
+            ORIGINAL, vcpupins=(*ORIGINAL.vcpupins, ONE)
+        )
+        self.assertEqual(
+            frozenset(), written_values.theirs({}, ORIGINAL, grown)
+        )
+        self.assertEqual(
+            frozenset(), written_values.found({}, ORIGINAL, grown)
+        )
+
+    def test_an_older_record_does_not_say(self) -> None:
+        self.assertEqual(
+            frozenset(),
+            written_values.theirs(None, ORIGINAL, changed(cpu_shares=3)),
+        )
+
+    def test_by_json(self) -> None:
+        for known in (None, {}, {cputune.SHARES: None}, {**TWO_RUNS}):
+            text = json.dumps(written_values.to_dict(known))
+            self.assertEqual(known, written_values.from_dict(json.loads(text)))
+
+    def test_garbage_is_refused(self) -> None:
+        for data in (7, 'x', {'cpu_shares': 7}, {'cpu_shares': ['x']}):
+            self.assertRaises(
+                (AttributeError, TypeError, ValueError),
+                written_values.from_dict,
+                data,
+            )
+
+
+TWO_RUNS = written_values.with_tune(
+    written_values.with_tune({}, TUNE),
+    model.CpuTune(shares=2048, vcpu_pins=(ONE, ONE)),
+)

@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a domain's XML says."""
+
+from oslotest import base
+
+from nova_vhpc.agent.libvirt import domain_xml
+
+XML = """
+<domain>
+  <uuid>8d4b6e9a-0000-4000-8000-000000000001</uuid>
+  <name>instance-00000001</name>
+  {metadata}
+  <vcpu{cpuset}>4</vcpu>
+  {extra}
+  <devices>
+    <interface type='bridge'><target dev='tap1'/></interface>
+    <interface type='hostdev'/>
+    <disk type='file'><target dev='vda'/></disk>
+  </devices>
+</domain>
+"""
+
+NOVA = """
+<metadata>
+  <nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/{v}">
+    <nova:flavor name="hpc"><nova:extraSpecs>{specs}</nova:extraSpecs>
+    </nova:flavor>
+    <nova:owner><nova:project uuid="p1">x</nova:project></nova:owner>
+  </nova:instance>
+</metadata>
+"""
+
+
+def xml(
+    specs: dict[str, str] | None, extra: str = '', cpuset: str = ''
+) -> str:
+    metadata = (
+        ''
+        if specs is None
+        else NOVA.format(
+            v='1.1',
+            specs=''.join(
+                f'<nova:extraSpec name="{k}">{v}</nova:extraSpec>'
+                for k, v in specs.items()
+            ),
+        )
+    )
+    return XML.format(metadata=metadata, extra=extra, cpuset=cpuset)
+
+
+class TestDomainXml(base.BaseTestCase):
+    def test_a_nova_server_that_asked(self) -> None:
+        info = domain_xml.parse(xml({'vhpc:workload': 'parallel'}))
+        self.assertTrue(info.ours)
+        self.assertEqual('parallel', info.specs.workload)
+        self.assertEqual(4, info.vcpus)
+        self.assertEqual(('tap1',), info.taps)
+        self.assertEqual(('vda',), info.disks)
+        self.assertEqual('p1', info.project)
+        self.assertTrue(info.repin)
+
+    def test_who_did_not_ask(self) -> None:
+        self.assertFalse(domain_xml.parse(xml(None)).ours)
+        self.assertFalse(domain_xml.parse(xml({})).ours)
+        self.assertFalse(
+            domain_xml.parse(xml({'hw:cpu_policy': 'shared'})).ours
+        )
+
+    def test_never_repinned(self) -> None:
+        asked = {'vhpc:workload': 'parallel'}
+        for specs, extra in (
+            ({**asked, 'hw:cpu_policy': 'dedicated'}, ''),
+            ({**asked, 'hw:cpu_policy': 'mixed'}, ''),
+            (asked, '<numatune><memory nodeset="0"/></numatune>'),
+            (asked, '<cpu><numa><cell id="0"/></numa></cpu>'),
+            (
+                asked,
+                '<cputune><vcpupin vcpu="0" cpuset="1"/></cputune>',
+            ),
+        ):
+            self.assertFalse(domain_xml.parse(xml(specs, extra)).repin)
+
+    def test_our_own_live_pins_do_not_count(self) -> None:
+        asked = {'vhpc:workload': 'parallel'}
+        live = xml(asked, '<cputune><vcpupin vcpu="0" cpuset="1"/></cputune>')
+        self.assertTrue(domain_xml.parse(live, xml(asked)).repin)
+
+    def test_cpuset(self) -> None:
+        info = domain_xml.parse(xml({}, cpuset=" cpuset='0-2,^1'"))
+        self.assertEqual({0, 2}, info.cpuset)
+
+    def test_what_is_no_domain(self) -> None:
+        for text in ('', '<domain/>', '<network><uuid>1</uuid></network>'):
+            self.assertRaises(ValueError, domain_xml.parse, text)

@@ -1,0 +1,194 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Calls in order per key, side by side otherwise, never stuck."""
+
+import threading
+import time
+from collections.abc import Callable
+from unittest import mock
+
+from oslotest import base
+
+from nova_vhpc.agent.libvirt import executor
+
+
+class TestWorkers(base.BaseTestCase):
+    def make(self, size: int = 2, deadline: float = 0.05) -> executor.Workers:
+        self.late: list[str] = []
+        self.returned: list[str] = []
+        pool = executor.Workers(
+            size, lambda: deadline, self.late.append, self.returned.append
+        )
+        self.addCleanup(pool.close)
+        return pool
+
+    def test_order_within_a_key(self) -> None:
+        pool = self.make(4)
+        seen: list[int] = []
+        for number in range(200):
+            pool.submit('a', lambda n=number: seen.append(n))
+        self.assertTrue(pool.drain(10))
+        self.assertEqual(list(range(200)), seen)
+
+    def test_late_calls_stop_no_one_else(self) -> None:
+        pool = self.make(2)
+        gate = threading.Event()
+        for key in ('a', 'b'):
+            pool.submit(key, gate.wait)
+        done = threading.Event()
+        pool.submit('c', done.set)
+        # One of the two may begin when the other is late already.
+        self.watch_until(pool, done.is_set)
+        self.watch_until(pool, lambda: len(self.late) == 2)
+        self.assertEqual(['a', 'b'], sorted(self.late))
+        self.assertTrue(pool.is_late('a'))
+        self.assertFalse(pool.drain(0.05))
+        gate.set()
+        self.assertTrue(pool.drain(10))
+        self.assertFalse(pool.is_late('a'))
+
+    def test_slow_calls_are_told_until_they_end(self) -> None:
+        told: list[bool] = []
+        pool = executor.Workers(
+            1,
+            lambda: 60.0,
+            self.fail,
+            on_slow=lambda: told.append(pool.slow()),
+        )
+        self.addCleanup(pool.close)
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        pool.submit('a', gate.wait)
+        pool.watch()
+        self.assertEqual([], told)
+        self.watch_until(pool, lambda: len(told) == 3)
+        self.assertEqual([True] * 3, told)
+        gate.set()
+        self.assertTrue(pool.drain(10))
+        pool.watch()
+        self.assertEqual(3, len(told))
+        self.assertFalse(pool.slow())
+
+    def test_late_threads_end(self) -> None:
+        pool = self.make(1)
+        before = threading.active_count()
+        for _ in range(3):
+            gate = threading.Event()
+            pool.submit('a', gate.wait)
+            end = time.monotonic() + 10
+            while not pool.is_late('a') and time.monotonic() < end:
+                pool.watch()
+                time.sleep(0.01)
+            gate.set()
+            self.assertTrue(pool.drain(10))
+        end = time.monotonic() + 10
+        while threading.active_count() > before and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertLessEqual(threading.active_count(), before)
+
+    def test_a_failing_call_does_not_end_the_thread(self) -> None:
+        pool = self.make(1)
+        pool.submit('a', lambda: 1 // 0)
+        done = threading.Event()
+        pool.submit('a', done.set)
+        self.assertTrue(done.wait(10))
+
+    def test_closed(self) -> None:
+        pool = self.make(1)
+        pool.close()
+        self.assertFalse(pool.submit('a', lambda: None))
+
+    def watch_until(
+        self, pool: executor.Workers, met: Callable[[], bool]
+    ) -> None:
+        end = time.monotonic() + 20
+        while not met():
+            self.assertLess(time.monotonic(), end)
+            pool.watch()
+            time.sleep(0.005)
+
+    def hang(self, pool: executor.Workers, count: int) -> threading.Event:
+        """Have so many domains hang, all beyond their deadline."""
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        begun: list[int] = []
+        for number in range(count):
+
+            def call(number: int = number) -> None:
+                begun.append(number)
+                gate.wait(30)
+
+            pool.submit(f'vm{number}', call)
+        self.watch_until(pool, lambda: len(begun) == count)
+        self.watch_until(pool, lambda: len(self.late) == count)
+        return gate
+
+    def test_many_that_hang_stop_no_one_else(self) -> None:
+        pool = self.make(2, deadline=0.0)
+        with self.assertLogs(executor.LOG, 'WARNING') as logs:
+            gate = self.hang(pool, 20)
+            pool.watch()
+        self.assertEqual(1, len(logs.output), logs.output)
+        done = threading.Event()
+        pool.submit('healthy', done.set)
+        self.assertTrue(done.wait(20))
+        gate.set()
+        self.assertTrue(pool.drain(20))
+        self.watch_until(pool, lambda: pool._threads == pool.size)
+
+    def test_threads_are_bounded(self) -> None:
+        with mock.patch.object(executor.Workers, 'MOST_LATE', 3):
+            pool = self.make(2, deadline=0.0)
+            gate = self.hang(pool, 5)
+            for number in range(20):
+                pool.submit(f'more{number}', gate.wait)
+                pool.watch()
+            self.assertEqual(5, pool._threads)
+            gate.set()
+            self.assertTrue(pool.drain(20))
+
+    def test_a_call_of_somebody_else_is_watched(self) -> None:
+        pool = self.make(1, deadline=0.0)
+        with pool.watched('a'):
+            self.watch_until(pool, lambda: self.late == ['a'])
+            self.assertTrue(pool.is_late('a'))
+            # It holds none of the pool's threads.
+            self.assertEqual(1, pool._threads)
+            self.assertEqual([], self.returned)
+        self.assertFalse(pool.is_late('a'))
+        self.assertEqual(['a'], self.returned)
+
+    def test_back_only_with_the_last_late_call(self) -> None:
+        pool = self.make(1, deadline=0.0)
+        gate = self.hang(pool, 1)
+        with pool.watched('vm0'):
+            self.watch_until(pool, lambda: len(self.late) == 2)
+        self.assertEqual([], self.returned)
+        gate.set()
+        self.assertTrue(pool.drain(20))
+        self.assertEqual(['vm0'], self.returned)
+
+    def test_a_thread_that_cannot_be_started(self) -> None:
+        with (
+            mock.patch.object(
+                threading.Thread, 'start', side_effect=RuntimeError('no more')
+            ),
+            self.assertLogs(executor.LOG, 'ERROR') as logs,
+        ):
+            pool = self.make(2)
+            pool.watch()
+        self.assertEqual(1, len(logs.output), logs.output)
+        pool.watch()
+        done = threading.Event()
+        pool.submit('a', done.set)
+        self.assertTrue(done.wait(20))

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Small calls are made while others take long, and at no other time."""
+
+import threading
+import time
+from unittest import mock
+
+from oslotest import base
+
+from nova_vhpc.agent.libvirt import wakeup
+from nova_vhpc.tests.unit.agent import fake_libvirt
+
+PATIENCE_S = 60.0
+
+
+class TestNudge(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.calls = 0
+        self.wanted = True
+        self.away = False
+        self.enough = threading.Event()
+        conn = mock.Mock(getLibVersion=self.call)
+        self.made = wakeup.Nudge(lambda: conn, lambda: self.wanted)
+        self.addCleanup(setattr, self, 'wanted', False)
+
+    def call(self) -> None:
+        self.calls += 1
+        if self.away:
+            raise fake_libvirt.refused('away')
+        if self.calls >= 3:
+            self.enough.set()
+
+    def test_as_long_as_it_is_wanted(self) -> None:
+        for _ in range(2):
+            self.made.wake()
+            self.assertTrue(self.enough.wait(PATIENCE_S))
+            self.wanted = False
+            time.sleep(3 * wakeup.PAUSE_S)
+            before = self.calls
+            self.made.wake()
+            time.sleep(3 * wakeup.PAUSE_S)
+            self.assertEqual(before, self.calls)
+            self.calls, self.wanted = 0, True
+            self.enough.clear()
+
+    def test_after_the_connection_was_lost(self) -> None:
+        self.away = True
+        self.made.wake()
+        time.sleep(3 * wakeup.PAUSE_S)
+        self.assertEqual(1, self.calls)
+        self.away = False
+        self.made.wake()
+        self.assertTrue(self.enough.wait(PATIENCE_S))

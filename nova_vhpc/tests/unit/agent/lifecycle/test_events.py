@@ -1,0 +1,167 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which events make us look."""
+
+from oslotest import base
+
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.lifecycle import events
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent.guests import test_guest, test_registry
+
+
+class Domain:
+    def __init__(self, uuid: str, domain_id: int = 1) -> None:
+        self.uuid = uuid
+        self.id = domain_id
+
+    def ID(self) -> int:
+        return self.id
+
+    def UUIDString(self) -> str:
+        return self.uuid
+
+
+class TestEvents(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.target = test_guest.make()
+        vms = test_registry.make()
+        vms.add(self.target)
+        self.looked: list[str] = []
+        self.events = events.Events(vms, self.looked.append)
+
+    def tunable(
+        self, name: str, value: int | str, uuid: str = 'u'
+    ) -> list[str]:
+        self.events._on_tunable(None, Domain(uuid), {name: value}, None)
+        return self.looked
+
+    def test_our_own_write_comes_back(self) -> None:
+        self.target.note_written({cputune.PERIOD: 5_000})
+        self.assertEqual([], self.tunable('cputune.vcpu_period', 5_000))
+        self.target.journalled = True
+        self.target.echoes.shares_ours.add(9)
+        self.assertEqual([], self.tunable('cputune.cpu_shares', 9))
+        self.assertIsNone(self.target.echoes.shares_theirs)
+
+    def test_no_limit_of_ours_as_the_kernel_reads_it(self) -> None:
+        self.target.note_written({cputune.QUOTA: 18_446_744_073_709_551})
+        self.assertEqual([], self.tunable('cputune.vcpu_quota', -1))
+
+    def test_shares_that_are_not_ours_are_kept(self) -> None:
+        """The next window may write over them before anybody looks."""
+        self.events._on_tunable(
+            None,
+            Domain('u'),
+            {'cputune.vcpu_period': 7_000, 'cputune.cpu_shares': 77},
+            None,
+        )
+        self.assertEqual(['u'], self.looked)
+        self.assertEqual(77, self.target.echoes.shares_theirs)
+
+    def test_shares_that_are_theirs_already(self) -> None:
+        self.target.released = frozenset({cputune.SHARES})
+        self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 77))
+        self.assertIsNone(self.target.echoes.shares_theirs)
+
+    def test_shares_of_an_earlier_run(self) -> None:
+        self.events._on_tunable(
+            None, Domain('u', 7), {'cputune.cpu_shares': 77}, None
+        )
+        self.assertIsNone(self.target.echoes.shares_theirs)
+
+    def test_late_event_of_ours_in_a_vm_that_was_put_back(self) -> None:
+        self.target.echoes.shares_ours.add(9)
+        self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 9))
+        self.assertIsNone(self.target.echoes.shares_theirs)
+
+    def test_a_value_that_is_not_ours(self) -> None:
+        self.assertEqual(['u'], self.tunable('cputune.vcpu_period', 7_000))
+
+    def test_bandwidth_that_is_not_ours_is_kept(self) -> None:
+        """A write of ours may come just after it, before anybody looks."""
+        self.tunable('cputune.vcpu_period', 7_000)
+        self.assertEqual({cputune.PERIOD: 7_000}, self.target.echoes.theirs)
+        self.tunable('cputune.vcpu_quota', 3_000)
+        self.assertEqual(
+            {cputune.PERIOD: 7_000, cputune.QUOTA: 3_000},
+            self.target.echoes.theirs,
+        )
+
+    def test_bandwidth_that_is_nobody_elses(self) -> None:
+        self.target.echoes.note_bandwidth(model.CpuTune(7_000, -1))
+        self.tunable('cputune.vcpu_period', 7_000)
+        self.tunable('cputune.vcpu_quota', 18_446_744_073_709_551)
+        # As before us, which a put-back writes.
+        original = self.target.original.parameters[cputune.PERIOD]
+        self.tunable('cputune.vcpu_period', original)
+        self.target.released = frozenset({cputune.QUOTA})
+        self.tunable('cputune.vcpu_quota', 3_000)
+        # Of an earlier run.
+        self.events._on_tunable(
+            None, Domain('u', 7), {'cputune.vcpu_period': 8_000}, None
+        )
+        self.assertEqual({}, self.target.echoes.theirs)
+
+    def test_a_pin_of_ours_comes_back(self) -> None:
+        self.target.note_written(pins={1: frozenset({0})})
+        self.assertEqual([], self.tunable('cputune.vcpupin1', '0'))
+        self.assertEqual(['u'], self.tunable('cputune.vcpupin1', '1'))
+
+    def test_a_pin_that_is_not_ours_is_kept(self) -> None:
+        """A write of ours may come just after it, before anybody looks."""
+        self.tunable('cputune.vcpupin1', '1')
+        self.tunable('cputune.vcpupin0', '1,3-4')
+        self.assertEqual(['u', 'u'], self.looked)
+        self.assertEqual(
+            {
+                cputune.pin_name(0): frozenset({1, 3, 4}),
+                cputune.pin_name(1): frozenset({1}),
+            },
+            self.target.echoes.theirs,
+        )
+
+    def test_pins_that_are_nobody_elses(self) -> None:
+        name = cputune.pin_name(0)
+        self.target.echoes.note({name: frozenset({1})})
+        self.tunable('cputune.vcpupin0', '1')
+        # As before us, which a put-back writes, though it is not so now.
+        self.target.note_written(pins={1: frozenset({0})})
+        self.tunable('cputune.vcpupin1', '0-1')
+        self.target.released = frozenset({cputune.pin_name(1)})
+        self.tunable('cputune.vcpupin1', '1')
+        self.target.released = frozenset({cputune.PINS})
+        self.tunable('cputune.vcpupin0', '0')
+        self.assertEqual({}, self.target.echoes.theirs)
+
+    def test_what_is_no_set_of_cpus(self) -> None:
+        for name in ('cputune.vcpupin0', 'cputune.emulatorpin'):
+            self.looked.clear()
+            self.assertEqual(['u'], self.tunable(name, ''))
+        self.assertEqual({}, self.target.echoes.theirs)
+
+    def test_a_tunable_that_we_never_write(self) -> None:
+        self.assertEqual(['u'], self.tunable('cputune.emulator_period', 1))
+
+    def test_a_domain_that_is_not_ours(self) -> None:
+        self.assertEqual([], self.tunable('cputune.vcpu_period', 1, 'x'))
+
+    def test_our_mark_is_no_news(self) -> None:
+        self.events._on_metadata(
+            None, Domain('u'), 2, domain_metadata.URI, None
+        )
+        self.assertEqual([], self.looked)
+        self.events._on_metadata(None, Domain('u'), 2, 'nova', None)
+        self.assertEqual(['u'], self.looked)

@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All are looked at, again and again, without events."""
+
+import dataclasses
+import gc
+import tempfile
+import threading
+import time
+import types
+import weakref
+from collections.abc import Callable
+
+from oslotest import base
+
+from nova_vhpc.agent.guests import write_permission
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.lifecycle import resync
+from nova_vhpc.tests.unit.agent.guests import test_guest, test_registry
+from nova_vhpc.tests.unit.agent.journal import test_store
+from nova_vhpc.tests.unit.agent.lifecycle import test_events
+
+PATIENCE_S = 60.0
+
+
+class Host:
+    """A connection with two domains."""
+
+    up = True
+
+    def get(self) -> 'Host':
+        return self
+
+    def listAllDomains(self, flags: int) -> list[test_events.Domain]:
+        return [test_events.Domain('a'), test_events.Domain('b')]
+
+
+class TestReconciler(base.BaseTestCase):
+    def start(self, period_s: float) -> resync.Reconciler:
+        records = store.Journal(tempfile.mkdtemp())
+        records.prepare()
+        records.save(test_store.record())
+        records.save(dataclasses.replace(test_store.record(), uuid='u'))
+        vms = test_registry.make()
+        vms.add(test_guest.make())
+        vms.add_other('gone', (1, 1))
+        self.roster = vms
+        self.gate = write_permission.Gate(dry_run=False)
+        self.looked: list[str] = []
+        self.forgotten: list[str] = []
+        self.retried: list[str] = []
+        made = resync.Reconciler(
+            types.SimpleNamespace(reconcile_period=period_s),
+            vms,
+            self.gate,
+            Host(),
+            records,
+            types.SimpleNamespace(
+                forget_record=self.forgotten.append,
+                retry=self.retried.append,
+            ),
+            self.looked.append,
+        )
+        made.start()
+        self.addCleanup(made.wake)
+        self.addCleanup(self.gate.ending.set)
+        return made
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.005)
+
+    def test_again_and_again(self) -> None:
+        self.start(0.02)
+        self.wait_for(lambda: len(self.looked) >= 9)
+        self.assertEqual({'a', 'b', 'u'}, set(self.looked[:3]))
+        self.assertEqual({'a', 'b', 'u'}, set(self.looked[3:6]))
+        self.assertEqual({'a', 'b', 'u'}, set(self.retried[:3]))
+        self.assertIn(test_store.UUID, self.forgotten)
+        self.assertFalse(self.roster.is_other('gone', (1, 1)))
+
+    def test_who_runs_comes_before_records_of_who_does_not(self) -> None:
+        """They are many after a power failure, and each takes its time."""
+        seen: list[int] = []
+        made = self.start(1e6)
+        made._undo.forget_record = lambda uuid: seen.append(len(self.looked))
+        made.wake()
+        self.wait_for(lambda: bool(seen))
+        self.assertEqual([3], seen)
+
+    def test_the_record_of_one_of_ours_goes_when_it_is_found_gone(
+        self,
+    ) -> None:
+        """A call about it may still wait, and meet its next run."""
+        self.start(0.02)
+        self.wait_for(lambda: len(self.forgotten) > 1)
+        self.assertEqual({test_store.UUID}, set(self.forgotten))
+
+    def test_memory_of_what_died_in_cycles(self) -> None:
+        """Few objects that hold much, as of connections that failed."""
+
+        class Cycle:
+            """Dies with nobody noticing."""
+
+        self.addCleanup(gc.enable)
+        gc.disable()
+        one = Cycle()
+        one.other = one
+        dead = weakref.ref(one)
+        del one
+        self.start(0.02)
+        self.wait_for(lambda: dead() is None)
+
+    def test_all_at_once_on_a_new_connection(self) -> None:
+        made = self.start(1e6)
+        made.wake()
+        self.wait_for(lambda: len(self.looked) == 3)
+
+    def test_ends_while_it_waits(self) -> None:
+        made = self.start(1e6)
+        self.gate.ending.set()
+        made.wake()
+        self.wait_for(
+            lambda: 'reconcile' not in {t.name for t in threading.enumerate()}
+        )
+        self.assertEqual([], self.looked)

@@ -1,0 +1,171 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""VMs that did not opt in: what the tick is shown of them."""
+
+import pathlib
+import tempfile
+
+from nova_vhpc.agent.probes import unmanaged
+from nova_vhpc.linux import qemu_process
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.agent import fake_libvirt
+
+UUID = '6f0c1c52-0000-4000-8000-000000000001'
+
+
+class Domain:
+    """Knows its shares, or refuses to tell."""
+
+    def __init__(self, shares=1024, quota=-1, pins=((0, 1, 2, 3),) * 2):
+        self.shares = shares
+        self.quota = quota
+        self.pins = pins
+
+    def vcpuPinInfo(self, flags):
+        if self.pins is None:
+            raise fake_libvirt.refused('gone')
+        return [tuple(cpu in pin for cpu in range(8)) for pin in self.pins]
+
+    def schedulerParametersFlags(self, flags):
+        if self.shares is None:
+            raise fake_libvirt.refused('gone')
+        return {
+            'cpu_shares': self.shares,
+            'vcpu_period': 100_000,
+            'vcpu_quota': self.quota,
+        }
+
+
+class TestNeighbours(base.TestCase):
+    """On a made-up /proc with one QEMU of two vCPUs."""
+
+    def setUp(self):
+        super().setUp()
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.proc = pathlib.Path(scratch.name)
+        process = self.proc / '77'
+        process.mkdir()
+        (process / 'cmdline').write_bytes(
+            b'/usr/bin/qemu-system-x86_64\0-uuid\0' + UUID.encode() + b'\0'
+        )
+        for vcpu in range(2):
+            task = process / 'task' / str(100 + vcpu)
+            task.mkdir(parents=True)
+            (task / 'comm').write_text(f'CPU {vcpu}/KVM\n')
+        self.stand(0, 0)
+        self.neighbours = unmanaged.Neighbours(
+            qemu_process.Processes(str(self.proc), str(self.proc / 'cgroup')),
+            lambda: frozenset({0, 1, 2, 3}),
+        )
+
+    def stand(self, run_ms, wait_ms):
+        for vcpu in range(2):
+            path = self.proc / '77/task' / str(100 + vcpu) / 'schedstat'
+            path.write_text(f'{run_ms * 10**6} {wait_ms * 10**6} 5\n')
+
+    def look(self, now_us):
+        (view,) = self.neighbours.views(now_us)
+        return view
+
+    def test_run_and_wait_since_the_last_tick(self):
+        self.neighbours.follow(UUID, Domain(), 2)
+        self.look(1_000_000)
+        self.stand(40, 60)
+        view = self.look(1_100_000)
+        self.assertEqual((UUID, 2, 1024), (view.uuid, view.vcpus, view.shares))
+        self.assertEqual((40_000.0, 40_000.0), view.sample.vcpu_run_us)
+        self.assertEqual((60_000.0, 60_000.0), view.sample.vcpu_wait_us)
+        self.assertEqual(100_000, view.sample.elapsed_us)
+
+    def test_its_quota(self):
+        # cgroup v1, v2, and a flavor's.
+        for quota, share in ((-1, None), (2**64 // 1000, None), (5_000, 0.05)):
+            self.neighbours.follow(UUID, Domain(quota=quota), 2)
+            self.assertEqual(share, self.look(1).share)
+
+    def test_the_first_tick_has_no_sample(self):
+        self.neighbours.follow(UUID, Domain(), 2)
+        self.assertIsNone(self.look(1_000_000).sample.vcpu_run_us)
+
+    def test_shares_that_libvirt_does_not_tell(self):
+        self.neighbours.follow(UUID, Domain(None), 2)
+        self.assertIsNone(self.look(1).shares)
+
+    def test_on_cpus_of_its_own_it_competes_with_nobody(self):
+        self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.assertEqual((), self.neighbours.views(1))
+        # Somebody pins it elsewhere.
+        self.neighbours.follow(UUID, Domain(pins=((3, 4), (5,))), 2)
+        self.assertEqual(1, self.look(1).vcpus)
+        self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.assertEqual((), self.neighbours.views(1))
+
+    def test_of_a_mixed_one_only_what_floats_is_read(self):
+        self.neighbours.follow(UUID, Domain(pins=((4,), (0, 1))), 2)
+        self.look(1_000_000)
+        path = self.proc / '77/task/101/schedstat'
+        path.write_text(f'{30 * 10**6} {20 * 10**6} 5\n')
+        view = self.look(1_100_000)
+        self.assertEqual(1, view.vcpus)
+        self.assertEqual((30_000.0,), view.sample.vcpu_run_us)
+        self.assertEqual((20_000.0,), view.sample.vcpu_wait_us)
+
+    def test_where_it_can_be(self):
+        for pins, shown in (
+            (((0, 1), (2, 5)), ({0, 1}, {2, 5})),
+            (((4,), (0, 1)), ({0, 1},)),
+            # Of the second vCPU libvirt tells nothing.
+            (((0, 1),), None),
+        ):
+            self.neighbours.follow(UUID, Domain(pins=pins), 2)
+            self.assertEqual(shown, self.look(1).vcpu_pins)
+
+    def test_pins_that_libvirt_does_not_tell(self):
+        self.neighbours.follow(UUID, Domain(pins=None), 2)
+        view = self.look(1)
+        self.assertEqual((2, None), (view.vcpus, view.vcpu_pins))
+
+    def test_pins_of_vcpus_that_are_not_plugged_in(self):
+        self.neighbours.follow(UUID, Domain(pins=((0,),) * 9), 2)
+        self.assertEqual(2, self.look(1).vcpus)
+
+    def test_a_process_that_is_not_found(self):
+        other = UUID.replace('1', '2')
+        self.neighbours.follow(other, Domain(), 2)
+        self.assertIsNone(self.look(1).sample.elapsed_us)
+
+    def test_one_that_ends_between_ticks(self):
+        self.neighbours.follow(UUID, Domain(), 2)
+        self.look(1_000_000)
+        for vcpu in range(2):
+            path = self.proc / '77/task' / str(100 + vcpu) / 'schedstat'
+            path.write_text('')
+        self.assertIsNone(self.look(1_100_000).sample.vcpu_run_us)
+
+    def test_forgotten_is_not_shown(self):
+        self.neighbours.follow(UUID, Domain(), 2)
+        self.neighbours.forget(UUID)
+        self.neighbours.forget(UUID)
+        self.assertEqual((), self.neighbours.views(1))
+
+    def test_files_are_given_back(self):
+        fds = pathlib.Path('/proc/self/fd')
+        before = len(list(fds.iterdir()))
+        for _ in range(50):
+            self.neighbours.follow(UUID, Domain(), 2)
+            self.neighbours.views(1)
+        self.neighbours.forget(UUID)
+        self.neighbours.views(1)
+        self.assertEqual(before, len(list(fds.iterdir())))

@@ -1,0 +1,187 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What libvirt is told of a VM that comes from another host."""
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+from xml.sax import saxutils
+
+from oslotest import base
+
+from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.restore import incoming
+from nova_vhpc.linux import qemu_process
+
+NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
+HERE = frozenset(range(4))
+EIGHT = frozenset(range(8))
+FLOATING = cputune.Cputune(
+    {
+        cputune.PERIOD: 100_000,
+        cputune.QUOTA: 17_592_186_044_415,
+        cputune.SHARES: 1024,
+    },
+    (EIGHT, EIGHT),
+    EIGHT,
+    8,
+)
+OURS = (
+    '<shares>40960</shares><period>20000</period><quota>8000</quota>'
+    "<vcpupin vcpu='0' cpuset='6'/><vcpupin vcpu='1' cpuset='7'/>"
+    "<emulatorpin cpuset='1'/>"
+)
+
+
+def copy(original: cputune.Cputune = FLOATING, **about: Any) -> store.Record:
+    identity = qemu_process.Identity('boot', 1, 2, 3)
+    # Names are anybody's choice.
+    return store.Record('u', 'a <&> "b"', identity, original, **about)
+
+
+def domain(
+    tune: str = OURS,
+    record: store.Record | str | None = None,
+    vcpu: str = '<vcpu>2</vcpu>',
+    spec: str = 'vhpc:workload',
+    extra: str = '',
+) -> str:
+    text = record.to_json() if isinstance(record, store.Record) else record
+    ours = (
+        ''
+        if text is None
+        else f'<vhpc:journal xmlns:vhpc="{domain_metadata.URI}">'
+        f'{saxutils.escape(text)}</vhpc:journal>'
+    )
+    return (
+        f'<domain type="kvm"><uuid>u</uuid><name>vm</name>{vcpu}{extra}'
+        f'<metadata><nova:instance xmlns:nova="{NOVA}"><nova:flavor>'
+        f'<nova:extraSpecs><nova:extraSpec name="{spec}">parallel'
+        '</nova:extraSpec></nova:extraSpecs></nova:flavor></nova:instance>'
+        f'{ours}</metadata><cputune>{tune}</cputune></domain>'
+    )
+
+
+class TestArrival(base.BaseTestCase):
+    def settings(self, xml: str) -> dict[str, str]:
+        """Of the cputune that libvirt is told of."""
+        changed = incoming.without_us(xml, HERE) or ''
+        root = ElementTree.fromstring(changed)
+        self.assertIsNone(
+            root.find(f'./metadata/{{{domain_metadata.URI}}}journal')
+        )
+        self.assertIn('<nova:extraSpec ', changed)
+        return {
+            element.tag + element.get('vcpu', ''): element.get('cpuset')
+            or element.text
+            or ''
+            for element in root.findall('./cputune/*')
+        }
+
+    def test_as_nova_has_made_it(self) -> None:
+        self.assertEqual(
+            {
+                'shares': '1024',
+                'period': '100000',
+                'quota': '-1',
+                'emulatorpin': '1',
+            },
+            self.settings(domain(record=copy(floats=True))),
+        )
+
+    def test_what_somebody_took_over_stays(self) -> None:
+        released = frozenset({cputune.QUOTA, cputune.PERIOD, 'vcpupin 1'})
+        found = self.settings(
+            domain(record=copy(floats=True, released=released))
+        )
+        self.assertEqual(('20000', '8000'), (found['period'], found['quota']))
+        self.assertEqual(
+            ['vcpupin1'], [name for name in found if 'vcpupin' in name]
+        )
+
+    def test_all_but_pins_of_one_that_was_put_back_stays(self) -> None:
+        found = self.settings(domain(record=copy(floats=True, settled=True)))
+        self.assertEqual('40960', found['shares'])
+        self.assertNotIn('vcpupin0', found)
+
+    def test_pins_by_hand_are_put_back_where_they_can_be(self) -> None:
+        by_hand = cputune.Cputune(
+            {}, (frozenset({1, 6}), frozenset({6})), EIGHT, 8
+        )
+        found = self.settings(domain(record=copy(by_hand)))
+        self.assertEqual('1', found['vcpupin0'])
+        self.assertNotIn('vcpupin1', found)
+        self.assertEqual('40960', found['shares'])
+
+    def test_but_not_where_nova_gives_certain_cpus(self) -> None:
+        by_hand = cputune.Cputune({}, (frozenset({1}),) * 2, EIGHT, 8)
+        vcpu = "<vcpu cpuset='2-3'>2</vcpu>"
+        found = self.settings(domain(record=copy(by_hand), vcpu=vcpu))
+        self.assertNotIn('vcpupin0', found)
+
+    def test_dedicated_cpus_are_novas(self) -> None:
+        tune = "<vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='3'/>"
+        found = self.settings(domain(tune, copy(repin=False)))
+        self.assertEqual({'vcpupin0': '2', 'vcpupin1': '3'}, found)
+
+    def test_a_copy_that_cannot_be_read_changes_nothing(self) -> None:
+        newer = copy().to_json().replace('"version": 1', '"version": 99')
+        self.assertRaises(
+            store.NewerVersion,
+            incoming.without_us,
+            domain(record=newer),
+            HERE,
+        )
+        self.assertRaises(
+            store.JournalError, incoming.without_us, domain(record='{'), HERE
+        )
+
+    def test_no_domain(self) -> None:
+        for xml in ('', '<', '<domain/>', '<network><uuid>u</uuid></network>'):
+            self.assertRaises(ValueError, incoming.without_us, xml, HERE)
+
+
+class TestLeftOver(base.BaseTestCase):
+    """Without a copy, as an agent that was stopped leaves a VM."""
+
+    ALL = "<vcpupin vcpu='0' cpuset='0-7'/><vcpupin vcpu='1' cpuset='0-7'/>"
+
+    def changed(self, tune: str = ALL, **about: Any) -> str | None:
+        return incoming.without_us(domain(tune, **about), HERE)
+
+    def test_pins_that_cannot_be_here(self) -> None:
+        changed = self.changed(f'<shares>9</shares>{self.ALL}') or ''
+        self.assertNotIn('vcpupin', changed)
+        self.assertIn('<shares>9</shares>', changed)
+
+    def test_pins_to_cpus_that_nova_gives_to_others_here(self) -> None:
+        here = "<vcpu cpuset='2-3'>2</vcpu>"
+        for cpus in ('0-1', '0-3', '1-2'):
+            pins = self.ALL.replace('0-7', cpus)
+            changed = self.changed(pins, vcpu=here) or ''
+            self.assertNotIn('vcpupin', changed)
+            self.assertIn(here.replace("'", '"'), changed)
+        for cpus in ('2-3', '2'):
+            pins = self.ALL.replace('0-7', cpus)
+            self.assertIsNone(self.changed(pins, vcpu=here))
+
+    def test_all_others_are_somebodys(self) -> None:
+        self.assertIsNone(self.changed(self.ALL.replace('7', '3')))
+        self.assertIsNone(self.changed(self.ALL.replace('0-7', '6', 1)))
+        self.assertIsNone(self.changed(spec='hw:cpu_policy'))
+        self.assertIsNone(self.changed(extra='<numatune/>'))
+        self.assertIsNone(self.changed('<shares>40960</shares>'))
+
+    def test_a_domain_without_metadata(self) -> None:
+        xml = '<domain><uuid>u</uuid><cputune/></domain>'
+        self.assertIsNone(incoming.without_us(xml, HERE))

@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What another host's agent, or this one, has said of a VM in its XML."""
+
+import dataclasses
+import tempfile
+from typing import Any
+
+import libvirt
+from oslotest import base
+
+from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.restore import recovery
+from nova_vhpc.linux import qemu_process
+from nova_vhpc.tests.unit.agent import fake_libvirt
+
+BOTH = frozenset({0, 1})
+ORIGINAL = cputune.Cputune(
+    dict(fake_libvirt.ORIGINAL), (frozenset({0}),) * 2, frozenset({0}), 2
+)
+
+
+class TestCopy(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.domain = fake_libvirt.Domain()
+        self.records = store.Journal(tempfile.mkdtemp())
+        self.host = qemu_process.Processes('/nowhere', '/nowhere')
+        self.restorer = recovery.Restorer(self.records, self.host)
+
+    def clean(self, domain_id: int = 9, **about: Any) -> recovery.Outcome:
+        """
+        :param domain_id: of the run that the copy is about.
+        """
+        identity = qemu_process.Identity('', 0, 0, domain_id)
+        record = store.Record('u', 'vm', identity, ORIGINAL, **about)
+        domain_metadata.put(self.domain, record)
+        self.domain.written.clear()
+        return self.restorer.clean(self.domain)
+
+    def test_pins_of_a_vm_that_floated_are_this_hosts(self) -> None:
+        """There it could use one CPU; here Nova gives all to guests."""
+        self.domain.pins = [(True, False)] * 2
+        self.clean(floats=True)
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+
+    def test_and_those_that_nova_gives_here(self) -> None:
+        self.domain.vcpu = "<vcpu cpuset='1'>2</vcpu>"
+        self.domain.pins = [(True, False)] * 2
+        self.clean(floats=True)
+        self.assertEqual([(False, True)] * 2, self.domain.pins)
+
+    def test_pins_of_somebody_stay_where_they_can(self) -> None:
+        self.domain.pins = [(False, True)] * 2
+        self.clean()
+        self.assertEqual([(True, False)] * 2, self.domain.pins)
+
+    def test_pins_that_are_not_ours_stay_as_they_came(self) -> None:
+        """Nova gives a guest with dedicated CPUs others on this host."""
+        self.domain.pins = [(False, True)] * 2
+        self.domain.values[cputune.SHARES] = 7
+        self.clean(repin=False)
+        self.assertEqual([(False, True)] * 2, self.domain.pins)
+        self.assertNotEqual(7, self.domain.values[cputune.SHARES])
+
+    def test_pins_that_follow_the_hosts_cpus_are_not_written(self) -> None:
+        """One was switched off while no agent ran, and libvirt says so."""
+        everything = dataclasses.replace(ORIGINAL, vcpupins=(BOTH, BOTH))
+        self.domain.values[cputune.SHARES] = 7
+        self.domain.online = (True, False)
+        self.domain.pins = [(True, False)] * 2
+        for written in ({cputune.SHARES: frozenset({7})}, None):
+            self.records.save(
+                store.Record(
+                    'u',
+                    'vm',
+                    qemu_process.Identity('', 0, 0, self.domain.id),
+                    everything,
+                    written=written,
+                )
+            )
+            with self.assertNoLogs(recovery.LOG, 'WARNING'):
+                self.restorer.clean(self.domain)
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertNotIn('pin', self.domain.written)
+
+    def came(self, **about: Any) -> list[tuple[bool, ...]]:
+        """The host's second CPU, to a VM that was pinned without it."""
+        here = qemu_process.Identity('', 0, 0, self.domain.id)
+        record = store.Record('u', 'vm', here, ORIGINAL, **about)
+        found: list[tuple[bool, ...]] = []
+        for put in (
+            self.records.save,
+            lambda it: domain_metadata.put(self.domain, it),
+        ):
+            self.domain.values[cputune.SHARES] = 7
+            self.domain.pins = [(True, False)] * 2
+            put(record)
+            self.restorer.clean(self.domain)
+            self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+            found += self.domain.pins
+        return found
+
+    def test_a_cpu_that_came_while_no_agent_ran(self) -> None:
+        self.assertEqual([(True, True)] * 4, self.came(floats=True))
+
+    def test_and_was_plugged_into_the_host(self) -> None:
+        self.domain.online = (True,) * 3
+        self.assertEqual([(True,) * 3] * 4, self.came(floats=True))
+
+    def test_but_is_not_for_whom_somebody_has_pinned(self) -> None:
+        only = [(True, False)] * 4
+        self.assertEqual(only, self.came())
+        self.domain.vcpu = "<vcpu cpuset='0'>2</vcpu>"
+        self.assertEqual(only, self.came(floats=True))
+
+    def test_not_what_another_run_was_started_with(self) -> None:
+        """libvirt carries out on it what has waited for this one."""
+        here = qemu_process.Identity('', 0, 0, self.domain.id)
+        sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
+        self.records.save(
+            store.Record('u', 'vm', here, ORIGINAL, written=sevens)
+        )
+        self.domain.pins = [(True, False)] * 2
+        self.domain.values = dict.fromkeys(fake_libvirt.ORIGINAL, 7_000)
+        resized = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 20_000}
+
+        def restart() -> None:
+            self.domain.refuse = lambda: None
+            self.domain.id += 1
+            self.domain.extra = '<cputune><quota>20000</quota></cputune>'
+            self.domain.values = dict(resized)
+
+        self.domain.refuse = restart
+        self.assertRaises(
+            recovery.RestoreError, self.restorer.clean, self.domain
+        )
+        self.assertEqual(resized, self.domain.values)
+        # Who looks next finds it as it is to be.
+        self.restorer.clean(self.domain)
+        self.assertEqual(resized, self.domain.values)
+        self.assertEqual((), self.records.uuids())
+
+    def test_who_has_no_pins_has_none_to_be_taken_back(self) -> None:
+        """Without pins a VM has the CPUs that are on, as we had written."""
+        first = frozenset({0})
+        written = {cputune.pin_name(0): frozenset({first})}
+        for online, pin in ((True, False), first), ((True, True), BOTH):
+            self.domain.online = online
+            self.domain.pins = [(True, False), online]
+            here = qemu_process.Identity('', 0, 0, self.domain.id - 1)
+            self.records.save(
+                store.Record('u', 'vm', here, ORIGINAL, written=written)
+            )
+            outcome = self.restorer.clean(self.domain)
+            self.assertEqual(pin == BOTH, outcome == recovery.Outcome.RESTORED)
+            self.assertEqual(pin, cputune.pin_cpus(self.domain.pins[0]))
+
+    def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
+        self.domain.pins = [(True, False)] * 2
+        self.domain.values[cputune.SHARES] = 100
+        self.clean(floats=True, settled=True)
+        self.assertEqual(100, self.domain.values[cputune.SHARES])
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+        self.assertIsNone(self.domain.mark)
+
+    def test_nothing_at_all_of_one_that_has_not_left(self) -> None:
+        self.domain.values[cputune.SHARES] = 7
+        outcome = self.clean(self.domain.id, settled=True)
+        self.assertIs(recovery.Outcome.NOTHING, outcome)
+        self.assertEqual(['mark'], self.domain.written)
+        self.assertIsNone(self.domain.mark)
+
+    def test_nor_of_one_that_is_leaving(self) -> None:
+        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        self.clean(self.domain.id, settled=True)
+        self.assertEqual([], self.domain.written)

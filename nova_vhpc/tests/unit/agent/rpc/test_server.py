@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A broker that refuses for a while."""
+
+import threading
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent.rpc import server
+
+PATIENCE_S = 60.0
+
+
+class Server:
+    """Starts when it is let."""
+
+    def __init__(self, bus: 'Bus') -> None:
+        self.bus = bus
+        self.ended = threading.Event()
+
+    def start(self) -> None:
+        self.bus.tries += 1
+        if self.bus.tries > 3:
+            self.bus.tried.set()
+        self.bus.wait()
+        if self.bus.refuses:
+            raise RuntimeError('ACCESS_REFUSED -\n Login was refused')
+
+    def stop(self) -> None:
+        """Nothing to do before the end."""
+
+    def wait(self) -> None:
+        self.ended.set()
+
+
+class Bus:
+    """A broker."""
+
+    def __init__(self) -> None:
+        self.refuses = True
+        self.tries = 0
+        self.tried = threading.Event()
+        self.free = threading.Event()
+        self.free.set()
+        self.made: list[Server] = []
+
+    def wait(self) -> None:
+        self.free.wait(PATIENCE_S)
+
+    def make(self) -> Server:
+        self.made.append(Server(self))
+        return self.made[-1]
+
+
+class TestListening(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(server, 'RETRY_S', 0.001))
+        self.log = self.useFixture(fixtures.FakeLogger(server.__name__))
+        self.bus = Bus()
+        self.made = server.Listening('t', self.bus.make, 'Nobody listens')
+        self.addCleanup(self.made.stop)
+
+    def test_until_the_broker_lets_it(self) -> None:
+        self.made.start()
+        self.assertTrue(self.bus.tried.wait(PATIENCE_S))
+        self.assertFalse(self.made.started.is_set())
+        self.bus.refuses = False
+        self.assertTrue(self.made.started.wait(PATIENCE_S))
+        first, last = self.log.output.splitlines()
+        self.assertEqual(
+            'Nobody listens; trying again: ACCESS_REFUSED - Login was refused',
+            first,
+        )
+        self.assertEqual('No longer: Nobody listens', last)
+        self.made.stop()
+        self.assertTrue(self.bus.made[-1].ended.wait(PATIENCE_S))
+
+    def test_ended_while_it_waits_for_the_broker(self) -> None:
+        self.bus.free.clear()
+        self.bus.refuses = False
+        self.made.start()
+        self.made.stop()
+        self.bus.free.set()
+        for server in self.bus.made:
+            self.assertTrue(server.ended.wait(PATIENCE_S))
+        self.assertFalse(self.made.started.is_set())

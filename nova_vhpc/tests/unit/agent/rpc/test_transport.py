@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The transport, and what is told when there can be none."""
+
+import contextlib
+import io
+import logging
+import pathlib
+import sys
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.rpc import transport as messaging
+from nova_vhpc.cmd import ctl
+from nova_vhpc.tests.unit.agent.clusters import peer_agents
+
+SECRET = 'k9secret'
+
+
+class TransportTest(base.BaseTestCase):
+    def conf(self, url: str) -> object:
+        conf = peer_agents.make_conf('fake://')
+        conf.set_override('transport_url', url)
+        return conf
+
+    def test_a_bad_url_is_told_without_the_password(self) -> None:
+        for url in (
+            f'rabbit://u:{SECRET}@h:port/',
+            f'rabbit://u:{SECRET}/x@h:5672/',
+            f'rabit://u:{SECRET}@h:5672/',
+            SECRET,
+            f'rabbit://u:{SECRET}@[::1/',
+        ):
+            error = self.assertRaises(
+                errors.ConfigError, messaging.get_transport, self.conf(url)
+            )
+            self.assertIn('transport_url', str(error))
+            self.assertNotIn(SECRET, str(error))
+
+            # As an operator sees it.
+            path = self.useFixture(fixtures.TempDir()).join('conf')
+            pathlib.Path(path).write_text(f'[DEFAULT]\ntransport_url={url}\n')
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                code = ctl.main(['--config-file', path, 'status'])
+            self.assertEqual(2, code)
+            self.assertEqual(1, len(said.getvalue().splitlines()))
+            self.assertNotIn(SECRET, said.getvalue())
+
+    def test_a_driver_whose_library_is_not_there(self) -> None:
+        module = 'oslo_messaging._drivers.impl_kafka'
+        with mock.patch.dict('sys.modules', {'confluent_kafka': None}):
+            sys.modules.pop(module, None)
+            error = self.assertRaises(
+                errors.ConfigError,
+                messaging.get_transport,
+                self.conf(f'kafka://u:{SECRET}@h/'),
+            )
+        self.assertIn('[DEFAULT]transport_url: its driver', str(error))
+        self.assertIn('confluent_kafka', str(error))
+        self.assertNotIn(SECRET, str(error))
+
+    def test_what_is_set_for_rabbit_only(self) -> None:
+        transport = messaging.get_transport(self.conf('rabbit://h/'))
+        self.addCleanup(transport.cleanup)
+        options = transport._driver.conf.oslo_messaging_rabbit
+        self.assertEqual(64, options.rabbit_qos_prefetch_count)
+        self.assertTrue(options.amqp_auto_delete)
+
+    def test_notifications_are_bounded_and_nothing_else(self) -> None:
+        transport = messaging.get_notification_transport(
+            self.conf('rabbit://h/')
+        )
+        self.addCleanup(transport.cleanup)
+        options = transport._driver.conf.oslo_messaging_rabbit
+        self.assertEqual(64, options.rabbit_qos_prefetch_count)
+        self.assertFalse(options.amqp_auto_delete)
+
+    def test_notifications_may_have_a_bus_of_their_own(self) -> None:
+        conf = self.conf('rabbit://h/')
+        messaging.get_notification_transport(conf).cleanup()
+        group = 'oslo_messaging_notifications'
+        conf.set_override('transport_url', 'rabbit://other/', group)
+        transport = messaging.get_notification_transport(conf)
+        self.addCleanup(transport.cleanup)
+        (host,) = transport._driver._url.hosts
+        self.assertEqual('other', host.hostname)
+
+        conf.set_override('transport_url', 'rabit://other/', group)
+        error = self.assertRaises(
+            errors.ConfigError, messaging.get_notification_transport, conf
+        )
+        self.assertIn(f'[{group}]transport_url', str(error))
+
+    def test_what_an_operator_sets_stays(self) -> None:
+        conf = peer_agents.make_conf('rabbit://h/?rabbit_qos_prefetch_count=7')
+        conf.set_override('rabbit_quorum_queue', True, 'oslo_messaging_rabbit')
+        transport = messaging.get_transport(conf)
+        self.addCleanup(transport.cleanup)
+        options = transport._driver.conf.oslo_messaging_rabbit
+        self.assertEqual(7, options.rabbit_qos_prefetch_count)
+        self.assertFalse(options.amqp_auto_delete)
+
+
+class HushTest(base.BaseTestCase):
+    def test_the_first_bad_message_is_told_in_one_line(self) -> None:
+        messaging.hush()
+        log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        once = messaging._Once()
+        logger = logging.getLogger('not.oslo')
+        logger.addFilter(once)
+        self.addCleanup(logger.removeFilter, once)
+        for number in range(3):
+            try:
+                raise LookupError(f'message {number}')
+            except LookupError:
+                logger.exception('Exception during message handling')
+        (line,) = log.output.splitlines()
+        self.assertIn("LookupError('message 0')", line)

@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CPUs that are switched off and on while the agent runs."""
+
+import os
+import pathlib
+import tempfile
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent import errors, host_cpus
+
+
+class TestSharedCpus(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = tempfile.mkdtemp()
+        self.file = pathlib.Path(self.root, 'devices/system/cpu/online')
+        self.file.parent.mkdir(parents=True)
+        self.present = self.file.with_name('present')
+        self.present.write_text('0-7\n')
+        self.switch('0-7')
+        self.useFixture(
+            fixtures.MockPatchObject(
+                os, 'sched_getaffinity', lambda pid: set(range(8))
+            )
+        )
+        self.now_s = 0.0
+        self.useFixture(
+            fixtures.MockPatchObject(
+                host_cpus.time, 'monotonic', lambda: self.now_s
+            )
+        )
+
+    def switch(self, online: str) -> None:
+        self.file.write_text(online + '\n')
+
+    def ids(self, made: host_cpus.SharedCpus) -> list[int]:
+        self.now_s += host_cpus.LOOK_S
+        found = [cpu.id for cpu in made.described()]
+        self.assertEqual(set(found), made.usable())
+        return found
+
+    def test_they_go_and_come_back(self) -> None:
+        made = host_cpus.SharedCpus('2-5', self.root)
+        self.assertEqual([2, 3, 4, 5], self.ids(made))
+        self.switch('0-3')
+        with self.assertLogs(host_cpus.LOG, 'WARNING') as logs:
+            self.assertEqual([2, 3], self.ids(made))
+            self.assertEqual([2, 3], self.ids(made))
+        (line,) = logs.output
+        self.assertIn('2-3 from now on, 2-5 before', line)
+        self.assertEqual({4, 5, 6, 7}, made.off())
+        self.switch('0-7')
+        self.assertEqual([2, 3, 4, 5], self.ids(made))
+        self.assertEqual(set(), made.off())
+
+    def test_without_a_set_of_our_own(self) -> None:
+        self.switch('0-3')
+        made = host_cpus.SharedCpus(None, self.root)
+        self.assertEqual([0, 1, 2, 3], self.ids(made))
+        self.switch('0-7')
+        self.assertEqual(list(range(8)), self.ids(made))
+
+    def test_none_left(self) -> None:
+        made = host_cpus.SharedCpus('4', self.root)
+        self.switch('0-3')
+        self.assertEqual([4], self.ids(made))
+
+    def test_the_same_object_as_long_as_nothing_changes(self) -> None:
+        made = host_cpus.SharedCpus(None, self.root)
+        first = made.described()
+        self.now_s += host_cpus.LOOK_S
+        self.assertIs(first, made.described())
+
+    def test_not_looked_at_in_each_tick(self) -> None:
+        made = host_cpus.SharedCpus(None, self.root)
+        with mock.patch('pathlib.Path.read_text') as read:
+            for _ in range(9):
+                self.now_s += host_cpus.LOOK_S / 10
+                made.described()
+        self.assertEqual(0, read.call_count)
+
+    def test_at_start_some_are_off(self) -> None:
+        self.switch('0-3')
+        with self.assertLogs(host_cpus.LOG, 'WARNING') as logs:
+            made = host_cpus.SharedCpus('2-5', self.root)
+        (line,) = logs.output
+        self.assertIn('4-5 are switched off; VMs may be pinned to 2-3', line)
+        self.assertEqual({4, 5}, made.missing())
+        self.assertEqual({4, 5, 6, 7}, made.off())
+        self.assertEqual([2, 3], self.ids(made))
+        self.switch('0-7')
+        self.assertEqual([2, 3, 4, 5], self.ids(made))
+
+    def test_at_start_some_are_off_that_nobody_has_named(self) -> None:
+        self.switch('0-3')
+        with self.assertNoLogs(host_cpus.LOG, 'WARNING'):
+            made = host_cpus.SharedCpus('2', self.root)
+            self.assertEqual(set(), made.missing())
+            made = host_cpus.SharedCpus(None, self.root)
+        self.assertEqual({4, 5, 6, 7}, made.missing())
+
+    def test_at_start_all_are_off(self) -> None:
+        self.switch('0-3')
+        error = self.assertRaises(
+            errors.ConfigError, host_cpus.SharedCpus, '4-5', self.root
+        )
+        self.assertIn('switched off', str(error))
+
+    def test_at_start_all_must_be_in_the_host(self) -> None:
+        for _ in range(2):
+            self.assertRaises(
+                errors.ConfigError, host_cpus.SharedCpus, '7-8', self.root
+            )
+            # Not every kernel says it.
+            self.present.unlink(missing_ok=True)

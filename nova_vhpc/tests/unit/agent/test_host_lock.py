@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One agent per host."""
+
+import errno
+import pathlib
+import shutil
+import stat
+import tempfile
+from unittest import mock
+
+from oslotest import base
+
+from nova_vhpc.agent import errors, host_lock
+
+
+class TestLock(base.BaseTestCase):
+    def test_second_is_refused_until_the_first_ends(self) -> None:
+        path = tempfile.mkdtemp()
+        first, second = host_lock.Lock(path), host_lock.Lock(path)
+        first.acquire()
+        error = self.assertRaises(errors.AgentError, second.acquire)
+        self.assertIn('stop it first', str(error))
+        first.release()
+        second.acquire()
+        second.release()
+
+    def test_nobody_else_can_open_it(self) -> None:
+        made = host_lock.Lock(tempfile.mkdtemp())
+        for mode in (None, 0o644):
+            if mode is not None:
+                made.path.chmod(mode)
+            made.acquire()
+            made.release()
+            self.assertEqual(0o600, stat.S_IMODE(made.path.stat().st_mode))
+
+    def test_a_full_file_system(self) -> None:
+        path = tempfile.mkdtemp()
+        first, second = host_lock.Lock(path), host_lock.Lock(path)
+        full = OSError(errno.ENOSPC, 'No space left on device')
+        with mock.patch.object(host_lock.os, 'pwrite', side_effect=full):
+            first.acquire()
+        self.assertRaises(errors.AgentError, second.acquire)
+        first.release()
+
+    def test_of_a_run_path_that_was_removed(self) -> None:
+        """As systemd does when a second one ends that could not start."""
+        journal = pathlib.Path(tempfile.mkdtemp())
+        path = tempfile.mkdtemp()
+        first = host_lock.Lock(path, journal)
+        first.acquire()
+        shutil.rmtree(path)
+        second = host_lock.Lock(path, journal)
+        for _ in range(2):
+            error = self.assertRaises(errors.AgentError, second.acquire)
+            self.assertIn('stop it first', str(error))
+            self.assertIn(str(journal), str(error))
+        first.release()
+        second.acquire()
+        second.release()
+
+    def test_without_a_journal(self) -> None:
+        missing = pathlib.Path(tempfile.mkdtemp(), 'journal')
+        made = host_lock.Lock(tempfile.mkdtemp(), missing)
+        made.acquire()
+        made.release()
+        self.assertFalse(missing.exists())
+
+    def test_directory_that_cannot_be(self) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            self.assertRaises(
+                errors.AgentError, host_lock.Lock(file.name).acquire
+            )

@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A dry run writes to no VM, no NIC, no journal and not to Placement."""
+
+import pathlib
+import tempfile
+import types
+from unittest import mock
+
+from oslo_config import cfg
+
+from nova_vhpc.agent.daemon import service
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.uplinks import dry_run, plugger, publish_worker
+from nova_vhpc.agent.uplinks.binder import UplinkBinder
+from nova_vhpc.cmd import agent
+from nova_vhpc.linux import qemu_process
+from nova_vhpc.placement import publisher
+from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+
+
+class TestLeftovers(test_manager.DomainsCase):
+    """After a crash: a first agent writes, and a second one finds it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write(self.look())
+        self.domain.written.clear()
+        self.before = dict(self.domain.values)
+        self.made = self.make(dry_run=True)
+
+    def assert_untouched(self) -> None:
+        self.assertEqual([], self.domain.written)
+        self.assertEqual(self.before, self.domain.values)
+        self.assertEqual(('u',), self.records.uuids())
+
+    def test_named_once_and_read_as_usual(self) -> None:
+        with self.assertLogs('nova_vhpc.agent.lifecycle.after_crash') as logs:
+            target = self.look()
+            self.reconcile()
+            self.reconcile()
+        self.assertEqual(1, len(logs.records))
+        self.assertIn('nova-vhpc-agent --restore', logs.output[0])
+        self.assertEqual(8_000, target.in_force.quota_us)
+        self.assert_untouched()
+
+    def test_nor_by_an_operator_who_is_told_why(self) -> None:
+        self.look()
+        self.assertIn(
+            '--restore',
+            self.made.restore_one('u').result(test_manager.PATIENCE_S),
+        )
+        self.made.pause()
+        self.made.let_leave(frozenset({'u'}))
+        self.drain()
+        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assert_untouched()
+
+    def test_nor_when_it_opts_out(self) -> None:
+        self.look()
+        self.domain.specs.clear()
+        self.reconcile()
+        self.assertEqual({}, self.made.guests)
+        self.assert_untouched()
+
+    def test_nor_one_that_has_opted_out(self) -> None:
+        self.domain.specs.clear()
+        with self.assertLogs('nova_vhpc.agent.lifecycle.after_crash') as logs:
+            self.reconcile()
+            self.reconcile()
+        self.assertEqual(1, len(logs.records))
+        self.assert_untouched()
+
+    def test_nor_is_a_record_of_the_gone_removed(self) -> None:
+        self.look()
+        self.made.connection.get().domains.clear()
+        self.reconcile()
+        self.assertEqual({}, self.made.guests)
+        self.assert_untouched()
+
+
+class TestNothingLeft(test_manager.DomainsCase):
+    def test_there_is_nothing_to_say(self) -> None:
+        self.made = self.make(dry_run=True)
+        with self.assertNoLogs('nova_vhpc.agent.lifecycle.after_crash'):
+            self.look()
+        self.assertEqual(
+            '', self.made.restore_one('u').result(test_manager.PATIENCE_S)
+        )
+        self.assertEqual([], self.domain.written)
+
+
+class TestPlugger(test_manager.DomainsCase):
+    def make_binder(self, plugger: plugger.Plugger) -> UplinkBinder:
+        return UplinkBinder(
+            plugger,
+            lambda: self.made.guests,
+            lambda: self.made.connection.get(),
+            lambda uuid: ('br-uplink',),
+        )
+
+    def test_says_once_which_nic_it_would_move(self) -> None:
+        self.domain.specs['vhpc:network'] = 'separate'
+        self.look()
+        records = plugger.BindingJournal(self.state)
+        host = qemu_process.Processes('/nowhere', '/nowhere')
+        binder = self.make_binder(dry_run.DryPlugger(records, host))
+        with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
+            binder.step()
+            binder.step()
+        self.assertEqual(1, len(logs.records))
+        self.assertIn('52:54:00:00:00:01', logs.output[0])
+        self.assertIn('br-uplink', logs.output[0])
+        self.assertEqual([], binder.status()['bound'])
+        self.made.restore_one('u')
+        self.drain()
+        binder.step()
+        binder.start()
+        binder.stop(0.0)
+        self.assertEqual([], self.domain.written)
+        self.assertEqual((), records.uuids())
+
+    def test_names_what_a_crash_left(self) -> None:
+        records = plugger.BindingJournal(self.state)
+        records.save_binding(
+            plugger.Binding('u', qemu_process.Identity('', 0, 0, 1), {})
+        )
+        host = types.SimpleNamespace(find=lambda uuid: 7)
+        with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
+            dry_run.DryPlugger(records, host).undo_all(None)
+        self.assertIn('--restore', logs.output[0])
+        self.assertEqual(('u',), records.uuids())
+
+
+class TestService(test_manager.DomainsCase):
+    def conf(self, *words: str) -> cfg.ConfigOpts:
+        path = pathlib.Path(tempfile.mkdtemp(), 'agent.conf')
+        path.write_text(
+            '[vhpc_agent]\nlibvirt_uri = test:///default\nmetrics_port = 0\n'
+            f'bind_uplinks = true\nstate_path = {path.parent}/state\n'
+            f'run_path = {path.parent}/run\n'
+        )
+        return agent.make_conf(['--config-file', str(path), *words])
+
+    def test_the_parts_are_those_that_write_nothing(self) -> None:
+        conf = self.conf('--dry-run')
+        made = service.Service(conf)
+        self.addCleanup(made.lock.release)
+        self.addCleanup(made.domains.workers.close)
+        self.assertIsInstance(made.publishing, dry_run.DryPublishWorker)
+        self.assertIsInstance(made.binder._plugger, dry_run.DryPlugger)
+        # A phase that is told moves VMs on other hosts.
+        self.assertTrue(made.peers._silent)
+        with (
+            mock.patch.object(service.Service, 'status'),
+            mock.patch.object(store.Journal, 'prepare') as prepare,
+            mock.patch.object(made.domains, 'start'),
+            mock.patch.object(made.loop, 'start'),
+            mock.patch.object(made, 'groups'),
+            mock.patch.object(made, 'publishing'),
+            mock.patch.object(made, 'peers'),
+            mock.patch.object(made, 'binder'),
+        ):
+            made._start()
+        self.addCleanup(made.server.stop)
+        prepare.assert_not_called()
+        self.assertFalse(pathlib.Path(conf.vhpc_agent.state_path).exists())
+
+    def test_else_they_write(self) -> None:
+        conf = self.conf()
+        self.assertIs(
+            publish_worker.PublishWorker,
+            type(dry_run.make_publishing(conf, 'host')),
+        )
+        self.assertIs(plugger.Plugger, type(dry_run.make_plugger(conf)))
+
+    def test_uplinks_are_discovered_and_not_published(self) -> None:
+        worker = dry_run.make_publishing(self.conf('--dry-run'), 'host')
+        asked = mock.create_autospec(publisher.Publisher, instance=True)
+        asked.node.return_value = 'node1'
+        worker._make_publisher = lambda: asked
+        with self.assertLogs(
+            'nova_vhpc.agent.uplinks.publish_worker', 'INFO'
+        ) as logs:
+            worker._tick()
+        self.assertEqual([mock.call.node()], asked.mock_calls)
+        self.assertIn('would be published', logs.output[-1])
+        told = worker.status()
+        self.assertEqual('dry-run', told['state'])
+        self.assertEqual('node1', told['node'])
+        self.assertIsNone(told['age_s'])

@@ -1,0 +1,156 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the publishing thread says of itself and of its credentials."""
+
+import json
+import logging
+import time
+from unittest import mock
+
+import fixtures
+from oslo_config import cfg
+
+from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.conf import placement as placement_conf
+from nova_vhpc.conf import topology as topology_conf
+from nova_vhpc.placement import publisher
+from nova_vhpc.tests import base, served
+
+PASSWORD = (
+    '[{section}]\n'
+    'auth_type = password\n'
+    'auth_url = https://127.0.0.1:9/v3\n'
+    'username = nova\n'
+)
+
+
+def _keystone(environ, start_response):
+    """Knows nobody."""
+    url = f'http://{environ["HTTP_HOST"]}/v3'
+    version = {
+        'id': 'v3.14',
+        'status': 'stable',
+        'links': [{'rel': 'self', 'href': url}],
+    }
+    status, body = '200 OK', {'version': version}
+    if environ['PATH_INFO'].endswith('/auth/tokens'):
+        status, body = '401 Unauthorized', {'error': {'message': 'No.'}}
+    start_response(status, [('Content-Type', 'application/json')])
+    return [json.dumps(body).encode()]
+
+
+class _Told(logging.Handler):
+    """Keeps messages."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+def _conf(sysfs, files=()):
+    conf = cfg.ConfigOpts()
+    placement_conf.register_opts(conf)
+    topology_conf.register_opts(conf)
+    conf([], project='nova-vhpc', default_config_files=files)
+    conf.set_override('sysfs', sysfs, 'vhpc_topology')
+    return conf
+
+
+class StatusTest(base.TestCase):
+    def test_the_age_follows_no_clock_that_is_set(self):
+        """As by NTP after a boot."""
+        folder = self.useFixture(fixtures.TempDir()).path
+        worker = publish_worker.PublishWorker(_conf(folder), 'cn1')
+        done = publisher.Published('cn1', (), (), 1)
+        with (
+            mock.patch.object(worker, '_publish', return_value=done),
+            mock.patch.object(publish_worker.time, 'time', return_value=0.0),
+        ):
+            worker._tick()
+        age_s = worker.status()['age_s']
+        self.assertGreaterEqual(age_s, 0.0)
+        self.assertLess(age_s, 3600.0)
+
+
+class CredentialsTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.told = _Told()
+        logger = logging.getLogger('nova_vhpc')
+        logger.addHandler(self.told)
+        self.addCleanup(logger.removeHandler, self.told)
+
+    def message(self, text):
+        """What is told under a configuration: one line."""
+        folder = self.useFixture(fixtures.TempDir())
+        file = folder.join('nova-vhpc.conf')
+        with open(file, 'w') as opened:
+            opened.write(text)
+        worker = publish_worker.PublishWorker(
+            _conf(folder.path, [file]), 'cn1'
+        )
+        self.told.messages.clear()
+        worker.start()
+        self.addCleanup(worker.stop)
+        until = time.monotonic() + 30
+        while not self.told.messages and time.monotonic() < until:
+            time.sleep(0.01)
+        worker.stop()
+        (message,) = self.told.messages
+        return message
+
+    def test_none_at_all(self):
+        message = self.message('')
+        self.assertIn('[placement] has no auth_type', message)
+        for option in ('auth_url', 'username', 'password', 'publish'):
+            self.assertIn(option, message)
+
+    def test_no_password(self):
+        message = self.message(PASSWORD.format(section='placement'))
+        self.assertIn('password is a required attribute', message)
+        self.assertIn('[placement]', message)
+
+    def test_no_certificates(self):
+        message = self.message(
+            PASSWORD.format(section='placement')
+            + 'password = secret\ncafile = /nowhere\n'
+        )
+        self.assertIn('/nowhere', message)
+
+    def test_those_of_another_section(self):
+        message = self.message(
+            '[placement]\nauth_section = service\n'
+            + PASSWORD.format(section='service')
+            + 'password = secret\n'
+        )
+        self.assertIn('Unable to establish connection', message)
+
+    def test_wrong_password(self):
+        url = self.useFixture(served.Served(_keystone)).url
+        message = self.message(
+            '[placement]\n'
+            'auth_type = password\n'
+            f'auth_url = {url}v3\n'
+            'username = nova\n'
+            'user_domain_name = Default\n'
+            'password = wrong\n'
+        )
+        self.assertIn('No. (HTTP 401); are username, password', message)
+        self.assertIn('[placement]', message)
+
+    def test_a_section_that_is_not_there(self):
+        message = self.message('[placement]\nauth_section = nowhere\n')
+        self.assertIn('auth_section of [placement]', message)
