@@ -16,7 +16,7 @@ twine check --strict "$work"/dist/*
 python -m zipfile -l "$work"/dist/*.whl >"$work/wheel"
 tar tzf "$work"/dist/*.tar.gz >"$work/sdist"
 for want in nova_vhpc/py.typed nova_vhpc/scheduler/filters.py \
-    nova_vhpc/bench/lab/programs/init.sh etc/nova-vhpc/nova-vhpc-agent.service \
+    nova_vhpc/testbed/programs/init.sh etc/nova-vhpc/nova-vhpc-agent.service \
     etc/nova-vhpc/nova-vhpc-vendordata.service etc/nova-vhpc/libvirt-qemu-hook \
     etc/nova-vhpc/grafana-dashboard.json etc/nova-vhpc/prometheus-alerts.yaml \
     etc/nova-vhpc/nova-vhpc.conf.sample \

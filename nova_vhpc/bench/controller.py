@@ -29,7 +29,7 @@ from typing import Any
 
 from nova_vhpc.agent import errors, process_limits
 from nova_vhpc.agent.daemon import controller_factory
-from nova_vhpc.bench import numbers, outputs, plugins
+from nova_vhpc.bench.common import cli_types, outputs, plugins
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 
@@ -60,13 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--vms',
-        type=numbers.whole(),
+        type=cli_types.whole(),
         nargs='+',
         metavar='N',
         default=[100, 200, 500, 1000],
         help='numbers of VMs to measure (default: %(default)s)',
     )
-    numbers.add_whole(
+    cli_types.add_whole(
         parser, '--ticks', 150, 'decisions per measurement', least=2
     )
     plugins.add_arguments(parser)

@@ -27,7 +27,7 @@ import tempfile
 from collections.abc import Iterator
 
 from nova_vhpc import version
-from nova_vhpc.bench import outputs
+from nova_vhpc.bench.common import outputs
 
 SUBCOMMANDS = (
     'scheduler',

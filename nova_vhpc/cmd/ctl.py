@@ -26,7 +26,7 @@ from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.cmd import printing
+from nova_vhpc.cmd import output
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
 
@@ -193,7 +193,7 @@ def main(argv: list[str] | None = None) -> int:
     :returns: 0; 1 when a host did not do it, a server was not put back or
         is known nowhere; 2 on bad arguments.
     """
-    printing.take_any_name()
+    output.take_any_name()
     args = make_parser().parse_args(argv)
     try:
         conf = make_conf(args)
@@ -255,7 +255,7 @@ def not_done(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
 def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
     """Print what hosts answered."""
     if args.json:
-        printing.print_json(answers, sort_keys=True)
+        output.print_json(answers, sort_keys=True)
         return
     for host, answer in answers.items():
         if args.command == 'status':

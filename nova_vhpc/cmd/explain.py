@@ -34,7 +34,7 @@ from rich.table import Table
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.clients import openstack
-from nova_vhpc.cmd import printing
+from nova_vhpc.cmd import output
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, model
 from nova_vhpc.explain.cloud import pci_devices
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     :param connection: an openstacksdk connection; without it one is made
         if one is needed.
     """
-    printing.take_any_name()
+    output.take_any_name()
     parser = _parser()
     args = parser.parse_args(argv)
     if (args.request is None) == (args.flavor is None):
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         with openstack.asked():
             answer = _answer(args, connection)
         if args.json:
-            printing.print_json(answer.as_dict())
+            output.print_json(answer.as_dict())
         else:
             _print(answer, args.limit)
     except (

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from nova_vhpc import version
 from nova_vhpc.clients import openstack
-from nova_vhpc.cmd import printing
+from nova_vhpc.cmd import output
 from nova_vhpc.flavor import extra_specs, recipes, request_groups, validation
 
 
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
 
     :param connection: an openstacksdk connection; without it one is made.
     """
-    printing.take_any_name()
+    output.take_any_name()
     args = _parser().parse_args(argv)
     try:
         with openstack.asked():
@@ -161,7 +161,7 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
     specs = dict(flavor.extra_specs)
     found = validation.problems(specs)
     if args.json:
-        printing.print_json(
+        output.print_json(
             {
                 'flavor': flavor.name,
                 'extra_specs': specs,
@@ -202,7 +202,7 @@ def _write(
     written = bool(change) and args.yes
     advice = validation.advice(change.after) + change.left_behind
     if args.json:
-        printing.print_json(
+        output.print_json(
             {
                 'flavor': flavor.name,
                 'set': dict(change.write),

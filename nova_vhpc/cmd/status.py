@@ -24,7 +24,7 @@ from nova_vhpc import version
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
-from nova_vhpc.status import host
+from nova_vhpc.upgradecheck import facts
 
 DEFAULT_FILES = (
     '/etc/nova/nova.conf',
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         status: int = upgradecheck.main(
             conf,
             project='nova-vhpc',
-            upgrade_command=host.Checks(conf),
+            upgrade_command=facts.Checks(conf),
             argv=sys.argv[1:] if argv is None else argv,
             default_config_files=files,
         )

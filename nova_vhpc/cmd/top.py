@@ -25,7 +25,7 @@ from rich import box, console, live, panel, table, text
 
 from nova_vhpc import version
 from nova_vhpc.agent.daemon import status
-from nova_vhpc.cmd import printing
+from nova_vhpc.cmd import output
 from nova_vhpc.conf import types
 
 PIPE_WIDTH = 160
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
     :returns: 0, or 1 if the agent cannot be asked.
     """
-    printing.take_any_name()
+    output.take_any_name()
     parser = _parser()
     args = parser.parse_args(argv)
     if args.json and not args.once:
@@ -141,7 +141,7 @@ def _fetch(path: str) -> dict[str, Any]:
 
 def _show(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        printing.print_json(document, sort_keys=True)
+        output.print_json(document, sort_keys=True)
         return
     # A pipe has no width; the names of columns are not cut there.
     width = None if sys.stdout.isatty() else PIPE_WIDTH

@@ -30,7 +30,7 @@ from nova_vhpc import version
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
-from nova_vhpc.vendordata import nova_api, wsgi
+from nova_vhpc.vendordata import nova, wsgi
 
 LOG = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def make(conf: cfg.ConfigOpts) -> Any:
     client = loading.load_adapter_from_conf_options(
         conf, group, session=session
     )
-    source = nova_api.Nova(client, conf.vhpc_vendordata.cache_seconds)
+    source = nova.Nova(client, conf.vhpc_vendordata.cache_seconds)
     return wsgi.make_application(conf, source)
 
 

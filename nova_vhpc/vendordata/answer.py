@@ -15,7 +15,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from nova_vhpc.vendordata import cluster as model
+from nova_vhpc.vendordata import model
 
 VERSION = 1
 """Version of the answer's layout; a new key does not change it."""

@@ -29,8 +29,7 @@ from oslo_utils import uuidutils
 
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
-from nova_vhpc.vendordata import answer, nova_api
-from nova_vhpc.vendordata import cluster as model
+from nova_vhpc.vendordata import answer, model, nova
 
 LOG = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ class Application:
         try:
             cluster = self._source.cluster(server_uuid, project_id)
             return '200 OK', answer.answer(cluster, server_uuid)
-        except nova_api.NotMember as reason:
+        except nova.NotMember as reason:
             # Every server's metadata asks here; most are in no cluster.
             LOG.debug('Nothing for %s: %s', server_uuid, reason)
             return '200 OK', {}

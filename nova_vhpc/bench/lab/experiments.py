@@ -14,7 +14,7 @@
 """Measure what the papers claim of slices, pools, packets and paradigms.
 
 No agent here: periods, quotas and CPUs are set directly, so that only these
-differ. See :mod:`nova_vhpc.bench.lab.claims` for the page.
+differ. See :mod:`nova_vhpc.bench.lab.paper_claims` for the page.
 """
 
 import dataclasses
@@ -27,7 +27,14 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.bench.lab import clock, guest, host, mixes, runner, spread
+from nova_vhpc.bench.lab import (
+    clock_error,
+    confidence,
+    guest_set,
+    mixes,
+    runner,
+)
+from nova_vhpc.testbed import guest
 
 Rounds = dict[str, dict[str, list[float]]]
 """Of one experiment: by figure, by setting, one value per round."""
@@ -101,11 +108,11 @@ def measure(
     found: dict[str, Any] = {}
     each: dict[str, Rounds] = {}
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-    with host.Lab(_THREE, image, cpus) as lab:
+    with guest_set.Lab(_THREE, image, cpus) as lab:
         found['slices'], each['slices'] = _slices(
             lab, SLICES_MS, 1 / 3, timing, rounds, {'a': 'abc'}, say
         )
-    with host.Lab(_TALK, image, cpus) as lab:
+    with guest_set.Lab(_TALK, image, cpus) as lab:
         found['talk'], each['talk'] = _slices(
             lab,
             TALK_SLICES_MS,
@@ -116,7 +123,7 @@ def measure(
             say,
         )
         found['pool'], each['pool'] = _pool(lab, timing, rounds, say)
-    with host.Lab(_MEMORY, image, cpus) as lab:
+    with guest_set.Lab(_MEMORY, image, cpus) as lab:
         found['memory'], each['memory'] = _slices(
             lab,
             TALK_SLICES_MS,
@@ -126,19 +133,19 @@ def measure(
             {'stream': 'st', 'cpi': 'ef'},
             say,
         )
-    with host.Lab(_PACKETS, image, cpus) as lab:
+    with guest_set.Lab(_PACKETS, image, cpus) as lab:
         found['spare'], each['spare'] = _spare(lab, timing, rounds, say)
-    with host.Lab(_SCALING, image, cpus) as lab:
+    with guest_set.Lab(_SCALING, image, cpus) as lab:
         found['scaling'], each['scaling'] = _scaling(lab, timing, rounds)
         say(f'scaling {found["scaling"]}')
-    found['clock'] = clock.measure(timing.measure_s, rounds, say, cpus)
+    found['clock'] = clock_error.measure(timing.measure_s, rounds, say, cpus)
     found['when'] = dict.fromkeys(found, when)
     found['rounds'] = each
     return found
 
 
 def _slices(
-    lab: host.Lab,
+    lab: guest_set.Lab,
     slices_ms: tuple[int, ...],
     share: float,
     timing: runner.Timing,
@@ -181,7 +188,7 @@ def _slices(
 
 
 def _pool(
-    lab: host.Lab,
+    lab: guest_set.Lab,
     timing: runner.Timing,
     rounds: int,
     say: Callable[[str], None],
@@ -214,7 +221,7 @@ def _pool(
 
 
 def _spare(
-    lab: host.Lab,
+    lab: guest_set.Lab,
     timing: runner.Timing,
     rounds: int,
     say: Callable[[str], None],
@@ -253,12 +260,12 @@ def _keep(found: Rounds, figure: str, setting: str, value: float) -> None:
 def _ratio(values: list[float], base: list[float]) -> float | None:
     """Median over the rounds; None where there is nothing to compare."""
     try:
-        return round(spread.of_ratios(values, base).median, 3)
+        return round(confidence.of_ratios(values, base).median, 3)
     except statistics.StatisticsError:
         return None
 
 
-def _set_slice(lab: host.Lab, slice_ms: int | None, share: float) -> None:
+def _set_slice(lab: guest_set.Lab, slice_ms: int | None, share: float) -> None:
     for running in lab.guests.values():
         parameters = (
             {'vcpu_quota': -1, 'vcpu_period': 100_000}
@@ -275,14 +282,14 @@ def _set_slice(lab: host.Lab, slice_ms: int | None, share: float) -> None:
             )
 
 
-def _schedstat(lab: host.Lab) -> tuple[int, int]:
+def _schedstat(lab: guest_set.Lab) -> tuple[int, int]:
     """Wait (ns) and switches of all vCPU threads together."""
     each = [running.schedstat() for running in lab.guests.values()]
     return sum(one[1] for one in each), sum(one[2] for one in each)
 
 
 def _scaling(
-    lab: host.Lab, timing: runner.Timing, rounds: int
+    lab: guest_set.Lab, timing: runner.Timing, rounds: int
 ) -> tuple[dict[str, float | None], Rounds]:
     """Speed of each guest alone, relative to the one with one vCPU."""
     found: Rounds = {}

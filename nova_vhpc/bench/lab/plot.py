@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.bench import outputs
+from nova_vhpc.bench.common import outputs
 
 TARGETS = {'efficiency': 0.8, 'fairness': 0.8}
 

@@ -26,7 +26,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from nova_vhpc.bench.lab import figures, guest, host, kbest, mixes, policies
+from nova_vhpc.bench.lab import figures, guest_set, kbest, mixes, policies
+from nova_vhpc.testbed import guest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def measure_mix(
     :raises LabError, AgentError: when something does not work.
     """
     runs: dict[str, list[figures.Run]] = {name: [] for name in names}
-    with host.Lab(mix, image, cpus) as lab:
+    with guest_set.Lab(mix, image, cpus) as lab:
         number = 0
         while True:
             todo = [
@@ -89,7 +90,7 @@ def measure_mix(
             for name, rates in taken.items():
                 run = figures.Run(
                     number,
-                    host.relative(rates.work, alone),
+                    guest_set.relative(rates.work, alone),
                     rates.latencies_ms,
                     rates.window_late_us,
                     rates.cpus,
@@ -98,7 +99,7 @@ def measure_mix(
                 say(_line(mix, name, run))
 
 
-def measure_alone(lab: host.Lab, timing: Timing) -> dict[str, float]:
+def measure_alone(lab: guest_set.Lab, timing: Timing) -> dict[str, float]:
     """Work per second of each guest when its cluster has the host.
 
     The vCPUs are pinned apart: that is the best it can do. Guests of one
@@ -136,7 +137,7 @@ class _Rates:
 
 
 def _measure_policy(
-    lab: host.Lab, options: Mapping[str, str] | None, timing: Timing
+    lab: guest_set.Lab, options: Mapping[str, str] | None, timing: Timing
 ) -> _Rates:
     late_us: float | None = None
     with contextlib.ExitStack() as stack:

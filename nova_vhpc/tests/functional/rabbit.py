@@ -15,14 +15,14 @@
 
 import fixtures
 
-from nova_vhpc.bench import rabbit
+from nova_vhpc.testbed import rabbitmq
 
 
 class Rabbit(fixtures.Fixture):
     """Starts a broker of its own; ``broker`` can kill and restart it."""
 
     def _setUp(self) -> None:
-        self.broker = rabbit.PrivateRabbit()
+        self.broker = rabbitmq.PrivateRabbit()
         self.broker.__enter__()
         self.addCleanup(self.broker.close)
 

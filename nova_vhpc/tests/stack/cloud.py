@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from nova_vhpc.bench.lab import libvirtd
+from nova_vhpc.testbed import libvirtd
 from nova_vhpc.tests.stack import client, config, guard
 
 # Nova's command line tools would patch eventlet in, and its services have

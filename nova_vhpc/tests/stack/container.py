@@ -31,7 +31,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nova_vhpc.bench.lab import reaper
+from nova_vhpc.testbed import supervisor
 from nova_vhpc.tests.stack import guard
 
 _CGROUP = Path('/sys/fs/cgroup')
@@ -79,7 +79,7 @@ def enter(root: Path, name: str) -> None:
         os.close(0)
         os.waitpid(between, 0)
         for group in groups:
-            reaper.remove_cgroup(group)
+            supervisor.remove_cgroup(group)
         os._exit(0)
     _die_with_parent()
     for group in groups:
@@ -98,12 +98,12 @@ def enter(root: Path, name: str) -> None:
     _mount('--make-rprivate', '/')
     for group in groups:
         _mount('--bind', str(group), str(group.parent))
-    for below, target in reaper.REDIRECTED.items():
+    for below, target in supervisor.REDIRECTED.items():
         source = root / below
         source.mkdir(parents=True, exist_ok=True)
         Path(target).mkdir(parents=True, exist_ok=True)
         _mount('--bind', str(source.resolve()), target)
-    reaper.hide_useless_cgroup2()
+    supervisor.hide_useless_cgroup2()
     _mount('-t', 'proc', 'proc', '/proc')
     socket.sethostname(name)
 
@@ -169,7 +169,7 @@ def main() -> None:
         if 'pid' in answer:
             answer['pid'] = _outer_pid(proc, answer['pid'])
         print(json.dumps(answer), flush=True)
-    reaper.end_descendants()
+    supervisor.end_descendants()
 
 
 if __name__ == '__main__':

@@ -31,7 +31,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nova_vhpc.bench.lab import reaper
+from nova_vhpc.testbed import supervisor
 
 _at_end: list[list[str]] = []
 """Of the guard's own process."""
@@ -191,7 +191,7 @@ def spawn(order: dict) -> dict:
 
 def main() -> None:
     """The guard's own process."""
-    reaper.become_subreaper()
+    supervisor.become_subreaper()
     signal.signal(signal.SIGCHLD, reap)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Only the owner's end is the end: a signal to the whole terminal
@@ -221,7 +221,7 @@ def _watch(owner: int) -> None:
 
 
 def _end() -> None:
-    reaper.end_descendants()
+    supervisor.end_descendants()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     while _at_end:
         subprocess.run(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_vhpc.agent.daemon import status
-from nova_vhpc.bench.lab import libvirtd
+from nova_vhpc.testbed import libvirtd
 from nova_vhpc.tests.stack import container, guard, guests
 
 _HOOK = Path(__file__).parents[3] / 'etc/nova-vhpc/libvirt-qemu-hook'

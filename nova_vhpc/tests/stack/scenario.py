@@ -29,9 +29,9 @@ from typing import Any, Self
 from keystoneauth1 import adapter
 
 from nova_vhpc.agent.daemon import status
-from nova_vhpc.bench.lab import guest as lab_guest
 from nova_vhpc.placement import client as placement
 from nova_vhpc.placement import publisher
+from nova_vhpc.testbed import guest as lab_guest
 from nova_vhpc.tests.stack import bridges, client, cloud, config, guests
 from nova_vhpc.topology import model
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.bench.lab import guest as lab_guest
+from nova_vhpc.testbed import guest as lab_guest
 from nova_vhpc.tests.stack import cloud, config, guard, host
 
 

@@ -28,9 +28,9 @@ from typing import Any
 import libvirt
 from oslotest import base
 
-from nova_vhpc.bench.lab import guest as lab_guest
-from nova_vhpc.bench.lab import image as lab_image
-from nova_vhpc.bench.lab import libvirtd
+from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import image as lab_image
+from nova_vhpc.testbed import libvirtd
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 

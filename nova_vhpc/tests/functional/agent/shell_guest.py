@@ -27,8 +27,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from typing import Any
 
-from nova_vhpc.bench.lab import guest as lab_guest
-from nova_vhpc.bench.lab import image as lab_image
+from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import image as lab_image
 
 PATIENCE_S = 120.0
 

@@ -27,9 +27,9 @@ import libvirt
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.domain_xml import parse
 from nova_vhpc.agent.uplinks import binder, plugger
-from nova_vhpc.bench.lab import guest as lab_guest
-from nova_vhpc.bench.lab import image as lab_image
 from nova_vhpc.linux import qemu_process
+from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import image as lab_image
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.tests.functional.topology import links
 

@@ -33,12 +33,12 @@ from nova_vhpc.agent.libvirt.domain_xml import parse
 from nova_vhpc.agent.uplinks import plugger as binding
 from nova_vhpc.agent.uplinks import publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
-from nova_vhpc.bench.lab import guest as lab_guest
-from nova_vhpc.bench.lab import image as lab_image
 from nova_vhpc.explain.cloud import placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes
 from nova_vhpc.linux import qemu_process
+from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import image as lab_image
 from nova_vhpc.tests.functional.agent import base, shell_guest
 from nova_vhpc.tests.functional.topology import (
     links,

@@ -15,7 +15,8 @@
 
 import os
 
-from nova_vhpc.bench.lab import experiments, guest, host, runner
+from nova_vhpc.bench.lab import experiments, guest_set, runner
+from nova_vhpc.testbed import guest
 from nova_vhpc.tests import base
 
 
@@ -25,7 +26,9 @@ class TestPackets(base.TestCase):
     def test_threads_go_and_come_back(self):
         cpus = tuple(sorted(os.sched_getaffinity(0))[:2])
         told = []
-        with host.Lab(experiments._PACKETS, guest.build_image(), cpus) as lab:
+        with guest_set.Lab(
+            experiments._PACKETS, guest.build_image(), cpus
+        ) as lab:
             talker = lab.guests['p0']
             others = talker.other_threads()
             self.assertIn(talker.pid, others)

@@ -23,15 +23,8 @@ import libvirt
 import testtools
 
 from nova_vhpc.agent.libvirt import domain_xml
-from nova_vhpc.bench.lab import (
-    errors,
-    guest,
-    host,
-    libvirtd,
-    mixes,
-    progress,
-    runner,
-)
+from nova_vhpc.bench.lab import guest_set, mixes, runner
+from nova_vhpc.testbed import errors, guest, libvirtd, progress
 from nova_vhpc.tests import base
 
 
@@ -139,7 +132,7 @@ class TestLab(base.TestCase):
                 if one.network
             ),
         )
-        with host.Lab(mix, guest.build_image()) as lab:
+        with guest_set.Lab(mix, guest.build_image()) as lab:
             root, bridge = lab.root, lab.bridge
             deadline = time.monotonic() + 90
             rates, answers = {}, []
@@ -153,7 +146,9 @@ class TestLab(base.TestCase):
         self.assertFalse(Path('/sys/class/net', bridge).exists())
 
     def test_alone_a_cluster_runs_by_itself(self):
-        with host.Lab(mixes.MIXES['clusters'], guest.build_image()) as lab:
+        with guest_set.Lab(
+            mixes.MIXES['clusters'], guest.build_image()
+        ) as lab:
             with lab.pinned_apart(('a',)), lab.only(('a',)):
                 rates = lab.measure(0.5)
             self.assertEqual(0, rates['b'])
@@ -167,7 +162,7 @@ class TestGuestThatEnds(base.TestCase):
     def test_is_named(self):
         mix = mixes.MIXES['alone']
         (name,) = (one.name for one in mix.guests)
-        with host.Lab(mix, guest.build_image()) as lab:
+        with guest_set.Lab(mix, guest.build_image()) as lab:
             self.assertGreater(lab.cpu_seconds()[name], 0)
             os.kill(lab.guests[name].pid, signal.SIGKILL)
             deadline = time.monotonic() + 60

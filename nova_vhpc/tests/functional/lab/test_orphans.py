@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from nova_vhpc.bench.lab import reaper
+from nova_vhpc.testbed import supervisor
 from nova_vhpc.tests import base
 
 RUNNER = """
@@ -88,7 +88,7 @@ class TestOrphans(base.TestCase):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         group, *pids = self.killed(CLOCK, scratch.name).split()
-        self.addCleanup(reaper.remove_cgroup, pathlib.Path(group))
+        self.addCleanup(supervisor.remove_cgroup, pathlib.Path(group))
         members = [int(pid) for pid in pids]
         self.assertEqual(2, len(members))
         end = time.monotonic() + PATIENCE_S

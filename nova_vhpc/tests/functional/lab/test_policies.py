@@ -18,7 +18,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from nova_vhpc.bench import lab
+from nova_vhpc.bench.lab import cli
 from nova_vhpc.tests import base
 
 
@@ -27,11 +27,11 @@ class TestDefaultBeatsStock(base.TestCase):
 
     def test_three_clusters_on_two_cpus(self):
         parser = argparse.ArgumentParser()
-        lab.add_arguments(parser)
+        cli.add_arguments(parser)
         with tempfile.TemporaryDirectory() as name:
             file = Path(name, 'lab.json')
             plots = Path(name, 'plots')
-            status = lab.run(
+            status = cli.run(
                 parser.parse_args(
                     f'--quick -k 3 -m 3 --mixes clusters '
                     f'--policies stock,default --json {file} '

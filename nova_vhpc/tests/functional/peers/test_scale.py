@@ -17,7 +17,7 @@ import argparse
 
 from oslotest import base
 
-from nova_vhpc.bench import peers
+from nova_vhpc.bench import phase_exchange
 from nova_vhpc.tests.functional import rabbit
 
 
@@ -25,8 +25,8 @@ class ScaleTest(base.BaseTestCase):
     def test_nothing_is_lost(self) -> None:
         broker = self.useFixture(rabbit.Rabbit())
         parser = argparse.ArgumentParser()
-        peers.add_arguments(parser)
-        result = peers.measure(
+        phase_exchange.add_arguments(parser)
+        result = phase_exchange.measure(
             parser.parse_args(['--agents', '500', '--seconds', '4']),
             broker.url,
         )

@@ -39,9 +39,9 @@ from oslotest import base
 from testtools import content
 
 from nova_vhpc.agent.daemon import status
-from nova_vhpc.bench.lab import guest as lab_guest
-from nova_vhpc.bench.lab import libvirtd
 from nova_vhpc.cmd import ctl
+from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import libvirtd
 from nova_vhpc.tests.functional import rabbit
 from nova_vhpc.tests.stack import bridges
 

@@ -25,9 +25,9 @@ from placement.tests.functional.fixtures import placement as placement_fixture
 from nova_vhpc.cmd import status
 from nova_vhpc.placement import client as api
 from nova_vhpc.placement import publisher
-from nova_vhpc.status import host
 from nova_vhpc.tests import base
 from nova_vhpc.topology import model
+from nova_vhpc.upgradecheck import facts
 
 
 class PlacementTest(base.TestCase):
@@ -47,7 +47,7 @@ class PlacementTest(base.TestCase):
         )
         conf = status.make_conf()
         conf(['--config-file', str(file)], default_config_files=[])
-        return host.Checks(conf)._check_placement()
+        return facts.Checks(conf)._check_placement()
 
     def test_before_the_first_agent_has_published(self):
         """Placement knows neither our trait nor our resource class yet."""

@@ -18,7 +18,7 @@ import os
 import signal
 from unittest import mock
 
-from nova_vhpc.bench import replay
+from nova_vhpc.bench.replay import cli
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
@@ -47,7 +47,7 @@ class EndTest(base.TestCase):
                 os.kill(os.getpid(), numbers[0])
             return 0
 
-        with mock.patch.object(replay, 'run', run):
+        with mock.patch.object(cli, 'run', run):
             try:
                 code = bench.main(['replay', 'x.csv'])
             except SystemExit as ending:
@@ -73,7 +73,7 @@ class EndTest(base.TestCase):
             err = io.StringIO()
             with (
                 mock.patch.object(
-                    replay, 'run', side_effect=OSError(number, 'no room')
+                    cli, 'run', side_effect=OSError(number, 'no room')
                 ),
                 contextlib.redirect_stderr(err),
             ):

@@ -25,7 +25,7 @@ from nova.scheduler import host_manager
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from nova_vhpc.bench import scheduler_world
+from nova_vhpc.bench.scheduler import world as scheduler_world
 from nova_vhpc.scheduler import filters, weights
 from nova_vhpc.scheduler.session import session
 from nova_vhpc.tests.unit.scheduler import world

@@ -18,7 +18,7 @@ from nova.scheduler import weights as nova_weights
 from nova.scheduler.weights import ram as nova_ram
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_vhpc.bench import scheduler_world
+from nova_vhpc.bench.scheduler import world as scheduler_world
 from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.tests.unit.scheduler import world
 

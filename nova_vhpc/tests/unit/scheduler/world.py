@@ -19,7 +19,7 @@ from nova import conf as nova_conf
 from nova import objects
 from oslotest import base
 
-from nova_vhpc.bench import scheduler_world
+from nova_vhpc.bench.scheduler import world
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import filters, weights
 from nova_vhpc.scheduler.sources import uplink_cache
@@ -46,13 +46,13 @@ class WorldTestCase(base.BaseTestCase):
         self.flags(topology_max_age=0)
         self.filter = filters.VirtualClusterFilter()
         self.weigher = weights.VirtualClusterWeigher()
-        self.body = scheduler_world.bulk_body(self.hosts)
-        self.names = scheduler_world.names(self.hosts)
+        self.body = world.bulk_body(self.hosts)
+        self.names = world.names(self.hosts)
         self.reads = []
         self.reader = uplink_cache.Reader(CONF, self.get)
         uplink_cache.install(self.reader)
         self.addCleanup(uplink_cache.reset)
-        self.states = scheduler_world.World(self.hosts).states
+        self.states = world.World(self.hosts).states
         # What Nova's databases have of a server group; None: no answer.
         self.whereabouts = None
         self.useFixture(
@@ -106,11 +106,11 @@ class WorldTestCase(base.BaseTestCase):
 
     def request(self, members=1, policy='soft-affinity', **specs):
         """A request; ``vhpc_network='shared'`` for ``vhpc:network``."""
-        return scheduler_world.request(
+        return world.request(
             members,
             policy,
             {
-                **scheduler_world.VHPC_SPECS,
+                **world.VHPC_SPECS,
                 **{key.replace('_', ':', 1): specs[key] for key in specs},
             },
         )

@@ -15,7 +15,7 @@
 import dataclasses
 import ipaddress
 
-from nova_vhpc.vendordata import cluster as model
+from nova_vhpc.vendordata import model
 
 PROJECT = 'f7ac731cc11f40efbc03a9f9e1d1d21f'
 GROUP = '30000000-0000-4000-8000-000000000000'

@@ -15,8 +15,7 @@ import ipaddress
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer
-from nova_vhpc.vendordata import cluster as model
+from nova_vhpc.vendordata import answer, model
 
 
 def _flag(flags, name):

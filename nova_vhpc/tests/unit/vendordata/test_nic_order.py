@@ -26,7 +26,7 @@ from nova.objects import diagnostics
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import nic_order, nova_api
+from nova_vhpc.vendordata import nic_order, nova
 
 A, B, C = (f'fa:16:3e:00:00:0{number}' for number in 'abc')
 BEHIND = ((A, 'net1'), (B, 'net2'), (C, 'net1'))
@@ -95,13 +95,11 @@ class NicOrderTest(base.TestCase):
 
     def member(self, told):
         order = self.orders.find([told]).get(told['id'], ())
-        return nova_api.member_of(told, {}, order)
+        return nova.member_of(told, {}, order)
 
     def test_nova_groups_by_network(self):
         """Why the addresses alone will not do."""
-        self.assertEqual(
-            [A, C, B], macs(nova_api.member_of(server(BEHIND), {}))
-        )
+        self.assertEqual([A, C, B], macs(nova.member_of(server(BEHIND), {})))
 
     def test_the_diagnostics_have_the_order(self):
         for _again in range(2):

@@ -27,7 +27,7 @@ from oslo_utils import uuidutils
 from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.tests import base, served
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import nova_api, wsgi
+from nova_vhpc.vendordata import nova, wsgi
 
 
 class Source:
@@ -47,7 +47,7 @@ class Source:
             project_id != fakes.PROJECT
             or self.cluster_.rank(server_uuid) is None
         ):
-            raise nova_api.NotMember(server_uuid)
+            raise nova.NotMember(server_uuid)
         return self.cluster_
 
 

@@ -18,12 +18,12 @@ import random
 import hypothesis
 from hypothesis import strategies
 
-from nova_vhpc.bench import predictors
+from nova_vhpc.bench.predictors import run
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 from nova_vhpc.tests import base as tests_base
 
-FACTORIES = predictors.load()
+FACTORIES = run.load()
 
 MAX_BYTES = 256 * 1024
 """Of the hungriest predictor, whatever it is fed."""
@@ -39,7 +39,7 @@ GARBAGE = (
 
 class PropertiesTest(tests_base.TestCase):
     def test_all_are_installed(self):
-        self.assertEqual(set(), set(predictors.ORDER) - FACTORIES.keys())
+        self.assertEqual(set(), set(run.ORDER) - FACTORIES.keys())
 
     def test_all_keep_the_protocol(self):
         for make in FACTORIES.values():

@@ -12,7 +12,7 @@
 
 from oslotest import base
 
-from nova_vhpc.bench import scheduler_world as world
+from nova_vhpc.bench.scheduler import world
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
 

@@ -1,0 +1,278 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the agent costs: its tick, and the same sampling by libvirt.
+
+Real threads stand in for vCPUs; the real sampler, controller, actuator and
+metrics run, as for a host of 64 CPUs; libvirt's calls go to a recorder.
+Beside it, ``virConnectGetAllDomainStats`` on real QEMU guests, per guest.
+The stand-ins sleep nearly all the time, as the guests do (they are started
+paused): what is measured is the cost of looking, not of what is seen.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import libvirt
+
+from nova_vhpc.agent import errors
+from nova_vhpc.bench.agent import measured
+from nova_vhpc.bench.common import cli_types, outputs, plugins
+from nova_vhpc.testbed import guest, image, libvirtd
+
+HELP = 'Cost of the agent per tick and VM, beside sampling by libvirt.'
+
+TARGETS = (
+    ('core_fraction', 0.05),
+    ('tick_p99_ms', 20.0),
+    ('rss_mib', 120.0),
+)
+GROWTH_MIB = 2.0
+LIBVIRT_ROUNDS = 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the subcommand."""
+    cli_types.add_whole(parser, '--vms', 100, 'VMs on the host')
+    cli_types.add_whole(parser, '--vcpus', 8, 'vCPUs of each')
+    cli_types.add_seconds(
+        parser, '--seconds', 15.0, 'length of one measurement'
+    )
+    parser.add_argument(
+        '--scaling',
+        action='store_true',
+        help='also measure 50 and 400 VMs, with as many vCPUs',
+    )
+    cli_types.add_seconds(
+        parser,
+        '--soak',
+        0.0,
+        'also run for so long and look for growth of memory, threads and '
+        'open files; 600 is thorough',
+        least=0.0,
+    )
+    cli_types.add_whole(
+        parser,
+        '--guests',
+        10,
+        'real guests for the libvirt way; 0 leaves it out',
+        least=0,
+    )
+    plugins.add_arguments(parser)
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print, and write the JSON file.
+
+    :returns: 0; 1 if something could not be measured, or grew; 2 if a
+        plugin cannot be had.
+    :raises OutputError: if the JSON file cannot be written.
+    """
+    outputs.check(args.json)
+    try:
+        names = plugins.chosen(args)
+        names.check()
+        result = measure(args, names)
+    except (
+        errors.ConfigError,
+        RuntimeError,
+        OSError,
+        libvirt.libvirtError,
+        libvirtd.LibvirtdError,
+        subprocess.SubprocessError,
+    ) as error:
+        print(f'nova-vhpc-bench agent: {error}', file=sys.stderr)
+        return 2 if isinstance(error, errors.ConfigError) else 1
+    _print(result)
+    outputs.write_json(args.json, result)
+    soak = result.get('soak')
+    return 1 if soak and soak['grew'] else 0
+
+
+def measure(
+    args: argparse.Namespace, names: plugins.Plugins
+) -> dict[str, Any]:
+    """All that was asked for, as one document."""
+    peer: dict[str, Any] = {'libvirt_us_per_vm': None}
+    if args.guests > 0:
+        # First, as libvirt is what this machine may not have.
+        peer = libvirt_us_per_vm(args.guests, args.vcpus)
+    result = _tick(args.vms, args.vcpus, args.seconds, names)
+    result.update(peer)
+    result['libvirt_ratio'] = (
+        peer['libvirt_us_per_vm'] / result['us_per_vm']
+        if args.guests > 0
+        else None
+    )
+    if args.scaling:
+        result['scaling'] = {
+            str(vms): {
+                key: value
+                for key, value in _tick(
+                    vms, args.vcpus, args.seconds, names
+                ).items()
+                if key
+                in ('us_per_vm', 'core_fraction', 'tick_p99_ms', 'rss_mib')
+            }
+            for vms in (50, 400)
+        }
+    if args.soak > 0:
+        result['soak'] = _soak(args.vms, args.vcpus, args.soak, names)
+    return result
+
+
+def _tick(
+    vms: int,
+    vcpus: int,
+    seconds: float,
+    names: plugins.Plugins,
+    soak: bool = False,
+) -> dict[str, Any]:
+    """One measurement in a process of its own, so that memory is its own."""
+    command = [
+        sys.executable,
+        '-m',
+        measured.__name__,
+        '--vms',
+        str(vms),
+        '--vcpus',
+        str(vcpus),
+        '--seconds',
+        str(seconds),
+        *names.argv(),
+    ]
+    done = subprocess.run(
+        command + (['--soak'] if soak else []),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=seconds + 180,
+        # Ctrl-C is for us, who then end it.
+        process_group=0,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(
+            f'the measured process ended with {done.returncode}'
+        )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _soak(
+    vms: int, vcpus: int, seconds: float, names: plugins.Plugins
+) -> dict[str, Any]:
+    answer = _tick(vms, vcpus, seconds, names, soak=True)
+    first, last = answer['first'], answer['last']
+    return {
+        'seconds': answer['seconds'],
+        'first': first,
+        'last': last,
+        'grew': last['rss_mib'] > first['rss_mib'] + GROWTH_MIB
+        or last['threads'] > first['threads']
+        or last['files'] > first['files'],
+    }
+
+
+def libvirt_us_per_vm(guests: int, vcpus: int) -> dict[str, Any]:
+    """What the same facts cost by ``virConnectGetAllDomainStats``.
+
+    :returns: the median wall-clock time of one call over the guests, per
+        guest; of which a part is spent in libvirtd.
+    """
+    root = pathlib.Path(tempfile.mkdtemp(prefix='nv-bench-'))
+    groups = (
+        libvirt.VIR_DOMAIN_STATS_VCPU
+        | libvirt.VIR_DOMAIN_STATS_INTERFACE
+        | libvirt.VIR_DOMAIN_STATS_BLOCK
+    )
+    took_us: list[float] = []
+    try:
+        with libvirtd.PrivateLibvirtd(root) as daemon:
+            daemon.undo_at_end('directory', str(root))
+            conn = libvirt.open(daemon.uri)
+            with contextlib.closing(conn):
+                for number in range(guests):
+                    conn.createXML(
+                        _paused_guest(f'nv-bench-{number}', vcpus),
+                        libvirt.VIR_DOMAIN_START_PAUSED,
+                    )
+                for _ in range(LIBVIRT_ROUNDS):
+                    began = time.perf_counter()
+                    answers = conn.getAllDomainStats(groups, 0)
+                    took_us.append((time.perf_counter() - began) * 1e6)
+                    if len(answers) != guests:
+                        raise RuntimeError(
+                            f'libvirt tells of {len(answers)} guests'
+                        )
+                    time.sleep(0.1)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return {
+        'libvirt_us_per_vm': statistics.median(took_us) / guests,
+        'libvirt_guests': guests,
+    }
+
+
+def _paused_guest(name: str, vcpus: int) -> str:
+    """A guest that never runs: it costs memory only."""
+    nothing = image.GuestImage(pathlib.Path('/x'), pathlib.Path('/x'))
+    root = ElementTree.fromstring(
+        guest.domain_xml(name, nothing, vcpus=vcpus, memory_mib=32)
+    )
+    system = root.find('os')
+    assert system is not None
+    for tag in ('kernel', 'initrd', 'cmdline'):
+        element = system.find(tag)
+        if element is not None:
+            system.remove(element)
+    return ElementTree.tostring(root, 'unicode')
+
+
+def _print(result: dict[str, Any]) -> None:
+    print(
+        f'{result["vms"]} VMs x {result["vcpus"]} vCPUs, '
+        f'{result["ticks"]} ticks in {result["seconds"]} s, '
+        f'{result["slice_policy"]} / {result["pinning_policy"]}'
+        + (f' / {result["predictor"]}' if result['follows_io'] else '')
+    )
+    for key, target in TARGETS:
+        print(f'  {key:<18}{result[key]:>10.3f}   (to reach: <= {target:g})')
+    print(f'  {"us_per_vm":<18}{result["us_per_vm"]:>10.1f}')
+    if result['libvirt_us_per_vm'] is not None:
+        print(
+            f'  {"libvirt_us_per_vm":<18}{result["libvirt_us_per_vm"]:>10.1f}'
+            f'   ({result["libvirt_ratio"]:.1f} times ours; to reach: >= 10)'
+        )
+    for vms, values in result.get('scaling', {}).items():
+        print(
+            f'  {vms} VMs: {values["us_per_vm"]:.1f} us per VM, '
+            f'{values["core_fraction"]:.3f} of a core, '
+            f'{values["rss_mib"]} MiB'
+        )
+    soak = result.get('soak')
+    if soak:
+        print(
+            f'  soak of {soak["seconds"]} s: {soak["first"]} -> '
+            f'{soak["last"]}: {"GREW" if soak["grew"] else "no growth"}'
+        )

@@ -1,0 +1,292 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-vhpc-bench lab``: real guests, all policies, one run.
+
+Starts real libvirt guests with workloads of our own, and measures stock
+Linux, the policies of the papers and ours on the same running guests, in
+turn. See ``doc/source/admin/lab.rst``.
+"""
+
+import argparse
+import json
+import operator
+import os
+import sys
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_vhpc.bench.common import cli_types, outputs
+
+HELP = 'real libvirt guests under stock Linux and every policy'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this benchmark's options."""
+    from nova_vhpc.bench.lab import mixes, policies
+
+    parser.add_argument(
+        '--json', type=Path, metavar='FILE', help='write the figures here'
+    )
+    parser.add_argument(
+        '--merge',
+        action='store_true',
+        help='keep the other mixes and policies that FILE holds already',
+    )
+    parser.add_argument(
+        '--plot',
+        type=Path,
+        metavar='DIR',
+        help='draw the figures here (needs matplotlib)',
+    )
+    parser.add_argument(
+        '--quick',
+        action='store_true',
+        help='few and short measurements: about twenty minutes in all',
+    )
+    parser.add_argument(
+        '--mixes',
+        type=_names(mixes.MIXES),
+        default=list(mixes.DEFAULT_MIXES),
+        metavar='LIST',
+        help=f'of {", ".join(mixes.MIXES)}; default: the first five; empty '
+        'for none',
+    )
+    parser.add_argument(
+        '--policies',
+        type=_policies,
+        default=list(policies.POLICIES),
+        metavar='LIST',
+        help=f'of {", ".join(policies.POLICIES)}; default: all',
+    )
+    parser.add_argument(
+        '--claims',
+        action='store_true',
+        help="also check the papers' claims of slices, pools, packets, memory "
+        'and scaling',
+    )
+    parser.add_argument(
+        '-k',
+        type=cli_types.whole(),
+        help='how many best runs must agree (default: 10; 2 with --quick)',
+    )
+    parser.add_argument(
+        '-m',
+        type=cli_types.whole(),
+        help='runs after which to stop anyway (default: 100; 2 with --quick); '
+        'rounds of --claims, of which five are enough',
+    )
+    parser.add_argument(
+        '--option',
+        type=_setting,
+        action='append',
+        default=[],
+        metavar='POLICY:NAME=VALUE',
+        help='add a policy, or options in [vhpc_control] to one, such as '
+        'wide:gang_window_us=100000',
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, report.
+
+    :returns: 0, or 1 when the lab cannot be set up here.
+    :raises OutputError: if a file cannot be written, the figures cannot be
+        drawn, or those to be merged cannot be read.
+    """
+    # Imported late: --help does without.
+    import libvirt
+
+    from nova_vhpc.bench.lab import (
+        experiments,
+        figures,
+        guest_set,
+        kbest,
+        mixes,
+        policies,
+        report,
+        runner,
+    )
+    from nova_vhpc.testbed import errors, guest, libvirtd
+
+    outputs.check(args.json)
+    outputs.check_directory(args.plot)
+    outputs.check_matplotlib(args.plot)
+    options, extra = _policy_options(args.option)
+    names = [*args.policies, *(n for n in extra if n not in args.policies)]
+    scheme = kbest.KBest(
+        k=args.k or (2 if args.quick else 10),
+        m=args.m or (2 if args.quick else 100),
+    )
+    timing = (
+        runner.Timing(settle_s=3.5, measure_s=3.0, alone_s=0.4)
+        if args.quick
+        else runner.Timing()
+    )
+    document = _kept(args.json) if args.merge else {'mixes': {}}
+    document.update(report.circumstances(scheme, timing))
+    began = time.monotonic()
+    try:
+        cpus = _two_cpus()
+        # Before the image, which takes a download.
+        guest_set.check(mixes.MIXES[name] for name in args.mixes)
+        image = guest.build_image()
+        for name in args.mixes:
+            mix = mixes.MIXES[name]
+            runs = runner.measure_mix(
+                mix, image, names, timing, scheme, _say, cpus, options
+            )
+            found = figures.summarise(mix, runs, scheme, len(cpus))
+            for entry in found.values():
+                entry['when'] = document['when']
+            document['mixes'].setdefault(name, {}).update(found)
+            document['overall'] = figures.overall(document['mixes'])
+            document['seconds'] = round(time.monotonic() - began)
+            _keep(args.json, document)
+        if args.claims:
+            document['claims'] = experiments.measure(
+                image, timing, min(scheme.m, 5), _say, cpus
+            )
+            _keep(args.json, document)
+    except (
+        errors.ImageError,
+        errors.LabError,
+        libvirtd.LibvirtdError,
+        libvirt.libvirtError,
+        policies.AgentError,
+    ) as error:
+        print(f'nova-vhpc-bench lab: {error}', file=sys.stderr)
+        return 1
+    report.print_tables(document)
+    outputs.write_json(args.json, document)
+    if args.plot:
+        from nova_vhpc.bench.lab import plot
+
+        plot.draw(document, args.plot)
+    return 0
+
+
+def _kept(path: Path | None) -> dict[str, Any]:
+    """What an earlier run has written; nothing where there was none.
+
+    :raises OutputError: if the file holds something else.
+    """
+    from nova_vhpc.bench.lab import report
+
+    if path is None or not path.exists():
+        return {'mixes': {}}
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+        for by_policy in document['mixes'].values():
+            for entry in by_policy.values():
+                operator.itemgetter(*report.FIGURES)(entry)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise outputs.OutputError(
+            path,
+            'it holds no figures of an earlier run to merge with; name '
+            'another file, or leave --merge out',
+        ) from None
+    return document
+
+
+def _keep(path: Path | None, document: dict[str, Any]) -> None:
+    """Write what there is so far: a run that is broken off is not lost."""
+    try:
+        outputs.write_json(path, document)
+    except outputs.OutputError as error:
+        # The disk may have room again when all is measured.
+        _say(f'nova-vhpc-bench lab: {error}; tried again at the end')
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _two_cpus() -> tuple[int, ...]:
+    from nova_vhpc.testbed import errors
+
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        raise errors.LabError('the lab needs two CPUs')
+    return tuple(usable[:2])
+
+
+def _names(known: Collection[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        found = [name for name in text.split(',') if name]
+        for name in found:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"'{name}' is not one of {', '.join(known)}"
+                )
+        return found
+
+    return parse
+
+
+def _policies(text: str) -> list[str]:
+    from nova_vhpc.bench.lab import policies
+
+    found = _names(policies.POLICIES)(text)
+    if not found:
+        raise argparse.ArgumentTypeError(
+            f'name one at least of {", ".join(policies.POLICIES)}'
+        )
+    return found
+
+
+def _setting(word: str) -> tuple[str, str, str]:
+    """Argparse type of a policy with an option and its value."""
+    from nova_vhpc.bench.lab import policies
+    from nova_vhpc.conf import control
+
+    policy, _, setting = word.partition(':')
+    key, equals, value = setting.partition('=')
+    if not (policy and equals):
+        raise argparse.ArgumentTypeError(f"'{word}': not POLICY:NAME=VALUE")
+    if policies.POLICIES.get(policy, {}) is None:
+        raise argparse.ArgumentTypeError(
+            f"'{word}': {policy} has no agent that would take options"
+        )
+    # The agent only logs of an option that nobody reads.
+    conf = cfg.ConfigOpts()
+    control.register_opts(conf)
+    try:
+        conf.set_override(key, value, group=control.GROUP.name)
+    except (cfg.NoSuchOptError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"'{word}': {error}") from None
+    return policy, key, value
+
+
+def _policy_options(
+    settings: list[tuple[str, str, str]],
+) -> tuple[dict[str, dict[str, str] | None], list[str]]:
+    """Policies with what the command line adds, and the added names."""
+    from nova_vhpc.bench.lab import policies
+
+    options = {
+        name: None if one is None else dict(one)
+        for name, one in policies.POLICIES.items()
+    }
+    added: list[str] = []
+    for policy, key, value in settings:
+        values = options.setdefault(policy, {})
+        assert values is not None  # _setting takes none for such a policy
+        values[key] = value
+        if policy not in added:
+            added.append(policy)
+    return options, added

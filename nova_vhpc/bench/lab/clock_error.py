@@ -1,0 +1,217 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What clock error windows stand that are aligned between hosts.
+
+Two CPUs stand for two hosts, an ordinary process for each host's member of
+a virtual cluster, and control groups for the domains; the schedule and the
+player are the agent's own, one player per host, the second one with a clock
+that is wrong by so much. No guests: only the players' error may differ.
+"""
+
+import contextlib
+import functools
+import mmap
+import random
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from nova_vhpc.agent.actuators import window_player
+from nova_vhpc.control import model
+from nova_vhpc.testbed import cpu_controller, toolchain
+
+ERRORS_MS = (0, 1, 2, 5, 10, 20, 50)
+
+CLUSTERS = ('a', 'b', 'c')
+
+WINDOW_MS = 50
+
+HIGH, LOW, EQUAL = 102_400, 20, 1024
+"""``cpu_shares`` in and out of turn, and without windows."""
+
+
+class Member:
+    """One cluster's process on one host.
+
+    :param program: the compiled ``member.c``.
+    :param page: what the cluster's members share.
+    :param controller: of its control group.
+    :param group: that of the domain it stands for.
+    :param cpu: the CPU that is the host.
+    """
+
+    def __init__(
+        self,
+        program: Path,
+        page: Path,
+        size: int,
+        controller: cpu_controller.CpuController,
+        group: Path,
+        cpu: int,
+    ) -> None:
+        self._controller = controller
+        self._group = group
+        self._process = subprocess.Popen(
+            (
+                # It spins for ever, and must not outlive us if we are killed.
+                *('setpriv', '--pdeathsig', 'KILL', '--'),
+                *('taskset', '-c', str(cpu)),
+                *(str(program), str(page), str(size)),
+            )
+        )
+        (group / 'cgroup.procs').write_text(str(self._process.pid))
+
+    def weigh(self, shares: int) -> bool:
+        """Set ``cpu_shares``; nothing speaks against it here."""
+        self._controller.weigh(self._group, shares / EQUAL)
+        return True
+
+    def end(self) -> None:
+        """Kill it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def measure(
+    measure_s: float,
+    rounds: int,
+    say: Callable[[str], None],
+    cpus: tuple[int, ...] = (0, 1),
+    errors_ms: tuple[int, ...] = ERRORS_MS,
+) -> dict[str, Any]:
+    """Efficiency of three clusters on two hosts, by clock error.
+
+    :returns: ``window_ms``, ``stock`` (efficiency without windows) and
+        ``by_error_ms``; medians, 1.0 is what a cluster does alone.
+    :raises LabError: without a CPU controller.
+    :raises ImageError: without a compiler.
+    """
+    rates: dict[str, list[float]] = {}
+    alone: list[float] = []
+    with tempfile.TemporaryDirectory(prefix='vl-clock-') as name:
+        run = functools.partial(
+            _run, _build(Path(name)), Path(name), measure_s, cpus
+        )
+        for _ in range(rounds):
+            settings: list[int | None] = [None, *errors_ms]
+            random.shuffle(settings)
+            for error_ms in settings:
+                alone.append(run(CLUSTERS[:1], None))
+                rate = run(CLUSTERS, error_ms)
+                key = 'stock' if error_ms is None else str(error_ms)
+                rates.setdefault(key, []).append(rate)
+                say(f'clock error {key:>5s} ms {rate:9.0f} barriers/s')
+    # Whatever else runs here only slows a cluster down.
+    best = max(alone)
+    medians = {
+        key: round(statistics.median(values) / best, 3)
+        for key, values in rates.items()
+    }
+    return {
+        'window_ms': WINDOW_MS,
+        'stock': medians.pop('stock'),
+        'by_error_ms': dict(
+            sorted(medians.items(), key=lambda item: int(item[0]))
+        ),
+    }
+
+
+def _build(directory: Path) -> Path:
+    source = resources.files('nova_vhpc.bench.lab') / 'programs' / 'member.c'
+    program = directory / 'member'
+    toolchain.run_tool('gcc', '-O2', '-o', str(program), str(source))
+    return program
+
+
+def _run(
+    program: Path,
+    directory: Path,
+    measure_s: float,
+    cpus: tuple[int, ...],
+    clusters: tuple[str, ...],
+    error_ms: int | None,
+) -> float:
+    """Barriers per second of all clusters together."""
+    with contextlib.ExitStack() as stack:
+        pages: list[mmap.mmap] = []
+        members: dict[tuple[str, int], Member] = {}
+        controller = cpu_controller.CpuController.find()
+        top = controller.make(f'vhpc-clock-{time.monotonic_ns()}')
+        stack.callback(controller.remove, top)
+        for cluster in clusters:
+            path = directory / cluster
+            path.write_bytes(bytes(mmap.PAGESIZE))
+            with open(path, 'r+b') as file:
+                pages.append(mmap.mmap(file.fileno(), mmap.PAGESIZE))
+            stack.callback(pages[-1].close)
+            for cpu in cpus:
+                group = controller.make(f'{top.name}/{cluster}{cpu}')
+                stack.callback(controller.remove, group)
+                member = Member(
+                    program, path, len(cpus), controller, group, cpu
+                )
+                stack.callback(member.end)
+                members[cluster, cpu] = member
+        if error_ms is not None:
+            stack.enter_context(_windows(members, clusters, error_ms, cpus))
+        time.sleep(0.5)
+        before = _work(pages)
+        began = time.monotonic()
+        time.sleep(measure_s)
+        return (_work(pages) - before) / (time.monotonic() - began)
+
+
+def _work(pages: list[mmap.mmap]) -> int:
+    return sum(struct.unpack_from('Q', page)[0] for page in pages)
+
+
+@contextlib.contextmanager
+def _windows(
+    members: dict[tuple[str, int], Member],
+    clusters: tuple[str, ...],
+    error_ms: int,
+    cpus: tuple[int, ...],
+) -> Iterator[None]:
+    """Play the same windows on every host; the last one's clock is wrong."""
+    schedule = model.WindowSchedule(
+        tuple(
+            model.Turn(
+                WINDOW_MS * 1000,
+                frozenset({favoured}),
+                {one: HIGH if one == favoured else LOW for one in clusters},
+            )
+            for favoured in clusters
+        ),
+        dict.fromkeys(clusters, EQUAL),
+    )
+    players = []
+    for cpu in cpus:
+        wrong_us = error_ms * 1000 if cpu == cpus[-1] else 0
+        player = window_player.WindowPlayer(
+            lambda name, shares, cpu=cpu: members[name, cpu].weigh(shares),  # type: ignore[misc]
+            lambda wrong_us=wrong_us: time.time_ns() // 1000 + wrong_us,  # type: ignore[misc]
+        )
+        player.play(schedule)
+        players.append(player)
+    try:
+        yield
+    finally:
+        for player in players:
+            player.stop()

@@ -1,0 +1,341 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Start a mix's guests on a private libvirtd and watch them work."""
+
+import contextlib
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import libvirt
+
+from nova_vhpc.bench.lab import mixes, web_client
+from nova_vhpc.testbed import (
+    cpu_controller,
+    errors,
+    guest,
+    libvirtd,
+    progress,
+    running_guest,
+)
+
+MACHINE_WEIGHT = 4.0
+"""Weight of all guests together during a measurement, as a multiple of what
+others have, so that whatever else runs on the machine disturbs less."""
+
+
+class Lab:
+    """A mix's guests, started once and measured many times.
+
+    :param mix: what to start.
+    :param image: what the guests boot.
+    :param cpus: the host CPUs to use, two of them.
+    :raises LabError: without root, a CPU controller or libvirt.
+    """
+
+    _serial = itertools.count()
+
+    def __init__(
+        self,
+        mix: mixes.Mix,
+        image: guest.GuestImage,
+        cpus: tuple[int, ...] = (0, 1),
+    ) -> None:
+        self.mix = mix
+        self.cpus = cpus
+        self.web: web_client.WebClient | None = None
+        self._image = image
+        self._stack = contextlib.ExitStack()
+        self._tag = f'vl{os.getpid()}x{next(self._serial)}'
+        self.guests: dict[str, running_guest.Running] = {}
+        self.root = Path()
+        self.uri = ''
+        self.aside: Path | None = None
+        self.bridge: str | None = None
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    # -- measuring -----------------------------------------------------
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        """Work per second of every guest, over that time."""
+        before = {n: g.page.read() for n, g in self.guests.items()}
+        time.sleep(seconds)
+        after = {n: g.page.read() for n, g in self.guests.items()}
+        return {
+            name: (after[name].work - reading.work)
+            / (after[name].when_s - reading.when_s)
+            for name, reading in before.items()
+        }
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time of each guest's vCPUs since it started.
+
+        :raises LabError: when one runs no more.
+        """
+        return {
+            name: one.schedstat()[0] / 1e9 for name, one in self.guests.items()
+        }
+
+    @contextlib.contextmanager
+    def only(self, names: tuple[str, ...]) -> Any:
+        """Suspend all other guests for a while."""
+        others = [g for n, g in self.guests.items() if n not in names]
+        for other in others:
+            other.domain.suspend()
+        try:
+            yield
+        finally:
+            for other in others:
+                other.domain.resume()
+
+    @contextlib.contextmanager
+    def pinned_apart(self, names: tuple[str, ...]) -> Any:
+        """Give the vCPUs of these guests one CPU each, for a while.
+
+        Not by libvirt: a ``<vcpupin>`` would stay in the domain's XML, and
+        an agent leaves VMs alone that somebody else has pinned.
+        """
+        turn = itertools.cycle(self.cpus)
+        with self._placed(
+            {
+                thread: (self.guests[name], {next(turn)})
+                for name in names
+                for thread in self.guests[name].vcpu_threads
+            }
+        ):
+            yield
+
+    @contextlib.contextmanager
+    def threads_on(
+        self, names: Iterable[str], cpu: int | None, *, vcpus: bool = True
+    ) -> Any:
+        """Have these guests' threads on one CPU for a while.
+
+        :param cpu: None leaves them where they are.
+        :param vcpus: the vCPUs; else all of QEMU's other threads, which
+            carry packets.
+        """
+        places: dict[int, tuple[running_guest.Running, set[int]]] = {}
+        if cpu is not None:
+            for name in names:
+                one = self.guests[name]
+                for thread in (
+                    one.vcpu_threads if vcpus else one.other_threads()
+                ):
+                    places[thread] = one, {cpu}
+        with self._placed(places):
+            yield
+
+    @contextlib.contextmanager
+    def _placed(
+        self, places: Mapping[int, tuple[running_guest.Running, set[int]]]
+    ) -> Any:
+        """Put threads onto CPUs, and let them loose again."""
+        try:
+            for thread, (one, cpus) in places.items():
+                try:
+                    os.sched_setaffinity(thread, cpus)
+                except ProcessLookupError:
+                    if thread in one.vcpu_threads:
+                        raise one.ended() from None
+                    # QEMU's workers come and go.
+            yield
+        finally:
+            for thread in places:
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, set(self.cpus))
+
+    # -- starting ------------------------------------------------------
+
+    def _start(self) -> None:
+        controller = check()
+        scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
+        self.root = Path(self._stack.enter_context(scratch))
+        daemon = self._stack.enter_context(
+            libvirtd.PrivateLibvirtd(self.root / 'lv')
+        )
+        self.uri = daemon.uri
+        # Whoever is killed with SIGKILL undoes nothing.
+        daemon.undo_at_end('directory', str(self.root))
+        bridge = self.bridge = self._bridge(daemon)
+        self._connection = libvirt.open(daemon.uri)
+        self._stack.callback(self._connection.close)
+        # The group is made for all libvirtds alike; the weight goes back.
+        self.aside = aside = controller.make(
+            f'vhpc-lab-{self._tag}', MACHINE_WEIGHT
+        )
+        daemon.undo_at_end('group', str(aside))
+        self._stack.callback(controller.remove, aside)
+        for spec in self.mix.guests:
+            self._boot(spec, bridge, daemon.run_dir)
+        for group in {
+            _machine_group(controller, running.pid)
+            for running in self.guests.values()
+        }:
+            self._stack.enter_context(
+                controller.weighed(group, MACHINE_WEIGHT, daemon.undo_at_end)
+            )
+        for running in self.guests.values():
+            try:
+                running.page.wait(120)
+            except progress.ProgressError as error:
+                console = (self.root / f'{running.spec.name}.log').read_text()
+                raise errors.LabError(f'{error}: {console[-300:]}') from error
+            self._stack.callback(running.page.close)
+            if not controller.unified:
+                _move_emulator(controller, running.pid, aside)
+            if running.spec.workload == 'web':
+                self.web = self._stack.enter_context(
+                    web_client.WebClient(self._address(running.spec))
+                )
+        home = controller.group_of('self') / 'cgroup.procs'
+        aside_daemon = [os.getpid()] + ([daemon.pid] if daemon.pid else [])
+        for pid in aside_daemon:
+            (aside / 'cgroup.procs').write_text(str(pid))
+        self._stack.callback(_go_home, home)
+
+    def _boot(
+        self, spec: mixes.Guest, bridge: str | None, run_dir: Path
+    ) -> None:
+        name = f'{self._tag}{spec.name}'
+        cpuset = ','.join(str(cpu) for cpu in self.cpus)
+        domain = self._connection.defineXML(
+            guest.domain_xml(
+                name,
+                self._image,
+                vcpus=spec.vcpus,
+                workload=spec.workload,
+                extra_specs=spec.extra_specs,
+                bridges=(bridge,) if bridge and spec.network else (),
+                console=self.root / f'{spec.name}.log',
+                arguments={'net': self._net, **spec.arguments},
+                cpuset=cpuset,
+            )
+        )
+        # Persistent, as Nova's are: the agent compares with the definition.
+        domain.create()
+        pid = int((run_dir / 'qemu' / f'{name}.pid').read_text())
+        self.guests[spec.name] = running_guest.Running(spec, domain, pid)
+
+    @property
+    def _net(self) -> str:
+        """First three numbers of the guests' addresses; one net per lab."""
+        return f'10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}'
+
+    def _address(self, spec: mixes.Guest) -> str:
+        rank = int(spec.arguments.get('rank', 0))
+        offset = int(spec.arguments.get('net_offset', 0))
+        return f'{self._net}.{rank + offset + 2}'
+
+    def _bridge(self, daemon: libvirtd.PrivateLibvirtd) -> str | None:
+        if not any(spec.network for spec in self.mix.guests):
+            return None
+        name = f'{self._tag}b'[:15]
+        _ip('link', 'add', name, 'type', 'bridge')
+        daemon.undo_at_end('bridge', name)
+        self._stack.callback(_ip, 'link', 'del', name)
+        _ip('addr', 'add', f'{self._net}.1/24', 'dev', name)
+        _ip('link', 'set', name, 'up')
+        return name
+
+
+def check(wanted: Iterable[mixes.Mix] = ()) -> cpu_controller.CpuController:
+    """The CPU controller of a machine that a lab can be set up on.
+
+    :param wanted: mixes that are to be measured.
+    :raises LabError: not root, no such controller, or no program that makes
+        bridges where a mix needs one.
+    :raises LibvirtdError: libvirtd, virsh or QEMU is not installed.
+    """
+    if os.geteuid() != 0:
+        raise errors.LabError(
+            'the lab starts libvirtd and guests: run as root'
+        )
+    libvirtd.check()
+    for mix in wanted:
+        if any(spec.network for spec in mix.guests) and not shutil.which('ip'):
+            raise errors.LabError(
+                f'no ip on this machine, which the mix {mix.name} needs; '
+                'install iproute2'
+            )
+    return cpu_controller.CpuController.find()
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(['ip', *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise errors.LabError(
+            f'ip {" ".join(arguments)} failed: {done.stderr.strip()}'
+        )
+
+
+def _go_home(home: Path) -> None:
+    """Leave the lab's group for the one before.
+
+    That may be gone, as systemd removes one that nobody is in; who is left
+    in the lab's is taken to the root with it.
+    """
+    with contextlib.suppress(OSError):
+        home.write_text(str(os.getpid()))
+
+
+def _machine_group(controller: cpu_controller.CpuController, pid: int) -> Path:
+    """The group below the root that libvirt keeps guests in."""
+    inside = controller.group_of(pid).relative_to(controller.root)
+    if not inside.parts:
+        raise errors.LabError(f'process {pid} is in no group of its own')
+    return controller.root / inside.parts[0]
+
+
+def _move_emulator(
+    controller: cpu_controller.CpuController, pid: int, aside: Path
+) -> None:
+    """Take a guest's emulator threads out of its CPU group.
+
+    Without that, some kernels give a runnable vCPU no CPU for seconds. On
+    cgroup v2 a thread cannot leave its guest's groups.
+    """
+    emulator = controller.group_of(pid)
+    if emulator.name != 'emulator':
+        emulator = emulator / 'emulator'
+    for thread in (emulator / 'tasks').read_text().split():
+        with contextlib.suppress(OSError):
+            (aside / 'tasks').write_text(thread)
+
+
+def relative(
+    rates: Mapping[str, float], alone: Mapping[str, float]
+) -> dict[str, float]:
+    """Each guest's progress as part of what it does alone."""
+    return {
+        name: rate / alone[name] if alone.get(name) else 0.0
+        for name, rate in rates.items()
+    }

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench predictors``: all predictors on recorded traces."""
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+
+import stevedore
+
+from nova_vhpc.bench.common import cli_types, outputs, traces
+from nova_vhpc.bench.predictors import score
+from nova_vhpc.control.predictors import base
+
+HELP = 'precision, time and memory of the I/O state predictors, on traces'
+
+NAMESPACE = 'nova_vhpc.predictors'
+ORDER = ('last_value', 'ewma', 'markov', 'rle', 'gpht', 'adaptive')
+
+OURS = 'adaptive'
+PAPERS = 'rle'
+MANY_TRANSITIONS = 50
+
+Scores = Mapping[str, Mapping[str, score.Score]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the subcommand."""
+    parser.add_argument(
+        '--traces',
+        type=pathlib.Path,
+        required=True,
+        metavar='DIR',
+        help='directory of CSV files: a header of VM names, a row per 100 ms',
+    )
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write figures there'
+    )
+    cli_types.add_whole(
+        parser, '--rounds', 3, 'times each is run; the fastest counts'
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score every installed predictor on every trace.
+
+    A trace that cannot be used is named; the others are scored.
+
+    :returns: 0; 1 if a trace cannot be used.
+    :raises OutputError: if the JSON file cannot be written.
+    """
+    outputs.check(args.json)
+    try:
+        all_traces, faults = traces.read_all(args.traces)
+    except (traces.TraceError, OSError) as error:
+        print(f'nova-vhpc-bench predictors: {error}', file=sys.stderr)
+        return 1
+    for fault in faults:
+        print(
+            f'nova-vhpc-bench predictors: left out: {fault}', file=sys.stderr
+        )
+    if not all_traces:
+        return 1
+    factories = load()
+    scores = {
+        trace.name: {
+            name: score.score(make, trace, args.rounds)
+            for name, make in factories.items()
+        }
+        for trace in all_traces
+    }
+    report(scores)
+    outputs.write_json(args.json, as_json(scores))
+    return 1 if faults else 0
+
+
+def load() -> dict[str, Callable[[], base.Predictor]]:
+    """All installed predictors by name, ours last but for foreign ones."""
+    manager = stevedore.ExtensionManager(NAMESPACE)
+    found = {name: manager[name].plugin for name in manager.names()}
+    names = [name for name in ORDER if name in found]
+    names += sorted(found.keys() - set(names))
+    return {name: found[name] for name in names}
+
+
+def as_json(scores: Scores) -> dict[str, object]:
+    """The figures, as DESIGN.md, section 7, has them."""
+    return {
+        'traces': {
+            trace: {name: score.as_json() for name, score in by_name.items()}
+            for trace, by_name in scores.items()
+        }
+    }
+
+
+def report(scores: Scores) -> None:
+    """Print tables like the paper's II and III, and what it costs."""
+    _table(
+        'Entire predicting precision of state value (table II)',
+        scores,
+        lambda score: _percent(score.overall),
+    )
+    _table(
+        'Predicting precision of state transition (table III)',
+        scores,
+        lambda score: _percent(score.transition),
+    )
+    _table(
+        'Predicted changes that came true',
+        scores,
+        lambda score: _percent(score.change_precision),
+    )
+    _table(
+        'Microseconds per prediction (CPU time)',
+        scores,
+        lambda score: f'{score.us_per_prediction:.1f}',
+    )
+    _table(
+        'Bytes of state per VM', scores, lambda score: str(score.state_bytes)
+    )
+    _verdict(scores)
+
+
+def _percent(value: float | None) -> str:
+    return 'N/A' if value is None else f'{100 * value:.1f}%'
+
+
+def _table(
+    title: str,
+    scores: Scores,
+    cell: Callable[[score.Score], str],
+) -> None:
+    print(title)
+    width = max(8, *(len(trace) + 1 for trace in scores))
+    print(f'{"":<12}' + ''.join(f'{trace:>{width}}' for trace in scores))
+    names = next(iter(scores.values()))
+    for name in names:
+        cells = (cell(by_name[name]) for by_name in scores.values())
+        print(f'{name:<12}' + ''.join(f'{text:>{width}}' for text in cells))
+    print()
+
+
+def _verdict(scores: Scores) -> None:
+    """Ours beside the best of the others and the paper's choice."""
+    if not all(OURS in names and PAPERS in names for names in scores.values()):
+        return
+    print(
+        f'{OURS}, in points: overall against the best of the others, '
+        f'transitions against {PAPERS}'
+    )
+    ahead = []
+    for trace, by_name in scores.items():
+        ours = by_name[OURS]
+        best = max(
+            (name for name in by_name if name != OURS),
+            key=lambda name: by_name[name].overall,
+        )
+        gain = 100 * (ours.overall - by_name[best].overall)
+        line = f'  {trace:<10}{gain:+6.1f} ({best})'
+        papers = by_name[PAPERS].transition
+        if ours.transition is not None and papers is not None:
+            gain = 100 * (ours.transition - papers)
+            line += f', {gain:+.1f} of {ours.transitions:.0f} transitions'
+            if ours.transitions > MANY_TRANSITIONS:
+                ahead.append(gain)
+        print(line)
+    if ahead:
+        print(
+            f'  traces with more than {MANY_TRANSITIONS} transitions, mean: '
+            f'{sum(ahead) / len(ahead):+.1f}'
+        )

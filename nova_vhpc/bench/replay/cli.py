@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench replay``: the controller over a recorded trace."""
+
+import argparse
+import pathlib
+import sys
+
+from nova_vhpc.agent import errors
+from nova_vhpc.bench.common import cli_types, outputs, traces
+from nova_vhpc.bench.replay import plot, result
+from nova_vhpc.bench.replay import run as replay_run
+from nova_vhpc.control import validation
+
+HELP = (
+    'Run the controller over a trace of I/O events as the agent would, and '
+    'show what it foresees and when it moves VMs.'
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument(
+        'trace',
+        type=pathlib.Path,
+        help='CSV: a header of VM names, then I/O events per VM, a row per '
+        '100 ms',
+    )
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
+    )
+    parser.add_argument(
+        '--plot',
+        type=plot.picture,
+        metavar='FILE',
+        help='draw a timeline (.svg or .png; needs the extra "plot")',
+    )
+    parser.add_argument(
+        '--leave-rule',
+        choices=sorted(replay_run.RULES),
+        default='ours',
+        help='rule whose pools are drawn into the panels; both are run',
+    )
+    parser.add_argument(
+        '--predictor',
+        default='adaptive',
+        metavar='NAME',
+        help='predictor of I/O states (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--pinning-policy',
+        default='io_pool',
+        metavar='NAME',
+        help='pinning policy (default: %(default)s)',
+    )
+    cli_types.add_whole(
+        parser,
+        '--cpus',
+        4,
+        'CPUs of the host, in two sockets',
+        most=validation.MAX_VCPUS,
+    )
+    cli_types.add_whole(
+        parser, '--vcpus', 2, 'vCPUs of each VM', most=validation.MAX_VCPUS
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay, report.
+
+    :returns: 0; 1 if there is nothing to replay, 2 if no such plugin.
+    :raises OutputError: if a file cannot be written.
+    """
+    outputs.check(args.json, args.plot)
+    if args.plot:
+        outputs.check_matplotlib(args.plot)
+    try:
+        trace = traces.read_gapped(args.trace)
+        replays = {
+            rule: replay_run.replay(
+                trace,
+                rule,
+                args.predictor,
+                args.pinning_policy,
+                args.cpus,
+                args.vcpus,
+            )
+            for rule in replay_run.RULES
+        }
+    except (traces.TraceError, errors.ConfigError) as error:
+        print(f'nova-vhpc-bench replay: {error}', file=sys.stderr)
+        return 2 if isinstance(error, errors.ConfigError) else 1
+    _report(trace, replays, args.predictor)
+    outputs.write_json(
+        args.json,
+        {
+            'trace': trace.name,
+            'predictor': args.predictor,
+            'leave_rule': args.leave_rule,
+            'rules': {
+                rule: replay.as_json() for rule, replay in replays.items()
+            },
+        },
+    )
+    if args.plot:
+        plot.plot(trace, replays, args.leave_rule, args.predictor, args.plot)
+    return 0
+
+
+def _report(
+    trace: traces.GappedTrace,
+    replays: dict[str, result.Replay],
+    predictor: str,
+) -> None:
+    """Print what each rule wanted and what was done."""
+    print(
+        f'{trace.name}: {len(trace.vms)} VMs, {len(trace.rows)} periods of '
+        f'100 ms, predictor {predictor}'
+    )
+    if trace.gaps:
+        print(f'{trace.gaps} cells are no number of I/O events: not measured')
+    print(
+        f'{"leave rule":<12}{"moves":>7}{"in I/O pool":>13}{"writes":>8}'
+        f'{"in I/O phase":>14}'
+    )
+    for rule, replay in replays.items():
+        print(
+            f'{rule:<12}{len(replay.moves):>7}{replay.io_fraction:>13.1%}'
+            f'{replay.writes:>8}{replay.io_phase_fraction:>14.1%}'
+        )
+    for rule, replay in replays.items():
+        for reason, vm_periods in replay.not_followed.items():
+            print(
+                f'{rule}: phase not followed {replay.share(vm_periods):.1%} '
+                f'of the time: {reason}'
+            )
+    print(f'\n{"VM":<12}{"predicted right":>16}{"threshold":>11}')
+    for name, line in next(iter(replays.values())).vms.items():
+        threshold = line.threshold_events[-1]
+        precision = line.precision
+        print(
+            f'{name[:11]:<12}'
+            + (
+                f'{precision:>16.1%}'
+                if precision is not None
+                else f'{"-":>16}'
+            )
+            + (
+                f'{threshold:>11.0f}'
+                if threshold is not None
+                else f'{"-":>11}'
+            )
+        )

@@ -1,0 +1,287 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A replay as a picture: what happened, what was foreseen, what was done."""
+
+import argparse
+import pathlib
+from typing import Any
+
+from nova_vhpc.bench.common import outputs, traces
+from nova_vhpc.bench.replay import result, run
+from nova_vhpc.control import model
+
+SECONDS = run.PERIOD_US / 1e6
+
+EVENTS = '#4c78a8'
+PREDICTED = '#e45756'
+THRESHOLD = '#222222'
+IN_IO_POOL = '#f58518'
+OUTSIDE = '#d8dee4'
+IO_PHASE = '#6b3fa0'
+WRONG = '#8c1c3f'
+RIGHT = '#e6f2e6'
+
+MOST_VMS = 8
+"""VMs with a panel of their own; more would not be legible."""
+
+
+def picture(name: str) -> pathlib.Path:
+    """Argparse type of a file that :func:`plot` can draw into."""
+    path = pathlib.Path(name)
+    if path.suffix.lower() not in ('.svg', '.png'):
+        raise argparse.ArgumentTypeError(f"'{name}' must end in .svg or .png")
+    return path
+
+
+def plot(
+    trace: traces.GappedTrace,
+    replays: dict[str, result.Replay],
+    shown: str,
+    predictor: str,
+    path: pathlib.Path,
+) -> None:
+    """Draw a timeline into an SVG or PNG file.
+
+    :param replays: of the same trace, by leave rule.
+    :param shown: the rule whose pools shade the panels.
+    :param path: of :func:`picture`.
+    :raises OutputError: if it cannot be written all the same.
+    """
+    import matplotlib
+
+    # A dollar in a VM's name is no formula.
+    with matplotlib.rc_context({'text.parse_math': False}):
+        _draw(trace, replays, shown, predictor, path)
+
+
+def _draw(
+    trace: traces.GappedTrace,
+    replays: dict[str, result.Replay],
+    shown: str,
+    predictor: str,
+    path: pathlib.Path,
+) -> None:
+    from matplotlib import figure, layout_engine, lines, patches
+
+    names = trace.vms[:MOST_VMS]
+    strips = len(replays)
+    ratios = [0.42] * strips + [1.0, 0.13] * len(names)
+    height = 1.3 + 0.5 * strips + 1.45 * len(names)
+    canvas = figure.Figure(
+        figsize=(15, height),
+        layout=layout_engine.ConstrainedLayoutEngine(h_pad=0.02, hspace=0.0),
+    )
+    axes: Any = canvas.subplots(
+        len(ratios), 1, sharex=True, gridspec_kw={'height_ratios': ratios}
+    )
+    ends = len(trace.rows) * SECONDS
+    for axis, (rule, replay) in zip(axes, replays.items(), strict=False):
+        _pool_strip(axis, rule, replay, rule == shown)
+    for index, name in enumerate(names):
+        line = replays[shown].vms[name]
+        _events_panel(axes[strips + 2 * index], name, line)
+        _hits_strip(axes[strips + 2 * index + 1], line)
+    axes[-1].set_xlabel('time (s)')
+    axes[-1].set_xlim(0, ends)
+    axes[-1].tick_params(axis='x', bottom=True, labelbottom=True)
+    canvas.suptitle(
+        _title(trace, replays, predictor, len(names)),
+        x=0.01,
+        ha='left',
+        fontsize=12,
+    )
+    canvas.legend(
+        handles=[
+            patches.Patch(color=IO_PHASE, label='I/O phase'),
+            patches.Patch(color=IN_IO_POOL, label='in the I/O pool'),
+            patches.Patch(color=OUTSIDE, label='outside of it'),
+            patches.Patch(color=EVENTS, alpha=0.75, label='measured'),
+            lines.Line2D([], [], color=PREDICTED, label='predicted'),
+            lines.Line2D([], [], color=THRESHOLD, ls='--', label='threshold'),
+            patches.Patch(color=WRONG, label='state predicted wrong'),
+        ],
+        loc='outside upper right',
+        ncols=7,
+        frameon=False,
+        fontsize=9,
+    )
+    try:
+        canvas.savefig(path, dpi=110)
+    except OSError as error:
+        raise outputs.OutputError(path, error.strerror or error) from None
+
+
+def _title(
+    trace: traces.GappedTrace,
+    replays: dict[str, result.Replay],
+    predictor: str,
+    drawn: int,
+) -> str:
+    count = len(trace.vms)
+    vms = _count(count, 'VM')
+    if drawn < count:
+        vms = f'{drawn} of {vms}'
+    return (
+        f'{trace.name}: {vms}, {len(trace.rows) * SECONDS:.0f} s, '
+        f'predictor {predictor}'
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
+
+
+def _runs(values: tuple[Any, ...]) -> list[tuple[int, int, Any]]:
+    """Start, end and value of each run of equal values."""
+    runs: list[tuple[int, int, Any]] = []
+    start = 0
+    for index in range(1, len(values) + 1):
+        if index == len(values) or values[index] != values[start]:
+            runs.append((start, index, values[start]))
+            start = index
+    return runs
+
+
+def _bare(axis: Any) -> None:
+    """No frame and no ticks: a strip of colour."""
+    axis.set_yticks([])
+    axis.tick_params(axis='x', bottom=False, labelbottom=False)
+    for side in ('top', 'right', 'left', 'bottom'):
+        axis.spines[side].set_visible(False)
+
+
+def _pool_strip(
+    axis: Any, rule: str, replay: result.Replay, shown: bool
+) -> None:
+    """The phase as a line; below it how many are in the I/O pool."""
+    _bare(axis)
+    axis.set_ylim(0, 1)
+    low, high = 0.06, 0.72
+    for start, end, phase in _runs(replay.phases):
+        if phase == model.Phase.IO:
+            _span(axis, start, end, 0.82, 0.96, IO_PHASE)
+    members = tuple(
+        zip(*(line.in_io_pool for line in replay.vms.values()), strict=True)
+    )
+    shares = tuple(sum(inside) / len(inside) for inside in members)
+    _span(axis, 0, len(shares), low, high, OUTSIDE)
+    for start, end, share in _runs(shares):
+        if share:
+            edge = low + share * (high - low)
+            _span(axis, start, end, low, edge, IN_IO_POOL)
+    for move in replay.moves:
+        axis.axvline(move.period * SECONDS, 0.0, 0.78, color='#333333', lw=0.7)
+    axis.set_ylabel(
+        f'leave rule: {rule}\n'
+        f'{replay.io_phase_fraction:.0%} in I/O phase\n'
+        f'{_count(len(replay.moves), "move")}, '
+        f'{replay.io_fraction:.0%} in I/O pool',
+        rotation=0,
+        ha='right',
+        va='center',
+        fontsize=9,
+        fontweight='bold' if shown else 'normal',
+    )
+
+
+def _span(
+    axis: Any, start: int, end: int, low: float, high: float, colour: str
+) -> None:
+    """Colour some periods, from one height of the strip to another."""
+    axis.axvspan(start * SECONDS, end * SECONDS, low, high, color=colour, lw=0)
+
+
+def _events_panel(axis: Any, name: str, line: result.VmLine) -> None:
+    """One VM's I/O: measured, predicted, and the threshold between.
+
+    Shaded where this VM is in the I/O pool.
+    """
+    times = [index * SECONDS for index in range(len(line.events) + 1)]
+    for start, end, inside in _runs(line.in_io_pool):
+        if inside:
+            axis.axvspan(
+                start * SECONDS,
+                end * SECONDS,
+                color=IN_IO_POOL,
+                alpha=0.16,
+                lw=0,
+            )
+    axis.stairs(
+        [value or 0.0 for value in line.events],
+        times,
+        fill=True,
+        color=EVENTS,
+        alpha=0.75,
+    )
+    axis.step(
+        times[:-1],
+        [
+            float('nan') if value is None else value
+            for value in line.predicted_events
+        ],
+        where='post',
+        color=PREDICTED,
+        lw=0.9,
+    )
+    axis.step(
+        times[:-1],
+        [
+            float('nan') if value is None else value
+            for value in line.threshold_events
+        ],
+        where='post',
+        color=THRESHOLD,
+        lw=1.4,
+        ls='--',
+    )
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel(
+        f'{name}\nI/O events\nper 100 ms',
+        rotation=0,
+        ha='right',
+        va='center',
+        fontsize=9,
+    )
+    axis.tick_params(axis='x', bottom=False, labelbottom=False)
+    for side in ('top', 'right'):
+        axis.spines[side].set_visible(False)
+
+
+def _hits_strip(axis: Any, line: result.VmLine) -> None:
+    """Where the predicted state was the real one."""
+    _bare(axis)
+    axis.set_ylim(0, 1)
+    hits = tuple(
+        None if state is None or predicted is None else state == predicted
+        for state, predicted in zip(
+            line.states, line.predicted_states, strict=True
+        )
+    )
+    for start, end, hit in _runs(hits):
+        if hit is not None:
+            axis.axvspan(
+                start * SECONDS,
+                end * SECONDS,
+                color=RIGHT if hit else WRONG,
+                lw=0,
+            )
+    precision = line.precision
+    axis.set_ylabel(
+        'state predicted: '
+        + ('never' if precision is None else f'{precision:.0%} right'),
+        rotation=0,
+        ha='right',
+        va='center',
+        fontsize=8,
+        color='#555555',
+    )

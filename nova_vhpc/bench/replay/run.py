@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Run the controller over a recorded trace, as the agent would."""
+
+from nova_vhpc.agent.daemon import controller_factory
+from nova_vhpc.bench.common import traces
+from nova_vhpc.bench.replay import result
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller, model
+
+PERIOD_US = 100_000
+"""Traces have one row per 100 ms."""
+
+CLUSTER = 'trace'
+
+RULES = {'paper': 'paper', 'ours': 'learned'}
+"""Leave rules as the command names them."""
+
+
+def make_controller(
+    rule: str, predictor: str, pinning: str
+) -> controller.Controller:
+    """A controller with the plugins that were asked for.
+
+    :raises nova_vhpc.agent.errors.ConfigError: if there is no such.
+    """
+    config = control_config.ControlConfig(leave_rule=RULES[rule])
+    return controller.Controller(
+        config,
+        controller_factory.load_plugin('slice_policy', 'none')(config),
+        controller_factory.load_plugin('pinning_policy', pinning)(config),
+        controller_factory.load_plugin('predictor', predictor),
+    )
+
+
+def replay(
+    trace: traces.GappedTrace,
+    rule: str,
+    predictor: str,
+    pinning: str = 'io_pool',
+    cpus: int = 4,
+    vcpus: int = 2,
+) -> result.Replay:
+    """Run all VMs of a trace as one virtual cluster on one host.
+
+    :param rule: a key of :data:`RULES`.
+    :param cpus: CPUs of the host, in two sockets.
+    :param vcpus: of each VM.
+    """
+    subject = make_controller(rule, predictor, pinning)
+    host = tuple(
+        model.Cpu(number, socket=2 * number // cpus, llc=2 * number // cpus)
+        for number in range(cpus)
+    )
+    everywhere = frozenset(range(cpus))
+    original = model.CpuTune(
+        period_us=100_000,
+        quota_us=model.UNLIMITED,
+        shares=1_024,
+        vcpu_pins=(everywhere,) * vcpus,
+    )
+    in_force = dict.fromkeys(trace.vms, original)
+    plans: list[model.Plan] = []
+    writes = 0
+    for tick, row in enumerate(trace.rows):
+        plan = subject.decide(
+            model.HostView(
+                tick=tick,
+                now_us=tick * PERIOD_US,
+                wall_us=tick * PERIOD_US,
+                period_us=PERIOD_US,
+                cpus=host,
+                vms=tuple(
+                    model.VmView(
+                        uuid=name,
+                        vcpus=vcpus,
+                        workload=model.Workload.PARALLEL,
+                        cluster=CLUSTER,
+                        original=original,
+                        in_force=in_force[name],
+                        sample=model.Sample(io_events=events),
+                    )
+                    for name, events in zip(trace.vms, row, strict=True)
+                ),
+            )
+        )
+        plans.append(plan)
+        for name, planned in plan.vms.items():
+            if planned.writes is not None:
+                writes += 1
+                in_force[name] = planned.tune
+    return result.summarise(
+        rule,
+        CLUSTER,
+        dict(zip(trace.vms, zip(*trace.rows, strict=True), strict=True)),
+        plans,
+        writes,
+    )

@@ -1,0 +1,267 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench scheduler``: filter and weigher against Nova's own.
+
+The peer is Nova's ``ServerGroupAntiAffinityFilter`` and
+``ServerGroupSoftAffinityWeigher``, on the same host states in the same
+process, in turns with ours. Members are placed one after another as
+Nova's scheduler manager does it; our planner and all that a request
+builds up are part of our time. Only what filter and weigher themselves do
+is timed, in CPU time of the thread, so that a busy machine does not show;
+``nova_path`` has the same with the overhead of
+Nova's own handlers.
+"""
+
+import argparse
+import gc
+import importlib
+import json
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nova_vhpc.bench.common import cli_types, outputs
+
+HELP = "filter and weigher, in microseconds per host, beside Nova's own"
+
+POLICIES = ('anti-affinity', 'soft-affinity')
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the subcommand."""
+    for name, default, about in (
+        ('--hosts', 1000, 'hosts of the cloud'),
+        ('--members', 64, 'servers of the virtual cluster'),
+        ('--rounds', 3, 'times all of them are placed; the medians count'),
+    ):
+        cli_types.add_whole(parser, name, default, about)
+    parser.add_argument(
+        '--refresh',
+        action='store_true',
+        help='also read all uplinks from a real Placement on SQLite, '
+        'in process (at 10,000 hosts this takes a minute to set up)',
+    )
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write figures there'
+    )
+
+
+class _Side:
+    """A filter with a weigher, and the time they have taken."""
+
+    def __init__(self, name: str, filter_: Any, weigher: Any) -> None:
+        self.name = name
+        self.filter = filter_
+        self.weigher = weigher
+
+    def place(self, hosts: list[Any], spec: Any) -> tuple[float, list[str]]:
+        """Place all members; returns the seconds and the hosts taken."""
+        from nova.scheduler import weights
+
+        took_s = 0.0
+        chosen = []
+        for uuid in list(spec.instance_group.members):
+            spec.instance_uuid = uuid
+            began_s = time.thread_time()
+            hosts = list(self.filter.filter_all(hosts, spec))
+            took_s += time.thread_time() - began_s
+            weighed = [weights.WeighedHost(host, 0.0) for host in hosts]
+            began_s = time.thread_time()
+            raw = self.weigher.weigh_objects(weighed, spec)
+            factors = [self.weigher.weight_multiplier(host) for host in hosts]
+            took_s += time.thread_time() - began_s
+            # Nova sorts all; the first of the heaviest is the one it takes.
+            best = max(range(len(hosts)), key=lambda at: raw[at] * factors[at])
+            _consume(hosts[best], spec, uuid)
+            chosen.append(hosts[best].host)
+        return took_s, chosen
+
+    def place_by_handlers(self, hosts: list[Any], spec: Any) -> float:
+        """The same with all that Nova's handlers do around them."""
+        from nova.scheduler import filters, weights
+
+        filter_handler = filters.HostFilterHandler()
+        weight_handler = weights.HostWeightHandler()
+        took_s = 0.0
+        for index, uuid in enumerate(list(spec.instance_group.members)):
+            spec.instance_uuid = uuid
+            began_s = time.thread_time()
+            hosts = filter_handler.get_filtered_objects(
+                [self.filter], hosts, spec, index
+            )
+            weighed = weight_handler.get_weighed_objects(
+                [self.weigher], hosts, spec
+            )
+            took_s += time.thread_time() - began_s
+            hosts = [item.obj for item in weighed]
+            _consume(hosts[0], spec, uuid)
+        return took_s
+
+
+def _consume(state: Any, spec: Any, uuid: str) -> None:
+    """What the scheduler manager does after a claim."""
+    if state.allocation_candidates:
+        state.allocation_candidates[0]
+    state.consume_from_request(spec)
+    spec.instance_group.hosts.append(state.host)
+    state.instances[uuid] = None
+
+
+def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
+    """Time both sides in turns.
+
+    :returns: the figures by their JSON keys.
+    """
+    from nova import conf
+    from nova.scheduler.filters import affinity_filter
+    from nova.scheduler.weights import affinity
+
+    from nova_vhpc.bench.scheduler import world as world_
+    from nova_vhpc.scheduler import filters, weights
+    from nova_vhpc.scheduler.sources import uplink_cache
+
+    ours = _Side(
+        'ours', filters.VirtualClusterFilter(), weights.VirtualClusterWeigher()
+    )
+    peer = _Side(
+        'peer',
+        affinity_filter.ServerGroupAntiAffinityFilter(),
+        affinity.ServerGroupSoftAffinityWeigher(),
+    )
+    conf.CONF.set_override('topology_max_age', 0, 'vhpc_scheduler')
+    body = world_.bulk_body(hosts)
+    names = {'resource_providers': world_.names(hosts)}
+    uplink_cache.reset()
+    reader = uplink_cache.Reader(
+        conf.CONF,
+        lambda path, _version: body if 'candidates' in path else names,
+    )
+    uplink_cache.install(reader)
+    reader.snapshot()
+    world = world_.World(hosts)
+    figures: dict[str, Any] = {
+        'hosts': hosts,
+        'members': members,
+        'snapshot_parse_s': round(reader.read_s, 4),
+        'policies': {},
+    }
+
+    def timed(side: _Side, policy: str, specs: dict[str, str]) -> float:
+        states = world.reset()
+        gc.collect()
+        return side.place(states, world_.request(members, policy, specs))[0]
+
+    def handled(side: _Side, policy: str) -> float:
+        states = world.reset()
+        gc.collect()
+        return side.place_by_handlers(
+            states, world_.request(members, policy, world_.VHPC_SPECS)
+        )
+
+    per_host = 1e6 / (hosts * members)
+    for policy in POLICIES:
+        if policy == 'anti-affinity' and members > hosts:
+            continue
+        both = _in_turns(rounds, timed, ours, peer, policy, world_.VHPC_SPECS)
+        path = _in_turns(1, handled, ours, peer, policy)
+        plain = _in_turns(
+            rounds, timed, ours, peer, policy, world_.PLAIN_SPECS
+        )
+        figures['policies'][policy] = {
+            'ours_us_per_host': round(both[0] * per_host, 4),
+            'peer_us_per_host': round(both[1] * per_host, 4),
+            'ratio': round(both[0] / both[1], 4),
+            'unrelated_us_per_host': round(plain[0] * per_host, 4),
+            'unrelated_ratio': round(plain[0] / plain[1], 4),
+            'nova_path_ours_us_per_host': round(path[0] * per_host, 4),
+            'nova_path_peer_us_per_host': round(path[1] * per_host, 4),
+            'nova_path_ratio': round(path[0] / path[1], 4),
+        }
+    reader.stop()
+    uplink_cache.reset()
+    worst = max(
+        figures['policies'].values(), key=lambda policy: policy['ratio']
+    )
+    figures.update(
+        {
+            key: worst[key]
+            for key in ('ours_us_per_host', 'peer_us_per_host', 'ratio')
+        }
+    )
+    figures['unrelated_ratio'] = max(
+        policy['unrelated_ratio'] for policy in figures['policies'].values()
+    )
+    return figures
+
+
+def _in_turns(
+    rounds: int,
+    run: Callable[..., float],
+    ours: _Side,
+    peer: _Side,
+    *arguments: Any,
+) -> tuple[float, float]:
+    """Medians of both sides, run one after the other."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        times[0].append(run(ours, *arguments))
+        times[1].append(run(peer, *arguments))
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print.
+
+    :returns: 0; 1 if it cannot be measured here, 2 if nowhere.
+    :raises OutputError: if the JSON file cannot be written.
+    """
+    outputs.check(args.json)
+    try:
+        import nova.conf
+        import nova.objects
+
+        if args.refresh:
+            importlib.import_module('placement.direct')
+    except ImportError as error:
+        print(
+            'nova-vhpc-bench scheduler: nova must be installed, and '
+            f'openstack-placement for --refresh: {error}',
+            file=sys.stderr,
+        )
+        return 1
+    from nova_vhpc.bench.scheduler import world
+
+    needed = -(-args.members // world.UPLINKS)
+    if args.hosts < needed:
+        print(
+            f'nova-vhpc-bench scheduler: {args.members} members need {needed} '
+            f'hosts at least, as one has {world.UPLINKS} uplinks; '
+            f'--hosts is {args.hosts}',
+            file=sys.stderr,
+        )
+        return 2
+    nova.objects.register_all()
+    # Nova's defaults, whatever /etc/nova says on this machine.
+    nova.conf.CONF([], default_config_files=[], project='nova')
+    figures = measure(args.hosts, args.members, args.rounds)
+    if args.refresh:
+        from nova_vhpc.bench.scheduler import placement_read
+
+        figures['refresh'] = placement_read.measure(args.hosts)
+    for key, value in figures.items():
+        print(f'{key:20} {json.dumps(value)}')
+    outputs.write_json(args.json, figures)
+    return 0

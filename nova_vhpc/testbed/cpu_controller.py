@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The CPU controller's groups, on cgroup v1 and v2.
+
+Weights are said as multiples of what a group has if nobody sets it: 1024
+``cpu.shares`` on v1, 100 ``cpu.weight`` on v2.
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+from nova_vhpc.testbed import errors
+
+CGROUP = Path('/sys/fs/cgroup')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CpuController:
+    """Where the CPU controller is mounted.
+
+    :ivar root: its root group.
+    :ivar unified: on cgroup v2.
+    """
+
+    root: Path
+    unified: bool
+
+    @classmethod
+    def find(cls, cgroup: Path = CGROUP) -> Self:
+        """The controller of this machine.
+
+        :param cgroup: where the control groups are mounted.
+        :raises LabError: there is none, or groups cannot have it.
+        """
+        for root in (cgroup, cgroup / 'unified'):
+            if 'cpu' in _words(root / 'cgroup.controllers'):
+                if 'cpu' not in _words(root / 'cgroup.subtree_control'):
+                    raise errors.LabError(
+                        'the CPU controller is not for groups; '
+                        f'run: echo +cpu >{root / "cgroup.subtree_control"}'
+                    )
+                return cls(root, unified=True)
+        if (cgroup / 'cpu/cpu.shares').exists():
+            return cls(cgroup / 'cpu', unified=False)
+        raise errors.LabError(f'no CPU controller is mounted below {cgroup}')
+
+    def group_of(self, pid: int | str) -> Path:
+        """The group that a process is in.
+
+        :raises LabError: it is gone.
+        """
+        with contextlib.suppress(OSError):
+            for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
+                number, controllers, path = line.split(':', 2)
+                if (
+                    number == '0'
+                    if self.unified
+                    else 'cpu' in controllers.split(',')
+                ):
+                    return self.root / path.lstrip('/')
+        raise errors.LabError(f'process {pid} is in no group of {self.root}')
+
+    def make(self, name: str, weight: float = 1.0) -> Path:
+        """Make a group below the root, or below another group.
+
+        :raises LabError: it cannot be made.
+        """
+        group = self.root / name
+        made = False
+        try:
+            group.mkdir()
+            made = True
+            if self.unified and group.parent != self.root:
+                (group.parent / 'cgroup.subtree_control').write_text('+cpu')
+            self.weigh(group, weight)
+        except OSError as error:
+            if made:
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+            raise errors.LabError(f'{group}: {error.strerror}') from error
+        return group
+
+    def weigh(self, group: Path, weight: float) -> None:
+        """Set a group's weight, as near as the kernel takes it."""
+        (group / self._file).write_text(self._value(weight))
+
+    @contextlib.contextmanager
+    def weighed(
+        self,
+        group: Path,
+        weight: float,
+        tell: Callable[..., None] = lambda *_: None,
+    ) -> Iterator[None]:
+        """Set a group's weight for a while.
+
+        :param tell: called before, with the words that
+            :func:`nova_vhpc.testbed.supervisor.undo` takes, and with ``done``
+            and these afterwards.
+        """
+        file = group / self._file
+        before = file.read_text()
+        words = ('value', str(file), self._value(weight), before)
+        tell(*words)
+        self.weigh(group, weight)
+        try:
+            yield
+        finally:
+            # The group may have gone with its last domain.
+            with contextlib.suppress(OSError):
+                file.write_text(before)
+            tell('done', *words)
+
+    def remove(self, group: Path) -> None:
+        """Remove a group; who is in it goes to the root."""
+        name = 'cgroup.procs' if self.unified else 'tasks'
+        for member in _words(group / name):
+            with contextlib.suppress(OSError):
+                (self.root / name).write_text(member)
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                group.rmdir()
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.1)
+
+    def _value(self, weight: float) -> str:
+        if self.unified:
+            return str(min(max(1, round(100 * weight)), 10_000))
+        return str(min(max(2, round(1024 * weight)), 262_144))
+
+    @property
+    def _file(self) -> str:
+        return 'cpu.weight' if self.unified else 'cpu.shares'
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The kernel of the lab's guests: the distribution's own for virtual machines.
+
+Fetched by ``apt-get download`` and taken apart, not installed. Debian and
+Ubuntu name, pack and compress it differently, and build different drivers
+in.
+"""
+
+import lzma
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from nova_vhpc.testbed import errors, toolchain
+
+METAPACKAGES = ('linux-image-cloud-amd64', 'linux-image-virtual')
+"""Debian's and Ubuntu's; the first that apt knows is taken."""
+
+MODULES = (
+    'drivers/virtio/virtio_ring',
+    'drivers/virtio/virtio',
+    'drivers/virtio/virtio_pci_modern_dev',
+    'drivers/virtio/virtio_pci_legacy_dev',
+    'drivers/virtio/virtio_pci',
+    'net/core/failover',
+    'drivers/net/net_failover',
+    'drivers/net/virtio_net',
+    'drivers/block/virtio_blk',
+)
+"""Below ``kernel/`` of the modules' directory, in order of loading."""
+
+
+def _piped(*command: str) -> Callable[[bytes], bytes]:
+    """Decompress by a program, where it is installed."""
+
+    def decompress(data: bytes) -> bytes:
+        if shutil.which(command[0]) is None:
+            return b''
+        return subprocess.run(command, input=data, capture_output=True).stdout
+
+    return decompress
+
+
+def _unxz(data: bytes) -> bytes:
+    try:
+        return lzma.LZMADecompressor().decompress(data)
+    except lzma.LZMAError:
+        return b''
+
+
+def _gunzip(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data)
+    except zlib.error:
+        return b''
+
+
+_COMPRESSIONS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
+    (b'\x02\x21\x4c\x18', 'lz4', _piped('lz4', '-d', '-c', '-')),
+    (b'\x28\xb5\x2f\xfd', 'zst', _piped('zstd', '-d', '-c')),
+    (b'\xfd7zXZ\x00', 'xz', _unxz),
+    (b'\x1f\x8b\x08', 'gz', _gunzip),
+)
+"""Magic number, suffix of a file, and what decompresses it."""
+
+
+def uncompressed(bzimage: bytes) -> bytes:
+    """The ELF kernel inside a bzImage; the bzImage if it is not found.
+
+    An ELF kernel boots faster: the guest need not unpack it under
+    emulation.
+    """
+    if bzimage[0x202:0x206] != b'HdrS':
+        return bzimage
+    # Linux' Documentation/arch/x86/boot.rst: setup_sects, payload_offset,
+    # payload_length. The kernel's build puts the size of what is compressed
+    # behind it.
+    setup = (bzimage[0x1F1] or 4) + 1
+    offset, length = struct.unpack_from('<II', bzimage, 0x248)
+    payload = bzimage[setup * 512 + offset :][:length]
+    size = int.from_bytes(payload[-4:], 'little')
+    for magic, _, decompress in _COMPRESSIONS:
+        if payload.startswith(magic):
+            elf = decompress(payload[:-4])
+            if len(elf) == size and elf.startswith(b'\x7fELF'):
+                return elf
+    return bzimage
+
+
+def collect_modules(modules: Path, target: Path) -> None:
+    """Copy :data:`MODULES`, decompressed, and their ``order`` of loading.
+
+    Those that are built into the kernel are left out.
+
+    :param modules: ``lib/modules/RELEASE`` of the kernel.
+    :param target: the directory to write to; it exists.
+    :raises ImageError: a module is neither there nor built in.
+    """
+    builtin = set((modules / 'modules.builtin').read_text().split())
+    order = []
+    for module in MODULES:
+        if f'kernel/{module}.ko' in builtin:
+            continue
+        name = module.split('/')[-1]
+        (target / f'{name}.ko').write_bytes(_module(modules, module))
+        order.append(name)
+    (target / 'order').write_text(''.join(f'{name}\n' for name in order))
+
+
+def _module(modules: Path, module: str) -> bytes:
+    plain = modules / 'kernel' / f'{module}.ko'
+    if plain.exists():
+        return plain.read_bytes()
+    for _, suffix, decompress in _COMPRESSIONS:
+        packed = plain.with_suffix(f'.ko.{suffix}')
+        if packed.exists():
+            data = decompress(packed.read_bytes())
+            if not data:
+                raise errors.ImageError(
+                    f'{packed.name} cannot be decompressed; is {suffix} '
+                    'installed (packages xz-utils, zstd, lz4)?'
+                )
+            return data
+    raise errors.ImageError(
+        f'the kernel {modules.name} has no module {module}'
+    )
+
+
+def fetch(cache: Path) -> Path:
+    """Directory with ``kernel`` and ``modules`` of the newest kernel.
+
+    :param cache: kept there; what is there already is taken.
+    :raises ImageError: apt has none, or a tool is missing.
+    """
+    present = sorted(cache.glob('kernel-*/modules/order'))
+    if present:
+        return present[-1].parent.parent
+    package, release = _newest()
+    tree = cache / f'kernel-{release}'
+    # apt warns when its sandbox user cannot write to the directory.
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        scratch.chmod(0o777)
+        toolchain.run_tool(
+            'apt-get', 'download', *_packages(package), cwd=scratch
+        )
+        root = scratch / 'root'
+        for archive in scratch.glob('*.deb'):
+            toolchain.run_tool('dpkg-deb', '-x', str(archive), str(root))
+        shutil.rmtree(tree, ignore_errors=True)
+        try:
+            _collect(root, release, tree)
+        except BaseException:
+            # Nothing that nobody can use: the disk may be full.
+            shutil.rmtree(tree, ignore_errors=True)
+            raise
+    return tree
+
+
+def _collect(root: Path, release: str, tree: Path) -> None:
+    """Take kernel and modules out of the packages' files."""
+    (tree / 'modules').mkdir(parents=True)
+    compressed = root / 'boot' / f'vmlinuz-{release}'
+    (tree / 'kernel').write_bytes(uncompressed(compressed.read_bytes()))
+    builtin = next(root.glob(f'**/modules/{release}/modules.builtin'))
+    # Last, as its "order" says that the tree is complete.
+    collect_modules(builtin.parent, tree / 'modules')
+
+
+def _newest() -> tuple[str, str]:
+    """The package of the newest kernel, and its release."""
+    for metapackage in METAPACKAGES:
+        # It fails for a package that apt does not know.
+        depends = toolchain.run_tool(
+            'apt-cache', 'depends', metapackage, may_fail=True
+        )
+        found = re.search(r'Depends:\s+(linux-image-(\S+))', depends)
+        if found is not None:
+            return found[1], found[2]
+    raise errors.ImageError(
+        f'apt knows none of {", ".join(METAPACKAGES)}; run apt-get update'
+    )
+
+
+def _packages(package: str) -> list[str]:
+    """The kernel's package, and that of its modules where they are apart."""
+    depends = toolchain.run_tool('apt-cache', 'depends', package)
+    apart = re.findall(r'Depends:\s+(linux-modules-\S+)', depends)
+    return [package, *apart]

@@ -1,0 +1,392 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A libvirtd of our own, started by hand in a directory of its own.
+
+The lab, the functional tests and the demo all need the real libvirt on
+machines without systemd, and several at a time; see
+:class:`PrivateLibvirtd`. In the foreground, for a look by hand::
+
+    python -m nova_vhpc.testbed.libvirtd --root /tmp/lv
+    virsh -c 'qemu+unix:///system?socket=/tmp/lv/sock/libvirt-sock' list
+"""
+
+import argparse
+import atexit
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nova_vhpc.testbed import image, supervisor
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 30.0
+_ROOM_BYTES = 1 << 20
+_LAST_LINES = 2
+"""libvirtd's last line says that it failed, the one before why."""
+
+_LIBVIRTD_CONF = """\
+listen_tls = 0
+listen_tcp = 0
+unix_sock_dir = "{sockets}"
+unix_sock_rw_perms = "0700"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+log_outputs = "3:stderr"
+host_uuid_source = "machine-id"
+"""
+
+# stdio_handler: there is no virtlogd. user: as anyone but root, QEMU may
+# not open /dev/kvm, and libvirt then probes its capabilities on every
+# create (8 s).
+QEMU_CONF = """\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+stdio_handler = "file"
+"""
+
+
+class LibvirtdError(Exception):
+    """The private libvirtd does not come up; says how its log ends."""
+
+
+_PACKAGES = {
+    'libvirtd': 'libvirt-daemon, libvirt-daemon-driver-qemu',
+    'virsh': 'libvirt-clients',
+    'qemu-system-x86_64': 'qemu-system-x86',
+}
+"""Where Debian has what is needed, as ``bindep.txt`` names it."""
+
+
+def check() -> None:
+    """Complain of a machine without libvirtd, virsh or QEMU.
+
+    :raises LibvirtdError: one of them is not installed.
+    """
+    for program, packages in _PACKAGES.items():
+        if shutil.which(program) is None:
+            raise LibvirtdError(
+                f'no {program} on this machine; install the packages of '
+                f'bindep.txt ({packages})'
+            )
+
+
+def uri_of(socket: Path) -> str:
+    """Connection URI of the libvirtd behind a socket, whatever its path."""
+    return f'qemu+unix:///system?socket={urllib.parse.quote(str(socket))}'
+
+
+def wait_until_it_answers(
+    uri: str,
+    socket: Path,
+    logs: Iterable[Path],
+    ended: Callable[[], bool] = lambda: False,
+) -> None:
+    """Wait for a libvirtd that was started.
+
+    :param logs: with its messages; the benches take them away at the end.
+    :param ended: whether it runs no more.
+    :raises LibvirtdError: it does not answer in time, or has ended.
+    """
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    problem = 'no socket'
+    while time.monotonic() < deadline:
+        if ended():
+            problem = 'it ended'
+            break
+        if socket.exists():
+            # In a process of its own: libvirt-python prints errors to
+            # stderr and must not be opened before a fork of ours.
+            done = subprocess.run(
+                ('virsh', '-q', '-c', uri, 'list'),
+                capture_output=True,
+                text=True,
+                timeout=_START_TIMEOUT_S,
+            )
+            if done.returncode == 0:
+                return
+            problem = done.stderr.strip()
+        time.sleep(0.05)
+    ends = ((log, _end(log)) for log in logs)
+    raise LibvirtdError(
+        f'libvirtd does not answer ({problem})'
+        + ''.join(f'; {log} ends: {end}' for log, end in ends if end)
+        + _want_of_room(socket)
+    )
+
+
+def _end(log: Path) -> str:
+    """The last lines of a file; none if it says nothing."""
+    try:
+        lines = log.read_text(errors='replace').split('\n')
+    except OSError:
+        return ''
+    said = [line.strip() for line in lines if line.strip()]
+    return ' / '.join(said[-_LAST_LINES:])
+
+
+def _want_of_room(path: Path) -> str:
+    there = next(parent for parent in path.parents if parent.exists())
+    free = shutil.disk_usage(there).free
+    return (
+        ''
+        if free >= _ROOM_BYTES
+        else f'; {there} has only {free >> 10} KiB of room left'
+    )
+
+
+class PrivateLibvirtd:
+    """Debian's monolithic libvirtd with all its state below one directory.
+
+    Guests run as children of a small process that outlives libvirtd, so
+    they survive :meth:`restart` and :meth:`kill` as real ones do; when the
+    owner ends, in whatever way, they and their control groups go too.
+
+    :param root: a directory; made if missing, kept on :meth:`stop` (logs).
+        Its path must be shorter than 80 characters (unix sockets).
+    :param cache: libvirt's capability cache, shared between runs because
+        it takes 8 s to make. Default: ``~/.cache/nova-vhpc/libvirt``.
+    """
+
+    def __init__(self, root: Path, *, cache: Path | None = None) -> None:
+        self.root = Path(root).absolute()
+        self.cache = cache or image.default_cache() / 'libvirt'
+        self.pid: int | None = None
+        self._reaper: subprocess.Popen[bytes] | None = None
+
+    @property
+    def socket(self) -> Path:
+        """The libvirt socket, reachable from everywhere on this host."""
+        return self.root / 'sock' / 'libvirt-sock'
+
+    @property
+    def uri(self) -> str:
+        """Connection URI for ``libvirt.open``, ``virsh -c`` and Nova."""
+        return uri_of(self.socket)
+
+    @property
+    def log(self) -> Path:
+        """libvirtd's own log, and what it says besides."""
+        return self.root / supervisor.LOG
+
+    @property
+    def run_dir(self) -> Path:
+        """What this libvirtd sees as ``/run/libvirt`` (pid files)."""
+        return self.root / 'run'
+
+    def start(self) -> Self:
+        """Start libvirtd and wait until it answers.
+
+        :raises LibvirtdError: it does not; or this is not root.
+        """
+        if self._reaper is None:
+            try:
+                self._prepare()
+            except OSError as error:
+                raise LibvirtdError(
+                    f'no libvirtd in {self.root}: {error.strerror}'
+                ) from error
+            self._start_reaper()
+        self._start_daemon()
+        return self
+
+    def stop(self) -> None:
+        """End libvirtd, its guests and their control groups. Idempotent."""
+        atexit.unregister(self.stop)
+        process, self._reaper, self.pid = self._reaper, None, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+    def undo_at_end(self, kind: str, *words: str) -> None:
+        """Have something of ours undone even if this process is killed.
+
+        :param kind: see :func:`nova_vhpc.testbed.supervisor.undo`.
+        """
+        assert self._reaper is not None
+        assert self._reaper.stdin is not None
+        line = json.dumps([kind, *words]) + '\n'
+        with contextlib.suppress(OSError):  # the reaper has been killed
+            self._reaper.stdin.write(line.encode())
+            self._reaper.stdin.flush()
+
+    def restart(self) -> None:
+        """End libvirtd in good order and start it again; guests stay."""
+        self._end_daemon(signal.SIGTERM)
+        self._start_daemon()
+
+    def kill(self) -> None:
+        """``kill -9`` of libvirtd alone; :meth:`start` brings it back."""
+        self._end_daemon(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Make libvirtd hang: connections stay open, no call returns."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """End :meth:`freeze`."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Hold libvirtd frozen for the length of a ``with`` block."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _prepare(self) -> None:
+        if len(str(self.socket)) > 100:
+            raise LibvirtdError(
+                f'{self.root}: path too long for unix sockets; '
+                'take a root of at most 80 characters'
+            )
+        check()
+        self.cache.mkdir(parents=True, exist_ok=True)
+        for name in ('sock', *supervisor.REDIRECTED):
+            if name != 'cache':
+                (self.root / name).mkdir(parents=True, exist_ok=True)
+        link = self.root / 'cache'
+        if not link.exists():
+            link.symlink_to(self.cache)
+        (self.root / 'libvirtd.conf').write_text(
+            _LIBVIRTD_CONF.format(root=self.root, sockets=self.root / 'sock')
+        )
+        (self.root / 'etc' / 'qemu.conf').write_text(QEMU_CONF)
+
+    def _start_reaper(self) -> None:
+        process = subprocess.Popen(
+            (sys.executable, '-m', supervisor.__name__, str(self.root)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._reaper = process
+        atexit.register(self.stop)
+        answer = self._answer()
+        if answer != 'ready':
+            self.stop()
+            raise LibvirtdError(answer.removeprefix('error '))
+
+    def _answer(self) -> str:
+        assert self._reaper is not None
+        assert self._reaper.stdout is not None
+        ready, _, _ = select.select(
+            [self._reaper.stdout], [], [], _START_TIMEOUT_S
+        )
+        return self._reaper.stdout.readline().decode().strip() if ready else ''
+
+    def _start_daemon(self) -> None:
+        if self._reaper is None or self._reaper.stdin is None:
+            raise LibvirtdError('not started')
+        if self.pid and _alive(self.pid):
+            return
+        (self.root / 'libvirtd.pid').unlink(missing_ok=True)
+        # The socket of one that was killed still stands, and refuses.
+        self.socket.unlink(missing_ok=True)
+        try:
+            self._reaper.stdin.write(b'start\n')
+            self._reaper.stdin.flush()
+            self.pid = int(self._answer())
+        except (OSError, ValueError) as error:
+            raise LibvirtdError(
+                f'libvirtd could not be started: {error}'
+            ) from error
+        pid = self.pid
+        wait_until_it_answers(
+            self.uri,
+            self.socket,
+            (self.log,),
+            lambda: not _alive(pid),
+        )
+
+    def _end_daemon(self, signum: signal.Signals) -> None:
+        pid, self.pid = self.pid, None
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signum)
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while _alive(pid):
+            if time.monotonic() > deadline:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        stat = Path(f'/proc/{pid}/stat').read_text()
+    except OSError:
+        return False
+    return stat.rpartition(')')[2].split()[0] != 'Z'
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Keep a private libvirtd in the foreground until a signal comes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--root', type=Path, required=True)
+    args = parser.parse_args(argv)
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.default_int_handler)
+    try:
+        with PrivateLibvirtd(args.root) as daemon:
+            print(daemon.uri, flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                while True:
+                    signal.pause()
+    except LibvirtdError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

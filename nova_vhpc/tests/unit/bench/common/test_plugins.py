@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import argparse
+import contextlib
+import io
+from unittest import mock
+
+from nova_vhpc.agent import errors
+from nova_vhpc.bench.agent import driver
+from nova_vhpc.bench.common import plugins
+from nova_vhpc.cmd import bench
+from nova_vhpc.tests import base
+
+
+class PluginsTest(base.TestCase):
+    def chosen(self, *words):
+        parser = argparse.ArgumentParser()
+        plugins.add_arguments(parser)
+        return plugins.chosen(parser.parse_args(words))
+
+    def test_as_shipped_but_for_what_is_named(self):
+        self.assertEqual(
+            plugins.Plugins('gang', 'balance', 'adaptive'), self.chosen()
+        )
+        self.assertEqual(
+            plugins.Plugins('gang', 'io_pool', 'rle'),
+            self.chosen('--pinning-policy', 'io_pool', '--predictor', 'rle'),
+        )
+
+    def test_arguments_for_another_process(self):
+        names = plugins.Plugins('atc', 'none', 'markov')
+        self.assertEqual(names, self.chosen(*names.argv()))
+
+    def test_one_that_does_not_exist(self):
+        for words in (
+            ('--slice-policy', 'nix'),
+            ('--pinning-policy', 'nix'),
+            ('--predictor', 'nix'),
+        ):
+            error = self.assertRaises(
+                errors.ConfigError, self.chosen(*words).check
+            )
+            self.assertIn('nix: unknown; allowed: ', str(error))
+
+    def test_the_agent_bench_complains_before_it_measures(self):
+        with (
+            mock.patch.object(driver, 'measure') as measure,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            status = bench.main(['agent', '--predictor', 'nix'])
+        self.assertEqual(2, status)
+        measure.assert_not_called()
+        self.assertTrue(
+            err.getvalue().startswith('nova-vhpc-bench agent: '), err
+        )

@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reading traces strictly."""
+
+import pathlib
+import tempfile
+
+from nova_vhpc.bench.common import traces
+from nova_vhpc.tests import base
+
+
+class TracesTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+
+    def write(self, text, name='a.csv'):
+        path = self.directory / name
+        path.write_text(text, encoding='utf-8')
+        return path
+
+    def assert_refused(self, text, *words):
+        path = self.write(text)
+        error = self.assertRaises(traces.TraceError, traces.read, path)
+        for word in (str(path), *words):
+            self.assertIn(word, str(error))
+
+    def test_a_column_is_a_vm(self):
+        trace = traces.read(self.write('vm0,vm1\n1,2\n3,4.5\n', 'bt-a.csv'))
+        self.assertEqual('bt-a', trace.name)
+        self.assertEqual(('vm0', 'vm1'), trace.vms)
+        self.assertEqual(((1.0, 3.0), (2.0, 4.5)), trace.events)
+
+    def test_a_byte_order_mark_and_blank_lines_do_no_harm(self):
+        trace = traces.read(self.write('\ufeffvm0\r\n1\r\n\r\n2\r\n\r\n'))
+        self.assertEqual(('vm0',), trace.vms)
+        self.assertEqual(((1.0, 2.0),), trace.events)
+
+    def test_a_file_name_that_is_no_text(self):
+        path = self.write('vm0\n1\n2\n', 'a\udcff.csv')
+        for read in (traces.read, traces.read_gapped):
+            self.assertEqual(r'a\udcff', read(path).name)
+
+    def test_empty(self):
+        self.assert_refused('', 'empty')
+
+    def test_one_period_is_too_few(self):
+        self.assert_refused('vm0\n1\n', '1 rows')
+
+    def test_ragged(self):
+        self.assert_refused('vm0,vm1\n1,2\n3\n', 'line 3', '1 values')
+
+    def test_no_number(self):
+        for cell in ('x', '', 'nan', 'inf', '-1'):
+            self.assert_refused(
+                f'vm0,vm1\n1,2\n3,{cell}\n', 'line 3', f'"{cell}"'
+            )
+
+    def test_a_period_without_numbers_is_not_passed_over(self):
+        self.assert_refused('vm0,vm1\n1,2\n,\n3,4\n', 'line 3', '""')
+
+    def test_other_separators(self):
+        for text in ('vm0;vm1\n1;2\n3;4\n', 'vm0\tvm1\n1\t2\n3\t4\n'):
+            self.assert_refused(text, 'no number', 'separated by commas')
+
+    def test_no_text(self):
+        path = self.directory / 'b.csv'
+        path.write_bytes(b'vm0\n\xff\xfe\n1\n')
+        self.assertRaises(traces.TraceError, traces.read, path)
+
+    def test_directory(self):
+        self.write('vm0\n1\n2\n', 'b.csv')
+        self.write('vm0\n1\n2\n', 'a.csv')
+        self.write('no trace', 'README.md')
+        self.write('vm0\nx\n', 'ab.csv')
+        found, (fault,) = traces.read_all(self.directory)
+        self.assertEqual(['a', 'b'], [trace.name for trace in found])
+        self.assertIn('ab.csv', str(fault))
+
+    def test_directory_without_traces_or_missing(self):
+        for directory in (self.directory, self.directory / 'none'):
+            error = self.assertRaises(
+                traces.TraceError, traces.read_all, directory
+            )
+            self.assertIn(str(directory), str(error))

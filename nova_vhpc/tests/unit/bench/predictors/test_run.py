@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench predictors`` on traces whose figures are known."""
+
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
+
+from nova_vhpc.bench.common import traces
+from nova_vhpc.bench.predictors import score as predictors_score
+from nova_vhpc.cmd import bench
+from nova_vhpc.tests import base
+
+KEYS = {
+    'overall',
+    'transition',
+    'change_precision',
+    'transitions',
+    'us_per_prediction',
+    'state_bytes',
+}
+
+
+class Told:
+    """Predicts what it was made with."""
+
+    state_bytes = 0
+
+    def __init__(self, predictions):
+        self.predictions = iter(predictions)
+
+    def observe(self, state, events):
+        self.now = next(self.predictions)
+
+    def predict(self):
+        return self.now
+
+
+class ScoreTest(base.TestCase):
+    def score(self, states, predictions):
+        events = tuple(50.0 * (state - 1) for state in states)
+        return predictors_score.score(
+            lambda: Told(predictions), traces.Trace('t', ('vm',), (events,))
+        )
+
+    def test_definitions(self):
+        # Predictions are for the period after; the last is for none.
+        score = self.score(
+            states=(1, 1, 2, 2, 3, 1),
+            predictions=(1, 2, 3, 2, 1, 9),
+        )
+        # 1 right, 2 right (transition), 3 wrong, 2 wrong, 1 right.
+        self.assertEqual(3 / 5, score.overall)
+        self.assertEqual(2 / 3, score.transition)
+        self.assertEqual(2 / 3, score.change_precision)
+        self.assertEqual(3, score.transitions)
+
+    def test_a_change_to_the_wrong_state_is_no_transition_seen(self):
+        score = self.score(states=(1, 3), predictions=(2, 1))
+        self.assertEqual(
+            (0, 0, 0),
+            (score.overall, score.transition, score.change_precision),
+        )
+
+    def test_nothing_to_be_precise_about(self):
+        score = self.score(states=(1, 1, 1), predictions=(1, 1, 1))
+        self.assertIsNone(score.transition)
+        self.assertIsNone(score.change_precision)
+        self.assertEqual(0.0, score.as_json()['transition'])
+
+    def test_mean_over_the_vms_that_have_transitions(self):
+        trace = traces.Trace(
+            't', ('a', 'b'), ((0.0, 0.0, 0.0), (0.0, 60.0, 0.0))
+        )
+        score = predictors_score.score(lambda: Told((2, 1, 1)), trace)
+        # a: 1 of 2 right, no transition; b: all right, 2 transitions.
+        self.assertEqual(0.75, score.overall)
+        self.assertEqual(1.0, score.transition)
+        self.assertEqual(1.0, score.transitions)
+        self.assertEqual(0.5, score.change_precision)
+
+
+class Sharing:
+    """Learns together with the others, and says who was asked when."""
+
+    state_bytes = 0
+
+    def __init__(self, log, name='first'):
+        self.log = log
+        self.name = name
+
+    def for_peer(self):
+        return Sharing(self.log, 'peer of ' + self.name)
+
+    def observe(self, state, events):
+        self.log.append((self.name, state))
+
+    def predict(self):
+        self.log.append((self.name, 'predict'))
+        return 1
+
+
+class MembersTest(base.TestCase):
+    def test_the_vms_of_a_trace_are_members_of_one_cluster(self):
+        log = []
+        predictors_score.run_trace(
+            lambda: Sharing(log),
+            traces.Trace('t', ('a', 'b'), ((0.0, 60.0), (110.0, 160.0))),
+        )
+        first, peer = 'first', 'peer of first'
+        asked = [(first, 'predict'), (peer, 'predict')]
+        self.assertEqual(
+            [(first, 1), (peer, 3), *asked, (first, 2), (peer, 4), *asked],
+            log,
+        )
+
+    def test_each_is_scored_by_its_own_states(self):
+        counts = predictors_score.run_trace(
+            lambda: Sharing([]),
+            traces.Trace(
+                't', ('a', 'b'), ((0.0, 0.0, 0.0), (110.0, 0.0, 110.0))
+            ),
+        )
+        self.assertEqual([2, 1], [vm.hits for vm in counts])
+        self.assertEqual([0, 2], [vm.transitions for vm in counts])
+
+
+class BenchTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        self.json = self.directory / 'out.json'
+
+    def run_bench(self, *more):
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            status = bench.main(
+                [
+                    'predictors',
+                    '--traces',
+                    str(self.directory),
+                    '--json',
+                    str(self.json),
+                    *more,
+                ]
+            )
+        return status, out.getvalue(), err.getvalue()
+
+    def test_tables_and_json(self):
+        cycle = '0,60\n60,0\n' * 30
+        (self.directory / 'bt-x.csv').write_text(f'vm0,vm1\n{cycle}')
+        (self.directory / 'ep-x.csv').write_text('vm0\n' + '0\n' * 30)
+        status, out, err = self.run_bench('--rounds', '1')
+        self.assertEqual((0, ''), (status, err))
+        figures = json.loads(self.json.read_text())['traces']
+        self.assertEqual({'bt-x', 'ep-x'}, figures.keys())
+        for by_name in figures.values():
+            self.assertLessEqual(
+                {
+                    'last_value',
+                    'ewma',
+                    'markov',
+                    'rle',
+                    'gpht',
+                    'adaptive',
+                },
+                by_name.keys(),
+            )
+            for score in by_name.values():
+                self.assertEqual(KEYS, score.keys())
+                for key in ('overall', 'transition', 'change_precision'):
+                    self.assertGreaterEqual(score[key], 0)
+                    self.assertLessEqual(score[key], 1)
+                self.assertGreater(score['us_per_prediction'], 0)
+                self.assertGreater(score['state_bytes'], 0)
+        self.assertEqual(0.0, figures['bt-x']['last_value']['overall'])
+        self.assertEqual(59, figures['bt-x']['rle']['transitions'])
+        self.assertGreater(figures['bt-x']['rle']['transition'], 0.9)
+        self.assertGreater(figures['bt-x']['adaptive']['transition'], 0.9)
+        self.assertEqual(1.0, figures['ep-x']['adaptive']['overall'])
+        for words in ('table II)', 'table III)', 'N/A', 'Bytes of state'):
+            self.assertIn(words, out)
+
+    def test_bad_traces_are_named(self):
+        (self.directory / 'good.csv').write_text('vm0\n1\n2\n')
+        (self.directory / 'worse.csv').write_text('vm0\n1\nx\n')
+        status, out, err = self.run_bench()
+        self.assertEqual(1, status)
+        self.assertIn('left out: ', err)
+        self.assertIn('worse.csv, line 3', err)
+        self.assertIn('good', out)
+        self.assertEqual(
+            {'good'}, json.loads(self.json.read_text())['traces'].keys()
+        )
+
+    def test_bad_traces_alone(self):
+        (self.directory / 'worse.csv').write_text('vm0\n1\nx\n')
+        status, out, err = self.run_bench()
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn('worse.csv, line 3', err)
+        self.assertFalse(self.json.exists())
+
+    def test_no_traces(self):
+        status, _out, err = self.run_bench()
+        self.assertEqual(1, status)
+        self.assertTrue(err.startswith('nova-vhpc-bench predictors: '), err)
+        self.assertIn('no *.csv', err)
+
+    def test_json_that_cannot_be_written(self):
+        (self.directory / 'good.csv').write_text('vm0\n1\n2\n')
+        self.json = self.directory / 'none' / 'out.json'
+        status, _out, err = self.run_bench()
+        self.assertEqual(1, status)
+        self.assertIn('none', err)

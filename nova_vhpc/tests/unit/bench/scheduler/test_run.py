@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+from unittest import mock
+
+from oslotest import base
+
+from nova_vhpc.bench.scheduler import run
+from nova_vhpc.cmd import bench
+
+
+class SchedulerBenchTest(base.BaseTestCase):
+    """The bench runs, whatever the figures."""
+
+    def test_figures(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'figures.json')
+            status = bench.main(
+                [
+                    *('scheduler', '--hosts', '24', '--members', '4'),
+                    *('--rounds', '1', '--refresh', '--json', path),
+                ]
+            )
+            self.assertEqual(0, status)
+            with open(path, encoding='utf-8') as file:
+                figures = json.load(file)
+        self.assertEqual((24, 4), (figures['hosts'], figures['members']))
+        for key in (
+            'ours_us_per_host',
+            'peer_us_per_host',
+            'ratio',
+            'unrelated_ratio',
+        ):
+            self.assertGreater(figures[key], 0, key)
+        self.assertEqual(
+            {'anti-affinity', 'soft-affinity'}, set(figures['policies'])
+        )
+        self.assertEqual(96, figures['refresh']['uplinks'])
+
+    def test_members_that_the_hosts_cannot_hold(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(
+                0,
+                bench.main(
+                    [
+                        *('scheduler', '--hosts', '2', '--members', '8'),
+                        *('--rounds', '1'),
+                    ]
+                ),
+            )
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            status = bench.main(
+                ['scheduler', '--hosts', '2', '--members', '9']
+            )
+        self.assertEqual(2, status)
+        self.assertIn('9 members need 3 hosts', err.getvalue())
+
+    def test_what_it_needs_is_asked_for_before_anything(self):
+        for missing, more in (
+            ('nova.conf', ()),
+            ('placement.direct', ('--refresh',)),
+        ):
+            with (
+                self.subTest(missing),
+                mock.patch.dict(sys.modules, {missing: None}),
+                mock.patch.object(run, 'measure') as measure,
+                contextlib.redirect_stderr(io.StringIO()) as err,
+            ):
+                status = bench.main(['scheduler', *more])
+                self.assertEqual(1, status)
+                measure.assert_not_called()
+                self.assertIn(missing, err.getvalue())

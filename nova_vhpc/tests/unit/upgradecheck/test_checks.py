@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslo_upgradecheck import upgradecheck
+
+from nova_vhpc.tests import base
+from nova_vhpc.topology import model
+from nova_vhpc.upgradecheck import checks
+
+Code = upgradecheck.Code
+ALL = 'nova.scheduler.filters.all_filters'
+ENABLED = ['ComputeFilter', 'ServerGroupAffinityFilter', checks.FILTER]
+WEIGHERS = ['nova.scheduler.weights.all_weighers', checks.WEIGHER_CLASS]
+
+
+class ChecksTest(base.TestCase):
+    def assert_result(self, code, result, *words):
+        self.assertEqual(code, result.code, result.details)
+        for word in words:
+            self.assertIn(word, result.details)
+
+    def test_nova_version(self):
+        for found, code in (
+            (None, Code.SUCCESS),
+            ('34.0.0', Code.SUCCESS),
+            ('34.1.0.dev3', Code.SUCCESS),
+            ('33.2.0', Code.FAILURE),
+            ('35.0.0', Code.WARNING),
+            ('garbage', Code.FAILURE),
+        ):
+            self.assert_result(code, checks.nova_version(found))
+
+    def test_scheduler(self):
+        both = [ALL, checks.FILTER_CLASS]
+        self.assert_result(
+            Code.SUCCESS, checks.scheduler(both, ENABLED, WEIGHERS)
+        )
+        self.assert_result(Code.SUCCESS, checks.scheduler(None, (), ()))
+        self.assert_result(
+            Code.FAILURE,
+            checks.scheduler([ALL], ENABLED[:2], WEIGHERS[:1]),
+            'available_filters',
+            'enabled_filters',
+            'weight_classes',
+        )
+        self.assert_result(
+            Code.FAILURE,
+            checks.scheduler([checks.FILTER_CLASS], ENABLED, WEIGHERS),
+            'all_filters',
+        )
+        self.assert_result(
+            Code.WARNING,
+            checks.scheduler(both, ENABLED[::-1], WEIGHERS),
+            'ServerGroupAffinityFilter',
+        )
+        # They would replace the candidates that ours hands out.
+        for name in ('NUMATopologyFilter', 'PciPassthroughFilter'):
+            self.assert_result(
+                Code.WARNING,
+                checks.scheduler(both, [*ENABLED, name], WEIGHERS),
+                f'before {name}',
+            )
+
+    def test_placement(self):
+        now_s = 1_800_000_000.0
+        fresh = model.stamp(now_s)
+        old = model.stamp(now_s - 4000)
+        self.assert_result(
+            Code.WARNING, checks.placement(0, {}, now_s, 1200), 'no host'
+        )
+        self.assert_result(
+            Code.SUCCESS,
+            checks.placement(2, {'a': fresh, 'b': fresh}, now_s, 1200),
+        )
+        self.assert_result(
+            Code.WARNING,
+            checks.placement(3, {'a': fresh, 'b': old}, now_s, 1200),
+            '1 of 3',
+            '(b)',
+            '1 no stamp',
+        )
+        self.assert_result(
+            Code.SUCCESS, checks.placement(1, {'b': old}, now_s, 0)
+        )
+        self.assert_result(
+            Code.FAILURE, checks.placement_away('refused'), 'refused'
+        )
+
+    def test_libvirt(self):
+        self.assert_result(
+            Code.SUCCESS, checks.libvirt(9_000_000), 'libvirt 9.0.0'
+        )
+        self.assert_result(Code.FAILURE, checks.libvirt(8_010_000), '8.10.0')
+        self.assert_result(
+            Code.FAILURE, checks.libvirt(None, 'no socket'), 'no socket'
+        )
+
+    def test_cgroup(self):
+        self.assert_result(Code.SUCCESS, checks.cgroup({'cpu', 'cpuset'}))
+        self.assert_result(Code.FAILURE, checks.cgroup({'cpu'}), 'cpuset')
+
+    def test_tick(self):
+        self.assert_result(Code.SUCCESS, checks.tick(250, 4000), '4000 us')
+        self.assert_result(Code.WARNING, checks.tick(100, 10000), 'HZ=100')
+        self.assert_result(Code.WARNING, checks.tick(None, 4000), '4000 us')
+
+    def test_traps(self):
+        self.assert_result(
+            Code.SUCCESS, checks.traps({'SQLAlchemy': '2.0.58'})
+        )
+        self.assert_result(
+            Code.WARNING, checks.traps({'SQLAlchemy': '2.1.9'}), '<2.1'
+        )
+        self.assert_result(
+            Code.WARNING, checks.traps({'placement': '1.0'}), 'PyPI'
+        )

@@ -1,0 +1,255 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+
+import fixtures
+import libvirt
+from oslo_upgradecheck import upgradecheck
+
+from nova_vhpc.agent.libvirt import connection
+from nova_vhpc.cmd import status
+from nova_vhpc.tests import base
+from nova_vhpc.upgradecheck import checks, facts
+
+
+class HookTest(base.TestCase):
+    """Whether libvirt's hook can do what it is for."""
+
+    def setUp(self):
+        super().setUp()
+        self.dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.program = self.dir / 'nova-vhpc-hook'
+        self.script = self.dir / 'nova-vhpc'
+        packaged = pathlib.Path(__file__).parents[4] / 'etc' / 'nova-vhpc'
+        text = (packaged / 'libvirt-qemu-hook').read_text()
+        self.script.write_text(
+            text.replace('/usr/bin/nova-vhpc-hook', str(self.program))
+        )
+        self.script.chmod(0o755)
+        self.program.touch(0o755)
+
+    def check(self):
+        return checks.libvirt_hook(*facts.hook(self.script))
+
+    def test_installed(self):
+        self.assertIsNone(self.check().details)
+
+    def test_its_program_is_elsewhere(self):
+        self.program.unlink()
+        result = self.check()
+        self.assertEqual(upgradecheck.Code.WARNING, result.code)
+        self.assertIn(str(self.program), result.details)
+
+    def test_not_executable(self):
+        self.script.chmod(0o644)
+        self.assertEqual(upgradecheck.Code.WARNING, self.check().code)
+
+    def test_not_installed(self):
+        self.script.unlink()
+        result = self.check()
+        self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
+        self.assertIn('not installed', result.details)
+
+
+class LibvirtTest(base.TestCase):
+    def check(self, *signs, connect=None):
+        self.useFixture(
+            fixtures.MockPatchObject(
+                libvirt,
+                'openReadOnly',
+                side_effect=connect or libvirt.libvirtError('away'),
+            )
+        )
+        self.useFixture(fixtures.MockPatchObject(facts, '_SIGNS', signs))
+        conf = status.make_conf()
+        conf([], default_config_files=[])
+        return facts.Checks(conf)._check_libvirt()
+
+    def test_away_on_a_compute_host_that_emulates(self):
+        there = self.useFixture(fixtures.TempDir()).path
+        self.assertEqual(
+            upgradecheck.Code.FAILURE, self.check('/nowhere', there).code
+        )
+
+    def test_not_wanted_beside_a_scheduler(self):
+        self.assertEqual(
+            upgradecheck.Code.SUCCESS, self.check('/nowhere').code
+        )
+
+    def test_one_that_hangs(self):
+        hang = threading.Event()
+        self.addCleanup(hang.set)
+        self.useFixture(
+            fixtures.MockPatchObject(connection, 'SILENCE_S', 0.05)
+        )
+        there = self.useFixture(fixtures.TempDir()).path
+        result = self.check(there, connect=lambda uri: hang.wait(10))
+        self.assertEqual(upgradecheck.Code.FAILURE, result.code)
+        self.assertIn('does not answer', result.details)
+
+    def test_signs_of_a_compute_host(self):
+        # Debian's and the RPMs' libvirt both have it; KVM need not be there.
+        self.assertIn('/etc/libvirt', facts._SIGNS)
+
+
+class SchedulerTest(base.TestCase):
+    def check(self, line):
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(
+            '[filter_scheduler]\n'
+            'available_filters = nova.scheduler.filters.all_filters\n'
+            f'available_filters = {checks.FILTER_CLASS}\n'
+            f'enabled_filters = ComputeFilter,{checks.FILTER}\n'
+            f'weight_classes = {checks.WEIGHER_CLASS}\n'
+            f'[vhpc_scheduler]\n{line}\n'
+        )
+        conf = status.make_conf()
+        conf(['--config-file', str(file)], default_config_files=[])
+        return facts.Checks(conf)._check_scheduler()
+
+    def test_options_that_keep_the_scheduler_from_starting(self):
+        self.assertEqual(upgradecheck.Code.SUCCESS, self.check('').code)
+        for line in ('max_overcommit = openmp:0', 'weight_multiplier = nan'):
+            found = self.check(line)
+            self.assertEqual(upgradecheck.Code.FAILURE, found.code)
+            self.assertIn(line.split()[0], found.details)
+
+
+class OptionsTest(base.TestCase):
+    def check(self, text):
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text(text)
+        conf = status.make_conf()
+        conf(['--config-file', str(file)], default_config_files=[])
+        return facts.Checks(conf)._check_options()
+
+    def test_values_that_keep_a_service_from_starting(self):
+        """As after an upgrade that takes less than the release before."""
+        for text, name in (
+            ('[vhpc_agent]\nperiod_ms = x\nfoo = 1\n', 'period_ms'),
+            ('[vhpc_control]\ngang_favour = nan\nfoo = 1\n', 'gang_favour'),
+            ('[vhpc_vendordata]\nlisten_port = x\nfoo = 1\n', 'listen_port'),
+        ):
+            found = self.check(text)
+            self.assertEqual(upgradecheck.Code.FAILURE, found.code, text)
+            self.assertIn(name, found.details)
+            self.assertIn('foo is no option', found.details)
+
+    def test_right_values(self):
+        found = self.check('[vhpc_agent]\nperiod_ms = 100\n')
+        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+
+    def test_the_schedulers_are_told_of_by_another_check(self):
+        found = self.check('[vhpc_scheduler]\nweight_multiplier = nan\n')
+        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+
+
+class CommandTest(base.TestCase):
+    """The whole command against a host where nothing answers."""
+
+    def run_(self, placement, options=''):
+        conf = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
+        )
+        conf.write_text(
+            '[vhpc_agent]\nslice_policy = atc\n'
+            'libvirt_uri = qemu+unix:///system?socket=/nonexistent\n'
+            f'{options}[placement]\n{placement}'
+        )
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = status.main(
+                ['--config-file', str(conf), 'upgrade', 'check', '--json']
+            )
+        return code, {
+            check['check']: check
+            for check in json.loads(out.getvalue())['checks']
+        }
+
+    def test_what_is_wrong_is_said_in_the_table_only(self):
+        # libvirt's own words go past Python, so it takes a process.
+        conf = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
+        )
+        conf.write_text(
+            '[vhpc_agent]\n'
+            'libvirt_uri = qemu+unix:///system?socket=/nonexistent\n'
+        )
+        done = subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                'import sys\nfrom nova_vhpc.cmd import status\n'
+                'sys.exit(status.main())',
+                *('--config-file', str(conf), 'upgrade', 'check'),
+            ],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(2, done.returncode)
+        self.assertIn('Failed to connect socket', done.stdout)
+        self.assertNotIn('Failed to connect socket', done.stderr)
+
+    def test_credentials_that_cannot_be_used(self):
+        secret = 'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
+        user = 'username = nova\npassword = secret\n'
+        for placement, words in (
+            (secret + 'username = nova\n', 'password is a required'),
+            (secret + user + 'cafile = /nowhere\n', '/nowhere'),
+            (
+                'auth_section = service\n[service]\n' + secret + user,
+                'Unable to establish connection',
+            ),
+        ):
+            code, found = self.run_(placement)
+            self.assertEqual(2, code)
+            self.assertIn(words, found['Placement']['details'])
+
+    def test_dollar_signs(self):
+        code, found = self.run_(
+            'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
+            'username = nova\npassword = 1$k9x7\n',
+            'cgroup_root = $cgroup_root\nlibvirt_uri = $no\n',
+        )
+        self.assertEqual(2, code)
+        for name, words in (
+            ('Options', '[vhpc_agent]'),
+            ('libvirt', 'no such option no'),
+            ('cgroup controllers', '$$'),
+            ('Placement', ''),
+        ):
+            self.assertEqual(2, found[name]['result'], name)
+            self.assertIn(words, found[name]['details'])
+        self.assertEqual(0, found['Known traps']['result'])
+        _, found = self.run_('auth_type = password\npassword = 1$k9x7\n')
+        self.assertIn('[placement]password', found['Options']['details'])
+        self.assertNotIn('k9x7', found['Options']['details'])
+
+    def test_json(self):
+        code, found = self.run_(
+            'auth_type = none\nendpoint_override = http://127.0.0.1:9\n'
+        )
+        self.assertEqual(2, code)
+        self.assertEqual(0, found['Nova version']['result'])
+        self.assertEqual(1, found['Options']['result'])
+        self.assertIn('vhpc_control', found['Options']['details'])
+        self.assertEqual(2, found['Filter and weigher']['result'])
+        self.assertEqual(2, found['Placement']['result'])
+        self.assertEqual(0, found['Known traps']['result'])
+        self.assertIn('us', found['Tick and time slice']['details'])

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import ipaddress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import model
+
+NOWHERE = fakes.member(9, None)
+
+
+class ClusterTest(base.TestCase):
+    @given(st.permutations(range(5)))
+    def test_ranks_follow_the_fabric_whoever_asks(self, order):
+        members = [
+            fakes.member(1, 'h1', 's1', 'r1'),
+            fakes.member(2, 'h1', 's1', 'r1'),
+            fakes.member(3, 'h2', 's1', 'r1'),
+            fakes.member(4, 'h0', 's2', 'r1'),
+            NOWHERE,
+        ]
+        ranked = model.ranked([members[i] for i in order])
+        self.assertEqual(tuple(members), ranked)
+
+    def test_distance(self):
+        me = fakes.member(1, 'h1', 's1', 'r1')
+        for other, expected in (
+            (me, 'self'),
+            (fakes.member(2, 'h1', 's1', 'r1'), 'same-host'),
+            (fakes.member(2, 'h2', 's1', 'r1'), 'same-switch'),
+            (fakes.member(2, 'h2', 's2', 'r1'), 'same-rack'),
+            (fakes.member(2, 'h2', 's2', 'r2'), 'far'),
+            (fakes.member(2, 'h2'), 'far'),
+        ):
+            self.assertEqual(expected, model.distance(me, other))
+        self.assertEqual('far', model.distance(NOWHERE, fakes.member(8, None)))
+
+    @given(
+        st.lists(
+            st.ip_addresses(v=4) | st.ip_addresses(v=6), min_size=1, max_size=6
+        )
+    )
+    def test_covering_is_the_smallest_that_covers(self, addresses):
+        found = model.covering(addresses)
+        same = [a for a in addresses if a.version == found.version]
+        self.assertTrue(all(a in found for a in same))
+        if found.prefixlen < found.max_prefixlen:
+            halves = list(found.subnets())
+            self.assertFalse(
+                any(all(a in half for a in same) for half in halves)
+            )
+
+    def test_covering_of_nothing(self):
+        self.assertIsNone(model.covering([]))
+        one = ipaddress.ip_address('10.0.0.1')
+        self.assertEqual('10.0.0.1/32', str(model.covering([one])))
+
+    def test_uplink_nic_beyond_the_nics_is_the_last(self):
+        me = fakes.member(1, 'h1', nics=3)
+        for index, expected in ((None, 2), (0, 0), (1, 1), (7, 2)):
+            (member,) = fakes.cluster([me], uplink_nic=index).members
+            self.assertIs(me.nics[expected], model.own_nic(member))

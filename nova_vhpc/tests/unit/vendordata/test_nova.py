@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What one answer of Nova's serves; the functional tests ask a real Nova."""
+
+from types import SimpleNamespace
+from unittest import mock
+
+import requests
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata import nova as nova_api
+
+
+def _server(number, **specs):
+    return {
+        'id': fakes.uuid(number),
+        'tenant_id': fakes.PROJECT,
+        'name': f'member-{number}',
+        'status': 'ACTIVE',
+        'server_groups': [fakes.GROUP],
+        'flavor': {
+            'vcpus': 8,
+            'extra_specs': {f'vhpc:{k}': v for k, v in specs.items()},
+        },
+    }
+
+
+class _Client:
+    """Nova's API with one server group."""
+
+    def __init__(self, servers):
+        self._servers = {server['id']: server for server in servers}
+        self.asked = []
+
+    def get(self, url, **kwargs):
+        self.asked.append(url)
+        if url.startswith('/servers/detail'):
+            body = {'servers': list(self._servers.values())}
+        elif url.startswith('/servers/'):
+            body = {'server': self._servers[url.rpartition('/')[2]]}
+        elif url.startswith('/os-server-groups'):
+            body = {
+                'server_group': {
+                    'id': fakes.GROUP,
+                    'name': 'weather',
+                    'members': list(self._servers),
+                    'project_id': fakes.PROJECT,
+                }
+            }
+        else:
+            body = {'aggregates': []}
+        return SimpleNamespace(status_code=200, json=lambda: body)
+
+
+class NovaTest(base.TestCase):
+    def test_other_servers_of_the_group_are_no_members(self):
+        plain, hidden = _server(2), _server(3)
+        del hidden['flavor']['extra_specs']
+        client = _Client([_server(1, workload='parallel'), plain, hidden])
+        nova = nova_api.Nova(client, ttl_s=60)
+        members = nova.cluster(fakes.uuid(1), fakes.PROJECT).members
+        self.assertEqual(
+            {fakes.uuid(1), fakes.uuid(3)}, {one.uuid for one in members}
+        )
+        details = [u for u in client.asked if u.startswith('/servers/detail')]
+        self.assertEqual(1, len(details))
+        self.assertRaises(
+            nova_api.NotMember, nova.cluster, plain['id'], fakes.PROJECT
+        )
+
+    def test_what_is_no_json_is_nova_away(self):
+        client = mock.Mock()
+        client.get.return_value = requests.Response()
+        client.get.return_value.status_code = 200
+        client.get.return_value._content = b'<html>'
+        nova = nova_api.Nova(client, ttl_s=60)
+        error = self.assertRaises(
+            RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
+        )
+        self.assertIn('no JSON', str(error))
+
+    def test_credentials_that_cannot_be_used_are_nova_away(self):
+        client = mock.Mock()
+        # As keystoneauth says it.
+        client.get.side_effect = Exception('password is a required attribute')
+        nova = nova_api.Nova(client, ttl_s=60)
+        error = self.assertRaises(
+            RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
+        )
+        self.assertIn('[vhpc_nova]', str(error))
+
+    def test_one_answer_serves_members_of_two_flavors(self):
+        """The first that asks must not decide what the others are told."""
+        client = _Client(
+            [
+                _server(1, network='separate', uplink_nic='0'),
+                _server(2, network='multiple-shared', paradigm='hybrid'),
+            ]
+        )
+        nova = nova_api.Nova(client, ttl_s=60)
+        told = {}
+        for number in (1, 2):
+            uuid = fakes.uuid(number)
+            told[number] = answer.answer(
+                nova.cluster(uuid, fakes.PROJECT), uuid
+            )
+        self.assertEqual(4, len(client.asked), client.asked)
+        self.assertEqual('separate', told[1]['cluster']['network'])
+        self.assertEqual('mpi', told[1]['cluster']['paradigm'])
+        self.assertEqual({}, told[1]['mpi']['environment'])
+        self.assertEqual('multiple-shared', told[2]['cluster']['network'])
+        self.assertEqual('hybrid', told[2]['cluster']['paradigm'])
+        self.assertEqual(
+            {'OMP_NUM_THREADS': '8'}, told[2]['mpi']['environment']
+        )
+        cluster = nova.cluster(fakes.uuid(1), fakes.PROJECT)
+        self.assertEqual(
+            [0, None], [member.uplink_nic for member in cluster.members]
+        )
