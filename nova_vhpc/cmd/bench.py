@@ -29,15 +29,16 @@ from collections.abc import Iterator
 from nova_vhpc import version
 from nova_vhpc.bench.common import outputs
 
-SUBCOMMANDS = (
-    'scheduler',
-    'agent',
-    'controller',
-    'predictors',
-    'lab',
-    'replay',
-    'peers',
-)
+SUBCOMMANDS = {
+    'scheduler': 'scheduler.run',
+    'agent': 'agent.driver',
+    'controller': 'controller',
+    'predictors': 'predictors.run',
+    'lab': 'lab.cli',
+    'replay': 'replay.cli',
+    'peers': 'phase_exchange',
+}
+"""Module of each subcommand, below ``nova_vhpc.bench``."""
 
 ENDS = (signal.SIGTERM, signal.SIGHUP)
 """From a job's time limit, and from a terminal that is closed."""
@@ -62,7 +63,9 @@ def main(argv: list[str] | None = None) -> int:
     # memory must not carry the others'.
     wanted = [name for name in SUBCOMMANDS if name in argv[:1]]
     for name in wanted or SUBCOMMANDS:
-        module = importlib.import_module(f'nova_vhpc.bench.{name}')
+        module = importlib.import_module(
+            f'nova_vhpc.bench.{SUBCOMMANDS[name]}'
+        )
         subparser = subparsers.add_parser(
             name, help=module.HELP, description=module.HELP
         )

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Reads this host and its services for :mod:`nova_vhpc.upgradecheck.checks`."""
+"""Reads this host and its services for the upgrade checks."""
 
 import importlib
 import importlib.metadata

@@ -220,8 +220,8 @@ def atc(document: Document) -> Answer:
         _at_least(1.5, 1.5),
         f'efficiency under atc to the letter {gain.text(".2f")} times that '
         'under stock, under gang windows '
-        f'{confidence.of_ratios(ours, stock).text(".2f")} times (three clusters, '
-        'no quota)',
+        f'{confidence.of_ratios(ours, stock).text(".2f")} times '
+        '(three clusters, no quota)',
     )
 
 
@@ -233,8 +233,8 @@ def non_parallel(document: Document) -> Answer:
         change,
         lambda gain: HOLDS if gain >= -0.1 else FAILS,
         f'work of two hogs {change.text("+.0%")} under atc, '
-        f'{confidence.of_ratios(ours, stock).less_one().text("+.0%")} under gang '
-        'windows, against stock',
+        f'{confidence.of_ratios(ours, stock).less_one().text("+.0%")} under '
+        'gang windows, against stock',
     )
 
 

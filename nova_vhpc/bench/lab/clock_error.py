@@ -134,7 +134,7 @@ def measure(
 
 
 def _build(directory: Path) -> Path:
-    source = resources.files('nova_vhpc.bench.lab') / 'programs' / 'member.c'
+    source = resources.files('nova_vhpc.testbed') / 'programs' / 'member.c'
     program = directory / 'member'
     toolchain.run_tool('gcc', '-O2', '-o', str(program), str(source))
     return program

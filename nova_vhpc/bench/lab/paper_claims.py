@@ -178,7 +178,8 @@ def page(document: claim_verdicts.Document) -> str:
         "The papers' claims, checked",
         '========================',
         '',
-        '.. This page is made by ``python -m nova_vhpc.bench.lab.paper_claims``',
+        '.. This page is made by',
+        '   ``python -m nova_vhpc.bench.lab.paper_claims``',
         '   from the JSON of the lab. Do not edit it.',
         '',
         'The papers measured Xen. Here their claims stand beside what the '

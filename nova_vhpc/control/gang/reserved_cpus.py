@@ -17,9 +17,9 @@ vCPU there: they wait for that vCPU. One vCPU that is to have nearly a whole
 CPU leaves gangs that are on all CPUs next to nothing. On a host wider than its
 gangs it costs less to pin these elsewhere, so that such VMs find CPUs without
 them. For each number of CPUs it is estimated what gangs keep if each of the
-others is to have what is fair (:mod:`nova_vhpc.control.gang.entitlement`), and the
-best is taken. They must be CPUs that such VMs can be on, as some are bound to
-a NUMA node.
+others is to have what is fair (:mod:`nova_vhpc.control.gang.entitlement`),
+and the best is taken. They must be CPUs that such VMs can be on, as some are
+bound to a NUMA node.
 """
 
 import collections

@@ -34,8 +34,8 @@ of their slices. The pseudo-code is kept line by line, with these gaps:
   slice of all others from ever getting longer.
 
 ``atc_literal`` undoes all but the bound and the last. The :mod:`guard
-<nova_vhpc.control.slices.feedback_guard>` is ours; without it (``guard = false``) the
-algorithms run as they are.
+<nova_vhpc.control.slices.feedback_guard>` is ours; without it
+(``guard = false``) the algorithms run as they are.
 """
 
 import collections

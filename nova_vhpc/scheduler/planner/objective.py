@@ -14,8 +14,8 @@
 """What the planner minimises: the cost of a placement as one number.
 
 The cost of a virtual cluster is taken over its members, running ones
-included, from :func:`nova_vhpc.scheduler.planner.cost.member_us`: half of it is
-the mean, half the slowest member's. A soft policy of the server group
+included, from :func:`nova_vhpc.scheduler.planner.cost.member_us`: half of it
+is the mean, half the slowest member's. A soft policy of the server group
 comes before it: ``soft-affinity`` wants few hosts, ``soft-anti-affinity``
 few co-located pairs.
 """

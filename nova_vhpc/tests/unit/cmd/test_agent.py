@@ -166,7 +166,7 @@ class TestCommandLine(base.BaseTestCase):
         restored = []
         self.useFixture(
             fixtures.MockPatchObject(
-                agent.host_restore,
+                agent.restore_host,
                 'restore_host',
                 lambda conf: restored.append(conf) or 0,
             )
@@ -188,7 +188,7 @@ class TestCommandLine(base.BaseTestCase):
         for restored, withdrawn, expected in ((0, 0, 0), (1, 0, 1), (0, 1, 1)):
             with (
                 mock.patch.object(
-                    agent.host_restore, 'restore_host', return_value=restored
+                    agent.restore_host, 'restore_host', return_value=restored
                 ) as restore,
                 mock.patch.object(
                     withdraw, 'withdraw', return_value=withdrawn

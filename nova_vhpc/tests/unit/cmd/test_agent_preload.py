@@ -20,11 +20,11 @@ from nova_vhpc.tests import base
 # A stand-in for the agent: told to reload before it catches the signal.
 CODE = """
 import os, signal, sys, types
-from nova_vhpc.cmd import agent_script
+from nova_vhpc.cmd import agent_preload
 
 def main():
     os.kill(os.getpid(), signal.SIGHUP)
-    from nova_vhpc.agent import signals
+    from nova_vhpc.agent.daemon import signals
     caught = signals.Signals()
     caught.catch()
     print('reload:', caught.wait())
@@ -35,7 +35,7 @@ def main():
 sys.modules['nova_vhpc.cmd.agent'] = types.SimpleNamespace(main=main)
 import nova_vhpc.cmd
 nova_vhpc.cmd.agent = sys.modules['nova_vhpc.cmd.agent']
-sys.exit(agent_script.main())
+sys.exit(agent_preload.main())
 """
 
 

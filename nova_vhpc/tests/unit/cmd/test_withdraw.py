@@ -115,7 +115,7 @@ class TestWithdraw(base.BaseTestCase):
     def test_what_cannot_be_put_back_is_withdrawn_all_the_same(self) -> None:
         with (
             self.placement() as away,
-            mock.patch.object(agent.host_restore, '_wait_for') as wait_for,
+            mock.patch.object(agent.restore_host, '_wait_for') as wait_for,
         ):
             wait_for.return_value = None
             code, complaint = self.start('', '--restore', '--withdraw')
@@ -136,7 +136,7 @@ class TestWithdraw(base.BaseTestCase):
         away.delete.return_value = (kept,) if kept else ()
         with (
             mock.patch.object(
-                withdraw.publishing.PublishWorker,
+                withdraw.publish_worker.PublishWorker,
                 'withdrawal',
                 return_value=away,
             ),

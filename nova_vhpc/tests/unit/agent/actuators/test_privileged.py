@@ -56,7 +56,7 @@ class TestPrivileged(base.BaseTestCase):
                 '-c',
                 f'import os, sys; sys.executable = {str(python)!r}; '
                 'os.geteuid = lambda: 0; '
-                'from nova_vhpc.agent import privileged; '
+                'from nova_vhpc.agent.actuators import privileged; '
                 'from oslo_config import cfg; '
                 'print(cfg.CONF.vhpc_privileged.helper_command)',
             ],

@@ -215,7 +215,7 @@ class TestMetrics(base.BaseTestCase):
     def test_dashboard_and_alerts_ask_for_metrics_that_exist(self) -> None:
         made = metrics.Metrics(document)
         text = prometheus_client.generate_latest(made.registry).decode()
-        top = pathlib.Path(__file__).parents[4]
+        top = pathlib.Path(__file__).parents[5]
         for name in ('grafana-dashboard.json', 'prometheus-alerts.yaml'):
             path = top / 'etc' / 'nova-vhpc' / name
             asked = set(re.findall(r'nova_vhpc_\w+', path.read_text()))
@@ -224,7 +224,7 @@ class TestMetrics(base.BaseTestCase):
                 self.assertRegex(text, rf'(?m)^(# TYPE )?{metric}[ {{]')
 
     def test_the_page_says_what_to_do_at_each_alert(self) -> None:
-        top = pathlib.Path(__file__).parents[4]
+        top = pathlib.Path(__file__).parents[5]
         rules = yaml.safe_load(
             (top / 'etc/nova-vhpc/prometheus-alerts.yaml').read_text()
         )

@@ -93,6 +93,6 @@ class TestListening(base.BaseTestCase):
         self.made.start()
         self.made.stop()
         self.bus.free.set()
-        for server in self.bus.made:
-            self.assertTrue(server.ended.wait(PATIENCE_S))
+        for made in self.bus.made:
+            self.assertTrue(made.ended.wait(PATIENCE_S))
         self.assertFalse(self.made.started.is_set())

@@ -281,7 +281,7 @@ class TestCommandLine(base.TestCase):
             mock.patch.object(os, 'geteuid', return_value=0),
             mock.patch.object(libvirtd, 'check'),
             mock.patch.object(guest_set.shutil, 'which', return_value=None),
-            mock.patch.object(guest_set.cpu_group.CpuController, 'find'),
+            mock.patch.object(guest_set.cpu_controller.CpuController, 'find'),
         ):
             guest_set.check([mixes.MIXES['hogs']])
             error = self.assertRaises(

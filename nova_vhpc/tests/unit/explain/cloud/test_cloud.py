@@ -22,7 +22,7 @@ from nova_vhpc.tests.unit.scheduler import world
 class MultipliersTest(base.TestCase):
     def test_as_the_weigher_reads_them(self):
         """Whatever operators write, explain and weigher agree."""
-        (state,) = world.scheduler_world.World(1).states
+        (state,) = world.world.World(1).states
         for texts in (
             (),
             ('0',),

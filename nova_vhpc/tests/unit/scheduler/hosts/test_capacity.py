@@ -18,7 +18,7 @@ from nova.scheduler import host_manager
 from oslotest import base
 
 from nova_vhpc.scheduler.hosts import capacity as room
-from nova_vhpc.scheduler.hosts import state
+from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources.snapshot import Resource
 from nova_vhpc.tests.unit.scheduler import world
@@ -107,7 +107,7 @@ class BesideTest(base.BaseTestCase):
     def members(
         self, pinned=False, landed=0, ratio=1.0, disk_mb=10 << 10, **asked
     ):
-        return state.members_beside(
+        return host_state.members_beside(
             self.state,
             asked,
             room.Defaults(16.0, 1.0, ratio, disk_mb=disk_mb),

@@ -384,7 +384,7 @@ class ProcessTest(world.WorldTestCase):
                 from nova import conf, monkey_patch
                 monkey_patch.patch(backend='threading')
                 from nova_vhpc.conf import scheduler
-                from nova_vhpc.scheduler import uplinks
+                from nova_vhpc.scheduler.sources import uplink_cache as uplinks
                 conf.CONF([], default_config_files=[], project='nova')
                 scheduler.register_opts(conf.CONF)
                 uplinks._get = lambda *_: {'provider_summaries': {}}
