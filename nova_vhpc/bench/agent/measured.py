@@ -35,7 +35,13 @@ from typing import Any
 
 from nova_vhpc.agent import process_limits
 from nova_vhpc.agent.actuators import libvirt_cputune
-from nova_vhpc.agent.daemon import controller_factory, metrics, status, tick
+from nova_vhpc.agent.daemon import (
+    controller_factory,
+    metrics,
+    options,
+    status,
+    tick,
+)
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import adoption
@@ -43,7 +49,6 @@ from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.bench import controller
 from nova_vhpc.bench.agent import load as agent_load
 from nova_vhpc.bench.common import plugins
-from nova_vhpc.cmd import agent as agent_cmd
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.linux import qemu_process
 
@@ -74,22 +79,22 @@ class RecordingWriter:
     """Stands where ``Domains`` is: hands writes to the real actuator."""
 
     def __init__(self, conf: Any, load: agent_load.Load) -> None:
-        options = conf.vhpc_agent
+        agent_options = conf.vhpc_agent
         self.actuator = libvirt_cputune.LibvirtCputuneActuator(conf)
         self.recorder = Recorder()
         host = qemu_process.make_processes(conf)
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
-                options.proc_root,
-                options.sys_root,
-                options.cgroup_root,
-                options.period_ms / 1000,
+                agent_options.proc_root,
+                agent_options.sys_root,
+                agent_options.cgroup_root,
+                agent_options.period_ms / 1000,
             ),
             controller_factory.follows_io(conf),
         )
         self.usable = frozenset(cpu.id for cpu in controller.HOST)
-        self.other_sync_ticks = options.other_sync_ticks
+        self.other_sync_ticks = agent_options.other_sync_ticks
         self.guests: dict[str, guest.Guest] = {}
         for number, pid in enumerate(load.pids):
             target = self._guest(number, pid, load.vcpus, host)
@@ -178,7 +183,7 @@ def measure(
 
     :raises ConfigError: if there is no such plugin.
     """
-    conf = agent_cmd.make_conf(['--config-file', os.devnull])
+    conf = options.make_conf(['--config-file', os.devnull])
     for option, name in dataclasses.asdict(names).items():
         conf.set_override(option, name, controller_factory.GROUP)
     process_limits.raise_file_limit()

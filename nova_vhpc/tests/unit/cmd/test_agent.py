@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The agent's command line and options."""
+"""Tests of :mod:`nova_vhpc.cmd.agent`."""
 
 import contextlib
 import io
@@ -19,32 +19,13 @@ import pathlib
 from unittest import mock
 
 import fixtures
-from oslo_config import cfg
 from oslotest import base
 
 from nova_vhpc.cmd import agent, withdraw
-from nova_vhpc.conf import agent as agent_conf
 
 
-class TestCommandLine(base.BaseTestCase):
-    def test_help_and_version(self) -> None:
-        for option, word in (('--help', '--restore'), ('--version', '.')):
-            out = io.StringIO()
-            with contextlib.redirect_stdout(out):
-                error = self.assertRaises(
-                    SystemExit, agent.make_conf, [option]
-                )
-            self.assertEqual(0, error.code)
-            self.assertIn(word, out.getvalue())
-
-    def test_dry_run_is_the_option(self) -> None:
-        nothing = ['--config-file', os.devnull]
-        self.assertFalse(agent.make_conf(nothing).vhpc_agent.dry_run)
-        self.assertTrue(
-            agent.make_conf([*nothing, '--dry-run']).vhpc_agent.dry_run
-        )
-
-    def test_dry_run_goes_with_nothing_that_writes(self) -> None:
+class CommandLineTest(base.BaseTestCase):
+    def test_dry_run_with_restore_or_withdraw_is_refused(self) -> None:
         for option in ('--restore', '--withdraw'):
             err = io.StringIO()
             with contextlib.redirect_stderr(err):
@@ -54,7 +35,7 @@ class TestCommandLine(base.BaseTestCase):
             self.assertEqual(2, code)
             self.assertIn(option, err.getvalue())
 
-    def test_missing_file_is_one_line(self) -> None:
+    def test_missing_file_is_reported_in_one_line(self) -> None:
         err = io.StringIO()
         with contextlib.redirect_stderr(err):
             code = agent.main(['--config-file', '/nonexistent'])
@@ -62,7 +43,7 @@ class TestCommandLine(base.BaseTestCase):
         self.assertEqual(1, len(err.getvalue().strip().splitlines()))
         self.assertIn('/nonexistent', err.getvalue())
 
-    def test_a_directory_is_no_file(self) -> None:
+    def test_directory_as_file_is_reported_in_one_line(self) -> None:
         folder = self.useFixture(fixtures.TempDir()).path
         for options in ((), ('--restore',)):
             err = io.StringIO()
@@ -73,7 +54,7 @@ class TestCommandLine(base.BaseTestCase):
             self.assertIn(folder, err.getvalue())
 
     def start(self, text: str, *options: str) -> tuple[int, str]:
-        """Exit code and complaint of an agent with such a file."""
+        """Return exit code and stderr of an agent with this configuration."""
         temp_dir = self.useFixture(fixtures.TempDir()).path
         path = pathlib.Path(temp_dir, 'agent.conf')
         own = f'[vhpc_agent]\nstate_path={temp_dir}\nrun_path={temp_dir}\n'
@@ -83,7 +64,7 @@ class TestCommandLine(base.BaseTestCase):
             code = agent.main(['--config-file', str(path), *options])
         return code, err.getvalue()
 
-    def test_no_wrong_value_waits_until_it_is_needed(self) -> None:
+    def test_invalid_value_is_reported_before_the_agent_starts(self) -> None:
         for text, words in (
             ('foreign_changes = ask', "[vhpc_agent]foreign_changes: .*'ask'"),
             ('state_path = here', "[vhpc_agent]state_path: .*'here'"),
@@ -101,7 +82,9 @@ class TestCommandLine(base.BaseTestCase):
             self.assertEqual(1, len(complaint.splitlines()), complaint)
             self.assertRegex(complaint, words.replace('[', r'\['))
 
-    def test_a_dollar_sign_is_told_of_before_the_agent_starts(self) -> None:
+    def test_unresolvable_dollar_sign_is_reported_at_start(
+        self,
+    ) -> None:
         auth = 'auth_type = password\nauth_url = http://k/\n'
         for text, words in (
             ('host = $host', '[vhpc_agent]host: its value names itself'),
@@ -141,19 +124,7 @@ class TestCommandLine(base.BaseTestCase):
             self.assertIn('a dollar sign is written $$', complaint)
             self.assertNotIn('k9x7', complaint)
 
-    def test_credentials_may_name_those_of_another_group(self) -> None:
-        temp_dir = self.useFixture(fixtures.TempDir()).path
-        path = pathlib.Path(temp_dir, 'agent.conf')
-        auth = 'auth_type = password\nauth_url = http://k/\n'
-        path.write_text(
-            f'[vhpc_nova]\n{auth}password = ${{placement.password}}\n'
-            f'[placement]\n{auth}password = se$$cret\n'
-        )
-        conf = agent.make_conf(['--config-file', str(path)])
-        agent.check(conf)
-        self.assertEqual('se$cret', conf.vhpc_nova.password)
-
-    def test_undo_names_what_it_cannot_do_without(self) -> None:
+    def test_restore_names_the_invalid_option_that_it_needs(self) -> None:
         for name in ('state_path', 'run_path', 'libvirt_uri'):
             code, complaint = self.start(f'{name} = ${name}\n', '--restore')
             self.assertEqual(2, code)
@@ -162,7 +133,7 @@ class TestCommandLine(base.BaseTestCase):
                 rf'^nova-vhpc-agent: \[vhpc_agent\]{name}: .* itself',
             )
 
-    def test_undo_needs_no_other_option(self) -> None:
+    def test_restore_runs_with_other_options_invalid(self) -> None:
         restored = []
         self.useFixture(
             fixtures.MockPatchObject(
@@ -184,7 +155,7 @@ class TestCommandLine(base.BaseTestCase):
             code, _ = self.start(text, '--restore')
             self.assertEqual((0, number), (code, len(restored)), text)
 
-    def test_undo_and_withdraw_in_one_call(self) -> None:
+    def test_restore_and_withdraw_run_in_one_call(self) -> None:
         for restored, withdrawn, expected in ((0, 0, 0), (1, 0, 1), (0, 1, 1)):
             with (
                 mock.patch.object(
@@ -199,7 +170,7 @@ class TestCommandLine(base.BaseTestCase):
             restore.assert_called_once()
             away.assert_called_once()
 
-    def test_a_wrong_value_for_an_argument(self) -> None:
+    def test_invalid_value_for_an_argument_is_reported(self) -> None:
         for text, word in (
             ('debug = maybe', '--debug'),
             ('restore = maybe', '--restore'),
@@ -217,60 +188,3 @@ class TestCommandLine(base.BaseTestCase):
                 complaint.splitlines()[-1].startswith('nova-vhpc-agent: ')
             )
             self.assertIn(word, complaint)
-
-
-class TestReload(base.BaseTestCase):
-    def test_a_wrong_value_changes_nothing(self) -> None:
-        folder = self.useFixture(fixtures.TempDir()).path
-        path = pathlib.Path(folder, 'agent.conf')
-        path.write_text('[vhpc_agent]\nreconcile_period = 5\n')
-        conf = agent.make_conf(['--config-file', str(path)])
-        for text in (
-            'reconcile_period = 7\nforeign_changes = ask\n',
-            'reconcile_period = nan\n',
-            'reconcile_period = 7\nworkers = 99\n',
-            'reconcile_period = 7\n[DEFAULT]\ndebug = maybe\n',
-        ):
-            path.write_text('[vhpc_agent]\n' + text)
-            self.assertRaises(cfg.Error, conf.mutate_config_files)
-            self.assertEqual(5.0, conf.vhpc_agent.reconcile_period)
-            self.assertEqual('respect', conf.vhpc_agent.foreign_changes)
-        path.write_text('[vhpc_agent]\nreconcile_period = 7\n')
-        conf.mutate_config_files()
-        self.assertEqual(7.0, conf.vhpc_agent.reconcile_period)
-
-    def test_what_nobody_reads_is_told_of(self) -> None:
-        folder = self.useFixture(fixtures.TempDir()).path
-        path = pathlib.Path(folder, 'agent.conf')
-        path.write_text('[vhpc_agent]\nreconcile_period = 5\n')
-        conf = agent.make_conf(['--config-file', str(path)])
-        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        conf.mutate_config_files()
-        self.assertEqual('', log.output)
-        path.write_text('[vhpc_agent]\nslice_policy = atc\n')
-        conf.mutate_config_files()
-        self.assertIn('[vhpc_agent]slice_policy is no option', log.output)
-
-
-class TestOptions(base.BaseTestCase):
-    def test_every_option_says_when_to_change_it(self) -> None:
-        for option in agent_conf.OPTS:
-            self.assertGreater(len(option.help), 40, option.name)
-
-    def test_complaints_name_value_and_choice(self) -> None:
-        conf = cfg.ConfigOpts()
-        agent_conf.register_opts(conf)
-        conf([])
-        for name, value, word in (
-            ('period_ms', '29', '30 to 10000'),
-            ('workers', 'x', '1 to 16'),
-            ('reconcile_period', '0', 'from 0.2'),
-            ('reconcile_period', 'nan', 'seconds from 0.2 to 86400'),
-            ('call_deadline', '', 'seconds from 0.1'),
-            ('period_ms', '', '30 to 10000'),
-            ('metrics_port', '70000', '0 to 65535'),
-        ):
-            option = next(o for o in agent_conf.OPTS if o.name == name)
-            error = self.assertRaises(ValueError, option.type, value)
-            self.assertIn(f"'{value}'", str(error))
-            self.assertIn(word, str(error))

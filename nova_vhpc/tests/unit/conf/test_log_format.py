@@ -53,9 +53,9 @@ ours.warning('All is well')
 RELOAD = """
 import logging, os, sys
 from nova_vhpc import conf as conf_package
-from nova_vhpc.cmd import agent
+from nova_vhpc.agent.daemon import options
 
-conf = agent.make_conf(sys.argv[1:])
+conf = options.make_conf(sys.argv[1:])
 conf_package.set_up_log(conf, 'nova-vhpc-agent')
 os.utime(conf.log_config_append, (1, 1))
 conf.mutate_config_files()
@@ -68,9 +68,9 @@ except OSError as error:
 BROKEN = """
 import logging, os, pathlib, sys
 from nova_vhpc import conf as conf_package
-from nova_vhpc.cmd import agent
+from nova_vhpc.agent.daemon import options
 
-conf = agent.make_conf(sys.argv[1:])
+conf = options.make_conf(sys.argv[1:])
 conf_package.set_up_log(conf, 'nova-vhpc-agent')
 described = pathlib.Path(conf.log_config_append)
 text = described.read_text()
@@ -258,7 +258,8 @@ class TestLines(base.BaseTestCase):
                 if ' nova_vhpc.' in line
             )
             self.assertIn(
-                'The log stays as it is: [DEFAULT]log_config_append: '
+                'Keeping the present log configuration: '
+                '[DEFAULT]log_config_append: '
                 f'{directory}/describing describes no log',
                 broken,
             )

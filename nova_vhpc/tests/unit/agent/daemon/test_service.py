@@ -23,9 +23,8 @@ from oslotest import base
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters import groups
-from nova_vhpc.agent.daemon import service, status
+from nova_vhpc.agent.daemon import options, service, status
 from nova_vhpc.agent.lifecycle import restore_queue
-from nova_vhpc.cmd import agent
 from nova_vhpc.control import model
 
 WINDOWS = model.WindowSchedule(
@@ -47,7 +46,7 @@ class ServiceCase(base.BaseTestCase):
             '[vhpc_agent]\nlibvirt_uri = test:///default\nmetrics_port = 0\n'
             f'state_path = {path.parent}/state\nrun_path = {path.parent}/run\n'
         )
-        conf = agent.make_conf(['--config-file', str(path)])
+        conf = options.make_conf(['--config-file', str(path)])
         self.made = service.Service(conf)
         self.addCleanup(self.made.lock.release)
         self.addCleanup(self.made.domains.workers.close)

@@ -19,11 +19,10 @@ from unittest import mock
 
 from oslo_config import cfg
 
-from nova_vhpc.agent.daemon import service
+from nova_vhpc.agent.daemon import options, service
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.uplinks import dry_run, plugger, publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
-from nova_vhpc.cmd import agent
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import test_manager
@@ -150,7 +149,7 @@ class TestService(test_manager.DomainsCase):
             f'bind_uplinks = true\nstate_path = {path.parent}/state\n'
             f'run_path = {path.parent}/run\n'
         )
-        return agent.make_conf(['--config-file', str(path), *words])
+        return options.make_conf(['--config-file', str(path), *words])
 
     def test_the_parts_are_those_that_write_nothing(self) -> None:
         conf = self.conf('--dry-run')
