@@ -138,7 +138,7 @@ class SimulatedAgent:
     def hear(self, message: protocol.Message, now_us: int) -> None:
         """What the agent does with a message."""
         with self._lock:
-            self._state = self._rules.hear(self._state, message, now_us)
+            self._state = self._rules.receive(self._state, message, now_us)
 
 
 class Ears(threading.Thread):

@@ -11,20 +11,19 @@
 # under the License.
 
 
-"""Carries the peers' messages over oslo.messaging.
+"""Carries the phase exchange's messages over oslo.messaging.
 
-A fanout topic per virtual cluster, to which only hosts with members
-listen. Declaring a queue waits for the broker, so that is done by a
-thread of its own; nothing here is ever called by the tick.
+There is one fanout topic per virtual cluster, to which only hosts with
+members of that cluster listen. Declaring a queue waits for the broker, so a
+thread does that; the tick never calls into oslo.messaging.
 """
 
 import hashlib
 import logging
-import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
-from nova_vhpc.agent import errors
+from nova_vhpc.agent import errors, periodic
 from nova_vhpc.agent.clusters import protocol
 from nova_vhpc.agent.rpc.transport import messaging
 from nova_vhpc.control.model import ClusterPlan, Phase
@@ -35,67 +34,77 @@ NAMESPACE = 'vhpc.peers'
 VERSION = '1.1'
 """1.0: phase. 1.1: phase with min_slice_us."""
 
-_TOPIC = 'vhpc.peers.'
-_LONGEST = 100
+_TOPIC_PREFIX = 'vhpc.peers.'
+_MAX_CLUSTER_BYTES = 100
+_MAX_BACKOFF_S = 5.0
+_CHECK_INTERVAL_S = 60.0
 
 
 class BusError(Exception):
-    """A message could not be given to the broker."""
+    """The broker did not accept a message."""
 
 
 def topic(cluster: str) -> str:
-    """Fanout topic of a virtual cluster; AMQP names have a limit, in bytes."""
-    # A groups file may name it with whatever JSON can escape.
+    """Return the fanout topic of a virtual cluster.
+
+    AMQP limits names to 255 bytes, so a long cluster name is hashed.
+    """
+    # In a groups file, a name may have any code point that JSON can escape.
     raw = cluster.encode(errors='surrogatepass')
-    if len(raw) > _LONGEST:
+    if len(raw) > _MAX_CLUSTER_BYTES:
         cluster = hashlib.sha256(raw).hexdigest()
-    return _TOPIC + cluster
+    return _TOPIC_PREFIX + cluster
 
 
 class _Endpoint:
-    """Receives what other hosts say."""
+    """Receives the messages of other hosts."""
 
     target = messaging.Target(namespace=NAMESPACE, version=VERSION)
 
     def __init__(self, on_message: Callable[[protocol.Message], None]) -> None:
         self._on_message = on_message
-        self._complained = False
+        self._logged = False
 
     def phase(self, context: Any, **fields: Any) -> None:
-        """One word of one host; see the contributor docs for fields."""
+        """Take one statement of one host.
+
+        ``doc/source/reference/rpc.rst`` describes the fields.
+        """
         try:
             message = decode(fields)
         except (KeyError, TypeError, ValueError) as error:
-            if not self._complained:
+            if not self._logged:
                 LOG.warning(
-                    'A message of another agent is not understood; more of '
-                    'them are passed over silently: %r',
+                    'Ignoring an invalid message of another agent; further '
+                    'ones are ignored silently: %r',
                     error,
                 )
-            self._complained = True
+            self._logged = True
             return
         self._on_message(message)
 
 
 def encode(message: protocol.Message) -> dict[str, Any]:
-    """The fields of a message as they travel."""
+    """Return the fields of a message as they are sent."""
     fields: dict[str, Any] = {
         'cluster': message.cluster,
         'host': message.host,
         'boot': message.boot,
         'seq': message.seq,
-        'phase': message.word.phase.value,
+        'phase': message.statement.phase.value,
         'lease_ms': message.lease_us // 1000,
     }
-    if message.word.min_slice_us is not None:
-        fields['min_slice_us'] = message.word.min_slice_us
+    if message.statement.min_slice_us is not None:
+        fields['min_slice_us'] = message.statement.min_slice_us
     return fields
 
 
 def decode(fields: dict[str, Any]) -> protocol.Message:
-    """A message from its fields; unknown ones are of newer versions.
+    """Return the message that has these fields.
 
-    :raises KeyError, TypeError, ValueError: when it makes no sense.
+    Unknown fields are ignored: they belong to newer versions.
+
+    :raises KeyError, TypeError, ValueError: the fields are invalid.
     """
     numbers = {name: fields[name] for name in ('boot', 'seq', 'lease_ms')}
     slice_us = fields.get('min_slice_us')
@@ -115,15 +124,20 @@ def decode(fields: dict[str, Any]) -> protocol.Message:
         host=fields['host'],
         boot=fields['boot'],
         seq=fields['seq'],
-        word=ClusterPlan(Phase(fields['phase']), slice_us),
+        statement=ClusterPlan(Phase(fields['phase']), slice_us),
         lease_us=fields['lease_ms'] * 1000,
     )
 
 
 class PeerBus:
-    """Sends and receives; knows nothing of what the messages mean.
+    """Sends and receives messages, without interpreting them.
 
-    :param on_message: called in a thread of oslo.messaging.
+    :param transport: oslo.messaging's RPC transport.
+    :param host: name of this host, unique on the bus.
+    :param on_message: called with each message received, in a thread of
+        oslo.messaging.
+    :param version_cap: newest version that all agents on the bus understand;
+        None for no limit.
     """
 
     def __init__(
@@ -143,42 +157,41 @@ class PeerBus:
             # The protocol renews and repeats by itself.
             retry=0,
         )
-        self._changed = threading.Condition()
         self._wanted: frozenset[str] = frozenset()
         self._servers: dict[str, Any] = {}
-        self._stopping = False
-        self._told = False
+        self._problem_logged = False
+        self._thread = periodic.PeriodicThread(
+            'vhpc-peers-listen',
+            self._update_subscriptions,
+            lambda: _CHECK_INTERVAL_S,
+            _MAX_BACKOFF_S,
+            on_stop=self._unsubscribe_all,
+        )
 
     def start(self) -> None:
-        """Begin to follow the subscriptions."""
-        threading.Thread(
-            target=self._follow, name='vhpc-peers-listen', daemon=True
-        ).start()
+        """Begin to follow :meth:`subscribe`, in the background."""
+        self._thread.start()
 
     def stop(self) -> None:
         """End all subscriptions in the background."""
-        with self._changed:
-            self._stopping = True
-            self._wanted = frozenset()
-            self._changed.notify_all()
+        self._thread.stop(0.0)
 
     def subscribe(self, clusters: Collection[str]) -> None:
-        """Listen to exactly these clusters from now on."""
+        """Listen to exactly these clusters from now on. Never blocks."""
         wanted = frozenset(clusters)
         if wanted != self._wanted:
-            with self._changed:
-                self._wanted = wanted
-                self._changed.notify_all()
+            self._wanted = wanted
+            self._thread.wake()
 
     @property
     def subscribed(self) -> frozenset[str]:
-        """Clusters that are really being listened to."""
+        """Clusters whose queues the broker has declared."""
         return frozenset(self._servers)
 
     def send(self, message: protocol.Message) -> None:
         """Give a message to the broker.
 
-        :raises BusError: when there is no broker to give it to.
+        :raises BusError: the broker did not accept it.
         """
         fields = encode(message)
         version = '1.0'
@@ -193,55 +206,47 @@ class PeerBus:
                 {}, 'phase', **fields
             )
         except Exception as error:
-            # Besides oslo.messaging's own, drivers let slip what they like.
-            raise BusError(' '.join(str(error).split())) from error
+            # Drivers raise more than oslo.messaging's own exceptions.
+            raise BusError(errors.one_line(error)) from error
 
-    def _follow(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: (
-                        self._stopping or self._wanted != self._servers.keys()
+    def _update_subscriptions(self) -> None:
+        """Listen to the wanted clusters, and to no others.
+
+        :raises RetryLater: the broker refused one.
+        """
+        wanted = self._wanted
+        for cluster in self._servers.keys() - wanted:
+            self._unsubscribe(cluster)
+        for cluster in sorted(wanted - self._servers.keys()):
+            if cluster not in self._wanted or self._thread.stopping:
+                # subscribe() or stop() was called meanwhile, and has woken
+                # the thread.
+                return
+            try:
+                self._servers[cluster] = self._listen(cluster)
+            except Exception as error:
+                # Logged once, since a refusal may last for hours.
+                if not self._problem_logged:
+                    self._problem_logged = True
+                    LOG.warning(
+                        'Cannot listen to virtual cluster %s; will retry: %s',
+                        cluster,
+                        errors.one_line(error),
                     )
-                )
-                wanted = self._wanted
-                if self._stopping and not self._servers:
-                    return
-            for cluster in self._servers.keys() - wanted:
-                server = self._servers.pop(cluster)
-                try:
-                    server.stop()
-                    server.wait()
-                except Exception as error:
-                    LOG.debug('Leaving the topic of %s: %s', cluster, error)
-            for cluster in sorted(wanted - self._servers.keys()):
-                problem = self._try_to_listen(cluster)
-                if problem is not None:
-                    self._tell(cluster, problem)
-                    with self._changed:
-                        self._changed.wait(5)
-                    break
-                if not self._wanted >= {cluster}:
-                    break
+                raise periodic.RetryLater from error
+            self._problem_logged = False
 
-    def _try_to_listen(self, cluster: str) -> str | None:
-        """Why it is not listened to; None if it is."""
+    def _unsubscribe(self, cluster: str) -> None:
+        server = self._servers.pop(cluster)
         try:
-            self._servers[cluster] = self._listen(cluster)
+            server.stop()
+            server.wait()
         except Exception as error:
-            return errors.one_line(error)
-        self._told = False
-        return None
+            LOG.debug('Leaving the topic of %s: %s', cluster, error)
 
-    def _tell(self, cluster: str, problem: str) -> None:
-        """Once, until it can be listened again: tries go on for hours."""
-        if not self._told:
-            self._told = True
-            LOG.warning(
-                'Cannot listen to virtual cluster %s; trying again: %s',
-                cluster,
-                problem,
-            )
+    def _unsubscribe_all(self) -> None:
+        for cluster in list(self._servers):
+            self._unsubscribe(cluster)
 
     def _listen(self, cluster: str) -> Any:
         server = messaging.get_rpc_server(

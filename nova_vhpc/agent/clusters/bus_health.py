@@ -11,130 +11,192 @@
 # under the License.
 
 
-"""Whether the message bus works, from what is seen of it.
+"""Whether the message bus works, judged by messages to oneself.
 
-No socket and no thread: told what happens, with the time. A bus works when
-what this host sends comes back to it: a broker that is gone refuses, one
-that is frozen, flooded or blocked by an alarm keeps the sender waiting,
-and one that lost our queue takes everything and delivers nothing. Times
-are microseconds of the monotonic clock.
+A broker that is gone refuses messages. One that is frozen, flooded or blocked
+by an alarm keeps the sender waiting, and one that lost this host's queue
+accepts everything and delivers nothing. So the bus counts as working only
+while what this host sends to itself (an echo) comes back. Echoes go to the
+queue of this host's control calls: one small message per lease, to no other
+host.
 """
 
 import logging
 import threading
+from collections.abc import Callable
+from typing import Any
+
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.clusters.bus import BusError
+from nova_vhpc.agent.rpc.transport import messaging
 
 LOG = logging.getLogger(__name__)
 
-_MAX_BACK_OFF_S = 5.0
-_ASK_AGAIN_US = 1_000_000
+NAMESPACE = 'vhpc.echo'
+VERSION = '1.0'
+
+_ECHO_INTERVAL_DOWN_US = 1_000_000
 
 
-class Health:
-    """State of the bus; one line in the log per change.
+class EchoEndpoint:
+    """Receives the echoes that this run of the agent has sent.
 
-    :param patience_us: how long a message may take to be accepted.
-    :param echo_us: how often to look when nothing is heard, and how long
-        what was sent may take to come back.
+    :param boot: number of this start of the agent; an echo of an earlier
+        run, or of another agent with the same host name, is ignored.
+    :param on_echo: called with the time at which the echo was sent.
     """
 
-    def __init__(self, patience_us: int, echo_us: int) -> None:
-        self._patience_us = patience_us
-        self._echo_us = echo_us
+    target = messaging.Target(namespace=NAMESPACE, version=VERSION)
+
+    def __init__(self, boot: int, on_echo: Callable[[int], None]) -> None:
+        self._boot = boot
+        self._on_echo = on_echo
+
+    def echo(self, context: Any, boot: Any, asked_us: Any) -> None:
+        """Take what :meth:`EchoSender.send` has sent."""
+        if boot == self._boot and isinstance(asked_us, int):
+            self._on_echo(asked_us)
+
+
+class EchoSender:
+    """Sends echoes.
+
+    :param topic: topic of the server that has the :class:`EchoEndpoint`.
+    :param host: name of this host.
+    :param boot: number of this start of the agent.
+    """
+
+    def __init__(
+        self, transport: Any, topic: str, host: str, boot: int
+    ) -> None:
+        self._boot = boot
+        self._client = messaging.get_rpc_client(
+            transport,
+            messaging.Target(
+                topic=topic, server=host, namespace=NAMESPACE, version=VERSION
+            ),
+            retry=0,
+        )
+
+    def send(self, now_us: int) -> None:
+        """Send an echo, which returns to the endpoint if the bus works.
+
+        :raises BusError: the broker did not accept it.
+        """
+        try:
+            self._client.cast({}, 'echo', boot=self._boot, asked_us=now_us)
+        except Exception as error:
+            # Drivers raise more than oslo.messaging's own exceptions.
+            raise BusError(errors.one_line(error)) from error
+
+
+class BusHealth:
+    """State of the message bus; a change is logged once.
+
+    Has neither socket nor thread: its methods are called with what happens
+    and when. Times are microseconds of the monotonic clock.
+
+    :param send_timeout_us: longest time for the broker to accept a message.
+    :param echo_timeout_us: longest time for an echo to come back, and the
+        time between two echoes while the bus works.
+    :ivar state: off, starting, up or down.
+    :ivar detail: why the bus is down.
+    :ivar echo_us: travel time of the last echo; None before the first.
+    """
+
+    def __init__(self, send_timeout_us: int, echo_timeout_us: int) -> None:
+        self._send_timeout_us = send_timeout_us
+        self._echo_timeout_us = echo_timeout_us
         self._lock = threading.Lock()
+        # When the message that the broker has not accepted yet was handed
+        # over; when the last echo was sent; when the one that has not come
+        # back yet was; the last trouble; when the last echo that came back
+        # was sent.
         self._sending_us: int | None = None
-        self._asked_us: int | None = None
-        self._waiting_us: int | None = None
+        self._echo_sent_us: int | None = None
+        self._awaited_us: int | None = None
         self._trouble_us = 0
-        self._heard_us = 0
-        self._failures = 0
+        self._received_us = 0
         self.state = 'off'
         self.detail = ''
         self.echo_us: int | None = None
 
     def start(self) -> None:
-        """Begin, as if nothing had ever been seen."""
+        """Begin, without any knowledge of the bus."""
         with self._lock:
-            self._sending_us = self._asked_us = self._waiting_us = None
+            self._sending_us = self._echo_sent_us = self._awaited_us = None
             self._enter('starting', '')
 
     def stop(self) -> None:
-        """End: nobody talks any more."""
+        """End: nothing is sent any more."""
         with self._lock:
             self._enter('off', '')
 
-    @property
-    def back_off_s(self) -> float:
-        """How long to leave a bus alone that refuses messages."""
-        if not self._failures:
-            return 0.0
-        return min(_MAX_BACK_OFF_S, 0.25 * 2.0 ** min(self._failures, 6))
-
-    def due(self, now_us: int) -> bool:
-        """Whether it is time to send oneself something."""
+    def is_echo_due(self, now_us: int) -> bool:
+        """Return whether it is time to send an echo."""
         with self._lock:
-            since_us = max(self._heard_us, self._asked_us or 0)
-            pause_us = self._echo_us
+            last_us = max(self._received_us, self._echo_sent_us or 0)
+            interval_us = self._echo_timeout_us
             if self.state != 'up':
-                pause_us = min(pause_us, _ASK_AGAIN_US)
-            return not since_us or now_us - since_us >= pause_us
+                interval_us = min(interval_us, _ECHO_INTERVAL_DOWN_US)
+            return not last_us or now_us - last_us >= interval_us
 
     def sending(self, now_us: int) -> None:
-        """A message is about to be given to the broker."""
+        """Take note that a message is about to be given to the broker."""
         self._sending_us = now_us
 
-    def sent(self, asked_us: int | None = None) -> None:
-        """The broker has taken the message.
+    def sent(self, echo_us: int | None = None) -> None:
+        """Take note that the broker has accepted the message.
 
-        :param asked_us: it comes back to us, and was made then.
+        :param echo_us: when it was made, if it was an echo.
         """
         with self._lock:
             self._sending_us = None
-            self._failures = 0
-            if asked_us is not None:
-                self._asked_us = asked_us
-                # It may have come back before we got here.
-                if self._waiting_us is None and asked_us > self._heard_us:
-                    self._waiting_us = asked_us
+            if echo_us is not None:
+                self._echo_sent_us = echo_us
+                # It may have come back before this call.
+                if self._awaited_us is None and echo_us > self._received_us:
+                    self._awaited_us = echo_us
 
     def failed(self, now_us: int, detail: str) -> None:
-        """The broker did not take the message."""
+        """Take note that the broker did not accept the message."""
         with self._lock:
             self._sending_us = None
-            self._failures += 1
             self._trouble(now_us, detail)
 
-    def heard(self, asked_us: int, now_us: int) -> None:
-        """What we sent ourselves has come back.
+    def received(self, echo_us: int, now_us: int) -> None:
+        """Take note that an echo came back.
 
-        :param asked_us: when it was made.
+        :param echo_us: when it was sent.
         """
         with self._lock:
-            if asked_us <= self._trouble_us or self.state == 'off':
-                # On its way since before: it proves nothing about now.
+            if echo_us <= self._trouble_us or self.state == 'off':
+                # Sent before the trouble began: it proves nothing about now.
                 return
-            self.echo_us = now_us - asked_us
-            self._heard_us = max(self._heard_us, asked_us)
-            self._waiting_us = None
+            self.echo_us = now_us - echo_us
+            self._received_us = max(self._received_us, echo_us)
+            self._awaited_us = None
             if self._enter('up', ''):
                 LOG.info('The message bus carries phases to other hosts')
 
     def watch(self, now_us: int) -> None:
-        """Time has passed: is anything overdue?"""
+        """Check whether the broker or an echo takes too long."""
         with self._lock:
-            sending_us, waiting_us = self._sending_us, self._waiting_us
+            sending_us, awaited_us = self._sending_us, self._awaited_us
             if (
                 sending_us is not None
-                and now_us - sending_us > self._patience_us
+                and now_us - sending_us > self._send_timeout_us
             ):
                 self._trouble(
                     now_us,
-                    'the broker takes no messages; is it frozen, '
+                    'the broker accepts no messages; is it frozen, '
                     'overloaded, or blocked by an alarm for memory or disk?',
                 )
             elif (
-                waiting_us is not None and now_us - waiting_us > self._echo_us
+                awaited_us is not None
+                and now_us - awaited_us > self._echo_timeout_us
             ):
-                self._waiting_us = None
+                self._awaited_us = None
                 self._trouble(
                     now_us,
                     'what is sent does not come back; is the broker '
@@ -143,7 +205,7 @@ class Health:
 
     def _trouble(self, now_us: int, detail: str) -> None:
         if self.state == 'off':
-            # What was on its way at the end is no news.
+            # The message was on its way when this host stopped sending.
             return
         self._trouble_us = now_us
         if self._enter('down', detail):

@@ -13,13 +13,12 @@
 
 """Which virtual cluster a server of this host belongs to.
 
-Nova's API is the truth, a groups file stands above it, and notifications
-are no more than a hint to ask again. When Nova is away, what it said last
-is kept, and its age is shown.
+Nova's API is the source; a groups file takes precedence over it; and a
+notification only makes the agent query Nova at once. While Nova is away, its
+last answer stays in force, and its age is shown.
 """
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Mapping
@@ -29,27 +28,32 @@ from typing import Any
 import yaml
 from oslo_config import cfg
 
+from nova_vhpc.agent import errors, periodic
 from nova_vhpc.agent.clusters import membership, notifications, nova
 from nova_vhpc.clients import credentials
 
 LOG = logging.getLogger(__name__)
 
-_MAX_BACK_OFF_S = 120.0
-_FILE_POLL_S = 5.0
-_ASK_FOR = 5
-_ASK_FOR_MOST = 1000
+_MAX_BACKOFF_S = 120.0
+_FILE_INTERVAL_S = 5.0
+_MAX_QUERIES_PER_SERVER = 5
+_MAX_UNKNOWN_SERVERS = 1000
 _TICK_S = 1.0
-"""A tick asks for all servers that run here, and takes less."""
-_TICKS_S = 30.0
-"""The next one comes before: control periods are of ten seconds at most."""
+"""Upper limit of the duration of a tick, which looks up every server here."""
+_MAX_PERIOD_S = 30.0
+"""A server that no tick has looked up for so long does not run here: control
+periods are 10 seconds at most."""
 
 
 class Groups:
-    """Asks Nova in a thread of its own; answers from memory.
+    """Knows the virtual cluster of every server of this host.
+
+    Queries Nova in a thread; lookups are answered from memory.
 
     :param conf: with the group ``vhpc_nova``.
     :param host: name of this host as Nova knows it (``[DEFAULT] host``).
-    :param period_s: between two ticks, which ask for all that run here.
+    :param period_s: control period, in seconds; every tick looks up all
+        servers that run here.
     """
 
     def __init__(
@@ -58,25 +62,36 @@ class Groups:
         self._conf = conf
         self._options = conf.vhpc_nova
         self._host = host
-        # While a tick is under way, some have been asked for by the last one.
+        # While a tick is under way, the last lookup of some servers is that
+        # of the tick before.
         self._round_s = period_s + _TICK_S
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._hints: notifications.GroupHints | None = None
+        self._nova_thread = periodic.PeriodicThread(
+            'vhpc-groups',
+            self._query,
+            lambda: float(self._options.poll_interval),
+            _MAX_BACKOFF_S,
+            lambda: float(self._options.min_interval),
+        )
+        self._file_thread = periodic.PeriodicThread(
+            'vhpc-groups-file',
+            self._read_file,
+            lambda: _FILE_INTERVAL_S,
+            wait_first=True,
+        )
+        self._notifications: notifications.GroupNotifications | None = None
         self._nova = nova.NovaServers(conf, host)
-        # Replaced as a whole, since every tick asks for every VM and must
-        # not wait for a lock.
-        self._told = nova.Answer()
-        self._missed: frozenset[str] = frozenset()
-        self._asked_for: dict[str, int] = {}
-        self._running_s: dict[str, float] = {}
-        self._filed: Mapping[str, str] = {}
+        # Replaced as a whole, because every tick looks up every server and
+        # must not wait for a lock.
+        self._answer = nova.Answer()
+        self._missing: frozenset[str] = frozenset()
+        self._queries: dict[str, int] = {}
+        self._looked_up_s: dict[str, float] = {}
+        self._file_clusters: Mapping[str, str] = {}
         self._file_stamp: tuple[float, int] | None = None
         self._state = 'off'
         self._detail = ''
-        self._heard_s: float | None = None
+        self._answered_s: float | None = None
 
     @property
     def uses_nova(self) -> bool:
@@ -84,34 +99,29 @@ class Groups:
         return credentials.given(self._conf, 'vhpc_nova')
 
     def start(self) -> None:
-        """Start asking, if there is anybody to ask."""
-        if self._thread is not None or not (
-            self.uses_nova or self._options.groups_file
-        ):
+        """Read the groups file, and start querying Nova, as configured."""
+        if self._nova_thread.started or self._file_thread.started:
             return
-        self._stop.clear()
-        self._read_file()
-        self._enter('starting' if self.uses_nova else 'file', '')
-        self._thread = threading.Thread(
-            target=self._run, name='vhpc-groups', daemon=True
-        )
-        self._thread.start()
-        if self.uses_nova and self._options.notifications:
-            self._hints = notifications.GroupHints(
-                self._conf, self._host, self._wake.set
-            )
-            self._hints.start()
+        if self._options.groups_file:
+            self._read_file()
+            self._enter('file', '')
+            self._file_thread.start()
+        if self.uses_nova:
+            self._enter('starting', '')
+            self._nova_thread.start()
+            if self._options.notifications:
+                self._notifications = notifications.GroupNotifications(
+                    self._conf, self._host, self._nova_thread.wake
+                )
+                self._notifications.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop asking. What is known stays known."""
-        self._stop.set()
-        self._wake.set()
-        if self._hints is not None:
-            self._hints.stop()
-            self._hints = None
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-            self._thread = None
+        """Stop querying Nova. What is known stays known."""
+        if self._notifications is not None:
+            self._notifications.stop()
+            self._notifications = None
+        self._file_thread.stop(timeout_s)
+        self._nova_thread.stop(timeout_s)
 
     def cluster_of(
         self,
@@ -119,38 +129,38 @@ class Groups:
         flavor_cluster: str | None = None,
         project: str | None = None,
     ) -> str | None:
-        """Id of the virtual cluster of a server; None without one.
+        """Return the ID of a server's virtual cluster; None without one.
 
-        Answers at once. A server that Nova has not told of yet makes the
-        thread ask soon.
+        Never blocks. A server that Nova's last answer lacks causes a query
+        soon.
 
-        :param flavor_cluster: ``vhpc:cluster`` from the flavor as the
-            domain XML has it, used while Nova says nothing of the server.
-        :param project: the server's project, from the domain XML too.
+        :param flavor_cluster: ``vhpc:cluster`` of the flavor in the domain
+            XML, used until Nova's answer has the server.
+        :param project: the server's project in the domain XML.
         """
-        told = self._told
-        known = server_uuid in told.servers
-        if known:
-            self._running_s[server_uuid] = time.monotonic()
-        filed = self._filed.get(server_uuid)
-        if filed is not None:
-            return filed
-        if not known:
-            self._ask_for(server_uuid)
+        answer = self._answer
+        is_known = server_uuid in answer.servers
+        if is_known:
+            self._looked_up_s[server_uuid] = time.monotonic()
+        file_cluster = self._file_clusters.get(server_uuid)
+        if file_cluster is not None:
+            return file_cluster
+        if not is_known:
+            self._query_soon(server_uuid)
             if flavor_cluster is not None:
                 return membership.scoped(flavor_cluster, project)
-        return told.clusters.get(server_uuid)
+        return answer.clusters.get(server_uuid)
 
     @property
     def migrating(self) -> frozenset[str]:
-        """Servers that Nova is about to migrate away, when last asked."""
-        return self._told.migrating
+        """Servers that Nova's last answer has as about to migrate away."""
+        return self._answer.migrating
 
     def status(self) -> dict[str, Any]:
-        """What is known and how old it is, in values that JSON takes."""
+        """Return what is known and how old it is, for the status socket."""
         with self._lock:
-            at = self._heard_s
-            merged = {**self._told.clusters, **self._filed}
+            answered_s = self._answered_s
+            merged = {**self._answer.clusters, **self._file_clusters}
             state, detail = self._state, self._detail
         counts: dict[str, int] = {}
         for cluster in merged.values():
@@ -158,114 +168,82 @@ class Groups:
         return {
             'state': state,
             'detail': detail,
-            'age_s': None if at is None else round(time.monotonic() - at, 1),
+            'age_s': None
+            if answered_s is None
+            else round(time.monotonic() - answered_s, 1),
             'servers': len(merged),
             'clusters': counts,
         }
 
-    def _ask_for(self, server_uuid: str) -> None:
-        """Ask soon, but not for ever for a server that Nova never names."""
-        asked = self._asked_for.get(server_uuid, 0)
-        if self.uses_nova and asked < _ASK_FOR:
-            self._wake.set()
-            self._asked_for.setdefault(server_uuid, 0)
+    def _query_soon(self, server_uuid: str) -> None:
+        """Query Nova soon; not for ever for a server that it never lists."""
+        queries = self._queries.get(server_uuid, 0)
+        if self.uses_nova and queries < _MAX_QUERIES_PER_SERVER:
+            self._nova_thread.wake()
+            self._queries.setdefault(server_uuid, 0)
 
     def refresh(self) -> None:
-        """Ask Nova once, in the caller's thread.
+        """Query Nova once, in the caller's thread.
 
-        :raises NovaError: when Nova is away or refuses.
+        :raises NovaError: Nova is away or refuses the query.
         """
-        told, self._missed = self._nova.ask().without_forgetting(
-            self._told, self._running_here()
+        answer, self._missing = self._nova.fetch().keep_missing(
+            self._answer, self._running_here()
         )
         with self._lock:
-            self._told = told
-            if not self._missed:
-                self._heard_s = time.monotonic()
-        for server in list(self._asked_for):
-            if server in told.servers or len(self._asked_for) > _ASK_FOR_MOST:
-                self._asked_for.pop(server, None)
+            self._answer = answer
+            if not self._missing:
+                self._answered_s = time.monotonic()
+        for server in list(self._queries):
+            if (
+                server in answer.servers
+                or len(self._queries) > _MAX_UNKNOWN_SERVERS
+            ):
+                self._queries.pop(server, None)
             else:
-                self._asked_for[server] += 1
+                self._queries[server] += 1
 
     def _running_here(self) -> frozenset[str]:
-        """Those that the last tick has asked for."""
-        # In one step: ticks add to it meanwhile.
-        asked_s = self._running_s.copy()
+        """Return the servers that the last tick has looked up."""
+        # Copied in one step, because ticks add to it meanwhile.
+        looked_up_s = self._looked_up_s.copy()
         since_s = max(
-            max(asked_s.values(), default=0.0) - self._round_s,
-            time.monotonic() - _TICKS_S,
+            max(looked_up_s.values(), default=0.0) - self._round_s,
+            time.monotonic() - _MAX_PERIOD_S,
         )
-        for server in asked_s:
-            if asked_s[server] < since_s:
-                self._running_s.pop(server, None)
+        for server in looked_up_s:
+            if looked_up_s[server] < since_s:
+                self._looked_up_s.pop(server, None)
         return frozenset(
-            server for server in asked_s if asked_s[server] >= since_s
+            server for server in looked_up_s if looked_up_s[server] >= since_s
         )
 
-    def _run(self) -> None:
-        failures = 0
-        asked_s = due_s = 0.0
-        while not self._stop.is_set():
-            self._read_file()
-            now_s = time.monotonic()
-            if self.uses_nova:
-                soon_s = asked_s + self._options.min_interval
-                if now_s >= due_s or (
-                    self._wake.is_set() and not failures and now_s >= soon_s
-                ):
-                    self._wake.clear()
-                    asked_s = now_s
-                    failures = 0 if self._ask() else failures + 1
-                    due_s = time.monotonic() + self._pause_s(failures)
-                    continue
-            self._sleep(now_s, asked_s, due_s, failures)
+    def _query(self) -> None:
+        """Query Nova once, and log a change of state.
 
-    def _sleep(
-        self, now_s: float, asked_s: float, due_s: float, failures: int
-    ) -> None:
-        until_s = now_s + _FILE_POLL_S
-        if self.uses_nova:
-            until_s = min(until_s, due_s)
-        if not self._wake.is_set():
-            self._wake.wait(max(0.0, until_s - now_s))
-            return
-        if not failures:
-            until_s = min(until_s, asked_s + self._options.min_interval)
-        # The hint is known; only the time to follow it has not come yet.
-        self._stop.wait(max(0.0, until_s - now_s))
-
-    def _pause_s(self, failures: int) -> float:
-        if not failures:
-            return float(self._options.poll_interval)
-        back_off_s = min(_MAX_BACK_OFF_S, 2.0 ** min(failures - 1, 10))
-        return back_off_s * random.uniform(0.75, 1.25)
-
-    def _ask(self) -> bool:
-        missed = self._missed
+        :raises RetryLater: Nova is away or refuses the query.
+        """
+        missing_before = self._missing
         try:
             self.refresh()
         except nova.NovaError as error:
             self._nova.disconnect()
             if self._enter('nova-away', str(error)):
                 LOG.warning(
-                    'Nova does not tell the groups of this host; the last '
-                    'known ones stay in force: %s',
+                    'Nova does not answer; the last known groups of this '
+                    "host's servers stay in force: %s",
                     error,
                 )
-            return False
+            raise periodic.RetryLater from error
         except Exception as error:
-            # A daemon's thread must outlive what nobody thought of.
-            if self._state != 'failed':
-                LOG.exception('Reading groups failed; it will be tried again')
             self._enter('failed', repr(error))
-            return False
-        # Once it may be one that has just been deleted.
-        missed &= self._missed
-        if missed:
+            raise
+        # A server that is missing only once may just have been deleted.
+        missing = missing_before & self._missing
+        if missing:
             detail = (
-                f'Nova says nothing of {len(missed)} servers that run '
-                "here; is their cell's database away?"
+                f'Nova does not list {len(missing)} servers that run here; '
+                "is their cell's database away?"
             )
             if self._enter('partial', detail):
                 LOG.warning(
@@ -274,14 +252,14 @@ class Groups:
                 )
         elif self._enter('fresh', ''):
             LOG.info(
-                'Nova tells the groups of this host: %d servers in %d '
+                'Read the groups of this host from Nova: %d servers in %d '
                 'virtual clusters',
-                len(self._told.clusters),
-                len(set(self._told.clusters.values())),
+                len(self._answer.clusters),
+                len(set(self._answer.clusters.values())),
             )
-        return True
 
     def _read_file(self) -> None:
+        """Read the groups file if it changed; log once if it is invalid."""
         name = self._options.groups_file
         if not name:
             return
@@ -290,7 +268,7 @@ class Groups:
             stamp = (stat.st_mtime, stat.st_size)
             if stamp == self._file_stamp:
                 return
-            filed = membership.read_file(
+            file_clusters = membership.read_file(
                 yaml.safe_load(Path(name).read_text('utf-8'))
             )
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -299,16 +277,20 @@ class Groups:
                     '[vhpc_nova] groups_file %s cannot be used; the last '
                     'known groups stay in force: %s',
                     name,
-                    ' '.join(str(error).split()),
+                    errors.one_line(error),
                 )
             self._file_stamp = (0.0, 0)
             return
         self._file_stamp = stamp
-        LOG.info('Read %d servers from %s', len(filed), name)
+        LOG.info('Read %d servers from %s', len(file_clusters), name)
         with self._lock:
-            self._filed = filed
+            self._file_clusters = file_clusters
 
     def _enter(self, state: str, detail: str) -> bool:
+        """Set state and detail.
+
+        :returns: whether the state changed.
+        """
         with self._lock:
             changed = state != self._state
             self._state, self._detail = state, detail

@@ -11,7 +11,10 @@
 # under the License.
 
 
-"""Which virtual cluster a server is in: pure reading of what Nova says."""
+"""Reads the virtual cluster of servers from Nova's answer or a groups file.
+
+Pure: no network, no clock.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -25,11 +28,15 @@ METADATA_KEY = 'vhpc:cluster'
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Membership:
-    """What Nova's API says of one server with ``vhpc:`` extra specs.
+    """Cluster membership of one server with ``vhpc:`` extra specs.
 
-    :ivar group: uuid of its server group, if it was booted into one.
-    :ivar named: cluster name from metadata or flavor, within its project.
-    :ivar migrating: Nova is about to send it to another host, or does.
+    :ivar server: UUID of the server.
+    :ivar group: UUID of the server group that the server was booted into;
+        None without one.
+    :ivar named: cluster name from metadata or flavor, with its project;
+        None without one.
+    :ivar migrating: whether Nova is migrating the server to another host, or
+        is about to.
     """
 
     server: str
@@ -39,19 +46,24 @@ class Membership:
 
 
 def scoped(name: str, project: str | None) -> str:
-    """A cluster name that tenants or flavors give, safe between tenants.
+    """Return a cluster name that is unique between projects.
 
-    Metadata is the tenant's to write, and one flavor serves many
-    tenants: the same name in two projects means two clusters.
+    Tenants write the metadata, and many tenants use the same flavor, so the
+    same name in two projects means two clusters.
+
+    :param name: name from the server's metadata or flavor.
+    :param project: the server's project; None if unknown.
     """
     return name if project is None else f'{project}/{name}'
 
 
 def read_server(server: Mapping[str, Any]) -> Membership | None:
-    """Read one entry of ``GET /servers/detail`` at microversion 2.100.
+    """Return the membership of one entry of ``GET /servers/detail``.
 
-    :returns: None for servers that did not opt in, and for the stubs that
-        Nova gives of a cell that is down.
+    Needs microversion 2.100, which has the scheduler hints.
+
+    :returns: None for a server without ``vhpc:`` extra specs, and for the
+        stub that Nova returns for a server of a cell that is down.
     """
     flavor = server.get('flavor') or {}
     specs = flavor.get('extra_specs') or {}
@@ -77,34 +89,35 @@ def read_server(server: Mapping[str, Any]) -> Membership | None:
 
 
 def clusters(
-    memberships: Iterable[Membership], gone: frozenset[str]
+    memberships: Iterable[Membership], deleted_groups: frozenset[str]
 ) -> dict[str, str]:
-    """Cluster by server.
+    """Return the virtual cluster by server.
 
-    :param gone: server groups that were deleted; a server booted into one
-        is in no cluster any more, unless one is named.
+    :param deleted_groups: server groups that were deleted; a server that was
+        booted into one is in no cluster, unless one is named.
     """
-    found = {}
+    cluster_by_server = {}
     for membership in memberships:
         group = membership.group
-        if group in gone:
+        if group in deleted_groups:
             group = None
         cluster = group or membership.named
         if cluster is not None:
-            found[membership.server] = cluster
-    return found
+            cluster_by_server[membership.server] = cluster
+    return cluster_by_server
 
 
 def read_file(content: Any) -> dict[str, str]:
-    """Cluster by server, from the content of a groups file.
+    """Return the virtual cluster by server from a groups file.
 
-    :raises ValueError: telling what is wrong.
+    :param content: content of the file, parsed as YAML.
+    :raises ValueError: naming the invalid part.
     """
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise ValueError('it must map cluster names to lists of servers')
-    found: dict[str, str] = {}
+    cluster_by_server: dict[str, str] = {}
     for cluster, servers in content.items():
         if len(str(cluster)) > protocol.MAX_NAME:
             raise ValueError(
@@ -115,10 +128,11 @@ def read_file(content: Any) -> dict[str, str]:
             raise ValueError(f"'{cluster}' must be a list of server uuids")
         for server in servers:
             if not isinstance(server, str):
-                # No word of what it is: YAML's aliases make it endless.
+                # Not printed: YAML's aliases can make it endless.
                 raise ValueError(f"'{cluster}' has a server that is no text")
-            if found.setdefault(server, str(cluster)) != str(cluster):
+            first_cluster = cluster_by_server.setdefault(server, str(cluster))
+            if first_cluster != str(cluster):
                 raise ValueError(
-                    f'server {server} is in {found[server]} and in {cluster}'
+                    f'server {server} is in {first_cluster} and in {cluster}'
                 )
-    return found
+    return cluster_by_server

@@ -11,7 +11,11 @@
 # under the License.
 
 
-"""Nova's versioned notifications, as a hint to ask Nova again."""
+"""Nova's versioned notifications: a reason to query Nova again at once.
+
+A notification that is lost only delays the next query, so nothing is read from
+its payload.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,39 +33,47 @@ EVENTS = (
 )
 
 
-class GroupHints:
-    """A notification listener in a pool of its own.
+class GroupNotifications:
+    """Listens to notifications of events that may change groups.
 
-    Other consumers of the topic keep getting every message: a pool has
-    its own queue.
+    The listener has a pool, that is a queue, of its own, so that other
+    consumers of the topic still get every message.
 
-    :param on_hint: called in the listener's thread; must be quick.
+    :param conf: with the group ``vhpc_nova``.
+    :param host: name of this host, part of the pool's name.
+    :param on_notification: called for each of these events in a thread of
+        oslo.messaging; must return quickly.
     """
 
     def __init__(
-        self, conf: cfg.ConfigOpts, host: str, on_hint: Callable[[], None]
+        self,
+        conf: cfg.ConfigOpts,
+        host: str,
+        on_notification: Callable[[], None],
     ) -> None:
         self._conf = conf
         self._host = host
         self.filter_rule = messaging.NotificationFilter(
             event_type=f'^({EVENTS})$'
         )
-        self._on_hint = on_hint
+        self._on_notification = on_notification
         self._transport: Any = None
-        self._listening = server.Listening(
-            'vhpc-group-hints', self._make, 'No notifications from Nova'
+        self._server = server.BackgroundServer(
+            'vhpc-notifications', self._make, 'No notifications from Nova'
         )
-        self.listening = self._listening.started
-        """Set when the broker has our queue."""
+        self.listening = self._server.listening
+        """Set when the broker has declared the listener's queue."""
 
     def start(self) -> None:
-        """Start listening; waits for the broker in the background."""
-        # Declaring the queue blocks until the broker is there.
-        self._listening.start()
+        """Start listening, in the background.
+
+        Declaring the queue waits until the broker answers.
+        """
+        self._server.start()
 
     def stop(self) -> None:
         """Stop listening, without waiting for the broker."""
-        self._listening.stop()
+        self._server.stop()
 
     def info(
         self,
@@ -71,11 +83,11 @@ class GroupHints:
         payload: Any,
         metadata: Any,
     ) -> None:
-        """One notification of a kind that may change groups."""
-        self._on_hint()
+        """Take one notification, as oslo.messaging calls it."""
+        self._on_notification()
 
     def _make(self) -> Any:
-        # Only hints are lost without it; the polling goes on.
+        # If this fails, Nova is still polled.
         if self._transport is None:
             self._transport = get_notification_transport(self._conf)
         return messaging.get_notification_listener(

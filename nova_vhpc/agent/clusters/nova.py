@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Nova's API says of the servers of this host."""
+"""Reads the servers of this host and their groups from Nova's API."""
 
 import contextlib
 import dataclasses
@@ -29,17 +29,17 @@ MICROVERSION = '2.100'
 
 
 class NovaError(Exception):
-    """Nova is away, refused us, or answered what it should not."""
+    """Nova is away, refused the request, or gave an invalid answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What Nova said at one time.
+    """What Nova's API listed in one query.
 
-    :ivar servers: uuids of this host's servers with ``vhpc:`` extra specs.
-    :ivar clusters: virtual cluster by server; many a server has none.
+    :ivar servers: UUIDs of this host's servers with ``vhpc:`` extra specs.
+    :ivar clusters: virtual cluster by server; a server may have none.
     :ivar migrating: servers that Nova is about to migrate away.
-    :ivar listed: uuids of all of this host's servers that it told of.
+    :ivar listed: UUIDs of all servers of this host in the answer.
     """
 
     servers: frozenset[str] = frozenset()
@@ -47,38 +47,38 @@ class Answer:
     migrating: frozenset[str] = frozenset()
     listed: frozenset[str] = frozenset()
 
-    def without_forgetting(
-        self, before: 'Answer', here: Collection[str]
+    def keep_missing(
+        self, previous: 'Answer', running: Collection[str]
     ) -> tuple['Answer', frozenset[str]]:
-        """With what was known before of servers that it says nothing of.
+        """Add running servers that only the previous answer has.
 
-        Nova leaves out the servers of a cell whose database is away, and calls
-        that a success.
+        Nova leaves out the servers of a cell whose database is away, and
+        reports success.
 
-        :param here: servers that run on this host: no others may be missed.
-        :returns: that, and the servers of which it is known from before.
+        :param running: servers that run on this host; only they are added.
+        :returns: the completed answer, and the servers that were added.
         """
-        missed = (before.servers - self.listed).intersection(here)
+        missing = (previous.servers - self.listed).intersection(running)
         return (
             dataclasses.replace(
                 self,
-                servers=self.servers | missed,
+                servers=self.servers | missing,
                 clusters={
                     **self.clusters,
                     **{
                         server: cluster
-                        for server, cluster in before.clusters.items()
-                        if server in missed
+                        for server, cluster in previous.clusters.items()
+                        if server in missing
                     },
                 },
-                migrating=self.migrating | (before.migrating & missed),
+                migrating=self.migrating | (previous.migrating & missing),
             ),
-            missed,
+            missing,
         )
 
 
 class NovaServers:
-    """Asks Nova for the servers of one host.
+    """Queries Nova for the servers of one host.
 
     :param conf: with the group ``vhpc_nova``.
     :param host: name of this host as Nova knows it (``[DEFAULT] host``).
@@ -89,29 +89,29 @@ class NovaServers:
         self._host = host
         self._adapter: Any = None
 
-    def ask(self) -> Answer:
-        """Ask Nova once.
+    def fetch(self) -> Answer:
+        """Query Nova once.
 
-        :raises NovaError: when Nova is away or refuses.
+        :raises NovaError: Nova is away or refuses the query.
         """
         with _translated():
             nova = self._nova()
-            found = dict(self._servers(nova))
-            members = [one for one in found.values() if one is not None]
-            gone = frozenset(
+            servers = dict(self._servers(nova))
+            members = [one for one in servers.values() if one is not None]
+            deleted_groups = frozenset(
                 group
                 for group in {member.group for member in members}
-                if group is not None and self._is_gone(nova, group)
+                if group is not None and self._is_deleted(nova, group)
             )
         return Answer(
             frozenset(member.server for member in members),
-            membership.clusters(members, gone),
+            membership.clusters(members, deleted_groups),
             frozenset(member.server for member in members if member.migrating),
-            frozenset(found),
+            frozenset(servers),
         )
 
     def disconnect(self) -> None:
-        """Drop the session: the next question logs in anew."""
+        """Drop the session; the next query logs in again."""
         self._adapter = None
 
     def _nova(self) -> Any:
@@ -137,7 +137,10 @@ class NovaServers:
     def _servers(
         self, nova: Any
     ) -> Iterator[tuple[str, membership.Membership | None]]:
-        """All of this host: the uuid, and what is said if it is ours."""
+        """Yield the UUID of every server of this host, and its membership.
+
+        The membership is None for a server without ``vhpc:`` extra specs.
+        """
         marker = None
         while True:
             params = {'host': self._host, 'all_tenants': '1'}
@@ -145,7 +148,7 @@ class NovaServers:
                 params['marker'] = marker
             body = nova.get('/servers/detail', params=params).json()
             for server in body['servers']:
-                # Of a cell that is down there may be a stub.
+                # Servers of a cell that is down may be stubs without flavor.
                 if server.get('flavor') is not None:
                     yield server['id'], membership.read_server(server)
             links = body.get('servers_links') or []
@@ -156,13 +159,14 @@ class NovaServers:
             marker = body['servers'][-1]['id']
 
     @staticmethod
-    def _is_gone(nova: Any, group: str) -> bool:
+    def _is_deleted(nova: Any, group: str) -> bool:
         try:
             nova.get(f'/os-server-groups/{group}')
         except ksa_exceptions.NotFound:
             return True
         except ksa_exceptions.Forbidden:
-            # Without the right to look, the server's own hint must do.
+            # Without permission to see the group, the server's scheduler
+            # hint is trusted.
             return False
         return False
 
@@ -174,4 +178,4 @@ def _translated() -> Iterator[None]:
     except ksa_exceptions.ClientException as error:
         raise NovaError(credentials.reason(error, nova_api.GROUP)) from error
     except (ValueError, LookupError, TypeError) as error:
-        raise NovaError(f'the answer is not understood: {error!r}') from error
+        raise NovaError(f'the answer is invalid: {error!r}') from error

@@ -11,12 +11,12 @@
 # under the License.
 
 
-"""Phases of virtual clusters between hosts, and control calls.
+"""Exchanges the phases of virtual clusters with other hosts.
 
-The tick gives its decisions to :meth:`Peers.publish` and takes
-:meth:`Peers.views`; both only touch memory. A thread runs the protocol and
-sends, another one listens. With the broker away each host decides by
-itself, and all heals when it is back.
+The tick hands its decisions to :meth:`PhaseExchange.publish` and reads
+:meth:`PhaseExchange.views`; both only access memory. One thread runs the
+protocol and sends, another one listens. While the broker is away each host
+decides by itself; the protocol recovers when the broker is back.
 """
 
 import logging
@@ -27,33 +27,29 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_vhpc.agent.clusters import (
-    bus as peer_bus,
-)
-from nova_vhpc.agent.clusters import (
-    bus_health,
-    peer_echo,
-    peer_status,
-    protocol,
-)
+from nova_vhpc.agent import periodic
+from nova_vhpc.agent.clusters import bus, bus_health, protocol
 from nova_vhpc.agent.rpc import control as control_rpc
 from nova_vhpc.agent.rpc.transport import NO_URL, get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, PeerView
 
 LOG = logging.getLogger(__name__)
 
+_MAX_BACKOFF_S = 5.0
+
 
 def _now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-class Peers:
-    """This host's part in all its virtual clusters.
+class PhaseExchange:
+    """This host's part in the exchange, for all of its virtual clusters.
 
     :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
     :param host: name of the agent's host, unique on the bus.
-    :param control: what control calls are passed to.
-    :param silent: listen only, as what is said moves VMs on other hosts.
+    :param control: handler of control calls.
+    :param silent: receive only, because what is sent moves servers on other
+        hosts; for a dry run.
     """
 
     def __init__(
@@ -75,80 +71,90 @@ class Peers:
         self._boot = time.time_ns() // 1000
         self._protocol = protocol.Protocol(host, self._boot, self._timers)
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._stop = threading.Event()
         self._states: dict[str, protocol.State] = {}
-        self._decided: Mapping[str, ClusterPlan] = {}
+        self._decisions: Mapping[str, ClusterPlan] | None = None
         self._absent_us: dict[str, int] = {}
-        self._bus: peer_bus.PeerBus | None = None
-        self._transport: Any = None
+        self._bus: bus.PeerBus | None = None
         self._control_server: control_rpc.ControlServer | None = None
-        self._thread: threading.Thread | None = None
-        self._health = bus_health.Health(
+        self._health = bus_health.BusHealth(
             self._timers.renew_us, self._timers.lease_us
         )
-        self._echo: peer_echo.Caller | None = None
+        self._echo_sender: bus_health.EchoSender | None = None
+        self._thread = periodic.PeriodicThread(
+            'vhpc-peers',
+            self._run_once,
+            lambda: self._timers.gap_us / 2e6,
+            _MAX_BACKOFF_S,
+            on_stop=self._withdraw_statements,
+        )
+        # Not the same thread: that one may hang while it sends.
+        self._watch_thread = periodic.PeriodicThread(
+            'vhpc-peers-watch',
+            lambda: self._health.watch(_now_us()),
+            lambda: self._timers.gap_us / 1e6,
+        )
         self._sent = 0
         self._received = 0
 
     def start(self) -> None:
-        """Start talking, unless that is off or there is no bus."""
-        if self._thread is not None or not self._options.enabled:
+        """Start, unless the option is off or there is no ``transport_url``."""
+        if self._thread.started or not self._options.enabled:
             return
         hush()
         transport = get_transport(self._conf)
         if self._conf.transport_url == NO_URL:
             transport.cleanup()
             return
-        self._transport = transport
-        self._stop.clear()
         self._health.start()
-        self._bus = peer_bus.PeerBus(
-            transport, self._host, self._hear, self._options.version_cap
+        self._bus = bus.PeerBus(
+            transport, self._host, self._receive, self._options.version_cap
         )
         self._bus.start()
         self._control_server = control_rpc.ControlServer(
             transport,
             self._host,
             self._control,
-            peer_echo.EchoEndpoint(self._boot, self._hear_echo),
+            bus_health.EchoEndpoint(self._boot, self._receive_echo),
         )
         self._control_server.start()
-        self._echo = peer_echo.Caller(
+        self._echo_sender = bus_health.EchoSender(
             transport, control_rpc.TOPIC, self._host, self._boot
         )
-        threading.Thread(
-            target=self._watch, name='vhpc-peers-watch', daemon=True
-        ).start()
-        self._thread = threading.Thread(
-            target=self._run, name='vhpc-peers', daemon=True
-        )
+        self._watch_thread.start()
         self._thread.start()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Take back what was said, as far as the broker allows, and end."""
-        if self._thread is None:
+        """Withdraw this host's statements if the broker answers, and stop.
+
+        :param timeout_s: longest time to wait for the broker, in seconds.
+        """
+        if not self._thread.started:
             return
-        self._stop.set()
-        self._wake.set()
-        self._thread.join(timeout_s)
-        self._thread = None
+        self._thread.stop(timeout_s)
+        self._watch_thread.stop(0.0)
         if self._control_server is not None:
             self._control_server.stop()
         if self._bus is not None:
             self._bus.stop()
         self._health.stop()
 
-    def publish(self, decided: Mapping[str, ClusterPlan]) -> None:
-        """What this tick decided, for each cluster with members here.
+    def publish(self, decisions: Mapping[str, ClusterPlan]) -> None:
+        """Publish a tick's decisions on all clusters with members here.
 
-        Never blocks. Clusters that are missing for a lease are left.
+        Never waits for the broker. The statement on a cluster that is missing
+        for a lease is withdrawn.
+
+        :param decisions: phase and smallest time slice, by cluster.
         """
-        self._decided = dict(decided)
-        self._wake.set()
+        with self._lock:
+            self._decisions = dict(decisions)
+        self._thread.wake()
 
     def views(self) -> Mapping[str, PeerView]:
-        """What the other hosts say, by cluster. Never blocks."""
+        """Return the other hosts' statements, by cluster.
+
+        Never waits for the broker.
+        """
         now_us = _now_us()
         with self._lock:
             states = dict(self._states)
@@ -159,52 +165,64 @@ class Peers:
         }
 
     def status(self) -> dict[str, Any]:
-        """What is heard and said, in values that JSON takes."""
+        """Return bus state, counters and statements, for the status socket."""
         now_us = _now_us()
         with self._lock:
             states = dict(self._states)
-        bus = self._bus
         return {
             'state': self._health.state,
             'detail': self._health.detail,
             'echo_us': self._health.echo_us,
             'sent': self._sent,
             'received': self._received,
-            'listening': sorted(bus.subscribed) if bus else [],
-            'clusters': peer_status.clusters(self._protocol, states, now_us),
+            'listening': sorted(self._bus.subscribed) if self._bus else [],
+            'clusters': {
+                cluster: self._cluster_status(state, now_us)
+                for cluster, state in sorted(states.items())
+            },
         }
 
-    def _run(self) -> None:
-        decided = self._decided
-        fresh = True
-        while not self._stop.is_set():
-            try:
-                self._step(decided if fresh else None)
-            except peer_bus.BusError as error:
-                self._health.failed(_now_us(), str(error) or repr(error))
-            except Exception as error:
-                # A daemon's thread must outlive what nobody thought of.
-                if self._health.state != 'down':
-                    LOG.exception('Talking to peers failed; trying again')
-                self._health.failed(_now_us(), repr(error))
-            if self._health.back_off_s:
-                self._stop.wait(self._health.back_off_s)
-            fresh = self._wake.wait(self._timers.gap_us / 2e6)
-            self._wake.clear()
-            decided = self._decided
-        self._say_goodbye()
+    def _cluster_status(
+        self, state: protocol.State, now_us: int
+    ) -> dict[str, Any]:
+        phase = protocol.group_phase(self._protocol, state, now_us)
+        return {
+            'phase': phase.value,
+            'own': state.own.statement.phase.value if state.own else None,
+            'hosts': {
+                host: {
+                    'phase': received.statement.phase.value,
+                    'min_slice_us': received.statement.min_slice_us,
+                    'lease_s': round((received.until_us - now_us) / 1e6, 1),
+                }
+                for host, received in sorted(state.received.items())
+                if received.until_us > now_us
+            },
+        }
 
-    def _step(self, decided: Mapping[str, ClusterPlan] | None) -> None:
-        """Run the protocol once and send what it wants sent.
+    def _run_once(self) -> None:
+        """Run the protocol once, and note what it shows of the bus.
 
-        :param decided: None when the controller has not decided anew.
-        :raises BusError: when a message could not be sent; it and those
-            behind it will be sent anew.
+        :raises RetryLater: a message could not be sent.
         """
-        bus, echo = self._bus, self._echo
-        if bus is None or echo is None:
+        try:
+            self._exchange()
+        except bus.BusError as error:
+            self._health.failed(_now_us(), str(error))
+            raise periodic.RetryLater from error
+        except Exception as error:
+            self._health.failed(_now_us(), repr(error))
+            raise
+
+    def _exchange(self) -> None:
+        """Take new decisions and send what the protocol wants sent.
+
+        :raises BusError: a message could not be sent; it and the messages
+            after it will be made again.
+        """
+        if self._bus is None or self._echo_sender is None:
             return
-        outbox = self._decide(decided) if decided is not None else []
+        outbox = self._take_decisions()
         now_us = _now_us()
         with self._lock:
             for cluster, state in list(self._states.items()):
@@ -212,49 +230,50 @@ class Peers:
                 self._states[cluster] = state
                 if message is not None:
                     outbox.append(message)
-            bus.subscribe(self._states.keys())
+            self._bus.subscribe(self._states.keys())
         if self._silent:
             outbox.clear()
         for position, message in enumerate(outbox):
             self._health.sending(_now_us())
             try:
-                bus.send(message)
-            except peer_bus.BusError:
-                self._unsent(outbox[position:])
+                self._bus.send(message)
+            except bus.BusError:
+                self._mark_unsent(outbox[position:])
                 raise
             self._health.sent()
             self._sent += 1
         now_us = _now_us()
-        if self._health.due(now_us):
+        if self._health.is_echo_due(now_us):
             self._health.sending(now_us)
-            echo.call(now_us)
+            self._echo_sender.send(now_us)
             self._health.sent(now_us)
 
-    def _watch(self) -> None:
-        # A thread of its own: the one that sends may hang in sending.
-        while not self._stop.wait(self._timers.gap_us / 1e6):
-            self._health.watch(_now_us())
+    def _take_decisions(self) -> list[protocol.Message]:
+        """Apply the decisions published since the last run.
 
-    def _decide(
-        self, decided: Mapping[str, ClusterPlan]
-    ) -> list[protocol.Message]:
+        :returns: messages to send.
+        """
         outbox: list[protocol.Message] = []
         now_us = _now_us()
         with self._lock:
-            for cluster, word in decided.items():
+            decisions, self._decisions = self._decisions, None
+            if decisions is None:
+                # Only a controller that decides may renew the statements.
+                return outbox
+            for cluster, statement in decisions.items():
                 if not self._options.share_min_slice:
-                    word = ClusterPlan(word.phase)
+                    statement = ClusterPlan(statement.phase)
                 self._absent_us.pop(cluster, None)
                 state, message = self._protocol.decide(
                     self._states.get(cluster, protocol.State()),
                     cluster,
-                    word,
+                    statement,
                     now_us,
                 )
                 self._states[cluster] = state
                 if message is not None:
                     outbox.append(message)
-            for cluster in self._states.keys() - decided.keys():
+            for cluster in self._states.keys() - decisions.keys():
                 # A domain that restarts is not worth a new queue.
                 since_us = self._absent_us.setdefault(cluster, now_us)
                 if now_us - since_us >= self._timers.lease_us:
@@ -266,7 +285,7 @@ class Peers:
                         outbox.append(message)
         return outbox
 
-    def _unsent(self, messages: list[protocol.Message]) -> None:
+    def _mark_unsent(self, messages: list[protocol.Message]) -> None:
         with self._lock:
             for message in messages:
                 state = self._states.get(message.cluster)
@@ -275,7 +294,7 @@ class Peers:
                         state
                     )
 
-    def _say_goodbye(self) -> None:
+    def _withdraw_statements(self) -> None:
         if self._silent or self._health.state == 'down' or self._bus is None:
             return
         try:
@@ -283,20 +302,23 @@ class Peers:
                 message = self._protocol.leave(state, cluster, _now_us())[1]
                 if message is not None:
                     self._bus.send(message)
-        except peer_bus.BusError as error:
-            LOG.debug('Peers will notice by our leases: %s', error)
+        except bus.BusError as error:
+            LOG.debug(
+                'Statements not withdrawn, their leases will run out: %s',
+                error,
+            )
 
-    def _hear_echo(self, asked_us: int) -> None:
-        self._health.heard(asked_us, _now_us())
+    def _receive_echo(self, echo_us: int) -> None:
+        self._health.received(echo_us, _now_us())
 
-    def _hear(self, message: protocol.Message) -> None:
+    def _receive(self, message: protocol.Message) -> None:
         now_us = _now_us()
         with self._lock:
             state = self._states.get(message.cluster)
             if state is None:
                 return
             self._received += message.host != self._host
-            self._states[message.cluster] = self._protocol.hear(
+            self._states[message.cluster] = self._protocol.receive(
                 state, message, now_us
             )
 

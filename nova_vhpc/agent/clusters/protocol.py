@@ -11,17 +11,17 @@
 # under the License.
 
 
-"""How the hosts of a virtual cluster agree on its phase: pure.
+"""Rules by which the hosts of a virtual cluster agree on its phase.
 
-Written down in ``doc/source/contributor/peers.rst``. No clock, no lock and
-no transport: every function takes the state and the time and gives the
-next state and what is to be sent. Times are microseconds of the caller's
-own monotonic clock; no host ever compares its clock with another's.
+The protocol is specified in ``doc/source/contributor/peers.rst``. The code is
+pure (no clock, lock or transport): every method takes a state and the time,
+and returns the next state and the message to send. Times are microseconds of
+the caller's own monotonic clock; no host compares its clock with another's.
 
-Each host tells what its own members do (io-perception paper, section
-III.C: VMs of one virtual cluster change pools together). A cluster is in
-the I/O phase where any host that is heard of says so. A word holds for a
-lease; it is renewed while it says anything but "computing", the default.
+Each host states what its own members do, because the VMs of one virtual
+cluster change pools together (io-perception paper, section III.C). A cluster
+is in the I/O phase if any host states so. A statement holds for a lease, and
+is renewed unless it is "computing", the default.
 """
 
 import dataclasses
@@ -30,29 +30,30 @@ from collections.abc import Mapping
 from nova_vhpc.control.model import ClusterPlan, PeerView, Phase
 
 QUIET = ClusterPlan(Phase.COMPUTING)
-"""What a host means of which nothing is heard."""
+"""The statement assumed of a host from which no valid one was received."""
 
 MAX_LEASE_US = 600_000_000
-"""No host can make others believe it for longer than ten minutes."""
+"""Longest lease that is accepted, ten minutes: a message with a huge lease
+must not hold a cluster in a phase."""
 
 MAX_NAME = 512
-"""Characters; no cluster's or host's name has as many. Names are kept as long
-as what was said holds, so they must not fill the memory."""
+"""Longest accepted name of a cluster or host, in characters. Names are kept
+as long as the statement holds, so they must not fill the memory."""
 
 MAX_HOSTS = 4096
-"""Hosts to listen to per cluster, far more than any has: whoever floods
-the bus with invented ones must not fill the memory."""
+"""Most hosts whose statements are kept per cluster, far more than any cluster
+has: a flood of invented host names must not fill the memory."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timers:
-    """Durations in microseconds.
+    """Durations of the protocol, in microseconds.
 
-    :ivar lease_us: how long a word holds without being renewed.
-    :ivar renew_us: pause between renewals, a third of the lease, so that
+    :ivar lease_us: time for which a statement holds without renewal.
+    :ivar renew_us: time between two renewals, a third of the lease, so that
         two lost messages in a row do no harm.
-    :ivar gap_us: least pause between messages that only tell of another
-        slice. A change of phase is told at once.
+    :ivar gap_us: least time between two messages of which the second only
+        has another time slice. A change of phase is sent at once.
     """
 
     lease_us: int
@@ -61,75 +62,87 @@ class Timers:
 
     @classmethod
     def for_lease(cls, lease_us: int) -> 'Timers':
-        """The timers that go with a lease."""
+        """Return the timers for a lease of ``lease_us`` microseconds."""
         return cls(lease_us, lease_us // 3, min(500_000, lease_us // 6))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Message:
-    """What one host says of one cluster.
+    """One host's statement about one cluster, as it is sent.
 
-    :ivar boot: greater for each start of the agent (its start's wall
-        clock); compared only with the same host's.
-    :ivar seq: greater for each message of one boot.
-    :ivar lease_us: how long the word holds from its arrival; 0 takes the
-        host's word back, as it has no members any more.
+    :ivar boot: number of the sender's start (its wall clock then), greater
+        for each start; compared only with messages of the same host.
+    :ivar seq: number of the message, greater for each message of one boot.
+    :ivar lease_us: time for which the statement holds after its arrival, in
+        microseconds; 0 withdraws the host's statement, because it has no
+        members any more.
     """
 
     cluster: str
     host: str
     boot: int
     seq: int
-    word: ClusterPlan
+    statement: ClusterPlan
     lease_us: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Own:
-    """What this host says of one cluster.
+class OwnStatement:
+    """This host's statement about one cluster.
 
-    :ivar word: what the controller decided last.
-    :ivar said: what was told last; None if nothing was.
-    :ivar decided_us: when the controller last decided anything.
-    :ivar changed_us: when ``said`` last became another word.
+    :ivar statement: what the controller decided last.
+    :ivar sent: the statement in the last message; None before the first
+        message, and after one that could not be sent.
+    :ivar sent_us: when the last message was made.
+    :ivar changed_us: when ``sent`` last became a different statement.
+    :ivar decided_us: when the controller last decided, also if nothing
+        changed.
+    :ivar seq: number of the last message.
     """
 
-    word: ClusterPlan
-    said: ClusterPlan | None
-    said_us: int
+    statement: ClusterPlan
+    sent: ClusterPlan | None
+    sent_us: int
     changed_us: int
     decided_us: int
     seq: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
-    """What another host said of one cluster.
+class ReceivedStatement:
+    """The last statement of another host about one cluster.
 
-    :ivar until_us: end of its lease.
-    :ivar forget_us: until then older messages of it are told apart.
+    :ivar until_us: end of the statement's lease.
+    :ivar forget_us: until when ``boot`` and ``seq`` are remembered, so that
+        an older message that arrives late is recognised.
     """
 
     boot: int
     seq: int
-    word: ClusterPlan
+    statement: ClusterPlan
     until_us: int
     forget_us: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """All that one host knows of one cluster."""
+    """All that this host knows about one cluster.
 
-    own: Own | None = None
-    heard: Mapping[str, Heard] = dataclasses.field(default_factory=dict)
+    :ivar own: this host's statement; None without members here.
+    :ivar received: last statement of each other host, by host name.
+    """
+
+    own: OwnStatement | None = None
+    received: Mapping[str, ReceivedStatement] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 class Protocol:
-    """The rules, for one host and one boot of its agent.
+    """The protocol's rules for one host and one start of its agent.
 
     :param host: this host's name, unique among the cluster's hosts.
-    :param boot: greater than at the agent's earlier starts.
+    :param boot: number of this start, greater than at earlier starts.
     """
 
     def __init__(self, host: str, boot: int, timers: Timers) -> None:
@@ -138,119 +151,124 @@ class Protocol:
         self.timers = timers
 
     def decide(
-        self, state: State, cluster: str, word: ClusterPlan, now_us: int
+        self, state: State, cluster: str, statement: ClusterPlan, now_us: int
     ) -> tuple[State, Message | None]:
-        """The controller decided: tell it, if it is news."""
-        own = state.own or Own(word, None, now_us, now_us, now_us, 0)
-        own = dataclasses.replace(own, word=word, decided_us=now_us)
+        """Take the controller's decision; send it if the phase changed."""
+        own = state.own or OwnStatement(
+            statement, None, now_us, now_us, now_us, 0
+        )
+        own = dataclasses.replace(own, statement=statement, decided_us=now_us)
         state = dataclasses.replace(state, own=own)
-        if own.said is not None and own.said.phase is word.phase:
+        if own.sent is not None and own.sent.phase is statement.phase:
             return state, None
-        return self._say(state, own, cluster, now_us)
+        return self._send(state, own, cluster, now_us)
 
     def tick(
         self, state: State, cluster: str, now_us: int
     ) -> tuple[State, Message | None]:
-        """Time has passed: forget, and tell again what still holds."""
-        heard = {
+        """Forget old statements of others, and renew this host's own."""
+        received = {
             host: one
-            for host, one in state.heard.items()
+            for host, one in state.received.items()
             if now_us < one.forget_us
         }
-        if len(heard) != len(state.heard):
-            state = dataclasses.replace(state, heard=heard)
+        if len(received) != len(state.received):
+            state = dataclasses.replace(state, received=received)
         own = state.own
         if own is None or now_us - own.decided_us > self.timers.lease_us:
             # A controller that hangs must not hold the cluster in a phase.
             return state, None
-        silent_us = now_us - own.said_us
-        if own.said != own.word and silent_us >= self.timers.gap_us:
-            return self._say(state, own, cluster, now_us)
-        # The default needs no renewal; but the message that went back to
-        # it may be lost, so it is told again for as long as the word
-        # before it may hold somewhere.
-        worth_telling = (
-            own.said != QUIET
+        silent_us = now_us - own.sent_us
+        if own.sent != own.statement and silent_us >= self.timers.gap_us:
+            return self._send(state, own, cluster, now_us)
+        # The default needs no renewal. But the message that returned to it
+        # may be lost, so it is repeated for as long as the statement before
+        # it may hold on another host.
+        needs_renewal = (
+            own.sent != QUIET
             or now_us - own.changed_us <= self.timers.lease_us
         )
-        if worth_telling and silent_us >= self.timers.renew_us:
-            return self._say(state, own, cluster, now_us)
+        if needs_renewal and silent_us >= self.timers.renew_us:
+            return self._send(state, own, cluster, now_us)
         return state, None
 
     def unsent(self, state: State) -> State:
-        """The last message could not be sent: the next tick tries again."""
+        """Take note that the last message was not sent.
+
+        The next :meth:`tick` makes it again.
+        """
         if state.own is None:
             return state
         own = dataclasses.replace(
             state.own,
-            said=None,
-            said_us=state.own.said_us - self.timers.lease_us,
+            sent=None,
+            sent_us=state.own.sent_us - self.timers.lease_us,
         )
         return dataclasses.replace(state, own=own)
 
     def leave(
         self, state: State, cluster: str, now_us: int
     ) -> tuple[State, Message | None]:
-        """No members are left here: take the word back."""
+        """Withdraw this host's statement: it has no members any more."""
         if state.own is None:
             return state, None
         seq = max(state.own.seq + 1, now_us)
         message = Message(cluster, self.host, self.boot, seq, QUIET, 0)
         return dataclasses.replace(state, own=None), message
 
-    def hear(self, state: State, message: Message, now_us: int) -> State:
-        """A message arrived: take it, unless a newer one is known."""
+    def receive(self, state: State, message: Message, now_us: int) -> State:
+        """Store a message that arrived, unless a newer one is known."""
         if message.host == self.host:
             return state
-        known = state.heard.get(message.host)
-        if known is not None and (message.boot, message.seq) <= (
-            known.boot,
-            known.seq,
+        last = state.received.get(message.host)
+        if last is not None and (message.boot, message.seq) <= (
+            last.boot,
+            last.seq,
         ):
             return state
-        if known is None and len(state.heard) >= MAX_HOSTS:
+        if last is None and len(state.received) >= MAX_HOSTS:
             return state
         lease_us = min(max(message.lease_us, 0), MAX_LEASE_US)
         until_us = now_us + lease_us
-        heard = Heard(
+        received = ReceivedStatement(
             message.boot,
             message.seq,
-            message.word,
+            message.statement,
             until_us,
             until_us + max(lease_us, self.timers.lease_us),
         )
         return dataclasses.replace(
-            state, heard={**state.heard, message.host: heard}
+            state, received={**state.received, message.host: received}
         )
 
     def view(self, state: State, now_us: int) -> PeerView:
-        """What the other hosts say whose lease is still good."""
-        words = [
-            heard.word
-            for heard in state.heard.values()
-            if now_us < heard.until_us
+        """Return what the other hosts' statements in force amount to."""
+        statements = [
+            received.statement
+            for received in state.received.values()
+            if now_us < received.until_us
         ]
         slices = [
-            word.min_slice_us
-            for word in words
-            if word.min_slice_us is not None
+            statement.min_slice_us
+            for statement in statements
+            if statement.min_slice_us is not None
         ]
         return PeerView(
-            io=any(word.phase is Phase.IO for word in words),
+            io=any(statement.phase is Phase.IO for statement in statements),
             min_slice_us=min(slices, default=None),
         )
 
-    def _say(
-        self, state: State, own: Own, cluster: str, now_us: int
+    def _send(
+        self, state: State, own: OwnStatement, cluster: str, now_us: int
     ) -> tuple[State, Message]:
-        # The clock keeps the number growing also after the state of a
-        # cluster was dropped and made anew within one boot.
+        # The clock makes the number grow also if the state of a cluster was
+        # dropped and made again within one boot.
         seq = max(own.seq + 1, now_us)
-        changed = own.said != own.word
+        changed = own.sent != own.statement
         own = dataclasses.replace(
             own,
-            said=own.word,
-            said_us=now_us,
+            sent=own.statement,
+            sent_us=now_us,
             changed_us=now_us if changed else own.changed_us,
             seq=seq,
         )
@@ -259,14 +277,14 @@ class Protocol:
             self.host,
             self.boot,
             seq,
-            own.word,
+            own.statement,
             self.timers.lease_us,
         )
 
 
 def group_phase(protocol: Protocol, state: State, now_us: int) -> Phase:
-    """The cluster's phase as this host sees it: its own word or a peer's."""
+    """Return the cluster's phase, from all statements in force here."""
     own = state.own
-    if own is not None and own.word.phase is Phase.IO:
+    if own is not None and own.statement.phase is Phase.IO:
         return Phase.IO
     return Phase.IO if protocol.view(state, now_us).io else Phase.COMPUTING

@@ -25,8 +25,8 @@ from nova_vhpc.linux import cpus
 def daemon(
     host_name: str,
     started: float,
-    ticker: tick.Loop,
-    moment: tick.Moment | None,
+    ticker: tick.TickLoop,
+    result: tick.TickResult | None,
     followed: manager.Domains,
     probes: sampler.Sampler,
     records: store.Journal,
@@ -34,7 +34,7 @@ def daemon(
     """The daemon as a whole; units are in the names.
 
     :param started: when it was, in seconds since 1970.
-    :param moment: the last tick; None before the first.
+    :param result: the last tick; None before the first.
     """
     return {
         'host': host_name,
@@ -42,7 +42,7 @@ def daemon(
         'started': started,
         'period_us': ticker.period_us,
         'ticks': ticker.ticks,
-        'tick_us': None if moment is None else moment.took_us,
+        'tick_us': None if result is None else result.took_us,
         'overruns': ticker.overruns,
         'tick_failures': ticker.failures,
         'libvirt_up': followed.connection.up,
@@ -58,10 +58,10 @@ def daemon(
         'journal_bytes': records.size_bytes(),
         'refused': dict(followed.refused),
         'remarks': []
-        if moment is None
+        if result is None
         else [
             f'{remark.uuid}: {remark.reason}' if remark.uuid else remark.reason
-            for remark in moment.plan.ignored
+            for remark in result.plan.ignored
             if remark.uuid not in followed.guests
         ],
     }

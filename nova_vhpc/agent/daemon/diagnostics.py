@@ -22,7 +22,7 @@ from nova_vhpc.control import model
 LOG = logging.getLogger(__name__)
 
 MOST = 1000
-"""Remarks that are remembered; a host has fewer VMs."""
+"""DiagnosticsLog that are remembered; a host has fewer VMs."""
 
 AGAIN_TICKS = 600
 """Ticks without a remark, a minute as shipped, until it is news again."""
@@ -36,7 +36,7 @@ def _kind(reason: str) -> str:
     return _VALUES.sub('#', reason)
 
 
-class Remarks:
+class DiagnosticsLog:
     """Remembers what was told, so that it is not told in each tick.
 
     :param name_of: libvirt's name of a VM, by uuid.
@@ -45,25 +45,25 @@ class Remarks:
     def __init__(self, name_of: Callable[[str], str]) -> None:
         self._name_of = name_of
         # When it was last made, by VM and kind.
-        self._made: dict[tuple[str, str], int] = {}
+        self._last_seen: dict[tuple[str, str], int] = {}
         self._full = False
 
-    def hear(self, tick: int, ignored: Iterable[model.Ignored]) -> None:
+    def report(self, tick: int, ignored: Iterable[model.Ignored]) -> None:
         """Take the remarks of one tick."""
-        made = self._made
+        made = self._last_seen
         for remark in ignored:
             key = (remark.uuid, _kind(remark.reason))
-            if key not in made and not self._tell(tick, remark):
+            if key not in made and not self._log(tick, remark):
                 continue
             made[key] = tick
         if made and tick % AGAIN_TICKS == 0:
             self._forget(tick)
 
-    def _tell(self, tick: int, remark: model.Ignored) -> bool:
+    def _log(self, tick: int, remark: model.Ignored) -> bool:
         """Log a remark that is news; False where there are too many."""
-        if len(self._made) >= MOST:
+        if len(self._last_seen) >= MOST:
             self._forget(tick)
-        if len(self._made) >= MOST:
+        if len(self._last_seen) >= MOST:
             if not self._full:
                 LOG.warning('Further remarks on VMs are not logged for now')
             self._full = True
@@ -76,8 +76,8 @@ class Remarks:
         return True
 
     def _forget(self, tick: int) -> None:
-        self._made = {
+        self._last_seen = {
             key: last
-            for key, last in self._made.items()
+            for key, last in self._last_seen.items()
             if tick - last < AGAIN_TICKS
         }

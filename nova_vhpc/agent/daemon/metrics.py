@@ -224,9 +224,9 @@ class Metrics:
         )
         self._server: Any = None
 
-    def note(self, moment: tick.Moment) -> None:
+    def note(self, result: tick.TickResult) -> None:
         """A tick has ended."""
-        self._ticks.observe(moment.took_us / 1e6)
+        self._ticks.observe(result.took_us / 1e6)
 
     def start(self, host: str, port: int) -> int:
         """Serve.

@@ -83,8 +83,8 @@ class Service:
         self.groups = groups.Groups(
             conf, self.host_name, options.period_ms / 1000
         )
-        self.publishing = dry_run.make_publishing(conf, self.host_name)
-        self.peers = phase_exchange.Peers(
+        self.publish_worker = dry_run.make_publishing(conf, self.host_name)
+        self.phase_exchange = phase_exchange.PhaseExchange(
             conf, self.host_name, self, silent=options.dry_run
         )
         if not options.dry_run:
@@ -104,26 +104,28 @@ class Service:
                 dry_run.make_plugger(conf),
                 lambda: self.domains.guests,
                 lambda: self.domains.connection.get(),
-                self.publishing.claimed_bridges,
+                self.publish_worker.claimed_bridges,
             )
             if options.bind_uplinks
             else None
         )
-        self.player = window_player.WindowPlayer(self.domains.set_shares)
-        self.domains.tell_of_shares(self.player.forget)
+        self.window_player = window_player.WindowPlayer(
+            self.domains.set_shares
+        )
+        self.domains.tell_of_shares(self.window_player.forget)
         self.notifier = systemd.Notifier()
         self.metrics = metrics.Metrics(self.status)
-        self.loop = tick.Loop(
+        self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
             actuators[0].limits(),
             self.domains,
             self.controller,
             self._cluster_of,
-            self.peers.views,
+            self.phase_exchange.views,
             (self._act, self.metrics.note, self._feed),
             self.domains.neighbours.views,
-            self.player.late_us,
+            self.window_player.late_us,
             self.host_cpus.off,
         )
         self.server = status.StatusServer(
@@ -138,13 +140,13 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """All there is to know, in values that JSON takes."""
-        last = self.loop.last
+        last = self.tick_loop.last
         return {
             'version': status.VERSION,
             'agent': agent_status.daemon(
                 self.host_name,
                 self._started,
-                self.loop,
+                self.tick_loop,
                 last,
                 self.domains,
                 self.sampler,
@@ -152,12 +154,12 @@ class Service:
             ),
             'vms': status.vm_statuses(dict(self.domains.guests), last),
             'windows': status.window_status(
-                self.player.status(),
+                self.window_player.status(),
                 last.plan.windows if last is not None else None,
             ),
             'groups': self.groups.status(),
-            'publishing': self.publishing.status(),
-            'peers': self.peers.status(),
+            'publishing': self.publish_worker.status(),
+            'peers': self.phase_exchange.status(),
             'binding': self.binder.status() if self.binder else None,
         }
 
@@ -170,7 +172,7 @@ class Service:
         LOG.info('Paused: all VMs are put back')
         tries = self.domains.pause()
         # Not before: a tick in between would have them played again.
-        self.player.play(None)
+        self.window_player.play(None)
         return put_back.report(tries, wait_s)
 
     def resume(self) -> None:
@@ -233,14 +235,14 @@ class Service:
                 ) from None
         self.domains.start()
         self.groups.start()
-        self.publishing.start()
-        self.peers.start()
+        self.publish_worker.start()
+        self.phase_exchange.start()
         if self.binder is not None:
             self.binder.start()
         process_limits.raise_file_limit()
         process_limits.settle_memory()
         self.notifier.ready()
-        self.loop.start()
+        self.tick_loop.start()
         LOG.info(
             'nova-vhpc-agent: host %s, CPUs %s, period %d ms%s',
             self.host_name,
@@ -255,9 +257,9 @@ class Service:
         end = time.monotonic() + RESTORE_SECONDS
         self.notifier.stopping()
         self.domains.connection.hurry()
-        self.loop.stop(1.0)
+        self.tick_loop.stop(1.0)
         # The journal has the shares, too; windows need not end in order.
-        self.player.stop(0.5)
+        self.window_player.stop(0.5)
         # Beside the VMs: one that hangs must hold up no other.
         nics = shutdown.stop_all(
             () if self.binder is None else (self.binder,), 0.0
@@ -270,7 +272,13 @@ class Service:
         self.domains.close()
         # They hold nothing that must be kept.
         shutdown.stop_all(
-            (self.groups, self.publishing, self.peers, self.metrics), end + 0.5
+            (
+                self.groups,
+                self.publish_worker,
+                self.phase_exchange,
+                self.metrics,
+            ),
+            end + 0.5,
         )
         self.server.stop()
         if clean:
@@ -310,14 +318,14 @@ class Service:
             info.uuid, info.specs.cluster, info.project
         )
 
-    def _act(self, moment: tick.Moment) -> None:
+    def _act(self, result: tick.TickResult) -> None:
         if not self.domains.dry_run:
             # Also while paused: a pause may come just after it was asked.
             paused = self.domains.paused
-            self.player.play(None if paused else moment.plan.windows)
-        self.peers.publish(moment.plan.clusters)
+            self.window_player.play(None if paused else result.plan.windows)
+        self.phase_exchange.publish(result.plan.clusters)
         self.domains.let_leave(self.groups.migrating)
         self.domains.workers.watch()
 
-    def _feed(self, moment: tick.Moment) -> None:
+    def _feed(self, result: tick.TickResult) -> None:
         self.notifier.feed()

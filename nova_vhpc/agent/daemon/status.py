@@ -109,14 +109,14 @@ def _pins(tune: model.CpuTune) -> list[str] | None:
 
 
 def vm_statuses(
-    guests: dict[str, guest.Guest], moment: tick.Moment | None
+    guests: dict[str, guest.Guest], result: tick.TickResult | None
 ) -> list[dict[str, Any]]:
     """All VMs as of the last tick, by name."""
-    views = {} if moment is None else {vm.uuid: vm for vm in moment.view.vms}
-    plans = {} if moment is None else moment.plan.vms
-    period_us = 0 if moment is None else moment.view.period_us
+    views = {} if result is None else {vm.uuid: vm for vm in result.view.vms}
+    plans = {} if result is None else result.plan.vms
+    period_us = 0 if result is None else result.view.period_us
     remarks: dict[str, list[str]] = {}
-    for remark in () if moment is None else moment.plan.ignored:
+    for remark in () if result is None else result.plan.ignored:
         remarks.setdefault(remark.uuid, []).append(remark.reason)
     return sorted(
         (

@@ -54,7 +54,7 @@ class Decider(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Moment:
+class TickResult:
     """One tick, for those who look on.
 
     :ivar took_us: time from its start to its end.
@@ -65,7 +65,7 @@ class Moment:
     took_us: float
 
 
-class Loop:
+class TickLoop:
     """Runs the tick in a thread of its own.
 
     :param period_us: length of the control period.
@@ -73,7 +73,7 @@ class Loop:
     :param limits: of the actuators.
     :param cluster_of: the virtual cluster of a VM.
     :param peers: gives the other hosts' views of clusters.
-    :param after: called with each moment, at the end of its tick.
+    :param after: called with each result, at the end of its tick.
     :param others: gives the VMs that are not ours, at a monotonic time.
     :param window_late_us: how late gang windows begin.
     :param off: gives the host's CPUs that are switched off.
@@ -88,7 +88,7 @@ class Loop:
         controller: Decider,
         cluster_of: Callable[[guest.Guest], str | None],
         peers: Callable[[], Mapping[str, model.PeerView]],
-        after: Iterable[Callable[[Moment], None]] = (),
+        after: Iterable[Callable[[TickResult], None]] = (),
         others: Callable[[int], tuple[model.OtherVm, ...]] = lambda _: (),
         window_late_us: Callable[[], float] = lambda: 0.0,
         off: Callable[[], frozenset[int]] = frozenset,
@@ -108,12 +108,12 @@ class Loop:
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
         self._shown: dict[str, tuple[Any, model.VmView]] = {}
-        self._remarks = diagnostics.Remarks(self._name_of)
+        self._diagnostics_log = diagnostics.DiagnosticsLog(self._name_of)
         self._problem = ''
         self.ticks = 0
         self.overruns = 0
         self.failures = 0
-        self.last: Moment | None = None
+        self.last: TickResult | None = None
 
     def start(self) -> None:
         """Begin to tick."""
@@ -162,7 +162,7 @@ class Loop:
                 LOG.info('Tick %d: works again', self.ticks)
                 self._problem = ''
 
-    def tick(self) -> Moment:
+    def tick(self) -> TickResult:
         """Sense, decide, act."""
         began = time.monotonic_ns()
         self.ticks += 1
@@ -170,7 +170,7 @@ class Loop:
         view = self._view(guests, began // 1000)
         plan = self._controller.decide(view)
         off = self._off()
-        self._remarks.hear(self.ticks, plan.ignored)
+        self._diagnostics_log.report(self.ticks, plan.ignored)
         for uuid, vm_plan in plan.vms.items():
             writes = vm_plan.writes
             if writes is not None:
@@ -179,11 +179,11 @@ class Loop:
                     todo = target.ours_to_write(writes, off)
                     if todo is not None:
                         self._writer.write(target, todo, vm_plan.slice_us)
-        moment = Moment(view, plan, (time.monotonic_ns() - began) / 1000)
-        self.last = moment
+        result = TickResult(view, plan, (time.monotonic_ns() - began) / 1000)
+        self.last = result
         for notify in self._after:
-            notify(moment)
-        return moment
+            notify(result)
+        return result
 
     def _name_of(self, uuid: str) -> str:
         target = self._writer.guests.get(uuid)
@@ -241,8 +241,3 @@ class Loop:
         view = model.VmView(uuid, *facts[0], *facts[1:], sample)
         self._shown[uuid] = (facts, view)
         return view
-
-
-def no_peers() -> Mapping[str, Any]:
-    """For a host that stands alone."""
-    return {}

@@ -11,7 +11,11 @@
 # under the License.
 
 
-"""Control calls to an agent, over the service's own message bus."""
+"""Control calls to agents over the message bus: server and client.
+
+``nova-vhpc-ctl`` is the client; ``doc/source/reference/rpc.rst`` documents the
+calls.
+"""
 
 import contextlib
 import logging
@@ -21,6 +25,7 @@ from typing import Any, Protocol
 
 from oslo_config import cfg
 
+from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import server
 from nova_vhpc.agent.rpc.transport import get_transport, hush, messaging
 
@@ -29,44 +34,48 @@ LOG = logging.getLogger(__name__)
 TOPIC = 'vhpc.control'
 NAMESPACE = 'vhpc.control'
 VERSION = '1.1'
-"""1.1: ``wait_s`` of pause and restore, and what became of each VM."""
+"""1.1: ``wait_s`` of pause and restore, and the outcome for each server."""
 
 WAIT_S = 5.0
-"""How long callers of 1.0 wait at least, who do not say so."""
+"""``wait_s`` of a call of version 1.0, which has no such argument."""
 
-LONGEST_WAIT_S = 600.0
+MAX_WAIT_S = 600.0
+"""Longest time that a call may wait for servers to be restored."""
 
 _FIRST = '1.0'
 _GRACE_S = 2.0
-_PART_TO_WAIT = 0.8
-"""Of the caller's patience; the rest is for the way there and back."""
+_WAIT_FRACTION = 0.8
+"""Part of the call's timeout that the agent may wait; the rest is for the
+messages."""
 
 
 class Control(Protocol):
-    """What an agent lets others do. Answers are values that JSON takes."""
+    """What an agent can be asked to do. Answers can be encoded as JSON."""
 
     def status(self) -> dict[str, Any]:
-        """What the agent knows and does."""
+        """Return what the agent knows and does."""
 
     def pause(self, wait_s: float) -> dict[str, Any]:
-        """Put everything back and write nothing more until resumed."""
+        """Restore every server and write nothing until :meth:`resume`."""
 
     def resume(self) -> dict[str, Any] | None:
-        """Go on after a pause."""
+        """Manage servers again after a pause."""
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
-        """Put the original cputune of one server, or of all, back."""
+        """Restore the original cputune of one server, or of all (None)."""
 
 
 class _OlderAgentError(Exception):
-    """An agent does not know the version of a call."""
+    """The agent does not know the version of a call."""
 
 
 class ControlError(Exception):
-    """A host did not do what it was asked to; says why and what to do."""
+    """A host did not do what it was asked to; the text says why."""
 
 
 class _Endpoint:
+    """Receives control calls."""
+
     target = messaging.Target(namespace=NAMESPACE, version=VERSION)
 
     def __init__(self, control: Control) -> None:
@@ -96,24 +105,27 @@ class _Endpoint:
 
 
 def _bounded(wait_s: float) -> float:
-    return min(max(0.0, float(wait_s)), LONGEST_WAIT_S)
+    return min(max(0.0, float(wait_s)), MAX_WAIT_S)
 
 
 class ControlServer:
     """Answers control calls; waits for the broker in the background.
 
-    :param others: endpoints besides the control calls'.
+    :param transport: oslo.messaging's RPC transport.
+    :param host: name of this host, unique on the bus.
+    :param control: handler of the calls.
+    :param more_endpoints: endpoints of other namespaces on the same queue.
     """
 
     def __init__(
-        self, transport: Any, host: str, control: Control, *others: Any
+        self, transport: Any, host: str, control: Control, *more_endpoints: Any
     ) -> None:
-        self._listening = server.Listening(
+        self._server = server.BackgroundServer(
             'vhpc-control',
             lambda: messaging.get_rpc_server(
                 transport,
                 messaging.Target(topic=TOPIC, server=host),
-                [_Endpoint(control), *others],
+                [_Endpoint(control), *more_endpoints],
                 access_policy=messaging.DefaultRPCAccessPolicy,
             ),
             'Control calls are not answered',
@@ -121,15 +133,15 @@ class ControlServer:
 
     def start(self) -> None:
         """Start answering as soon as there is a broker."""
-        self._listening.start()
+        self._server.start()
 
     def stop(self) -> None:
-        """Stop answering; does not wait for the broker."""
-        self._listening.stop()
+        """Stop answering, without waiting for the broker."""
+        self._server.stop()
 
 
 class ControlClient:
-    """Asks agents; used by ``nova-vhpc-ctl``.
+    """Calls agents; used by ``nova-vhpc-ctl``.
 
     :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
     """
@@ -143,21 +155,23 @@ class ControlClient:
             self._transport,
             messaging.Target(topic=TOPIC, namespace=NAMESPACE, version=_FIRST),
             retry=1,
-            # Says at once when nobody listens under a host's name.
+            # The broker then reports at once that no agent listens under a
+            # host's name.
             transport_options=messaging.TransportOptions(at_least_once=True),
         )
 
     def call(self, host: str, method: str, **arguments: Any) -> Any:
-        """Ask one host.
+        """Call the agent of one host and return its answer.
 
+        :param host: name of the agent's host.
         :param method: ``status``, ``pause``, ``resume`` or ``restore``.
-        :raises ControlError: when it does not answer, or not with success.
+        :raises ControlError: the agent did not answer, or reports an error.
         """
         if not host:
-            # On the bus that is whichever agent comes first.
+            # With an empty name, the broker would choose any agent.
             raise ControlError('no host is named')
         if method in ('pause', 'restore'):
-            wait_s = self._timeout_s * _PART_TO_WAIT
+            wait_s = self._timeout_s * _WAIT_FRACTION
             with contextlib.suppress(_OlderAgentError):
                 return self._call(
                     host, method, VERSION, {**arguments, 'wait_s': wait_s}
@@ -168,7 +182,7 @@ class ControlClient:
         self, host: str, method: str, version: str, arguments: dict[str, Any]
     ) -> Any:
         try:
-            answer = self._within(host, method, version, arguments)
+            answer = self._call_with_timeout(host, method, version, arguments)
         except messaging.MessageUndeliverable:
             raise ControlError(
                 f'host {host}: no agent listens under this name; is '
@@ -183,7 +197,7 @@ class ControlClient:
         except messaging.MessageDeliveryFailure as error:
             raise ControlError(
                 f'the message bus cannot be reached: '
-                f'{" ".join(str(error).split())}; check transport_url'
+                f'{errors.one_line(error)}; check transport_url'
             ) from None
         except messaging.UnsupportedVersion:
             raise _OlderAgentError from None
@@ -195,10 +209,12 @@ class ControlClient:
             raise ControlError(f'host {host}: {answer["error"]}')
         return answer['answer']
 
-    def _within(
+    def _call_with_timeout(
         self, host: str, method: str, version: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
-        """Call, but not for ever: drivers wait for a broker themselves.
+        """Call with a time limit of our own.
+
+        A driver may wait for its broker without a limit.
 
         :raises Exception: what the call raised.
         """
@@ -230,7 +246,7 @@ class ControlClient:
         return dict(answer)
 
     def close(self) -> None:
-        """Leave the bus."""
+        """Disconnect from the bus."""
         if not self._stuck:
-            # A driver that waits for its broker would keep us here.
+            # A driver that waits for its broker would block here.
             self._transport.cleanup()

@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A server on the message bus, started again until the broker lets it.
 
-oslo.messaging waits for a broker that is away, but gives up at once where one
-refuses the login or the virtual host. Both may be made after the agent is
-started, or change while the broker is restarted.
+"""A server on the message bus that is started again until that succeeds.
+
+oslo.messaging waits for a broker that is away, but gives up at once if the
+broker refuses the login or the virtual host. Both may be created after the
+agent was started, or change while the broker is restarted.
 """
 
 import logging
@@ -22,79 +23,76 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nova_vhpc.agent import errors
+from nova_vhpc.agent import errors, periodic
 
 LOG = logging.getLogger(__name__)
 
-RETRY_S = 5.0
-"""Between two tries."""
+MAX_BACKOFF_S = 5.0
+"""Longest time between two attempts to start the server, in seconds."""
 
 
-class Listening:
-    """Has one server listen, in the background.
+class BackgroundServer:
+    """Starts one server of oslo.messaging in the background.
 
-    :param name: of the thread that waits for the broker.
-    :param make: makes a server of oslo.messaging that was not started. One
-        that could not be is of no more use.
-    :param trouble: what does not work until then, for the log.
-    :ivar started: set when the broker has our queue.
+    :param name: name of the thread that waits for the broker.
+    :param make: returns a server of oslo.messaging that is not started yet;
+        a server that failed to start is not used again.
+    :param problem: what does not work until the server listens, for the log.
+    :ivar listening: set when the broker has declared the server's queue.
     """
 
     def __init__(
-        self, name: str, make: Callable[[], Any], trouble: str
+        self, name: str, make: Callable[[], Any], problem: str
     ) -> None:
-        self.started = threading.Event()
-        self._name = name
+        self.listening = threading.Event()
         self._make = make
-        self._trouble = trouble
+        self._problem = problem
+        self._problem_logged = False
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
         self._server: Any = None
+        self._thread = periodic.PeriodicThread(
+            name, self._start_server, lambda: MAX_BACKOFF_S, MAX_BACKOFF_S
+        )
 
     def start(self) -> None:
-        """Begin to try. Returns at once."""
-        threading.Thread(
-            target=self._run, name=self._name, daemon=True
-        ).start()
+        """Begin to start the server. Returns at once."""
+        self._thread.start()
 
     def stop(self) -> None:
-        """Listen no more; does not wait for the broker."""
+        """Stop listening, without waiting for the broker."""
         with self._lock:
-            self._stopping.set()
+            self._thread.stop(0.0)
             server, self._server = self._server, None
         if server is not None:
             threading.Thread(target=_end, args=(server,), daemon=True).start()
 
-    def _run(self) -> None:
-        told = False
-        while not self._stopping.is_set():
-            problem = self._try()
-            if problem is None:
-                if told:
-                    LOG.info('No longer: %s', self._trouble)
-                return
-            if not told:
-                told = True
-                LOG.warning('%s; trying again: %s', self._trouble, problem)
-            self._stopping.wait(RETRY_S)
+    def _start_server(self) -> None:
+        """Start the server once.
 
-    def _try(self) -> str | None:
-        """Why it does not listen; None if it does."""
+        :raises RetryLater: the broker refused it.
+        """
         try:
             server = self._make()
             server.start()
         except Exception as error:
-            # Besides oslo.messaging's own, drivers let slip what they like.
-            return errors.one_line(error)
+            # Drivers raise more than oslo.messaging's own exceptions.
+            if not self._problem_logged:
+                self._problem_logged = True
+                LOG.warning(
+                    '%s; will retry: %s', self._problem, errors.one_line(error)
+                )
+            raise periodic.RetryLater from error
         with self._lock:
-            late = self._stopping.is_set()
-            if not late:
+            stopping = self._thread.stopping
+            if not stopping:
                 self._server = server
-        if late:
+                self._thread.stop(0.0)
+        if stopping:
             _end(server)
-        else:
-            self.started.set()
-        return None
+            return
+        self.listening.set()
+        if self._problem_logged:
+            LOG.info('No longer: %s', self._problem)
 
 
 def _end(server: Any) -> None:

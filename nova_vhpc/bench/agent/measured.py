@@ -166,7 +166,7 @@ def usage() -> dict[str, float]:
     return {
         'rss_mib': round(rss / 1024, 1),
         'threads': threading.active_count(),
-        # The tick opens some for a moment.
+        # The tick opens some for a result.
         'files': min(len(os.listdir('/proc/self/fd')) for _ in range(5)),
     }
 
@@ -190,21 +190,21 @@ def measure(
     writer = RecordingWriter(conf, load)
     # Not a list: in a soak its floats would look like growth.
     took_us = array.array('d')
-    ticker: tick.Loop
+    ticker: tick.TickLoop
 
     def document() -> dict[str, Any]:
         return {'agent': {}, 'vms': status.vm_statuses(writer.guests, None)}
 
     histogram = metrics.Metrics(document)
-    ticker = tick.Loop(
+    ticker = tick.TickLoop(
         conf.vhpc_agent.period_ms * 1000,
         lambda: controller.HOST,
         writer.actuator.limits(),
         writer,
         controller_factory.make_controller(conf, controller.HOST),
         lambda target: None,
-        tick.no_peers,
-        (histogram.note, lambda moment: took_us.append(moment.took_us)),
+        lambda: {},
+        (histogram.note, lambda result: took_us.append(result.took_us)),
     )
     follows_io = controller_factory.follows_io(conf)
     traffic = agent_load.Traffic() if follows_io else contextlib.nullcontext()

@@ -131,11 +131,13 @@ class TroubleTest(base.TestCase):
             )
         ):
             self.load(f'[DEFAULT]\ntransport_url = {url}\n')
-            hints = notifications.GroupHints(self.conf, 'host', lambda: None)
+            hints = notifications.GroupNotifications(
+                self.conf, 'host', lambda: None
+            )
             self.addCleanup(hints.stop)
             hints.start()
             self.wait_for_hints(number + 1)
-            talk = phase_exchange.Peers(
+            talk = phase_exchange.PhaseExchange(
                 self.conf, 'host', peer_agents.FakeControl()
             )
             error = self.assertRaises(errors.ConfigError, talk.start)

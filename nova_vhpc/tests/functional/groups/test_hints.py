@@ -39,7 +39,7 @@ class Other:
         self.event.set()
 
 
-class GroupHintsTest(base.BaseTestCase):
+class GroupNotificationsTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.url = self.useFixture(rabbit.Rabbit()).url
@@ -66,7 +66,7 @@ class GroupHintsTest(base.BaseTestCase):
         self.addCleanup(listener.stop)
         hinted = [threading.Event(), threading.Event()]
         for number, event in enumerate(hinted):
-            hints = notifications.GroupHints(
+            hints = notifications.GroupNotifications(
                 self.conf, f'host{number}', event.set
             )
             hints.start()

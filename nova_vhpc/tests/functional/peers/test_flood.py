@@ -73,8 +73,8 @@ class FloodTest(test_rabbit.RabbitCase):
         self.broker.ctl('set_vm_memory_high_watermark', '0.00001')
         # B only sends because it looks after the bus.
         self.wait_for_both('down', a, b)
-        self.assertIn('alarm', a.peers.status()['detail'])
-        sent = a.peers.status()['sent']
+        self.assertIn('alarm', a.phase_exchange.status()['detail'])
+        sent = a.phase_exchange.status()['sent']
         for _ in range(10):
             a.say(c1=IO)
             a.say(c1=QUIET)
@@ -82,7 +82,7 @@ class FloodTest(test_rabbit.RabbitCase):
         a.say(c1=IO)
         self.assertTrue(a.io('c1'))
         # Nothing piles up behind the message that waits.
-        self.assertLessEqual(a.peers.status()['sent'], sent + 1)
+        self.assertLessEqual(a.phase_exchange.status()['sent'], sent + 1)
         self.wait_for(lambda: not b.io('c1'))
         self.broker.ctl('set_vm_memory_high_watermark', '0.4')
         self.wait_for(lambda: b.io('c1'), 120)

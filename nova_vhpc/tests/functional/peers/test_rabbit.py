@@ -56,7 +56,7 @@ class RabbitCase(base.BaseTestCase):
     ) -> None:
         """What an agent's status says of the bus."""
         self.wait_for(
-            lambda: agent.peers.status()['state'] == state, timeout_s
+            lambda: agent.phase_exchange.status()['state'] == state, timeout_s
         )
 
     def pair(self, **options: object) -> tuple[agents.Agent, agents.Agent]:
@@ -116,7 +116,7 @@ class PhasesTest(RabbitCase):
 
     def check_stranger(self, stranger: agents.Agent) -> None:
         """Hosts without members hear nothing of a cluster."""
-        status = stranger.peers.status()
+        status = stranger.phase_exchange.status()
         self.assertEqual(['other'], status['listening'])
         self.assertEqual(0, status['received'])
 
@@ -143,10 +143,13 @@ class PhasesTest(RabbitCase):
         e.start(c2=ClusterPlan(Phase.COMPUTING, 9000))
 
         def slices() -> list[object]:
-            return [agent.peers.views()['c2'].min_slice_us for agent in (d, e)]
+            return [
+                agent.phase_exchange.views()['c2'].min_slice_us
+                for agent in (d, e)
+            ]
 
-        self.wait_for(lambda: {'c2'} <= d.peers.views().keys())
-        self.wait_for(lambda: {'c2'} <= e.peers.views().keys())
+        self.wait_for(lambda: {'c2'} <= d.phase_exchange.views().keys())
+        self.wait_for(lambda: {'c2'} <= e.phase_exchange.views().keys())
         self.wait_for(lambda: slices() == [9000, 5000])
         d.say(c2=ClusterPlan(Phase.COMPUTING, 4000))
         self.wait_for(lambda: slices() == [9000, 4000])
@@ -158,7 +161,7 @@ class PhasesTest(RabbitCase):
         f.start(c3=ClusterPlan(Phase.IO, 5000))
         g.start(c3=QUIET)
         self.wait_for(lambda: g.io('c3'))
-        self.assertIsNone(g.peers.views()['c3'].min_slice_us)
+        self.assertIsNone(g.phase_exchange.views()['c3'].min_slice_us)
 
     def check_control(self, a: agents.Agent) -> None:
         """Control calls reach one host, and say so when they do not."""
@@ -258,7 +261,7 @@ class BrokerAwayTest(RabbitCase):
         self.wait_for(lambda: not b.io('c1'))
         for agent in (a, b):
             self.wait_for_state('up', agent)
-            self.assertIsNotNone(agent.peers.status()['echo_us'])
+            self.assertIsNotNone(agent.phase_exchange.status()['echo_us'])
         self.assertLess(a.slowest_s, 0.5)
         self.assertLess(b.slowest_s, 0.5)
         # One line of each host for each change of state.

@@ -15,7 +15,7 @@
 import inspect
 import pathlib
 
-from nova_vhpc.agent.clusters import bus, peer_echo
+from nova_vhpc.agent.clusters import bus, bus_health
 from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.tests import base
 
@@ -23,7 +23,7 @@ TOP = pathlib.Path(__file__).parents[4]
 ENDPOINTS = (
     bus._Endpoint,
     control._Endpoint,
-    peer_echo.EchoEndpoint,
+    bus_health.EchoEndpoint,
 )
 
 

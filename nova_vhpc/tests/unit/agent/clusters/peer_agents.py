@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Agents' peers without the rest of the agent."""
+"""Agents that have a phase exchange and nothing else, for tests."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ QUIET = ClusterPlan(Phase.COMPUTING)
 
 
 def make_conf(url: str, **options: object) -> cfg.ConfigOpts:
-    """An agent's configuration."""
+    """Return an agent's configuration."""
     conf = cfg.ConfigOpts()
     peers_opts.register_opts(conf)
     conf([], project='nova-vhpc', default_config_files=[])
@@ -43,10 +43,10 @@ def make_conf(url: str, **options: object) -> cfg.ConfigOpts:
     return conf
 
 
-def wait_for(what: Callable[[], object], timeout_s: float = 30) -> bool:
-    """Whether a thing comes true in time."""
+def wait_for(condition: Callable[[], object], timeout_s: float = 30) -> bool:
+    """Return whether ``condition()`` becomes true within ``timeout_s``."""
     end = time.monotonic() + timeout_s
-    while not what():
+    while not condition():
         if time.monotonic() > end:
             return False
         time.sleep(0.001)
@@ -54,7 +54,7 @@ def wait_for(what: Callable[[], object], timeout_s: float = 30) -> bool:
 
 
 class FakeControl:
-    """Stands for the agent behind control calls."""
+    """Records the control calls that the agent would handle."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -77,23 +77,23 @@ class FakeControl:
 
 
 class Agent:
-    """One host: ticks every 100 ms as the real loop does."""
+    """One host that ticks every 100 ms, as the real agent does."""
 
     def __init__(
         self, url: str, host: str, *, silent: bool = False, **options: object
     ) -> None:
         self.control = FakeControl()
-        self.peers = phase_exchange.Peers(
+        self.phase_exchange = phase_exchange.PhaseExchange(
             make_conf(url, **options), host, self.control, silent=silent
         )
-        self.words: dict[str, ClusterPlan] = {}
+        self.statements: dict[str, ClusterPlan] = {}
         self.slowest_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True)
 
-    def start(self, **words: ClusterPlan) -> 'Agent':
-        self.words = words
-        self.peers.start()
+    def start(self, **statements: ClusterPlan) -> 'Agent':
+        self.statements = statements
+        self.phase_exchange.start()
         self._thread.start()
         return self
 
@@ -101,25 +101,25 @@ class Agent:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(5)
-        self.peers.stop()
+        self.phase_exchange.stop()
 
-    def say(self, **words: ClusterPlan) -> None:
-        """Decide now, without waiting for the tick."""
-        self.words = words
-        self.peers.publish(words)
+    def say(self, **statements: ClusterPlan) -> None:
+        """Publish a decision now, without waiting for the tick."""
+        self.statements = statements
+        self.phase_exchange.publish(statements)
 
     def io(self, cluster: str) -> bool:
         """Whether the cluster is in the I/O phase as this host sees it."""
-        view = self.peers.views().get(cluster)
-        own = self.words.get(cluster, QUIET)
+        view = self.phase_exchange.views().get(cluster)
+        own = self.statements.get(cluster, QUIET)
         return own.phase is Phase.IO or (view is not None and view.io)
 
     def listens(self, cluster: str) -> bool:
-        return cluster in self.peers.status()['listening']
+        return cluster in self.phase_exchange.status()['listening']
 
     def _tick(self) -> None:
         while not self._stop.wait(0.1):
             begin = time.monotonic()
-            self.peers.publish(self.words)
-            self.peers.views()
+            self.phase_exchange.publish(self.statements)
+            self.phase_exchange.views()
             self.slowest_s = max(self.slowest_s, time.monotonic() - begin)

@@ -40,7 +40,7 @@ class Host:
     index: int
     boot: int = 1
     alive: bool = True
-    word: ClusterPlan = protocol.QUIET
+    statement: ClusterPlan = protocol.QUIET
     state: protocol.State = dataclasses.field(default_factory=protocol.State)
 
     @property
@@ -53,12 +53,12 @@ class Host:
         return (
             self.boot,
             self.alive,
-            self.word,
+            self.statement,
             own
             and (
-                own.said,
-                own.word,
-                own.said_us - now,
+                own.sent,
+                own.statement,
+                own.sent_us - now,
                 max(own.changed_us - now, -LEASE - 1),
                 own.decided_us - now,
                 own.seq - now,
@@ -66,13 +66,13 @@ class Host:
             frozenset(
                 (
                     name,
-                    heard.boot,
-                    heard.seq - now,
-                    heard.word,
-                    max(heard.until_us - now, 0),
-                    heard.forget_us - now,
+                    received.boot,
+                    received.seq - now,
+                    received.statement,
+                    max(received.until_us - now, 0),
+                    received.forget_us - now,
                 )
-                for name, heard in self.state.heard.items()
+                for name, received in self.state.received.items()
             ),
         )
 
@@ -97,7 +97,7 @@ class World:
                 message.host,
                 message.boot,
                 message.seq - self.now,
-                message.word,
+                message.statement,
                 message.lease_us,
                 sent - self.now,
             )
@@ -123,8 +123,8 @@ class World:
     def toggle(self, index: int) -> 'World':
         """A controller changes its mind."""
         host = self.hosts[index]
-        word = IO if host.word == protocol.QUIET else protocol.QUIET
-        world = self._put(dataclasses.replace(host, word=word))
+        statement = IO if host.statement == protocol.QUIET else protocol.QUIET
+        world = self._put(dataclasses.replace(host, statement=statement))
         return dataclasses.replace(world, toggles=self.toggles - 1)._decide(
             index
         )
@@ -145,7 +145,7 @@ class World:
         host = self.hosts[index]
         if not host.alive:
             return self
-        state = host.rules.hear(host.state, message, self.now)
+        state = host.rules.receive(host.state, message, self.now)
         return self._put(dataclasses.replace(host, state=state))
 
     def time_passes(self) -> 'World':
@@ -183,14 +183,16 @@ class World:
         ]
 
     def truth(self) -> Phase:
-        """The phase that the living hosts' words make."""
-        words = {host.word.phase for host in self.hosts if host.alive}
-        return Phase.IO if Phase.IO in words else Phase.COMPUTING
+        """The phase that the living hosts' statements make."""
+        statements = {
+            host.statement.phase for host in self.hosts if host.alive
+        }
+        return Phase.IO if Phase.IO in statements else Phase.COMPUTING
 
     def _decide(self, index: int) -> 'World':
         host = self.hosts[index]
         state, message = host.rules.decide(
-            host.state, CLUSTER, host.word, self.now
+            host.state, CLUSTER, host.statement, self.now
         )
         return self._put(dataclasses.replace(host, state=state))._send(
             index, message

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The peers' messages as they travel."""
+"""Tests of :mod:`nova_vhpc.agent.clusters.bus`."""
 
 import json
 from unittest import mock
@@ -21,8 +21,8 @@ import hypothesis
 from hypothesis import strategies as st
 from oslotest import base
 
-from nova_vhpc.agent.clusters import bus as peer_bus
-from nova_vhpc.agent.clusters import protocol
+from nova_vhpc.agent import periodic
+from nova_vhpc.agent.clusters import bus, protocol
 from nova_vhpc.control.model import ClusterPlan, Phase
 
 COUNTS = st.integers(0, 2**63 - 1)
@@ -36,23 +36,25 @@ FIELDS = {
 }
 
 
-class RefusedTest(base.BaseTestCase):
-    def test_told_once_until_it_is_over(self) -> None:
-        """It may go on for hours, as where a password was changed."""
-        log = self.useFixture(fixtures.FakeLogger(peer_bus.__name__))
-        with mock.patch.object(peer_bus.messaging, 'get_rpc_client'):
-            bus = peer_bus.PeerBus(None, 'h', lambda message: None)
-        server = object()
+class SubscriptionTest(base.BaseTestCase):
+    def test_refusal_is_logged_once_until_the_broker_accepts(self) -> None:
+        """A refusal may last for hours, for instance after a new password."""
+        log = self.useFixture(fixtures.FakeLogger(bus.__name__))
+        with mock.patch.object(bus.messaging, 'get_rpc_client'):
+            peer_bus = bus.PeerBus(None, 'h', lambda message: None)
+        peer_bus.subscribe({'c'})
         for refusals in (3, 2):
-            answers = [RuntimeError('refused')] * refusals + [server]
-            with mock.patch.object(bus, '_listen', side_effect=answers):
-                for _ in answers:
-                    problem = bus._try_to_listen('c')
-                    if problem is not None:
-                        bus._tell('c', problem)
-        self.assertEqual(frozenset({'c'}), bus.subscribed)
+            peer_bus._servers.clear()
+            answers = [RuntimeError('refused')] * refusals + [object()]
+            with mock.patch.object(peer_bus, '_listen', side_effect=answers):
+                for _ in range(refusals):
+                    self.assertRaises(
+                        periodic.RetryLater, peer_bus._update_subscriptions
+                    )
+                peer_bus._update_subscriptions()
+            self.assertEqual(frozenset({'c'}), peer_bus.subscribed)
         self.assertEqual(
-            ['Cannot listen to virtual cluster c; trying again: refused'] * 2,
+            ['Cannot listen to virtual cluster c; will retry: refused'] * 2,
             log.output.splitlines(),
         )
 
@@ -69,14 +71,16 @@ class CodecTest(base.BaseTestCase):
             st.integers(0, 10**6).map(lambda ms: ms * 1000),
         )
     )
-    def test_there_and_back(self, message: protocol.Message) -> None:
-        fields = json.loads(json.dumps(peer_bus.encode(message)))
-        self.assertEqual(message, peer_bus.decode(fields))
+    def test_encoded_message_is_decoded_unchanged(
+        self, message: protocol.Message
+    ) -> None:
+        fields = json.loads(json.dumps(bus.encode(message)))
+        self.assertEqual(message, bus.decode(fields))
 
-    def test_fields_of_newer_versions_are_passed_over(self) -> None:
-        self.assertEqual(2, peer_bus.decode({**FIELDS, 'mood': 'good'}).seq)
+    def test_unknown_fields_are_ignored(self) -> None:
+        self.assertEqual(2, bus.decode({**FIELDS, 'mood': 'good'}).seq)
 
-    def test_nonsense_is_refused(self) -> None:
+    def test_invalid_fields_are_refused(self) -> None:
         for name, value in (
             ('boot', 'x'),
             ('seq', -1),
@@ -91,18 +95,18 @@ class CodecTest(base.BaseTestCase):
         ):
             self.assertRaises(
                 (KeyError, TypeError, ValueError),
-                peer_bus.decode,
+                bus.decode,
                 {**FIELDS, name: value},
             )
         for name in FIELDS:
             fields = {k: v for k, v in FIELDS.items() if k != name}
-            self.assertRaises(KeyError, peer_bus.decode, fields)
+            self.assertRaises(KeyError, bus.decode, fields)
 
-    def test_topics_fit_into_amqp_names(self) -> None:
-        self.assertEqual('vhpc.peers.g1', peer_bus.topic('g1'))
-        names = {peer_bus.topic('x' * 500 + str(n)) for n in range(2)}
+    def test_topic_is_unique_and_short_enough_for_amqp(self) -> None:
+        self.assertEqual('vhpc.peers.g1', bus.topic('g1'))
+        names = {bus.topic('x' * 500 + str(n)) for n in range(2)}
         self.assertEqual(2, len(names))
-        # Those of a groups file: nearly any text, and the limit is in bytes.
-        names |= {peer_bus.topic('\u540d' * 90), peer_bus.topic('\ud800' * 90)}
+        # A groups file may have nearly any text, and the limit is in bytes.
+        names |= {bus.topic('\u540d' * 90), bus.topic('\ud800' * 90)}
         self.assertEqual(4, len(names))
         self.assertLess(max(len(name.encode()) for name in names), 128)

@@ -11,7 +11,10 @@
 # under the License.
 
 
-"""Groups from a file; with Nova is a functional test."""
+"""Tests of :mod:`nova_vhpc.agent.clusters.groups`.
+
+Groups from Nova itself are in the functional tests.
+"""
 
 import os
 import time
@@ -39,134 +42,134 @@ class GroupsFileTest(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
 
     def make(self) -> groups.Groups:
-        told = groups.Groups(self.conf, 'host')
-        told.start()
-        self.addCleanup(told.stop)
-        return told
+        made = groups.Groups(self.conf, 'host')
+        made.start()
+        self.addCleanup(made.stop)
+        return made
 
-    def test_credentials_of_another_section(self) -> None:
+    def test_credentials_may_be_in_another_section(self) -> None:
         self.conf.set_override('groups_file', None, 'vhpc_nova')
         self.assertFalse(self.make().uses_nova)
         self.conf.set_override('auth_section', 'placement', 'vhpc_nova')
         self.assertTrue(self.make().uses_nova)
 
-    def test_the_age_follows_no_clock_that_is_set(self) -> None:
-        """As by NTP after a boot, just where Nova may be away."""
-        told = groups.Groups(self.conf, 'host')
+    def test_age_is_independent_of_the_wall_clock(self) -> None:
+        """NTP may set the clock after a boot, when Nova may be away."""
+        made = groups.Groups(self.conf, 'host')
         with (
-            mock.patch.object(told._nova, 'ask', nova.Answer),
+            mock.patch.object(made._nova, 'fetch', nova.Answer),
             mock.patch.object(groups.time, 'time', return_value=0.0),
         ):
-            told.refresh()
-        age_s = told.status()['age_s']
+            made.refresh()
+        age_s = made.status()['age_s']
         self.assertGreaterEqual(age_s, 0.0)
         self.assertLess(age_s, 3600.0)
 
-    def test_servers_that_nova_leaves_out(self) -> None:
-        """As those of a cell whose database is away."""
-        told = groups.Groups(self.conf, 'host')
+    def test_running_servers_that_nova_does_not_list_are_kept(self) -> None:
+        """Nova leaves out the servers of a cell whose database is away."""
+        made = groups.Groups(self.conf, 'host')
         both = frozenset({'here', 'gone'})
         answer = nova.Answer(both, dict.fromkeys(both, 'g'), both, both)
 
-        def ask(said: nova.Answer) -> None:
-            with mock.patch.object(told._nova, 'ask', return_value=said):
-                self.assertTrue(told._ask())
+        def query(answer: nova.Answer) -> None:
+            with mock.patch.object(made._nova, 'fetch', return_value=answer):
+                made._query()
 
-        ask(answer)
-        told.cluster_of('gone')
+        query(answer)
+        made.cluster_of('gone')
         now_s = groups.time.monotonic() + groups._TICK_S * 2
         with mock.patch.object(groups.time, 'monotonic', return_value=now_s):
-            told.cluster_of('here')
-        ages = {told._heard_s}
+            made.cluster_of('here')
+        ages = {made._answered_s}
         for state in ('fresh', 'partial', 'partial'):
-            ask(nova.Answer())
-            self.assertEqual('g', told.cluster_of('here'))
-            self.assertNotIn('gone', told._told.clusters)
-            self.assertEqual({'here'}, told.migrating)
-            self.assertEqual(state, told.status()['state'])
-            ages.add(told._heard_s)
-        self.assertEqual(1, self.log.output.count('of 1 servers'))
-        self.assertEqual(1, len(ages), 'what is kept counts as news')
-        # The last one has gone.
-        told._running_s['here'] -= groups._TICKS_S + groups._TICK_S * 2
-        ask(nova.Answer())
-        self.assertNotIn('here', told._told.clusters)
-        self.assertEqual('fresh', told.status()['state'])
-        self.assertEqual({}, told._running_s)
-        ask(answer)
-        told.cluster_of('here')
-        # One that is told of counts as told.
-        ask(nova.Answer(listed=both))
-        self.assertIsNone(told.cluster_of('here'))
-        self.assertEqual('fresh', told.status()['state'])
+            query(nova.Answer())
+            self.assertEqual('g', made.cluster_of('here'))
+            self.assertNotIn('gone', made._answer.clusters)
+            self.assertEqual({'here'}, made.migrating)
+            self.assertEqual(state, made.status()['state'])
+            ages.add(made._answered_s)
+        self.assertEqual(1, self.log.output.count('list 1 servers'))
+        self.assertEqual(1, len(ages), 'kept servers must not renew the age')
+        # The last server has gone.
+        made._looked_up_s['here'] -= groups._MAX_PERIOD_S + groups._TICK_S * 2
+        query(nova.Answer())
+        self.assertNotIn('here', made._answer.clusters)
+        self.assertEqual('fresh', made.status()['state'])
+        self.assertEqual({}, made._looked_up_s)
+        query(answer)
+        made.cluster_of('here')
+        # A server that Nova lists counts as known.
+        query(nova.Answer(listed=both))
+        self.assertIsNone(made.cluster_of('here'))
+        self.assertEqual('fresh', made.status()['state'])
 
-    def test_a_tick_that_is_under_way(self) -> None:
-        """What it has not come to yet runs here all the same."""
-        told = groups.Groups(self.conf, 'host', period_s=5.0)
+    def test_servers_of_a_tick_under_way_count_as_running(self) -> None:
+        """A server that the tick has not looked up yet runs here, too."""
+        made = groups.Groups(self.conf, 'host', period_s=5.0)
         both = frozenset({'early', 'late'})
-        told._told = nova.Answer(both)
-        # Whatever a file says of it: Nova may be migrating it.
-        told._filed = {'late': 'filed'}
+        made._answer = nova.Answer(both)
+        # Also if the file has it: Nova may be migrating it.
+        made._file_clusters = {'late': 'filed'}
         last_s = groups.time.monotonic()
         for server in both:
-            told.cluster_of(server)
+            made.cluster_of(server)
         now_s = last_s + 5.0 + groups._TICK_S / 2
         with mock.patch.object(groups.time, 'monotonic', return_value=now_s):
-            told.cluster_of('early')
-            self.assertEqual(both, told._running_here())
+            made.cluster_of('early')
+            self.assertEqual(both, made._running_here())
 
-    def test_yaml_and_json(self) -> None:
+    def test_file_may_be_yaml_or_json(self) -> None:
         for text in ('cfd: [s1, s2]\n', '{"cfd": ["s1", "s2"]}'):
             self.path.write_text(text)
-            told = self.make()
-            self.assertEqual('cfd', told.cluster_of('s2'))
-            self.assertIsNone(told.cluster_of('s3'))
-            self.assertEqual('file', told.status()['state'])
-            self.assertEqual({'cfd': 2}, told.status()['clusters'])
+            made = self.make()
+            self.assertEqual('cfd', made.cluster_of('s2'))
+            self.assertIsNone(made.cluster_of('s3'))
+            self.assertEqual('file', made.status()['state'])
+            self.assertEqual({'cfd': 2}, made.status()['clusters'])
 
-    def test_above_the_flavor(self) -> None:
+    def test_file_takes_precedence_over_the_flavor(self) -> None:
         self.path.write_text('cfd: [s1]\n')
-        told = self.make()
-        self.assertEqual('cfd', told.cluster_of('s1', 'other', 'p'))
-        self.assertEqual('p/other', told.cluster_of('s3', 'other', 'p'))
+        made = self.make()
+        self.assertEqual('cfd', made.cluster_of('s1', 'other', 'p'))
+        self.assertEqual('p/other', made.cluster_of('s3', 'other', 'p'))
 
-    def test_read_again_when_it_changes(self) -> None:
+    def test_changed_file_is_read_again(self) -> None:
         self.path.write_text('cfd: [s1]\n')
-        told = self.make()
-        told.stop()
+        made = self.make()
+        made.stop()
         self.path.write_text('weather: [s1]\n')
-        told._read_file()
-        self.assertEqual('weather', told.cluster_of('s1'))
+        made._read_file()
+        self.assertEqual('weather', made.cluster_of('s1'))
 
-    def test_a_broken_file_changes_nothing_and_is_told_once(self) -> None:
+    def test_invalid_file_changes_nothing_and_is_logged_once(self) -> None:
         self.path.write_text('cfd: [s1]\n')
-        told = self.make()
+        made = self.make()
         # Its thread must not read the file in between.
-        told.stop()
+        made.stop()
         for number in range(3):
             self.path.write_text('cfd: [s1\n' + ' ' * number)
-            told._read_file()
-        self.assertEqual('cfd', told.cluster_of('s1'))
+            made._read_file()
+        self.assertEqual('cfd', made.cluster_of('s1'))
         self.assertEqual(1, self.log.output.count('cannot be used'))
         self.path.write_text('weather: [s1]\n')
         os.utime(self.path, (time.time() + 5, time.time() + 5))
-        told._read_file()
-        self.assertEqual('weather', told.cluster_of('s1'))
+        made._read_file()
+        self.assertEqual('weather', made.cluster_of('s1'))
 
-    def test_files_that_would_never_end(self) -> None:
+    def test_endless_files_are_refused(self) -> None:
         bomb = ''.join(
             f'b{n}: &b{n} [{", ".join([f"*b{n - 1}"] * 9)}]\n'
             for n in range(1, 30)
         )
         for content in (f'b0: &b0 [s1]\n{bomb}', 'cfd: ' + '[' * 3000):
             self.path.write_text(content)
-            told = self.make()
-            self.assertIsNone(told.cluster_of('s1'))
+            made = self.make()
+            self.assertIsNone(made.cluster_of('s1'))
         self.assertEqual(2, self.log.output.count('cannot be used'))
 
-    def test_nobody_to_ask(self) -> None:
+    def test_without_nova_and_file_the_flavor_decides(self) -> None:
         self.conf.set_override('groups_file', None, 'vhpc_nova')
-        told = self.make()
-        self.assertEqual('off', told.status()['state'])
-        self.assertEqual('p/c', told.cluster_of('s1', 'c', 'p'))
-        self.assertIsNone(told.cluster_of('s1'))
+        made = self.make()
+        self.assertEqual('off', made.status()['state'])
+        self.assertEqual('p/c', made.cluster_of('s1', 'c', 'p'))
+        self.assertIsNone(made.cluster_of('s1'))

@@ -87,7 +87,7 @@ class NovaServersTest(base.BaseTestCase):
             {'id': 'stub', 'status': 'UNKNOWN'},
         )
         self.nova.groups = {'there': 200, 'gone': 404, 'secret': 403}
-        answer = self.servers.ask()
+        answer = self.servers.fetch()
         self.assertEqual({'a', 'b', 'c', 'd'}, answer.servers)
         self.assertEqual({'a': 'there', 'c': 'secret'}, answer.clusters)
         self.assertEqual({'d'}, answer.migrating)
@@ -97,16 +97,16 @@ class NovaServersTest(base.BaseTestCase):
 
     def test_an_answer_that_is_none(self) -> None:
         self.nova.pages[None] = {'surprise': 1}
-        error = self.assertRaises(nova.NovaError, self.servers.ask)
-        self.assertIn('not understood', str(error))
+        error = self.assertRaises(nova.NovaError, self.servers.fetch)
+        self.assertIn('the answer is invalid', str(error))
 
     def test_nova_refuses(self) -> None:
         self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
         self.nova.groups = {'g': 401}
-        error = self.assertRaises(nova.NovaError, self.servers.ask)
+        error = self.assertRaises(nova.NovaError, self.servers.fetch)
         self.assertIn('of [vhpc_nova] right?', str(error))
 
     def test_unusable_options(self) -> None:
         self.conf.set_override('auth_type', 'magic', 'vhpc_nova')
-        error = self.assertRaises(nova.NovaError, self.servers.ask)
+        error = self.assertRaises(nova.NovaError, self.servers.fetch)
         self.assertIn('magic', str(error))

@@ -38,23 +38,25 @@ class PeersTest(base.BaseTestCase):
             ('fake://', {'enabled': False}),
         ):
             agent = agents.Agent(url, 'a', **options)
-            agent.peers.start()
-            self.assertEqual('off', agent.peers.status()['state'])
-            agent.peers.publish({'c': agents.IO})
-            self.assertEqual({}, agent.peers.views())
-            agent.peers.stop()
+            agent.phase_exchange.start()
+            self.assertEqual('off', agent.phase_exchange.status()['state'])
+            agent.phase_exchange.publish({'c': agents.IO})
+            self.assertEqual({}, agent.phase_exchange.views())
+            agent.phase_exchange.stop()
 
     def test_nothing_heard_is_computing(self) -> None:
         agent = self.agent('a').start(c=agents.IO)
-        self.assertTrue(agents.wait_for(lambda: 'c' in agent.peers.views()))
-        self.assertFalse(agent.peers.views()['c'].io)
+        self.assertTrue(
+            agents.wait_for(lambda: 'c' in agent.phase_exchange.views())
+        )
+        self.assertFalse(agent.phase_exchange.views()['c'].io)
 
     def test_status_shows_what_is_said(self) -> None:
         agent = self.agent('a').start(c=agents.IO)
         self.assertTrue(
-            agents.wait_for(lambda: agent.peers.status()['sent'] > 0)
+            agents.wait_for(lambda: agent.phase_exchange.status()['sent'] > 0)
         )
-        cluster = agent.peers.status()['clusters']['c']
+        cluster = agent.phase_exchange.status()['clusters']['c']
         self.assertEqual('io', cluster['phase'])
         self.assertEqual('io', cluster['own'])
         self.assertEqual({}, cluster['hosts'])
@@ -65,25 +67,31 @@ class PeersTest(base.BaseTestCase):
         silent = self.agent('a', silent=True).start(c=agents.IO)
         self.assertTrue(
             agents.wait_for(
-                lambda: any(v.io for v in silent.peers.views().values())
+                lambda: any(
+                    v.io for v in silent.phase_exchange.views().values()
+                )
             )
         )
         self.assertTrue(
-            agents.wait_for(lambda: silent.peers.status()['state'] == 'up')
+            agents.wait_for(
+                lambda: silent.phase_exchange.status()['state'] == 'up'
+            )
         )
-        with mock.patch.object(silent.peers._bus, 'send') as send:
+        with mock.patch.object(silent.phase_exchange._bus, 'send') as send:
             silent.stop()
         send.assert_not_called()
-        self.assertEqual(0, silent.peers.status()['sent'])
-        self.assertEqual(0, other.peers.status()['received'])
+        self.assertEqual(0, silent.phase_exchange.status()['sent'])
+        self.assertEqual(0, other.phase_exchange.status()['received'])
 
     def test_status_and_metrics_tell_of_the_bus(self) -> None:
         agent = self.agent('a')
         self.assertNotIn('nova_vhpc_bus_up 1.0', self.scrape(agent))
-        agent.peers.start()
+        agent.phase_exchange.start()
         # With no cluster here and nothing to say.
         self.assertTrue(
-            agents.wait_for(lambda: agent.peers.status()['state'] == 'up')
+            agents.wait_for(
+                lambda: agent.phase_exchange.status()['state'] == 'up'
+            )
         )
         page = self.scrape(agent)
         self.assertIn('nova_vhpc_bus_up 1.0', page)
@@ -100,7 +108,7 @@ class PeersTest(base.BaseTestCase):
                 )
             },
             'vms': [],
-            'peers': agent.peers.status(),
+            'peers': agent.phase_exchange.status(),
         }
         return prometheus_client.generate_latest(
             metrics.Metrics(lambda: status).registry
@@ -108,13 +116,13 @@ class PeersTest(base.BaseTestCase):
 
     def test_a_tick_that_hangs_falls_silent(self) -> None:
         agent = self.agent('a')
-        agent.peers.start()
-        agent.peers.publish({'c': agents.IO})
+        agent.phase_exchange.start()
+        agent.phase_exchange.publish({'c': agents.IO})
         self.assertTrue(
-            agents.wait_for(lambda: agent.peers.status()['sent'] > 0)
+            agents.wait_for(lambda: agent.phase_exchange.status()['sent'] > 0)
         )
         time.sleep(1.6)
-        before = agent.peers.status()['sent']
+        before = agent.phase_exchange.status()['sent']
         time.sleep(1.2)
-        self.assertEqual(before, agent.peers.status()['sent'])
+        self.assertEqual(before, agent.phase_exchange.status()['sent'])
         agent.start(c=agents.IO)

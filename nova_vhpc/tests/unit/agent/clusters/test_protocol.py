@@ -126,14 +126,14 @@ class PeersMachine(stateful.RuleBasedStateMachine):
 
     @stateful.invariant()
     def nobody_believes_what_nobody_said(self) -> None:
-        """A host in the I/O phase has an I/O word younger than two leases.
+        """Any I/O phase has an I/O statement younger than two leases.
 
         One lease in the network, at the most, and one at the receiver.
         """
         for host in self.world.hosts:
-            for heard in host.state.heard.values():
-                if heard.until_us > self.world.now:
-                    age = self.world.now - heard.seq
+            for received in host.state.received.values():
+                if received.until_us > self.world.now:
+                    age = self.world.now - received.seq
                     assert age <= 2 * peer_model.LEASE
 
 
@@ -157,17 +157,19 @@ class RulesTest(base.BaseTestCase):
     def message(
         self,
         seq: int,
-        word: ClusterPlan,
+        statement: ClusterPlan,
         boot: int = 1,
         lease: int = LEASE,
         host: str = 'b',
     ) -> protocol.Message:
-        return protocol.Message(C, host, boot, seq, word, lease)
+        return protocol.Message(C, host, boot, seq, statement, lease)
 
-    def hear(self, *messages: protocol.Message, at: int = 0) -> protocol.State:
+    def receive(
+        self, *messages: protocol.Message, at: int = 0
+    ) -> protocol.State:
         state = protocol.State()
         for message in messages:
-            state = self.rules.hear(state, message, at)
+            state = self.rules.receive(state, message, at)
         return state
 
     def test_only_changes_are_told(self) -> None:
@@ -195,7 +197,7 @@ class RulesTest(base.BaseTestCase):
             state, message = self.rules.tick(state, C, now)
             told += decided is not None
             told += message is not None
-        # The first word of a boot is repeated for one lease, no longer.
+        # The first statement of a boot is repeated for one lease, no longer.
         self.assertEqual(3, told)
 
     def test_a_controller_that_hangs_falls_silent(self) -> None:
@@ -207,41 +209,41 @@ class RulesTest(base.BaseTestCase):
         self.assertEqual(self.LEASE, last)
 
     def test_a_word_ends_with_its_lease(self) -> None:
-        state = self.hear(self.message(1, IO))
+        state = self.receive(self.message(1, IO))
         self.assertTrue(self.rules.view(state, self.LEASE - 1).io)
         self.assertFalse(self.rules.view(state, self.LEASE).io)
 
     def test_duplicates_do_not_lengthen_a_lease(self) -> None:
-        state = self.hear(self.message(1, IO))
-        state = self.rules.hear(state, self.message(1, IO), self.LEASE - 1)
+        state = self.receive(self.message(1, IO))
+        state = self.rules.receive(state, self.message(1, IO), self.LEASE - 1)
         self.assertFalse(self.rules.view(state, self.LEASE).io)
 
     def test_older_messages_are_not_taken(self) -> None:
-        state = self.hear(self.message(2, QUIET), self.message(1, IO))
+        state = self.receive(self.message(2, QUIET), self.message(1, IO))
         self.assertFalse(self.rules.view(state, 1).io)
 
     def test_a_new_boot_counts_from_the_beginning(self) -> None:
-        state = self.hear(
+        state = self.receive(
             self.message(99, IO, boot=1), self.message(1, QUIET, boot=2)
         )
         self.assertFalse(self.rules.view(state, 1).io)
-        state = self.rules.hear(state, self.message(100, IO, boot=1), 1)
+        state = self.rules.receive(state, self.message(100, IO, boot=1), 1)
         self.assertFalse(self.rules.view(state, 1).io)
 
     def test_older_messages_are_told_apart_beyond_the_lease(self) -> None:
-        state = self.hear(self.message(2, IO))
+        state = self.receive(self.message(2, IO))
         late = self.LEASE + 1
         state, _ = self.rules.tick(state, C, late)
-        state = self.rules.hear(state, self.message(1, IO), late)
+        state = self.rules.receive(state, self.message(1, IO), late)
         self.assertFalse(self.rules.view(state, late).io)
 
     def test_a_silent_host_is_forgotten(self) -> None:
-        state = self.hear(self.message(2, IO))
+        state = self.receive(self.message(2, IO))
         state, _ = self.rules.tick(state, C, 2 * self.LEASE)
-        self.assertEqual({}, state.heard)
+        self.assertEqual({}, state.received)
 
     def test_a_greedy_lease_is_cut(self) -> None:
-        state = self.hear(self.message(1, IO, lease=10**15))
+        state = self.receive(self.message(1, IO, lease=10**15))
         self.assertFalse(self.rules.view(state, protocol.MAX_LEASE_US).io)
 
     def test_invented_hosts_do_not_fill_the_memory(self) -> None:
@@ -249,23 +251,23 @@ class RulesTest(base.BaseTestCase):
             self.message(1, IO, host=f'x{n}')
             for n in range(protocol.MAX_HOSTS + 9)
         )
-        state = self.hear(self.message(1, QUIET), *invented)
-        self.assertEqual(protocol.MAX_HOSTS, len(state.heard))
-        # Who is known already is heard as before.
-        state = self.rules.hear(state, self.message(2, IO), 0)
-        self.assertEqual(2, state.heard['b'].seq)
+        state = self.receive(self.message(1, QUIET), *invented)
+        self.assertEqual(protocol.MAX_HOSTS, len(state.received))
+        # Who is known already is received as before.
+        state = self.rules.receive(state, self.message(2, IO), 0)
+        self.assertEqual(2, state.received['b'].seq)
 
     def test_own_messages_come_back_and_are_not_heard(self) -> None:
-        state = self.hear(self.message(1, IO, host='a'))
+        state = self.receive(self.message(1, IO, host='a'))
         self.assertEqual(PeerView(), self.rules.view(state, 1))
 
     def test_leaving_takes_the_word_back(self) -> None:
         state, said = self.rules.decide(protocol.State(), C, IO, 5)
         other = protocol.Protocol('b', 1, self.timers)
-        heard = other.hear(protocol.State(), said, 5)
+        received = other.receive(protocol.State(), said, 5)
         state, bye = self.rules.leave(state, C, 6)
-        heard = other.hear(heard, bye, 6)
-        self.assertFalse(other.view(heard, 6).io)
+        received = other.receive(received, bye, 6)
+        self.assertFalse(other.view(received, 6).io)
         self.assertIsNone(self.rules.leave(state, C, 7)[1])
 
     def test_coming_back_in_the_same_boot_is_heard(self) -> None:
@@ -273,13 +275,13 @@ class RulesTest(base.BaseTestCase):
         _, bye = self.rules.leave(state, C, 6)
         _, anew = self.rules.decide(protocol.State(), C, IO, 7)
         other = protocol.Protocol('b', 1, self.timers)
-        heard = protocol.State()
+        received = protocol.State()
         for message in (said, bye, anew):
-            heard = other.hear(heard, message, 8)
-        self.assertTrue(other.view(heard, 8).io)
+            received = other.receive(received, message, 8)
+        self.assertTrue(other.view(received, 8).io)
 
     def test_the_least_slice_of_all(self) -> None:
-        state = self.hear(
+        state = self.receive(
             self.message(1, ClusterPlan(Phase.COMPUTING, 7000)),
             self.message(1, ClusterPlan(Phase.COMPUTING, 5000), host='c'),
             self.message(1, ClusterPlan(Phase.COMPUTING), host='d'),
@@ -291,8 +293,8 @@ class RulesTest(base.BaseTestCase):
         told = []
         for tick in range(100):
             now = tick * 100_000
-            word = ClusterPlan(Phase.COMPUTING, 1000 + tick)
-            state, decided = self.rules.decide(state, C, word, now)
+            statement = ClusterPlan(Phase.COMPUTING, 1000 + tick)
+            state, decided = self.rules.decide(state, C, statement, now)
             state, message = self.rules.tick(state, C, now)
             told += [now] if decided or message else []
         pauses = {b - a for a, b in itertools.pairwise(told)}
@@ -302,5 +304,5 @@ class RulesTest(base.BaseTestCase):
         state, first = self.rules.decide(protocol.State(), C, IO, 10**9)
         state = self.rules.unsent(state)
         state, again = self.rules.tick(state, C, 10**9 + 1)
-        self.assertEqual(first.word, again.word)
+        self.assertEqual(first.statement, again.statement)
         self.assertGreater(again.seq, first.seq)

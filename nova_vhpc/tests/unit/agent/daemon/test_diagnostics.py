@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Remarks of the controller are told once, not ten times a second."""
+"""Tests of :mod:`nova_vhpc.agent.daemon.diagnostics`."""
 
 import fixtures
 from oslotest import base
@@ -19,48 +19,49 @@ from nova_vhpc.agent.daemon import diagnostics
 from nova_vhpc.control import model
 
 
-class TestRemarks(base.BaseTestCase):
+class DiagnosticsLogTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        self.subject = diagnostics.Remarks(lambda uuid: f'vm-{uuid}')
+        self.subject = diagnostics.DiagnosticsLog(lambda uuid: f'vm-{uuid}')
         self.tick = 0
 
-    def hear(self, *made: tuple[str, str], ticks: int = 1) -> list[str]:
-        """What is logged when these are made in each of some ticks."""
+    def report(self, *occurred: tuple[str, str], ticks: int = 1) -> list[str]:
+        """Return what is logged if these occur in each of some ticks."""
         before = len(self.log.output.splitlines())
         for _ in range(ticks):
             self.tick += 1
-            self.subject.hear(
-                self.tick, [model.Ignored(*remark) for remark in made]
+            self.subject.report(
+                self.tick, [model.Ignored(*one) for one in occurred]
             )
         return self.log.output.splitlines()[before:]
 
-    def test_once_whatever_its_numbers(self) -> None:
+    def test_diagnostics_that_differ_in_numbers_are_logged_once(self) -> None:
         self.assertEqual(
-            ['VM vm-a: io_events = -1.5'], self.hear(('a', 'io_events = -1.5'))
+            ['VM vm-a: io_events = -1.5'],
+            self.report(('a', 'io_events = -1.5')),
         )
-        self.assertEqual([], self.hear(('a', 'io_events = -7e9')))
-        self.assertEqual(1, len(self.hear(('b', 'io_events = -7e9'))))
-        self.assertEqual(1, len(self.hear(('a', 'has 0 vCPUs'))))
+        self.assertEqual([], self.report(('a', 'io_events = -7e9')))
+        self.assertEqual(1, len(self.report(('b', 'io_events = -7e9'))))
+        self.assertEqual(1, len(self.report(('a', 'has 0 vCPUs'))))
 
-    def test_of_the_host(self) -> None:
-        self.assertEqual(['no pools'], self.hear(('', 'no pools')))
+    def test_diagnostic_of_the_host_has_no_server_name(self) -> None:
+        self.assertEqual(['no pools'], self.report(('', 'no pools')))
 
-    def test_not_again_while_it_lasts(self) -> None:
+    def test_lasting_diagnostic_is_logged_once(self) -> None:
         self.assertEqual(
-            1, len(self.hear(('a', 'x'), ticks=3 * diagnostics.AGAIN_TICKS))
+            1, len(self.report(('a', 'x'), ticks=3 * diagnostics.AGAIN_TICKS))
         )
 
-    def test_again_after_a_while_without(self) -> None:
-        self.hear(('a', 'x'))
-        self.assertEqual([], self.hear(ticks=10))
-        self.assertEqual([], self.hear(('a', 'x')))
-        self.hear(ticks=2 * diagnostics.AGAIN_TICKS)
-        self.assertEqual(1, len(self.hear(('a', 'x'))))
+    def test_diagnostic_that_returns_is_logged_again(self) -> None:
+        self.report(('a', 'x'))
+        self.assertEqual([], self.report(ticks=10))
+        self.assertEqual([], self.report(('a', 'x')))
+        self.report(ticks=2 * diagnostics.AGAIN_TICKS)
+        self.assertEqual(1, len(self.report(('a', 'x'))))
 
     def test_too_many_to_remember(self) -> None:
         many = [(str(number), 'x') for number in range(diagnostics.MOST + 50)]
-        said = self.hear(*many, ticks=3)
+        said = self.report(*many, ticks=3)
         self.assertEqual(diagnostics.MOST + 1, len(said))
         self.assertIn('not logged', said[-1])

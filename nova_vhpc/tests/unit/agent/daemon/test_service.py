@@ -50,7 +50,7 @@ class ServiceCase(base.BaseTestCase):
         self.made = service.Service(conf)
         self.addCleanup(self.made.lock.release)
         self.addCleanup(self.made.domains.workers.close)
-        self.addCleanup(self.made.player.stop)
+        self.addCleanup(self.made.window_player.stop)
 
 
 class TestPause(ServiceCase):
@@ -62,7 +62,7 @@ class TestPause(ServiceCase):
         self.made._act(types.SimpleNamespace(plan=plan))
 
     def playing(self) -> bool:
-        return self.made.player.status().playing
+        return self.made.window_player.status().playing
 
     def test_windows_end(self) -> None:
         self.tick()
@@ -88,14 +88,14 @@ class TestPause(ServiceCase):
         self.assertFalse(self.playing())
 
     def test_a_tick_that_asked_before_and_plays_after_it(self) -> None:
-        play = self.made.player.play
+        play = self.made.window_player.play
 
         def pause_first(windows: model.WindowSchedule | None) -> None:
-            with mock.patch.object(self.made.player, 'play', play):
+            with mock.patch.object(self.made.window_player, 'play', play):
                 self.made.pause(0)
             play(windows)
 
-        with mock.patch.object(self.made.player, 'play', pause_first):
+        with mock.patch.object(self.made.window_player, 'play', pause_first):
             self.tick()
         self.tick()
         self.assertFalse(self.playing())
@@ -104,7 +104,7 @@ class TestPause(ServiceCase):
         """A last write of theirs must not come after the put-back."""
         order: list[str] = []
         self.made.domains.pause = lambda: order.append('held') or {}
-        self.made.player.play = lambda windows: order.append('ended')
+        self.made.window_player.play = lambda windows: order.append('ended')
         self.made.pause(0)
         self.assertEqual(['held', 'ended'], order)
 
@@ -116,7 +116,7 @@ class TestParts(ServiceCase):
         self.assertEqual(0.1 + groups._TICK_S, self.made.groups._round_s)
 
     def test_other_hosts_are_told(self) -> None:
-        self.assertFalse(self.made.peers._silent)
+        self.assertFalse(self.made.phase_exchange._silent)
 
 
 class TestReload(ServiceCase):

@@ -36,7 +36,7 @@ from nova_vhpc.tests.unit.agent.guests import test_guest
 from nova_vhpc.tests.unit.agent.probes import test_sampler
 
 
-def moment(uuid: str) -> tick.Moment:
+def moment(uuid: str) -> tick.TickResult:
     vm = model.VmView(
         uuid, 2, sample=model.Sample(5.0, 6.0, (1.0, 2.0), elapsed_us=1.0)
     )
@@ -48,7 +48,7 @@ def moment(uuid: str) -> tick.Moment:
         model.Phase.IO,
         'because',
     )
-    return tick.Moment(
+    return tick.TickResult(
         model.HostView(1, 0, 100_000, (), (vm,)),
         model.Plan({uuid: plan}),
         123.0,

@@ -86,11 +86,11 @@ class TestLoop(base.BaseTestCase):
         self.target.reader = Reader()
         self.writer = Writer(self.target)
         self.decider = Decider()
-        self.moments: list[tick.Moment] = []
+        self.moments: list[tick.TickResult] = []
         self.off: frozenset[int] = frozenset()
 
-    def make(self, period_us: int = 10_000) -> tick.Loop:
-        return tick.Loop(
+    def make(self, period_us: int = 10_000) -> tick.TickLoop:
+        return tick.TickLoop(
             period_us,
             lambda: (model.Cpu(0),),
             model.ActuatorLimits(),

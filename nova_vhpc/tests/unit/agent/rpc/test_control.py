@@ -122,7 +122,7 @@ class TestControl(base.BaseTestCase):
         endpoint.pause(types.SimpleNamespace(), wait_s=1e9)
         endpoint.pause(types.SimpleNamespace(), wait_s=-1)
         self.assertEqual(
-            [('pause', control.LONGEST_WAIT_S), ('pause', 0.0)],
+            [('pause', control.MAX_WAIT_S), ('pause', 0.0)],
             self.control.calls,
         )
 

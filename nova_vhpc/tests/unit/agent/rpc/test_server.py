@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A broker that refuses for a while."""
+"""Tests of :mod:`nova_vhpc.agent.rpc.server`: a broker that refuses."""
 
 import threading
 
@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 
 
 class Server:
-    """Starts when it is let."""
+    """A server that starts once the bus accepts it."""
 
     def __init__(self, bus: 'Bus') -> None:
         self.bus = bus
@@ -38,14 +38,14 @@ class Server:
             raise RuntimeError('ACCESS_REFUSED -\n Login was refused')
 
     def stop(self) -> None:
-        """Nothing to do before the end."""
+        """Do nothing; :meth:`wait` ends the server."""
 
     def wait(self) -> None:
         self.ended.set()
 
 
 class Bus:
-    """A broker."""
+    """A broker that refuses servers while ``refuses`` is set."""
 
     def __init__(self) -> None:
         self.refuses = True
@@ -63,31 +63,37 @@ class Bus:
         return self.made[-1]
 
 
-class TestListening(base.BaseTestCase):
+class BackgroundServerTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.useFixture(fixtures.MockPatchObject(server, 'RETRY_S', 0.001))
+        self.useFixture(
+            fixtures.MockPatchObject(server, 'MAX_BACKOFF_S', 0.001)
+        )
         self.log = self.useFixture(fixtures.FakeLogger(server.__name__))
         self.bus = Bus()
-        self.made = server.Listening('t', self.bus.make, 'Nobody listens')
+        self.made = server.BackgroundServer(
+            't', self.bus.make, 'Nobody listens'
+        )
         self.addCleanup(self.made.stop)
 
-    def test_until_the_broker_lets_it(self) -> None:
+    def test_start_is_retried_until_the_broker_accepts(self) -> None:
         self.made.start()
         self.assertTrue(self.bus.tried.wait(PATIENCE_S))
-        self.assertFalse(self.made.started.is_set())
+        self.assertFalse(self.made.listening.is_set())
         self.bus.refuses = False
-        self.assertTrue(self.made.started.wait(PATIENCE_S))
+        self.assertTrue(self.made.listening.wait(PATIENCE_S))
         first, last = self.log.output.splitlines()
         self.assertEqual(
-            'Nobody listens; trying again: ACCESS_REFUSED - Login was refused',
+            'Nobody listens; will retry: ACCESS_REFUSED - Login was refused',
             first,
         )
         self.assertEqual('No longer: Nobody listens', last)
         self.made.stop()
         self.assertTrue(self.bus.made[-1].ended.wait(PATIENCE_S))
 
-    def test_ended_while_it_waits_for_the_broker(self) -> None:
+    def test_server_stopped_while_it_waits_is_ended(
+        self,
+    ) -> None:
         self.bus.free.clear()
         self.bus.refuses = False
         self.made.start()
@@ -95,4 +101,4 @@ class TestListening(base.BaseTestCase):
         self.bus.free.set()
         for made in self.bus.made:
             self.assertTrue(made.ended.wait(PATIENCE_S))
-        self.assertFalse(self.made.started.is_set())
+        self.assertFalse(self.made.listening.is_set())

@@ -156,18 +156,18 @@ class TestService(test_manager.DomainsCase):
         made = service.Service(conf)
         self.addCleanup(made.lock.release)
         self.addCleanup(made.domains.workers.close)
-        self.assertIsInstance(made.publishing, dry_run.DryPublishWorker)
+        self.assertIsInstance(made.publish_worker, dry_run.DryPublishWorker)
         self.assertIsInstance(made.binder._plugger, dry_run.DryPlugger)
         # A phase that is told moves VMs on other hosts.
-        self.assertTrue(made.peers._silent)
+        self.assertTrue(made.phase_exchange._silent)
         with (
             mock.patch.object(service.Service, 'status'),
             mock.patch.object(store.Journal, 'prepare') as prepare,
             mock.patch.object(made.domains, 'start'),
-            mock.patch.object(made.loop, 'start'),
+            mock.patch.object(made.tick_loop, 'start'),
             mock.patch.object(made, 'groups'),
-            mock.patch.object(made, 'publishing'),
-            mock.patch.object(made, 'peers'),
+            mock.patch.object(made, 'publish_worker'),
+            mock.patch.object(made, 'phase_exchange'),
             mock.patch.object(made, 'binder'),
         ):
             made._start()
