@@ -197,7 +197,7 @@ def restore_host(conf: Any) -> int:
             options.libvirt_uri,
             restorer,
             # Also when the option was turned off since.
-            plugger.make_plugger(conf).undo_all,
+            plugger.make_plugger(conf).restore_all,
         )
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', options.libvirt_uri, error)
@@ -212,13 +212,13 @@ def _clean(
     conn: Any,
     uri: str,
     restorer: recovery.Restorer,
-    undo_nics: Callable[[Any], dict[str, str]],
+    restore_nics: Callable[[Any], dict[str, str]],
 ) -> Summary:
     """Put all VMs back; try those again that are refused.
 
     libvirtd may just be started anew, once more: as in an upgrade.
 
-    :param undo_nics: puts all NICs back, and says what went wrong by uuid.
+    :param restore_nics: puts all NICs back, and says what went wrong by uuid.
     :returns: what became of them.
     :raises libvirt.libvirtError: the domains cannot be listed.
     """
@@ -235,7 +235,7 @@ def _clean(
             summary.restored = list({*before.restored, *summary.restored})
             summary.gone = list({*before.gone, *summary.gone})
             before = summary
-            left = undo_nics(conn)
+            left = restore_nics(conn)
             if not (summary.refused or left) or time.monotonic() >= end:
                 summary.failed.update(left)
                 return summary

@@ -36,7 +36,7 @@ from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager, put_back
 from nova_vhpc.agent.probes import base, sampler
-from nova_vhpc.agent.uplinks import binder, dry_run
+from nova_vhpc.agent.uplinks import binder, claims, dry_run
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Service:
         self.groups = groups.Groups(
             conf, self.host_name, options.period_ms / 1000
         )
-        self.publish_worker = dry_run.make_publishing(conf, self.host_name)
+        self.publish_worker = dry_run.make_publish_worker(conf, self.host_name)
         self.phase_exchange = phase_exchange.PhaseExchange(
             conf, self.host_name, self, silent=options.dry_run
         )
@@ -104,7 +104,7 @@ class Service:
                 dry_run.make_plugger(conf),
                 lambda: self.domains.guests,
                 lambda: self.domains.connection.get(),
-                self.publish_worker.claimed_bridges,
+                claims.UplinkClaims(self.publish_worker.publication),
             )
             if options.bind_uplinks
             else None

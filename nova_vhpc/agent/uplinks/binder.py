@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""When NICs are plugged into claimed uplinks, and when they are put back."""
+
+"""Decides when NICs are plugged into claimed uplinks, and when restored."""
 
 import logging
 import threading
@@ -20,10 +21,11 @@ from typing import Any
 import libvirt
 import tenacity
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent import periodic
+from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import domain_xml, interfaces
-from nova_vhpc.agent.uplinks import plugger
+from nova_vhpc.agent.uplinks import claims, plugger
 from nova_vhpc.placement import client
 
 LOG = logging.getLogger(__name__)
@@ -31,114 +33,113 @@ LOG = logging.getLogger(__name__)
 PERIOD_S = 5.0
 
 RETRY_SECONDS = 3.0
-"""How long NICs that cannot be put back at the end are tried again."""
+"""Time for which :meth:`UplinkBinder.stop` retries to restore NICs."""
 
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 0.5
 
-Claims = Callable[[str], tuple[str, ...]]
-"""Gives the bridges of the uplinks that a server has claimed here."""
-
 
 class UplinkBinder:
-    """Binds the uplinks of this host's servers, in a thread of its own.
+    """Plugs the NICs of this host's guests into their uplinks, in a thread.
 
-    :param plugger: does it.
-    :param guests: gives the opted-in servers.
-    :param connection: gives libvirt's connection, or raises libvirtError.
-    :param claims: see :data:`Claims`; raises PlacementError.
-    :ivar left: whether :meth:`stop` could not put all NICs back.
+    :param plugger: moves and restores NICs.
+    :param guests: returns the managed guests, by UUID.
+    :param connection: returns libvirt's connection, or raises libvirtError.
+    :param claims: the servers' claims on uplinks.
+    :ivar left: whether :meth:`stop` could not restore all NICs.
     """
 
     def __init__(
         self,
         plugger: plugger.Plugger,
-        guests: Callable[[], Mapping[str, guest.Guest]],
+        guests: Callable[[], Mapping[str, Guest]],
         connection: Callable[[], Any],
-        claims: Claims,
+        claims: claims.UplinkClaims,
     ) -> None:
         self._plugger = plugger
         self._guests = guests
         self._connection = connection
         self._claims = claims
-        self._stop = threading.Event()
-        # Held while NICs are moved: none must be once all are put back.
+        self._thread = periodic.PeriodicThread(
+            'vhpc-binding',
+            self.reconcile,
+            lambda: PERIOD_S,
+            PERIOD_S,
+            wait_first=True,
+        )
+        # Held while NICs are moved: none may be moved after stop() has
+        # restored them all.
         self._moving = threading.Lock()
-        self._thread: threading.Thread | None = None
-        # In the run that each has had then; the next one is another object.
-        self._bound: dict[str, guest.Guest] = {}
+        # The value is the guest as it was bound: a restarted domain is
+        # another Guest object, and its NICs must be moved again.
+        self._bound: dict[str, Guest] = {}
         self._problems: dict[str, str] = {}
         self.left = False
 
     def start(self) -> None:
-        """Begin to bind."""
-        self._stop.clear()
-        self._thread = threading.Thread(
-            target=self._run, name='vhpc-binding', daemon=True
-        )
+        """Begin to bind, after one period."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 0.5) -> None:
-        """Put all NICs back and end.
+        """Stop binding, and restore all NICs.
 
-        libvirtd may just be started anew, as both are by an upgrade: tried
-        again for a while.
+        Retries for a while, because libvirtd may just be restarting: a
+        package upgrade restarts both.
 
-        :param timeout_s: how long to wait for a look in progress.
+        :param timeout_s: longest time to wait for a run in progress, in
+            seconds.
         """
-        self._stop.set()
-        if self._thread is None:
+        if not self._thread.started:
             return
-        self._thread.join(timeout_s)
-        self._thread = None
-        tries = tenacity.Retrying(
+        self._thread.stop(timeout_s)
+        retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(bool),
             wait=tenacity.wait_exponential(
                 multiplier=FIRST_RETRY_S, max=LONGEST_RETRY_S
             ),
             stop=tenacity.stop_after_delay(RETRY_SECONDS),
-            retry_error_callback=_last,
+            retry_error_callback=_last_result,
         )
-        failed: dict[str, str] = tries(self._put_all_back)
-        self.left = bool(failed)
-        for uuid, reason in failed.items():
-            LOG.error('NICs of %s are not put back: %s', uuid, reason)
+        failures: dict[str, str] = retrying(self._restore_all)
+        self.left = bool(failures)
+        for uuid, reason in failures.items():
+            LOG.error('NICs of %s are not restored: %s', uuid, reason)
 
-    def _put_all_back(self) -> dict[str, str]:
-        """Try once.
+    def _restore_all(self) -> dict[str, str]:
+        """Try once to restore all NICs.
 
-        :returns: what went wrong, by uuid.
+        :returns: reasons for failures, by UUID.
         """
         try:
             with self._moving:
                 if not self._plugger.uuids():
                     return {}
-                return self._plugger.undo_all(self._connection())
+                return self._plugger.restore_all(self._connection())
         except libvirt.libvirtError as error:
             return {'all': str(error)}
 
     def status(self) -> dict[str, Any]:
-        """What is bound and what is not, in values that JSON takes."""
+        """Return which guests are bound, and why others are not."""
         return {
             'bound': [] if self._plugger.dry_run else sorted(self._bound),
             'problems': dict(self._problems),
         }
 
-    def step(self) -> None:
-        """Look at every server once."""
+    def reconcile(self) -> None:
+        """Bind or restore the NICs of every guest, as its state demands."""
         guests = self._guests()
-        left = self._plugger.uuids() - guests.keys()
+        unmanaged = self._plugger.uuids() - guests.keys()
         for uuid in self._bound.keys() - guests.keys():
             del self._bound[uuid]
-        for uuid in self._problems.keys() - guests.keys() - left:
+        for uuid in self._problems.keys() - guests.keys() - unmanaged:
             del self._problems[uuid]
-        for uuid in (*guests, *left):
-            target = guests.get(uuid)
+        for uuid in (*guests, *unmanaged):
+            guest = guests.get(uuid)
             try:
-                if target is None:
-                    self._release(uuid)
+                if guest is None:
+                    self._restore_unmanaged(uuid)
                 else:
-                    self._look(uuid, target)
+                    self._reconcile_guest(uuid, guest)
             except (
                 interfaces.UnsupportedError,
                 store.JournalError,
@@ -146,16 +147,21 @@ class UplinkBinder:
                 client.PlacementError,
                 ValueError,
             ) as error:
-                text = str(error)
-                if self._problems.get(uuid) != text:
-                    name = uuid if target is None else target.name
-                    LOG.warning('Uplinks of %s: %s', name, text)
-                self._problems[uuid] = text
+                reason = str(error)
+                if self._problems.get(uuid) != reason:
+                    name = uuid if guest is None else guest.name
+                    LOG.warning(
+                        'Uplinks of VM %s: %s; will retry', name, reason
+                    )
+                self._problems[uuid] = reason
             else:
                 self._problems.pop(uuid, None)
 
-    def _release(self, uuid: str) -> None:
-        """A VM that was bound is none of ours now, or not yet again."""
+    def _restore_unmanaged(self, uuid: str) -> None:
+        """Restore the NICs of a bound domain that is no guest of the agent.
+
+        A domain with ``vhpc:`` extra specs is left alone: it will be adopted.
+        """
         try:
             domain = self._connection().lookupByUUIDString(uuid)
         except libvirt.libvirtError as error:
@@ -164,46 +170,38 @@ class UplinkBinder:
             self._plugger.forget(uuid)
             return
         if not domain_xml.parse(domain.XMLDesc(0)).ours:
-            self._plugger.undo(domain)
+            self._plugger.restore(domain)
 
-    def _look(self, uuid: str, target: guest.Guest) -> None:
-        if guest.Hold.MIGRATING in target.holds:
-            # libvirt takes no writes now, and would keep us waiting.
+    def _reconcile_guest(self, uuid: str, guest: Guest) -> None:
+        if Hold.MIGRATING in guest.holds:
+            # libvirt accepts no writes now, and would block.
             return
-        if target.hands_off or target.info.specs.network in (None, 'exported'):
-            # Tried again until it is done, also for one that has crashed, or
-            # has asked for another network before.
-            self._plugger.undo(target.domain)
+        if guest.hands_off or guest.info.specs.network in (None, 'exported'):
+            # Repeated in each period until it succeeds. The record may be
+            # that of an agent that crashed, or of another network before.
+            self._plugger.restore(guest.domain)
             self._bound.pop(uuid, None)
             return
-        if self._bound.get(uuid) is target:
+        if self._bound.get(uuid) is guest:
             return
-        bridges = self._claims(uuid)
+        bridges = self._claims.bridges(uuid)
         with self._moving:
-            # Placement may have taken its time.
-            if not bridges or target.hands_off or self._stop.is_set():
+            # Checked again, since Placement's answer may have taken long.
+            if not bridges or guest.hands_off or self._thread.stopping:
                 return
             moved = self._plugger.bind(
-                target.domain, bridges, target.info.specs.uplink_nic
+                guest.domain, bridges, guest.info.specs.uplink_nic
             )
-        self._bound[uuid] = target
+        self._bound[uuid] = guest
         if moved:
             LOG.info(
                 'VM %s: %d NICs are plugged into the claimed %s',
-                target.name,
+                guest.name,
                 moved,
                 ', '.join(bridges),
             )
 
-    def _run(self) -> None:
-        while not self._stop.wait(PERIOD_S):
-            try:
-                self.step()
-            except Exception:
-                # A daemon's thread must outlive what nobody thought of.
-                LOG.exception('Binding uplinks failed; trying again')
 
-
-def _last(state: tenacity.RetryCallState) -> Any:
-    """What the last of several tries came to."""
+def _last_result(state: tenacity.RetryCallState) -> Any:
+    """Return the result of the last attempt."""
     return state.outcome.result() if state.outcome else None

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What parts do in a dry run instead of writing: they read, and say it."""
+"""Publish worker and plugger of a dry run: they read and log only."""
 
 import logging
 from typing import Any
@@ -34,8 +34,10 @@ class DryPublishWorker(publish_worker.PublishWorker):
     )
 
     def status(self) -> dict[str, Any]:
-        """What was found, in values that JSON takes."""
-        # There is no publication that could have an age.
+        """Return what was discovered, for the status socket.
+
+        The age is None, because nothing is published.
+        """
         return super().status() | {'age_s': None}
 
     def _publish(
@@ -46,35 +48,37 @@ class DryPublishWorker(publish_worker.PublishWorker):
 
 
 class DryPlugger(plugger.Plugger):
-    """Says which NICs it would move, and moves none."""
+    """Logs which NICs it would move, and moves none."""
 
     dry_run = True
 
     def __init__(
-        self, records: plugger.BindingJournal, host: qemu_process.Processes
+        self,
+        journal: plugger.BindingJournal,
+        processes: qemu_process.Processes,
     ) -> None:
-        super().__init__(records, host)
-        for uuid in records.uuids():
-            if host.find(uuid):
+        super().__init__(journal, processes)
+        for uuid in journal.uuids():
+            if processes.find(uuid):
                 LOG.warning(
-                    'NICs of %s are where an agent that did not end well '
-                    'has plugged them, and a dry run writes nothing; stop '
-                    'this one and run nova-vhpc-agent --restore',
+                    'NICs of VM %s are still where an agent that crashed has '
+                    'plugged them, and a dry run does not restore them; stop '
+                    'this agent and run nova-vhpc-agent --restore',
                     uuid,
                 )
 
     def bind(
         self, domain: Any, bridges: tuple[str, ...], uplink_nic: int | None
     ) -> int:
-        """Say what would be moved.
+        """Log which NICs would be moved.
 
         :returns: 0.
-        :raises UnsupportedError: it could not be moved.
+        :raises UnsupportedError: a NIC could not be moved.
         """
-        known = {nic.mac: nic for nic in interfaces.read(domain.XMLDesc(0))}
-        moves = interfaces.choose(tuple(known.values()), bridges, uplink_nic)
+        nics = {nic.mac: nic for nic in interfaces.read(domain.XMLDesc(0))}
+        moves = interfaces.choose(tuple(nics.values()), bridges, uplink_nic)
         for mac, bridge in moves.items():
-            known[mac].plugged_into(bridge)
+            nics[mac].plugged_into(bridge)
             LOG.info(
                 'Dry run: VM %s: NIC %s would be plugged into the claimed %s',
                 domain.name(),
@@ -84,28 +88,23 @@ class DryPlugger(plugger.Plugger):
         return 0
 
     def uuids(self) -> frozenset[str]:
-        """None that is to be put back."""
+        """Return no UUID: nothing was moved."""
         return frozenset()
 
-    def undo(self, domain: Any) -> int:
-        """Nothing was moved.
-
-        :returns: 0.
-        """
+    def restore(self, domain: Any) -> int:
+        """Do nothing, and return 0: nothing was moved."""
         return 0
 
-    def undo_all(self, conn: Any) -> dict[str, str]:
-        """Nothing was moved.
-
-        :returns: nothing went wrong.
-        """
+    def restore_all(self, conn: Any) -> dict[str, str]:
+        """Do nothing, and return no failures: nothing was moved."""
         return {}
 
 
-def make_publishing(conf: Any, host: str) -> publish_worker.PublishWorker:
-    """What publishes, or in a dry run does not.
+def make_publish_worker(conf: Any, host: str) -> publish_worker.PublishWorker:
+    """Return the publish worker, or that of a dry run, as configured.
 
-    :raises ConfigError: when an option has a value that is not allowed.
+    :param host: name of the agent's host.
+    :raises ConfigError: an option's value is invalid.
     """
     if conf.vhpc_agent.dry_run:
         return DryPublishWorker(conf, host)
@@ -113,7 +112,7 @@ def make_publishing(conf: Any, host: str) -> publish_worker.PublishWorker:
 
 
 def make_plugger(conf: Any) -> plugger.Plugger:
-    """What moves NICs, or in a dry run does not."""
+    """Return the plugger, or that of a dry run, as configured."""
     if not conf.vhpc_agent.dry_run:
         return plugger.make_plugger(conf)
     return DryPlugger(

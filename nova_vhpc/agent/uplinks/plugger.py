@@ -11,13 +11,13 @@
 # under the License.
 
 
-"""A claim is where the packets go: plugs guest NICs into claimed uplinks.
+"""Plugs NICs of guests into the bridges of claimed uplinks.
 
-Nova's claim on an uplink does not choose the bridge that os-vif plugs a
-NIC into. With ``[vhpc_agent] bind_uplinks`` the agent reads the server's
-claims from Placement and moves the NIC by libvirt's live device update:
-journalled before, undone after, made anew when the domain is restarted.
-:mod:`binder` says when.
+Nova's claim on an uplink does not choose the bridge that os-vif plugs a NIC
+into. With ``[vhpc_agent] bind_uplinks`` the agent reads the server's claims
+from Placement and moves the NIC by libvirt's live device update. The move is
+journalled before, restored at the end, and repeated after a restart of the
+domain. :mod:`binder` decides when.
 """
 
 import dataclasses
@@ -37,9 +37,11 @@ LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """What was moved in one run of a domain.
+    """NICs that the agent moved in one run of a domain.
 
-    :ivar moved: by MAC address: the bridge before, and the one after.
+    :ivar uuid: UUID of the domain.
+    :ivar identity: the run of the domain.
+    :ivar moved: bridge before and after the move, by MAC address.
     """
 
     uuid: str
@@ -48,16 +50,16 @@ class Binding:
 
 
 class BindingJournal(store.Journal):
-    """Bindings on the disk, as durable as the cputune records."""
+    """Stores bindings on disk, as durably as the cputune records."""
 
     def __init__(self, state_path: str) -> None:
         super().__init__(state_path)
         self.path = self.path.with_name('bindings')
 
     def save_binding(self, binding: Binding) -> None:
-        """Put a binding on the disk, whole.
+        """Write a binding to disk, atomically.
 
-        :raises JournalError: it is not there.
+        :raises JournalError: it was not written.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,13 +72,13 @@ class BindingJournal(store.Journal):
             ) from None
 
     def load_binding(self, uuid: str) -> Binding | None:
-        """The binding of a domain; None without one.
+        """Return the binding of a domain; None without one.
 
-        :raises JournalError: it cannot be used.
+        :raises JournalError: the file cannot be read, or is invalid.
         """
-        target = self._file(uuid)
+        path = self._file(uuid)
         try:
-            data = json.loads(target.read_text())
+            data = json.loads(path.read_text())
             if data['version'] != 1:
                 raise ValueError(f'version {data["version"]}')
             return Binding(
@@ -94,142 +96,156 @@ class BindingJournal(store.Journal):
             AttributeError,
             RecursionError,
         ) as error:
-            raise store.JournalError(f'{target}: {error!r}') from None
+            raise store.JournalError(f'{path}: {error!r}') from None
 
 
 class Plugger:
-    """Moves and puts back the NICs of single domains."""
+    """Moves and restores the NICs of single domains.
+
+    :param journal: bindings in force.
+    :param processes: the QEMU processes of this host.
+    :cvar dry_run: whether nothing is moved.
+    """
 
     dry_run = False
 
     def __init__(
-        self, records: BindingJournal, host: qemu_process.Processes
+        self, journal: BindingJournal, processes: qemu_process.Processes
     ) -> None:
-        self._records = records
-        self._host = host
+        self._journal = journal
+        self._processes = processes
 
     def bind(
         self, domain: Any, bridges: tuple[str, ...], uplink_nic: int | None
     ) -> int:
         """Move a domain's NICs to the bridges of its claims.
 
-        :returns: NICs that were moved.
-        :raises UnsupportedError, JournalError: nothing was written.
-        :raises libvirt.libvirtError: libvirt refused; what was moved
-            before is journalled.
+        :param bridges: bridges of the claimed uplinks.
+        :param uplink_nic: index of the first NIC to move, from 0; None for
+            the last NICs.
+        :returns: number of NICs that were moved.
+        :raises UnsupportedError, JournalError: nothing was moved.
+        :raises libvirt.libvirtError: libvirt refused a move; the moves
+            before it are journalled.
         """
-        known = {nic.mac: nic for nic in interfaces.read(domain.XMLDesc(0))}
-        moves = interfaces.choose(tuple(known.values()), bridges, uplink_nic)
+        nics = {nic.mac: nic for nic in interfaces.read(domain.XMLDesc(0))}
+        moves = interfaces.choose(tuple(nics.values()), bridges, uplink_nic)
         updates = {
-            mac: known[mac].plugged_into(bridge)
+            mac: nics[mac].plugged_into(bridge)
             for mac, bridge in moves.items()
         }
         if not updates:
             return 0
         uuid = domain.UUIDString()
-        identity = self._host.identity(uuid, domain.ID())
-        record = self._records.load_binding(uuid)
+        identity = self._processes.identity(uuid, domain.ID())
+        record = self._journal.load_binding(uuid)
         moved = _moved(domain, record, identity)
         for mac, bridge in moves.items():
-            before = moved.get(mac, (known[mac].bridge or '', ''))[0]
+            before = moved.get(mac, (nics[mac].bridge or '', ''))[0]
             moved[mac] = (before, bridge)
-        self._records.save_binding(Binding(uuid, identity, moved))
+        self._journal.save_binding(Binding(uuid, identity, moved))
         for xml in updates.values():
             domain.updateDeviceFlags(xml, LIVE)
         return len(updates)
 
-    def undo(self, domain: Any) -> int:
-        """Put a domain's NICs back; those that others moved stay.
+    def restore(self, domain: Any) -> int:
+        """Move a domain's NICs back to their original bridges.
 
-        :returns: NICs that were put back.
-        :raises JournalError, libvirt.libvirtError: the record is kept.
+        A NIC that was moved again by somebody else stays where it is.
+
+        :returns: number of NICs that were restored.
+        :raises JournalError, libvirt.libvirtError: it failed; the record is
+            kept.
         """
         uuid = domain.UUIDString()
-        record = self._records.load_binding(uuid)
+        record = self._journal.load_binding(uuid)
         if record is None:
             return 0
-        done = 0
-        moved = _moved(domain, record, self._host.identity(uuid, domain.ID()))
+        restored = 0
+        moved = _moved(
+            domain, record, self._processes.identity(uuid, domain.ID())
+        )
         for nic in interfaces.read(domain.XMLDesc(0)):
             before, after = moved.get(nic.mac, ('', ''))
             if after and nic.bridge == after and before != after:
                 domain.updateDeviceFlags(nic.plugged_into(before), LIVE)
-                done += 1
-        self._records.remove(uuid)
-        return done
+                restored += 1
+        self._journal.remove(uuid)
+        return restored
 
     def uuids(self) -> frozenset[str]:
-        """Domains that have a record."""
-        return frozenset(self._records.uuids())
+        """Return the UUIDs of domains that have a record."""
+        return frozenset(self._journal.uuids())
 
     def forget(self, uuid: str) -> None:
-        """A domain that does not run here needs its record no more.
+        """Remove the record of a domain unless it runs on this host.
 
-        :raises JournalError: it is still there.
+        :raises JournalError: the record could not be removed.
         """
-        if not self._host.find(uuid):
-            self._records.remove(uuid)
+        if not self._processes.find(uuid):
+            self._journal.remove(uuid)
 
-    def undo_all(self, conn: Any) -> dict[str, str]:
-        """Put all domains back that have a record, all at the same time.
+    def restore_all(self, conn: Any) -> dict[str, str]:
+        """Restore all domains that have a record, each in its own thread.
 
-        One that hangs holds up the answer, but no other one.
+        A domain that hangs delays the answer, but no other domain.
 
-        :returns: what went wrong, by uuid; their records are kept.
+        :param conn: libvirt's connection.
+        :returns: reasons for failures, by UUID; these records are kept.
         """
-        failed: dict[str, str] = {}
+        failures: dict[str, str] = {}
 
-        def undo(uuid: str) -> None:
+        def restore_one(uuid: str) -> None:
             try:
-                if self._host.find(uuid):
-                    self.undo(conn.lookupByUUIDString(uuid))
+                if self._processes.find(uuid):
+                    self.restore(conn.lookupByUUIDString(uuid))
                 else:
-                    self._records.remove(uuid)
+                    self._journal.remove(uuid)
             except Exception as error:
-                # Whatever is wrong with one, the others are put back.
-                failed[uuid] = str(error) or repr(error)
+                # Whatever happens to one domain, the others are restored.
+                failures[uuid] = str(error) or repr(error)
 
         threads = [
-            threading.Thread(target=undo, args=(uuid,), daemon=True)
-            for uuid in self._records.uuids()
+            threading.Thread(target=restore_one, args=(uuid,), daemon=True)
+            for uuid in self._journal.uuids()
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return failed
+        return failures
 
 
 def _moved(
     domain: Any, record: Binding | None, identity: qemu_process.Identity
 ) -> dict[str, tuple[str, str]]:
-    """What we have moved in a run of a domain, as far as a record tells.
+    """Return which NICs the agent has moved in a run of a domain.
 
-    libvirt's calls name the domain only: one that waits while the VM is
-    destroyed and started anew is carried out on the new run. So a NIC that is
-    where we wanted it in another run, and that the definition has where it was
-    before, is one that we have moved, too.
+    A libvirt call identifies a domain by its UUID only. A call that waits
+    while the domain is destroyed and started again is carried out on the new
+    run. So if the record is of another run, a NIC counts as moved if it is
+    where the agent wanted it, while the definition has its original bridge.
 
-    :returns: by MAC address: the bridge before, and the one after.
-    :raises libvirt.libvirtError: it cannot be told.
+    :returns: bridge before and after the move, by MAC address.
+    :raises libvirt.libvirtError: the domain's XML cannot be read.
     """
     if record is None:
         return {}
     if record.identity.same_run(identity):
         return dict(record.moved)
-    now, defined = (
+    live, defined = (
         {nic.mac: nic.bridge for nic in interfaces.read(domain.XMLDesc(flags))}
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
     return {
         mac: (before, after)
         for mac, (before, after) in record.moved.items()
-        if (defined.get(mac), now.get(mac)) == (before, after)
+        if (defined.get(mac), live.get(mac)) == (before, after)
     }
 
 
 def make_plugger(conf: Any) -> Plugger:
-    """What moves guests' NICs and puts them back."""
+    """Return a plugger with this host's journal and processes."""
     return Plugger(
         BindingJournal(conf.vhpc_agent.state_path),
         qemu_process.make_processes(conf),

@@ -11,10 +11,9 @@
 # under the License.
 
 
-"""The thread that keeps this host's topology in Placement up to date."""
+"""Keeps this host's uplinks in Placement up to date, in a thread."""
 
 import logging
-import random
 import socket
 import threading
 import time
@@ -25,15 +24,14 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc.agent.uplinks import uplinks
+from nova_vhpc.agent import errors, periodic
+from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.clients import credentials
-from nova_vhpc.placement import client as api
+from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import provider_tree, publisher, withdrawal
-from nova_vhpc.topology import discovery, model
+from nova_vhpc.topology import bridge_rules, discovery, model
 
 LOG = logging.getLogger(__name__)
-
-_MAX_BACK_OFF_S = 60.0
 
 _NO_CREDENTIALS = (
     '[placement] has no auth_type: set there, as nova.conf of nova-compute '
@@ -43,15 +41,46 @@ _NO_CREDENTIALS = (
 )
 
 
-class PublishWorker:
-    """Looks at the bridges in turn and publishes what changed.
+def make_discovery(conf: cfg.ConfigOpts) -> discovery.Discovery:
+    """Return the discovery of uplinks that ``[vhpc_topology]`` configures.
 
-    Placement or the compute node's provider being away is waited out; one
-    log line tells of each change of state.
+    :raises ConfigError: an option's value is invalid.
+    """
+    options = conf.vhpc_topology
+    try:
+        rules = bridge_rules.parse_rules(options.bridges)
+    except ValueError as error:
+        raise errors.ConfigError(f'[vhpc_topology] bridges: {error}') from None
+    return discovery.Discovery(
+        rules,
+        nic_patterns=options.nic_patterns,
+        shared_slots=options.shared_slots,
+        default_mbps=options.default_mbps,
+        sysfs=Path(options.sysfs),
+    )
+
+
+def describe(topology: model.HostTopology) -> str:
+    """Return all uplinks of a host in one line, for the log."""
+    return (
+        ', '.join(
+            f'{uplink.bridge}/{uplink.nic} '
+            + (f'{uplink.mbps} Mbit/s' if uplink.up else 'down')
+            for uplink in topology.uplinks
+        )
+        or 'none'
+    )
+
+
+class PublishWorker:
+    """Discovers this host's uplinks periodically and publishes changes.
+
+    While Placement or the compute node's provider is away, it retries. Each
+    change of state is logged once.
 
     :param conf: with the groups ``vhpc_topology`` and ``placement``.
     :param host: name of the agent's host.
-    :raises ConfigError: when an option has a value that is not allowed.
+    :raises ConfigError: an option's value is invalid.
     """
 
     DONE = 'published'
@@ -61,9 +90,12 @@ class PublishWorker:
         self._conf = conf
         self._options = conf.vhpc_topology
         self._host = host
-        self._discovery = uplinks.make_discovery(conf)
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._discovery = make_discovery(conf)
+        self._thread = periodic.PeriodicThread(
+            'vhpc-publish',
+            self._run_once,
+            lambda: float(self._options.poll_interval),
+        )
         self._lock = threading.Lock()
         self._state = 'off'
         self._detail = ''
@@ -72,85 +104,57 @@ class PublishWorker:
         self._published: publisher.Published | None = None
         self._published_s: float | None = None
         self._publisher: publisher.Publisher | None = None
-        self._client: api.PlacementClient | None = None
+        self._client: placement_client.PlacementClient | None = None
         self._sent: model.HostTopology | None = None
         self._stamp = 0
-        self._stamped_at = 0.0
-        self._verified_at = 0.0
+        self._stamped_s = 0.0
+        self._verified_s = 0.0
 
     def start(self) -> None:
         """Start publishing, unless the option ``publish`` is off."""
-        if not self._options.publish or self._thread is not None:
+        if not self._options.publish or self._thread.started:
             return
-        self._stop.clear()
         self._enter('starting', '')
-        self._thread = threading.Thread(
-            target=self._run, name='vhpc-publish', daemon=True
-        )
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop publishing. What was published stays."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-            self._thread = None
+        """Stop publishing. What was published stays in Placement."""
+        self._thread.stop(timeout_s)
         self._enter('off', '')
 
     def withdrawal(self) -> withdrawal.Withdrawal:
-        """What takes everything of ours away from Placement.
+        """Return what removes this host's uplinks from Placement.
 
-        :raises PlacementError: when there are no usable credentials.
+        :raises PlacementError: there are no usable credentials.
         """
         return withdrawal.Withdrawal(self._make_client(), *self._node())
 
-    def claimed_bridges(self, server: str) -> tuple[str, ...]:
-        """Bridges of the uplinks that a server has claimed on this host.
+    def publication(self) -> claims.Publication | None:
+        """Return what Placement has of this host; None before the first time.
 
-        Empty before the first publication. Asks Placement: not for ticks.
-
-        :raises PlacementError: when Placement is away or refuses.
+        :raises PlacementError: there are no usable credentials.
         """
         with self._lock:
             published, findings = self._published, self._findings
         if published is None or findings is None:
-            return ()
+            return None
         self._make_publisher()
         if self._client is None:
-            return ()
-        bridges = {
-            model.provider_uuid(
-                published.node, uplink.bridge, uplink.nic
-            ): uplink.bridge
-            for uplink in findings.topology.uplinks
-        }
-        present = set(bridges.values())
-        for name in published.reserved:
-            # Its NIC is gone or has another name; the bridge may be there.
-            bridge, nic = name.rsplit(':', 2)[1:]
-            if bridge in present:
-                provider = model.provider_uuid(published.node, bridge, nic)
-                bridges[provider] = bridge
-        return tuple(
-            sorted(
-                bridges[provider]
-                for provider in self._client.claimed_uplinks(server)
-                if provider in bridges
-            )
-        )
+            return None
+        return claims.Publication(self._client, published, findings.topology)
 
     def status(self) -> dict[str, Any]:
-        """What is published, in values that JSON takes."""
+        """Return what is published, for the status socket."""
         with self._lock:
             findings, published = self._findings, self._published
-            at = self._published_s
+            published_s = self._published_s
             result: dict[str, Any] = {
                 'state': self._state,
                 'since': self._since,
                 'detail': self._detail,
                 'age_s': None
-                if at is None
-                else round(time.monotonic() - at, 1),
+                if published_s is None
+                else round(time.monotonic() - published_s, 1),
             }
         result['node'] = published.node if published else None
         result['reserved'] = list(published.reserved) if published else []
@@ -169,48 +173,36 @@ class PublishWorker:
         ]
         return result
 
-    def _run(self) -> None:
-        failures = 0
-        while not self._stop.is_set():
-            failures = 0 if self._attempt() else failures + 1
-            self._stop.wait(self._pause_s(failures))
+    def _run_once(self) -> None:
+        """Publish changes, and log a change of state.
 
-    def _attempt(self) -> bool:
-        """One look at the bridges.
-
-        :returns: whether all went well.
+        :raises RetryLater: Placement or the compute node is away.
         """
         try:
-            self._tick()
+            self._publish_changes()
         except provider_tree.NoRootError as error:
             self._fail('no-compute-node', str(error))
-        except api.PlacementError as error:
+            raise periodic.RetryLater from error
+        except placement_client.PlacementError as error:
             self._fail('placement-away', str(error))
+            raise periodic.RetryLater from error
         except Exception as error:
-            # A daemon's thread must outlive what nobody thought of.
-            if self._state != 'failed':
-                LOG.exception('Publishing failed; it will be tried again')
             self._fail('failed', repr(error))
-        else:
-            return True
-        return False
+            raise
 
-    def _pause_s(self, failures: int) -> float:
-        interval_s = float(self._options.poll_interval)
-        if not failures:
-            return interval_s
-        back_off_s = min(_MAX_BACK_OFF_S, 2.0 ** min(failures - 1, 10))
-        # Thousands of agents must not come back in the same second.
-        return back_off_s * random.uniform(0.75, 1.25)
+    def _publish_changes(self) -> None:
+        """Discover the uplinks, and publish them if that is needed.
 
-    def _tick(self) -> None:
+        It is needed after a change or a failure, and at each
+        ``stamp_interval`` and ``verify_interval``.
+        """
         findings = self._discovery.discover(self._options.node or self._host)
-        self._note_problems(findings)
+        self._report_problems(findings)
         now_s = time.monotonic()
         changed = findings.topology != self._sent
         stamp_s = self._options.stamp_interval
-        stale = bool(stamp_s) and now_s - self._stamped_at >= stamp_s
-        verify = now_s - self._verified_at >= self._options.verify_interval
+        stale = bool(stamp_s) and now_s - self._stamped_s >= stamp_s
+        verify = now_s - self._verified_s >= self._options.verify_interval
         if not (changed or stale or verify or self._state != self.DONE):
             return
         if changed or stale:
@@ -219,9 +211,9 @@ class PublishWorker:
             self._client.forget()
         published = self._publish(findings.topology, self._stamp)
         self._sent = findings.topology
-        self._verified_at = now_s
+        self._verified_s = now_s
         if changed or stale:
-            self._stamped_at = now_s
+            self._stamped_s = now_s
         with self._lock:
             self._published = published
             self._published_s = time.monotonic()
@@ -230,7 +222,7 @@ class PublishWorker:
                 self.MESSAGE,
                 len(findings.topology.uplinks),
                 published.node,
-                uplinks.describe(findings.topology),
+                describe(findings.topology),
             )
         self._enter(self.DONE, '')
 
@@ -240,18 +232,21 @@ class PublishWorker:
         return self._make_publisher().publish(topology, stamp)
 
     def _make_publisher(self) -> publisher.Publisher:
-        """Made late: loading credentials may need a file that comes later.
+        """Return the publisher; make it if there is none.
 
-        :raises PlacementError: when there are no usable credentials.
+        Not made in the constructor, because the credentials may need a file
+        that does not exist yet.
+
+        :raises PlacementError: there are no usable credentials.
         """
         if self._publisher is None:
             self._client = self._make_client()
             self._publisher = publisher.Publisher(self._client, *self._node())
         return self._publisher
 
-    def _make_client(self) -> api.PlacementClient:
+    def _make_client(self) -> placement_client.PlacementClient:
         if not credentials.given(self._conf, 'placement'):
-            raise api.PlacementError(_NO_CREDENTIALS)
+            raise placement_client.PlacementError(_NO_CREDENTIALS)
         try:
             adapter = loading.load_adapter_from_conf_options(
                 self._conf,
@@ -263,13 +258,13 @@ class PublishWorker:
                 ),
             )
         except Exception as error:
-            raise api.PlacementError(
+            raise placement_client.PlacementError(
                 f'[placement] of the configuration is unusable: {error}'
             ) from error
-        return api.PlacementClient(adapter)
+        return placement_client.PlacementClient(adapter)
 
     def _node(self) -> tuple[list[str], str | None]:
-        """Names of the compute node, and its uuid if that is to be used."""
+        """Return the compute node's possible names, and its UUID if known."""
         if self._options.node:
             return [self._options.node], None
         names = list(dict.fromkeys([self._host, socket.getfqdn()]))
@@ -282,25 +277,31 @@ class PublishWorker:
         except (OSError, ValueError):
             return None
 
-    def _note_problems(self, findings: discovery.Findings) -> None:
+    def _report_problems(self, findings: discovery.Findings) -> None:
+        """Store the findings, and log problems that the last ones lacked."""
         with self._lock:
-            known = self._findings.problems if self._findings else ()
+            logged = self._findings.problems if self._findings else ()
             self._findings = findings
         for problem in findings.problems:
-            if problem not in known:
+            if problem not in logged:
                 LOG.warning('[vhpc_topology] bridges: %s', problem)
 
     def _fail(self, state: str, detail: str) -> None:
-        # nova-compute may come up any time with a compute_id file.
+        # Made again, because nova-compute may write its compute_id file at
+        # any time.
         self._publisher = None
         if self._enter(state, detail):
             LOG.warning(
-                'Uplinks are not published (%s); trying again: %s',
+                'Uplinks are not published (%s); will retry: %s',
                 state,
                 detail,
             )
 
     def _enter(self, state: str, detail: str) -> bool:
+        """Set state and detail.
+
+        :returns: whether the state changed.
+        """
         with self._lock:
             changed = state != self._state
             self._state, self._detail = state, detail

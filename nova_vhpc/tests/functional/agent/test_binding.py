@@ -56,7 +56,9 @@ class BindingCase(base.AgentTestCase):
             self.plugger,
             lambda: self.guests,
             lambda: self.conn,
-            lambda uuid: self.claimed.get(uuid, ()),
+            types.SimpleNamespace(
+                bridges=lambda uuid: self.claimed.get(uuid, ())
+            ),
         )
 
     def boot(
@@ -175,7 +177,7 @@ class BindingTest(BindingCase):
     def test_the_last_nic_goes_to_the_claimed_uplink(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
         before = domain.XMLDesc(0)
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual([self.shared, self.own], self.plugs(domain))
 
         # What comes in over the uplink reaches that NIC and no other.
@@ -184,32 +186,32 @@ class BindingTest(BindingCase):
         self.assertEqual((0, 50), (self.heard(first), self.heard(second)))
 
         self.binder.stop()
-        self.plugger.undo_all(self.conn)
+        self.plugger.restore_all(self.conn)
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
         self.assertEqual(before, domain.XMLDesc(0))
         self.assertEqual((), self.records.uuids())
 
     def test_after_a_crash_all_is_put_back(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
-        self.binder.step()
+        self.binder.reconcile()
         # Another process, which knows the journal only.
         other = plugger.Plugger(
             plugger.BindingJournal(str(self.path / 'state')),
             qemu_process.Processes(),
         )
-        self.assertEqual({}, other.undo_all(self.conn))
+        self.assertEqual({}, other.restore_all(self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def test_bound_anew_after_a_hard_reboot(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
-        self.binder.step()
+        self.binder.reconcile()
         domain.destroy()
         domain.create()
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
         self.follow(domain)
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual([self.shared, self.own], self.plugs(domain))
-        self.plugger.undo_all(self.conn)
+        self.plugger.restore_all(self.conn)
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def bind_and_restart(
@@ -227,22 +229,22 @@ class BindingTest(BindingCase):
 
         target = self.guests[domain.UUIDString()]
         target.domain = _Meanwhile(domain, number, restart)
-        self.binder.step()
+        self.binder.reconcile()
         self.assertIn(bridges[number - 1], self.plugs(domain))
         return domain
 
     def test_restarted_while_it_is_bound_then_killed(self) -> None:
         domain = self.bind_and_restart((self.own,), 1)
-        self.assertEqual({}, self.plugger.undo_all(self.conn))
+        self.assertEqual({}, self.plugger.restore_all(self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def test_restarted_while_it_is_bound(self) -> None:
         third = self.links.bridge('t')
         domain = self.bind_and_restart((self.own, third), 2)
         self.follow(domain)
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual([self.own, third], self.plugs(domain))
-        self.assertEqual({}, self.plugger.undo_all(self.conn))
+        self.assertEqual({}, self.plugger.restore_all(self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def test_the_end_waits_for_a_nic_that_is_being_moved(self) -> None:
@@ -263,32 +265,32 @@ class BindingTest(BindingCase):
 
     def test_put_back_before_it_migrates_and_when_paused(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
-        self.binder.step()
+        self.binder.reconcile()
         self.guests[domain.UUIDString()].hands_off = 'leaving'
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
         self.guests[domain.UUIDString()].hands_off = ''
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual([self.shared, self.own], self.plugs(domain))
 
     def test_what_others_moved_stays(self) -> None:
         domain = self.boot((self.shared,), (self.own,))
-        self.binder.step()
+        self.binder.reconcile()
         third = self.links.bridge('t')
         nic = interfaces.read(domain.XMLDesc(0))[0]
         domain.updateDeviceFlags(nic.plugged_into(third), base.LIVE)
-        self.plugger.undo_all(self.conn)
+        self.plugger.restore_all(self.conn)
         self.assertEqual([third], self.plugs(domain))
 
     def test_no_claim_no_write(self) -> None:
         domain = self.boot((self.shared,), ())
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual([self.shared], self.plugs(domain))
         self.assertEqual((), self.records.uuids())
 
     def test_more_claims_than_nics_is_told(self) -> None:
         domain = self.boot((self.shared,), (self.own, self.shared))
-        self.binder.step()
+        self.binder.reconcile()
         self.assertIn(
             'has 1 NICs',
             self.binder.status()['problems'][domain.UUIDString()],

@@ -30,8 +30,8 @@ import uuid as uuid_module
 from collections.abc import Iterable
 
 from nova_vhpc.agent.libvirt.domain_xml import parse
+from nova_vhpc.agent.uplinks import claims, publish_worker
 from nova_vhpc.agent.uplinks import plugger as binding
-from nova_vhpc.agent.uplinks import publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
 from nova_vhpc.explain.cloud import placement
 from nova_vhpc.explain.request_file import Flavor
@@ -159,7 +159,9 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
                 [m for m, host in MEMBERS.items() if host == name],
             )
         return {
-            member: workers[host].claimed_bridges(self.guests[member].uuid)
+            member: claims.UplinkClaims(workers[host].publication).bridges(
+                self.guests[member].uuid
+            )
             for member, host in MEMBERS.items()
         }
 
@@ -246,10 +248,10 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
             plugger,
             lambda: servers,
             lambda: self.conn,
-            worker.claimed_bridges,
+            claims.UplinkClaims(worker.publication),
         )
-        self.addCleanup(plugger.undo_all, self.conn)
-        binder.step()
+        self.addCleanup(plugger.restore_all, self.conn)
+        binder.reconcile()
         self.assertEqual({}, binder.status()['problems'])
         self.assertEqual(sorted(servers), binder.status()['bound'])
 

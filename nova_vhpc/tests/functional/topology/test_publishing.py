@@ -26,7 +26,7 @@ from oslo_config import cfg
 from placement.tests.functional.fixtures import placement as fixture
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.agent.uplinks import claims, publish_worker
 from nova_vhpc.conf import placement as placement_opts
 from nova_vhpc.conf import topology as topology_opts
 from nova_vhpc.tests.functional.topology import links, test_publisher
@@ -165,11 +165,17 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         worker.start()
         self.wait_for(lambda: self.state(worker) == 'published')
         server = self.claim(self.uuid(self.uplink))
-        self.assertEqual((self.bridge,), worker.claimed_bridges(server))
+        self.assertEqual(
+            (self.bridge,),
+            claims.UplinkClaims(worker.publication).bridges(server),
+        )
         self.links.delete(self.nic)
         self.links.uplink('n', self.bridge)
         self.wait_for(lambda: worker.status()['reserved'])
-        self.assertEqual((self.bridge,), worker.claimed_bridges(server))
+        self.assertEqual(
+            (self.bridge,),
+            claims.UplinkClaims(worker.publication).bridges(server),
+        )
 
     def test_placement_away_and_back(self) -> None:
         self.served.stop()

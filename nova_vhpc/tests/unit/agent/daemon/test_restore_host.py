@@ -158,7 +158,7 @@ class TestRefused(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.conns: list[mock.Mock] = []
-        self.undo_nics = mock.Mock(return_value={})
+        self.restore_nics = mock.Mock(return_value={})
         self.useFixture(
             fixtures.MockPatchObject(
                 restore_host, 'RETRY_PAUSE_SECONDS', 0.001
@@ -196,10 +196,10 @@ class TestRefused(base.BaseTestCase):
             self.connect(alive),
             'uri',
             Refusing(a=None, b=None),
-            self.undo_nics,
+            self.restore_nics,
         )
         # Over the connection that still works.
-        self.undo_nics.assert_called_with(self.conns[-1])
+        self.restore_nics.assert_called_with(self.conns[-1])
         return summary
 
     def test_tried_again(self) -> None:
@@ -218,7 +218,7 @@ class TestRefused(base.BaseTestCase):
         restorer = Restorer(a=None, b=fake_libvirt.refused('busy'))
         with mock.patch.object(restore_host, 'RETRY_SECONDS', 0.05):
             summary = restore_host._clean(
-                self.connect(True), 'uri', restorer, self.undo_nics
+                self.connect(True), 'uri', restorer, self.restore_nics
             )
         self.assertIn('1 restored, 0 gone, 1 failed', summary.text())
 
@@ -231,10 +231,10 @@ class TestRefused(base.BaseTestCase):
         conn = self.connect(False)
         conn.listAllDomains.side_effect = fake_libvirt.refused('closed')
         summary = restore_host._clean(
-            conn, 'uri', Restorer(a=None, b=None), self.undo_nics
+            conn, 'uri', Restorer(a=None, b=None), self.restore_nics
         )
         self.assertEqual(['a', 'b'], sorted(summary.restored))
-        self.undo_nics.assert_called_once_with(self.conns[1])
+        self.restore_nics.assert_called_once_with(self.conns[1])
 
     def test_not_for_ever_if_they_are_never_listed(self) -> None:
         conn = self.connect(True)
@@ -246,16 +246,16 @@ class TestRefused(base.BaseTestCase):
                 conn,
                 'uri',
                 Restorer(),
-                self.undo_nics,
+                self.restore_nics,
             )
 
     def test_nics_are_tried_again(self) -> None:
-        self.undo_nics.side_effect = [{'a': 'closed'}, {}]
+        self.restore_nics.side_effect = [{'a': 'closed'}, {}]
         self.assertEqual({}, self.clean(0).failed)
-        self.assertEqual(2, self.undo_nics.call_count)
+        self.assertEqual(2, self.restore_nics.call_count)
 
     def test_nics_that_are_left(self) -> None:
-        self.undo_nics.return_value = {'a': 'closed'}
+        self.restore_nics.return_value = {'a': 'closed'}
         with mock.patch.object(restore_host, 'RETRY_SECONDS', 0.05):
             self.assertEqual({'a': 'closed'}, self.clean(0).failed)
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""NICs go back whenever a VM is not ours to plug any more."""
+"""Tests of :mod:`nova_vhpc.agent.uplinks.binder`."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ import fixtures
 import libvirt
 
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.uplinks import binder, plugger
+from nova_vhpc.agent.uplinks import binder, claims, plugger
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import test_manager
@@ -28,11 +28,13 @@ from nova_vhpc.tests.unit.agent.lifecycle import test_manager
 PATIENCE_S = 10.0
 
 
-class TestUplinkBinder(test_manager.DomainsCase):
+class UplinkBinderTest(test_manager.DomainsCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain.specs['vhpc:network'] = 'separate'
-        self.claims: tuple[str, ...] = ('br-own',)
+        self.claims = mock.Mock(
+            spec=claims.UplinkClaims, **{'bridges.return_value': ('br-own',)}
+        )
         self.bindings = plugger.BindingJournal(self.state)
         self.binder = self.make_binder()
         self.target = self.look()
@@ -44,101 +46,101 @@ class TestUplinkBinder(test_manager.DomainsCase):
             ),
             lambda: self.made.guests,
             lambda: self.made.connection.get(),
-            lambda uuid: self.claims,
+            self.claims,
         )
 
     def bind(self) -> None:
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual('br-own', self.domain.bridge)
 
-    def assert_put_back(self) -> None:
+    def assert_restored(self) -> None:
         self.assertEqual('br-int', self.domain.bridge)
         self.assertEqual((), self.bindings.uuids())
         self.assertEqual([], self.binder.status()['bound'])
 
-    def test_opted_out(self) -> None:
+    def test_nics_are_restored_when_the_server_opts_out(self) -> None:
         self.bind()
         self.domain.specs = {}
         self.made.look('u')
         self.drain()
         self.assertEqual({}, self.made.guests)
-        self.binder.step()
-        self.assert_put_back()
+        self.binder.reconcile()
+        self.assert_restored()
 
-    def test_asks_for_no_network_of_its_own_any_more(self) -> None:
+    def test_nics_are_restored_when_the_network_is_dropped(self) -> None:
         self.bind()
         del self.domain.specs['vhpc:network']
         self.made.look('u')
         self.drain()
         self.assertIn('u', self.made.guests)
-        self.binder.step()
-        self.assert_put_back()
+        self.binder.reconcile()
+        self.assert_restored()
 
-    def test_opted_out_while_no_agent_ran(self) -> None:
+    def test_nics_are_restored_after_opting_out_without_an_agent(self) -> None:
         self.bind()
         self.domain.specs = {}
         self.made = self.make()
         self.binder = self.make_binder()
-        self.binder.step()
-        self.assert_put_back()
+        self.binder.reconcile()
+        self.assert_restored()
 
-    def test_ours_and_not_yet_found(self) -> None:
-        """Put back and plugged again, it would lose packets for nothing."""
+    def test_nics_of_a_guest_not_adopted_yet_stay(self) -> None:
+        """Restored and plugged again, the guest would lose packets."""
         self.bind()
         self.made = self.make()
         self.binder = self.make_binder()
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual('br-own', self.domain.bridge)
         self.look()
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual(['u'], self.binder.status()['bound'])
 
-    def test_gone(self) -> None:
+    def test_record_of_a_domain_that_is_gone_is_removed(self) -> None:
         self.bind()
         self.made.connection.get().domains.clear()
         self.reconcile()
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual((), self.bindings.uuids())
         self.assertEqual({}, self.binder.status()['problems'])
 
-    def test_held_and_refused_at_first(self) -> None:
+    def test_restoring_a_held_guest_is_retried(self) -> None:
         self.bind()
         self.target.holds.add(guest.Hold.PAUSED)
         self.domain.refuse = self.refuse
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual({'u': 'busy'}, self.binder.status()['problems'])
         self.domain.refuse = lambda: None
-        self.binder.step()
-        self.assert_put_back()
+        self.binder.reconcile()
+        self.assert_restored()
         self.assertEqual({}, self.binder.status()['problems'])
 
-    def test_held_since_before_it_was_bound_by_this_agent(self) -> None:
+    def test_nics_bound_by_an_earlier_agent_are_restored_on_hold(self) -> None:
         self.bind()
         self.binder = self.make_binder()
         self.target.holds.add(guest.Hold.PAUSED)
-        self.binder.step()
-        self.assert_put_back()
+        self.binder.reconcile()
+        self.assert_restored()
 
-    def test_not_during_a_migration(self) -> None:
+    def test_nics_stay_during_a_migration(self) -> None:
         self.bind()
         self.target.holds |= {guest.Hold.LEAVING, guest.Hold.MIGRATING}
-        self.binder.step()
+        self.binder.reconcile()
         self.assertEqual('br-own', self.domain.bridge)
         self.target.holds.discard(guest.Hold.MIGRATING)
-        self.binder.step()
-        self.assert_put_back()
+        self.binder.reconcile()
+        self.assert_restored()
 
-    def test_not_after_the_end(self) -> None:
-        """Placement answers when all was put back already."""
+    def test_nics_are_not_moved_after_stop(self) -> None:
+        """Placement answers when all NICs are restored already."""
 
         def answer_late(uuid: str) -> tuple[str, ...]:
             self.binder.stop()
-            return self.claims
+            return ('br-own',)
 
-        self.binder._claims = answer_late
+        self.claims.bridges.side_effect = answer_late
         self.binder.start()
-        self.binder.step()
-        self.assert_put_back()
+        self.binder.reconcile()
+        self.assert_restored()
 
     def stop(self, refusals: int) -> None:
         """End while libvirt is away for so many tries."""
@@ -158,20 +160,20 @@ class TestUplinkBinder(test_manager.DomainsCase):
         ):
             self.binder.stop()
 
-    def test_libvirtd_is_started_anew_at_the_end(self) -> None:
+    def test_stop_retries_while_libvirtd_restarts(self) -> None:
         self.stop(4)
         self.assertEqual('br-int', self.domain.bridge)
         self.assertEqual((), self.bindings.uuids())
         self.assertFalse(self.binder.left)
 
-    def test_libvirtd_stays_away_at_the_end(self) -> None:
+    def test_stop_reports_nics_if_libvirtd_stays_away(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.stop(1_000_000)
         self.assertEqual(('u',), self.bindings.uuids())
         self.assertTrue(self.binder.left)
-        self.assertEqual(1, log.output.count('NICs of u are not put back'))
+        self.assertEqual(1, log.output.count('NICs of u are not restored'))
 
-    def test_one_that_hangs_at_the_end_holds_up_no_other(self) -> None:
+    def test_domain_that_hangs_at_stop_delays_no_other(self) -> None:
         other = fake_libvirt.Domain('v', **{'vhpc:network': 'separate'})
         self.made.connection.get().domains['v'] = other
         self.made.look('v')
@@ -195,7 +197,7 @@ class TestUplinkBinder(test_manager.DomainsCase):
         self.assertEqual((), self.bindings.uuids())
         self.assertFalse(self.binder.left)
 
-    def test_libvirtd_is_away_and_no_nic_was_moved(self) -> None:
+    def test_stop_needs_no_libvirtd_if_no_nic_was_moved(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.binder._connection = lambda: self.fail('libvirt is not needed')
         self.binder.start()
@@ -203,7 +205,7 @@ class TestUplinkBinder(test_manager.DomainsCase):
         self.assertFalse(self.binder.left)
         self.assertEqual('', log.output)
 
-    def test_the_next_run_has_the_number_of_the_one_before(self) -> None:
+    def test_next_run_with_the_same_id_is_bound_again(self) -> None:
         """libvirtd was started anew between them."""
         self.bind()
         self.domain.bridge = 'br-int'
@@ -211,7 +213,9 @@ class TestUplinkBinder(test_manager.DomainsCase):
         self.look()
         self.bind()
 
-    def test_torn_records_keep_no_other_vm_from_being_put_back(self) -> None:
+    def test_torn_record_does_not_keep_others_from_being_restored(
+        self,
+    ) -> None:
         self.bind()
         link = self.made.connection.get()
         link.domains['a'] = fake_libvirt.Domain('a')
@@ -230,7 +234,7 @@ class TestUplinkBinder(test_manager.DomainsCase):
             with mock.patch.object(
                 qemu_process.Processes, 'find', return_value=1
             ):
-                failed = self.binder._plugger.undo_all(link)
+                failed = self.binder._plugger.restore_all(link)
             self.assertEqual({'a'}, failed.keys())
             self.assertEqual('br-int', self.domain.bridge)
 
@@ -239,15 +243,15 @@ class TestUplinkBinder(test_manager.DomainsCase):
         self.bind()
         self.domain.id += 1
         self.assertIn('br-own', self.domain.XMLDesc(1))
-        self.assertEqual(0, self.binder._plugger.undo(self.domain))
+        self.assertEqual(0, self.binder._plugger.restore(self.domain))
         self.assertEqual('br-own', self.domain.bridge)
         self.assertEqual((), self.bindings.uuids())
 
     def test_not_to_a_vm_that_is_held_meanwhile(self) -> None:
         def answer_late(uuid: str) -> tuple[str, ...]:
             self.target.holds.add(guest.Hold.PAUSED)
-            return self.claims
+            return ('br-own',)
 
-        self.binder._claims = answer_late
-        self.binder.step()
-        self.assert_put_back()
+        self.claims.bridges.side_effect = answer_late
+        self.binder.reconcile()
+        self.assert_restored()

@@ -28,8 +28,8 @@ from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import test_manager
 
 
-class TestLeftovers(test_manager.DomainsCase):
-    """After a crash: a first agent writes, and a second one finds it."""
+class CrashedAgentTest(test_manager.DomainsCase):
+    """A dry run after another agent has crashed, which changes nothing."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -43,7 +43,7 @@ class TestLeftovers(test_manager.DomainsCase):
         self.assertEqual(self.before, self.domain.values)
         self.assertEqual(('u',), self.records.uuids())
 
-    def test_named_once_and_read_as_usual(self) -> None:
+    def test_changed_server_is_logged_once_and_read_as_usual(self) -> None:
         with self.assertLogs('nova_vhpc.agent.lifecycle.after_crash') as logs:
             target = self.look()
             self.reconcile()
@@ -53,7 +53,7 @@ class TestLeftovers(test_manager.DomainsCase):
         self.assertEqual(8_000, target.in_force.quota_us)
         self.assert_untouched()
 
-    def test_nor_by_an_operator_who_is_told_why(self) -> None:
+    def test_operator_cannot_restore_and_is_told_why(self) -> None:
         self.look()
         self.assertIn(
             '--restore',
@@ -65,14 +65,14 @@ class TestLeftovers(test_manager.DomainsCase):
         self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
         self.assert_untouched()
 
-    def test_nor_when_it_opts_out(self) -> None:
+    def test_server_that_opts_out_is_not_restored(self) -> None:
         self.look()
         self.domain.specs.clear()
         self.reconcile()
         self.assertEqual({}, self.made.guests)
         self.assert_untouched()
 
-    def test_nor_one_that_has_opted_out(self) -> None:
+    def test_server_that_had_opted_out_is_not_restored(self) -> None:
         self.domain.specs.clear()
         with self.assertLogs('nova_vhpc.agent.lifecycle.after_crash') as logs:
             self.reconcile()
@@ -80,7 +80,7 @@ class TestLeftovers(test_manager.DomainsCase):
         self.assertEqual(1, len(logs.records))
         self.assert_untouched()
 
-    def test_nor_is_a_record_of_the_gone_removed(self) -> None:
+    def test_record_of_a_domain_that_is_gone_is_kept(self) -> None:
         self.look()
         self.made.connection.get().domains.clear()
         self.reconcile()
@@ -88,8 +88,8 @@ class TestLeftovers(test_manager.DomainsCase):
         self.assert_untouched()
 
 
-class TestNothingLeft(test_manager.DomainsCase):
-    def test_there_is_nothing_to_say(self) -> None:
+class NoCrashedAgentTest(test_manager.DomainsCase):
+    def test_nothing_is_logged_or_written(self) -> None:
         self.made = self.make(dry_run=True)
         with self.assertNoLogs('nova_vhpc.agent.lifecycle.after_crash'):
             self.look()
@@ -99,31 +99,31 @@ class TestNothingLeft(test_manager.DomainsCase):
         self.assertEqual([], self.domain.written)
 
 
-class TestPlugger(test_manager.DomainsCase):
+class DryPluggerTest(test_manager.DomainsCase):
     def make_binder(self, plugger: plugger.Plugger) -> UplinkBinder:
         return UplinkBinder(
             plugger,
             lambda: self.made.guests,
             lambda: self.made.connection.get(),
-            lambda uuid: ('br-uplink',),
+            mock.Mock(**{'bridges.return_value': ('br-uplink',)}),
         )
 
-    def test_says_once_which_nic_it_would_move(self) -> None:
+    def test_nic_that_would_be_moved_is_logged_once(self) -> None:
         self.domain.specs['vhpc:network'] = 'separate'
         self.look()
         records = plugger.BindingJournal(self.state)
         host = qemu_process.Processes('/nowhere', '/nowhere')
         binder = self.make_binder(dry_run.DryPlugger(records, host))
         with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
-            binder.step()
-            binder.step()
+            binder.reconcile()
+            binder.reconcile()
         self.assertEqual(1, len(logs.records))
         self.assertIn('52:54:00:00:00:01', logs.output[0])
         self.assertIn('br-uplink', logs.output[0])
         self.assertEqual([], binder.status()['bound'])
         self.made.restore_one('u')
         self.drain()
-        binder.step()
+        binder.reconcile()
         binder.start()
         binder.stop(0.0)
         self.assertEqual([], self.domain.written)
@@ -136,7 +136,7 @@ class TestPlugger(test_manager.DomainsCase):
         )
         host = types.SimpleNamespace(find=lambda uuid: 7)
         with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
-            dry_run.DryPlugger(records, host).undo_all(None)
+            dry_run.DryPlugger(records, host).restore_all(None)
         self.assertIn('--restore', logs.output[0])
         self.assertEqual(('u',), records.uuids())
 
@@ -151,14 +151,14 @@ class TestService(test_manager.DomainsCase):
         )
         return options.make_conf(['--config-file', str(path), *words])
 
-    def test_the_parts_are_those_that_write_nothing(self) -> None:
+    def test_service_uses_parts_that_write_nothing(self) -> None:
         conf = self.conf('--dry-run')
         made = service.Service(conf)
         self.addCleanup(made.lock.release)
         self.addCleanup(made.domains.workers.close)
         self.assertIsInstance(made.publish_worker, dry_run.DryPublishWorker)
         self.assertIsInstance(made.binder._plugger, dry_run.DryPlugger)
-        # A phase that is told moves VMs on other hosts.
+        # A phase that is sent moves servers on other hosts.
         self.assertTrue(made.phase_exchange._silent)
         with (
             mock.patch.object(service.Service, 'status'),
@@ -175,23 +175,23 @@ class TestService(test_manager.DomainsCase):
         prepare.assert_not_called()
         self.assertFalse(pathlib.Path(conf.vhpc_agent.state_path).exists())
 
-    def test_else_they_write(self) -> None:
+    def test_without_dry_run_the_parts_write(self) -> None:
         conf = self.conf()
         self.assertIs(
             publish_worker.PublishWorker,
-            type(dry_run.make_publishing(conf, 'host')),
+            type(dry_run.make_publish_worker(conf, 'host')),
         )
         self.assertIs(plugger.Plugger, type(dry_run.make_plugger(conf)))
 
     def test_uplinks_are_discovered_and_not_published(self) -> None:
-        worker = dry_run.make_publishing(self.conf('--dry-run'), 'host')
+        worker = dry_run.make_publish_worker(self.conf('--dry-run'), 'host')
         asked = mock.create_autospec(publisher.Publisher, instance=True)
         asked.node.return_value = 'node1'
         worker._make_publisher = lambda: asked
         with self.assertLogs(
             'nova_vhpc.agent.uplinks.publish_worker', 'INFO'
         ) as logs:
-            worker._tick()
+            worker._publish_changes()
         self.assertEqual([mock.call.node()], asked.mock_calls)
         self.assertIn('would be published', logs.output[-1])
         told = worker.status()

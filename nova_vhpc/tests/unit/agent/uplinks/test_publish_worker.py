@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the publishing thread says of itself and of its credentials."""
+"""Tests of :mod:`nova_vhpc.agent.uplinks.publish_worker`."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ PASSWORD = (
 
 
 def _keystone(environ, start_response):
-    """Knows nobody."""
+    """Refuse every login."""
     url = f'http://{environ["HTTP_HOST"]}/v3'
     version = {
         'id': 'v3.14',
@@ -49,8 +49,8 @@ def _keystone(environ, start_response):
     return [json.dumps(body).encode()]
 
 
-class _Told(logging.Handler):
-    """Keeps messages."""
+class _Messages(logging.Handler):
+    """Keeps the log's warnings."""
 
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -70,8 +70,8 @@ def _conf(sysfs, files=()):
 
 
 class StatusTest(base.TestCase):
-    def test_the_age_follows_no_clock_that_is_set(self):
-        """As by NTP after a boot."""
+    def test_age_is_independent_of_the_wall_clock(self):
+        """NTP may set the clock after a boot."""
         folder = self.useFixture(fixtures.TempDir()).path
         worker = publish_worker.PublishWorker(_conf(folder), 'cn1')
         done = publisher.Published('cn1', (), (), 1)
@@ -79,7 +79,7 @@ class StatusTest(base.TestCase):
             mock.patch.object(worker, '_publish', return_value=done),
             mock.patch.object(publish_worker.time, 'time', return_value=0.0),
         ):
-            worker._tick()
+            worker._publish_changes()
         age_s = worker.status()['age_s']
         self.assertGreaterEqual(age_s, 0.0)
         self.assertLess(age_s, 3600.0)
@@ -88,13 +88,13 @@ class StatusTest(base.TestCase):
 class CredentialsTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        self.told = _Told()
+        self.log = _Messages()
         logger = logging.getLogger('nova_vhpc')
-        logger.addHandler(self.told)
-        self.addCleanup(logger.removeHandler, self.told)
+        logger.addHandler(self.log)
+        self.addCleanup(logger.removeHandler, self.log)
 
     def message(self, text):
-        """What is told under a configuration: one line."""
+        """Return the one warning that a configuration causes."""
         folder = self.useFixture(fixtures.TempDir())
         file = folder.join('nova-vhpc.conf')
         with open(file, 'w') as opened:
@@ -102,35 +102,35 @@ class CredentialsTest(base.TestCase):
         worker = publish_worker.PublishWorker(
             _conf(folder.path, [file]), 'cn1'
         )
-        self.told.messages.clear()
+        self.log.messages.clear()
         worker.start()
         self.addCleanup(worker.stop)
         until = time.monotonic() + 30
-        while not self.told.messages and time.monotonic() < until:
+        while not self.log.messages and time.monotonic() < until:
             time.sleep(0.01)
         worker.stop()
-        (message,) = self.told.messages
+        (message,) = self.log.messages
         return message
 
-    def test_none_at_all(self):
+    def test_missing_credentials_are_reported(self):
         message = self.message('')
         self.assertIn('[placement] has no auth_type', message)
         for option in ('auth_url', 'username', 'password', 'publish'):
             self.assertIn(option, message)
 
-    def test_no_password(self):
+    def test_missing_password_is_reported(self):
         message = self.message(PASSWORD.format(section='placement'))
         self.assertIn('password is a required attribute', message)
         self.assertIn('[placement]', message)
 
-    def test_no_certificates(self):
+    def test_missing_certificates_are_reported(self):
         message = self.message(
             PASSWORD.format(section='placement')
             + 'password = secret\ncafile = /nowhere\n'
         )
         self.assertIn('/nowhere', message)
 
-    def test_those_of_another_section(self):
+    def test_credentials_of_another_section_are_used(self):
         message = self.message(
             '[placement]\nauth_section = service\n'
             + PASSWORD.format(section='service')
@@ -138,7 +138,7 @@ class CredentialsTest(base.TestCase):
         )
         self.assertIn('Unable to establish connection', message)
 
-    def test_wrong_password(self):
+    def test_wrong_password_is_reported(self):
         url = self.useFixture(served.Served(_keystone)).url
         message = self.message(
             '[placement]\n'
@@ -151,6 +151,6 @@ class CredentialsTest(base.TestCase):
         self.assertIn('No. (HTTP 401); are username, password', message)
         self.assertIn('[placement]', message)
 
-    def test_a_section_that_is_not_there(self):
+    def test_missing_auth_section_is_reported(self):
         message = self.message('[placement]\nauth_section = nowhere\n')
         self.assertIn('auth_section of [placement]', message)
