@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from rich import box, console, live, panel, table, text
 
 from nova_vhpc import version
-from nova_vhpc.agent.daemon import status
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import output
 from nova_vhpc.conf import types
 
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(
             'standard output is no terminal to draw on; --once prints'
         )
-    path = args.socket or status.socket_path(args.run_path)
+    path = args.socket or status_socket.socket_path(args.run_path)
     try:
         if args.once:
             _show(_fetch(path), args.json)
@@ -134,7 +134,7 @@ class _NoAgentError(Exception):
 
 def _fetch(path: str) -> dict[str, Any]:
     try:
-        return status.fetch(path)
+        return status_socket.fetch(path)
     except (OSError, ValueError) as error:
         raise _NoAgentError(str(error)) from error
 
@@ -169,7 +169,8 @@ def _follow(path: str, interval_s: float) -> int:
 def render(document: dict[str, Any]) -> panel.Panel:
     """The status document as a table.
 
-    :param document: as :func:`nova_vhpc.agent.daemon.status.fetch` gives it.
+    :param document: the status document, see
+        :mod:`nova_vhpc.agent.daemon.status`.
     """
     agent = document['agent']
     rows = table.Table(box=box.SIMPLE, expand=True, pad_edge=False)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Prometheus metrics, made when they are asked for."""
+"""Prometheus metrics, made from the status document at each scrape."""
 
 import contextlib
 import logging
@@ -75,13 +75,18 @@ PEER_COUNTERS = (
 
 
 class StatusCollector(registry.Collector):
-    """Turns the status into metrics at each scrape; costs ticks nothing."""
+    """Turns the status document into metrics at each scrape.
+
+    The tick does no work for it.
+
+    :param status: returns the status document.
+    """
 
     def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
         self._status = status
 
     def collect(self) -> Iterator[core.Metric]:
-        """All metrics but the tick's histogram."""
+        """Yield all metrics but the tick's histogram."""
         status = self._status()
         agent = status['agent']
         for key, name, text in AGENT_COUNTERS:
@@ -140,7 +145,7 @@ class StatusCollector(registry.Collector):
 
 
 def _published(status: dict[str, Any]) -> core.Metric:
-    """What Placement has; without publishing there is no sample."""
+    """Return whether uplinks are published; no sample without publishing."""
     gauge = core.GaugeMetricFamily(
         PREFIX + 'uplinks_published',
         '1 while Placement has the uplinks as they are.',
@@ -153,7 +158,7 @@ def _published(status: dict[str, Any]) -> core.Metric:
 
 
 def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
-    """The message bus; without one there are no samples."""
+    """Yield the message bus's metrics; no samples without a bus."""
     on = peers.get('state', 'off') != 'off'
     gauge = core.GaugeMetricFamily(
         PREFIX + 'bus_up', '1 while what is sent over the message bus arrives.'
@@ -178,39 +183,39 @@ def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
 class Handler(simple_server.WSGIRequestHandler):
     """Answers one client, in a thread of its own.
 
-    Whoever may connect could keep as many threads as memory has room for by
-    saying nothing.
+    Limits time and number, because silent clients could otherwise keep any
+    number of threads.
 
-    :cvar timeout: seconds to wait for a client that says nothing.
+    :cvar timeout: time to wait for a silent client, in seconds.
     """
 
     timeout = 10
-    MOST = 16
-    """Clients at a time; others are sent away. Few hosts have more than one
-    that asks."""
+    MAX_CLIENTS = 16
+    """Most clients at a time; others are disconnected. Few hosts have more
+    than one scraper."""
 
-    _free = threading.BoundedSemaphore(MOST)
+    _free = threading.BoundedSemaphore(MAX_CLIENTS)
 
     def handle(self) -> None:
-        """Answer, if there are not too many."""
+        """Answer, unless there are too many clients."""
         free = self._free
         if not free.acquire(blocking=False):
             return
         try:
-            # One that says nothing, or is gone, is no news.
+            # A client that is silent or gone is not worth a log line.
             with contextlib.suppress(OSError):
                 super().handle()
         finally:
             free.release()
 
     def log_message(self, *args: Any) -> None:
-        """Log nothing."""
+        """Log nothing: requests are frequent."""
 
 
 class Metrics:
-    """The endpoint, and the histogram that the tick fills.
+    """The metrics endpoint, and the histogram of tick durations.
 
-    :param status: makes the status document.
+    :param status: returns the status document.
     """
 
     def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
@@ -224,16 +229,17 @@ class Metrics:
         )
         self._server: Any = None
 
-    def note(self, result: tick.TickResult) -> None:
-        """A tick has ended."""
+    def observe(self, result: tick.TickResult) -> None:
+        """Add the duration of a tick to the histogram."""
         self._ticks.observe(result.took_us / 1e6)
 
     def start(self, host: str, port: int) -> int:
-        """Serve.
+        """Serve the metrics, in a thread.
 
-        :param port: 0 takes any free one (tests).
+        :param host: address to listen on.
+        :param port: TCP port; 0 for any free one (tests).
         :returns: the port.
-        :raises OSError: the port is taken.
+        :raises OSError: the address or the port cannot be used.
         """
         self._server, _ = prometheus_client.start_http_server(
             port, host, registry=self.registry

@@ -22,13 +22,13 @@ from nova_vhpc.agent import errors, host_cpus, host_lock, process_limits
 from nova_vhpc.agent.actuators import loader, window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
-    agent_status,
     controller_factory,
     guru_report,
     metrics,
     shutdown,
     signals,
     status,
+    status_socket,
     systemd,
     tick,
 )
@@ -123,13 +123,13 @@ class Service:
             self.controller,
             self._cluster_of,
             self.phase_exchange.views,
-            (self._act, self.metrics.note, self._feed),
+            (self._act, self.metrics.observe, self._feed),
             self.domains.neighbours.views,
             self.window_player.late_us,
             self.host_cpus.off,
         )
-        self.server = status.StatusServer(
-            status.socket_path(options.run_path),
+        self.server = status_socket.StatusServer(
+            status_socket.socket_path(options.run_path),
             int(options.status_socket_mode, 8),
             self.status,
         )
@@ -143,16 +143,15 @@ class Service:
         last = self.tick_loop.last
         return {
             'version': status.VERSION,
-            'agent': agent_status.daemon(
+            'agent': status.agent_status(
                 self.host_name,
                 self._started,
                 self.tick_loop,
-                last,
                 self.domains,
                 self.sampler,
                 self.journal,
             ),
-            'vms': status.vm_statuses(dict(self.domains.guests), last),
+            'vms': status.guest_statuses(dict(self.domains.guests), last),
             'windows': status.window_status(
                 self.window_player.status(),
                 last.plan.windows if last is not None else None,

@@ -10,86 +10,124 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the agent shows of itself: one dict, and a local socket for it.
 
-The socket takes no words: who may connect (file permissions) gets the
-status as one JSON document, and the connection is closed.
+"""The status document: what the agent knows and does.
+
+All values can be encoded as JSON; units are in the names. The document is
+served by the status socket and by the control call ``status``, and is the
+source of the metrics.
 """
 
-import json
-import logging
 import os
-import pathlib
-import socket
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.agent.actuators import window_player
 from nova_vhpc.agent.daemon import tick
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.lifecycle import manager
+from nova_vhpc.agent.probes import sampler
 from nova_vhpc.control import model
 from nova_vhpc.linux import cpus
 
-LOG = logging.getLogger(__name__)
-
-PAUSE_S = 0.2
-"""After a failed accept: who has no descriptors must not spin."""
-
-SOCKET_NAME = 'agent.sock'
 VERSION = 1
 
 
-def socket_path(run_path: str) -> str:
-    """Where the status socket is."""
-    return str(pathlib.Path(run_path, SOCKET_NAME))
+def agent_status(
+    host_name: str,
+    started: float,
+    tick_loop: tick.TickLoop,
+    guest_manager: manager.Domains,
+    sampler: sampler.Sampler,
+    journal: store.Journal,
+) -> dict[str, Any]:
+    """Return the status of the agent as a whole.
+
+    :param started: when the agent was started, in seconds since 1970.
+    """
+    last = tick_loop.last
+    return {
+        'host': host_name,
+        'pid': os.getpid(),
+        'started': started,
+        'period_us': tick_loop.period_us,
+        'ticks': tick_loop.ticks,
+        'tick_us': None if last is None else last.took_us,
+        'overruns': tick_loop.overruns,
+        'tick_failures': tick_loop.failures,
+        'libvirt_up': guest_manager.connection.up,
+        'reconnects': guest_manager.connection.reconnects,
+        'paused': guest_manager.paused,
+        'dry_run': guest_manager.dry_run,
+        'foreign_changes': guest_manager.foreign,
+        'late_calls': guest_manager.late_calls,
+        'cpus': cpus.format_cpu_set(cpu.id for cpu in tick_loop.cpus()),
+        'probes': sampler.names(),
+        'effective_min_slice_us': tick_loop.limits.effective_min_slice_us,
+        'journal_records': len(journal.uuids()),
+        'journal_bytes': journal.size_bytes(),
+        'refused': dict(guest_manager.refused),
+        'remarks': []
+        if last is None
+        else [
+            f'{diagnostic.uuid}: {diagnostic.reason}'
+            if diagnostic.uuid
+            else diagnostic.reason
+            for diagnostic in last.plan.ignored
+            if diagnostic.uuid not in guest_manager.guests
+        ],
+    }
 
 
-def vm_status(
-    target: guest.Guest,
+def guest_status(
+    guest: Guest,
     view: model.VmView | None,
     plan: model.VmPlan | None,
     period_us: int = 0,
-    remarks: Sequence[str] = (),
+    diagnostics: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """One VM; units are in the names.
+    """Return the status of one guest.
 
-    :param period_us: control period, which ``run_us`` is given for.
-    :param remarks: what could not be used or done in the last tick, and why.
+    :param view: the guest in the last tick; None before it.
+    :param plan: the plan that the last tick made for the guest.
+    :param period_us: control period to which ``run_us`` refers, in
+        microseconds.
+    :param diagnostics: what the controller could not use or do in the last
+        tick, and why.
     """
-    now = target.in_force
+    tune = guest.in_force
     sample = view.sample if view is not None else model.Sample()
     return {
-        'uuid': target.uuid,
-        'name': target.name,
-        'workload': target.info.specs.workload,
+        'uuid': guest.uuid,
+        'name': guest.name,
+        'workload': guest.info.specs.workload,
         'cluster': view.cluster if view is not None else None,
-        'vcpus': target.info.vcpus,
+        'vcpus': guest.info.vcpus,
         'phase': plan.phase.value if plan is not None else None,
         'slice_us': plan.slice_us if plan is not None else None,
         'reason': plan.reason if plan is not None else '',
-        'remarks': list(remarks),
-        'period_us': now.period_us,
-        'quota_us': now.quota_us,
-        'shares': now.shares,
-        'vcpu_pins': _pins(now),
+        'remarks': list(diagnostics),
+        'period_us': tune.period_us,
+        'quota_us': tune.quota_us,
+        'shares': tune.shares,
+        'vcpu_pins': _pins(tune),
         'planned': None if plan is None else _tune(plan.tune),
-        'original': _tune(target.first_tune),
+        'original': _tune(guest.first_tune),
         'sync_latency_us': sample.sync_latency_us,
         'io_events': sample.io_events,
-        'run_us': target.reader.run_us(period_us),
+        'run_us': guest.reader.run_us(period_us),
         'predicted_events': plan.predicted_events if plan else None,
         'threshold_events': plan.threshold_events if plan else None,
-        'repin': target.repin,
-        'released': sorted(target.released),
-        'hands_off': target.hands_off,
-        'journalled': target.journalled,
-        'writes': target.writes,
-        'moves': target.moves,
-        'failures': target.failures.count,
-        'quarantined': target.failures.quarantined,
-        'problem': target.failures.problem,
+        'repin': guest.repin,
+        'released': sorted(guest.released),
+        'hands_off': guest.hands_off,
+        'journalled': guest.journalled,
+        'writes': guest.writes,
+        'moves': guest.moves,
+        'failures': guest.failures.count,
+        'quarantined': guest.failures.quarantined,
+        'problem': guest.failures.problem,
     }
 
 
@@ -108,43 +146,50 @@ def _pins(tune: model.CpuTune) -> list[str] | None:
     return [cpus.format_cpu_set(pin) for pin in tune.vcpu_pins]
 
 
-def vm_statuses(
-    guests: dict[str, guest.Guest], result: tick.TickResult | None
+def guest_statuses(
+    guests: Mapping[str, Guest], last: tick.TickResult | None
 ) -> list[dict[str, Any]]:
-    """All VMs as of the last tick, by name."""
-    views = {} if result is None else {vm.uuid: vm for vm in result.view.vms}
-    plans = {} if result is None else result.plan.vms
-    period_us = 0 if result is None else result.view.period_us
-    remarks: dict[str, list[str]] = {}
-    for remark in () if result is None else result.plan.ignored:
-        remarks.setdefault(remark.uuid, []).append(remark.reason)
+    """Return the status of every guest, sorted by name.
+
+    :param last: result of the last tick; None before it.
+    """
+    views = {} if last is None else {vm.uuid: vm for vm in last.view.vms}
+    plans = {} if last is None else last.plan.vms
+    period_us = 0 if last is None else last.view.period_us
+    diagnostics: dict[str, list[str]] = {}
+    for diagnostic in () if last is None else last.plan.ignored:
+        diagnostics.setdefault(diagnostic.uuid, []).append(diagnostic.reason)
     return sorted(
         (
-            vm_status(
-                target,
+            guest_status(
+                guest,
                 views.get(uuid),
                 plans.get(uuid),
                 period_us,
-                remarks.get(uuid, ()),
+                diagnostics.get(uuid, ()),
             )
-            for uuid, target in guests.items()
+            for uuid, guest in guests.items()
         ),
         key=lambda status: status['name'],
     )
 
 
 def window_status(
-    played: window_player.WindowStatus, schedule: model.WindowSchedule | None
+    player: window_player.WindowStatus, schedule: model.WindowSchedule | None
 ) -> dict[str, Any]:
-    """The gang windows in force."""
+    """Return the status of the gang windows.
+
+    :param player: status of the window player.
+    :param schedule: windows of the last tick's plan; None without any.
+    """
     return {
-        'playing': played.playing,
-        'turn': played.turn,
-        'borders': played.borders,
-        'writes': played.writes,
-        'failures': played.failures,
-        'late_us': played.late_us,
-        'worst_late_us': played.worst_late_us,
+        'playing': player.playing,
+        'turn': player.turn,
+        'borders': player.borders,
+        'writes': player.writes,
+        'failures': player.failures,
+        'late_us': player.late_us,
+        'worst_late_us': player.worst_late_us,
         'turns': []
         if schedule is None
         else [
@@ -152,92 +197,3 @@ def window_status(
             for turn in schedule.turns
         ],
     }
-
-
-class StatusServer:
-    """Gives the status to whoever may open the socket.
-
-    :param path: of the socket.
-    :param mode: its file mode.
-    :param status: makes the document.
-    """
-
-    def __init__(
-        self, path: str, mode: int, status: Callable[[], dict[str, Any]]
-    ) -> None:
-        self.path = path
-        self._mode = mode
-        self._status = status
-        self._socket: socket.socket | None = None
-
-    def start(self) -> None:
-        """Listen, in a thread. Raises OSError."""
-        pathlib.Path(self.path).unlink(missing_ok=True)
-        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Nobody may slip in before the mode is set.
-        mask = os.umask(0o177)
-        try:
-            server.bind(self.path)
-        finally:
-            os.umask(mask)
-        os.chmod(self.path, self._mode)
-        server.listen(8)
-        self._socket = server
-        threading.Thread(
-            target=self._serve, name='status', daemon=True
-        ).start()
-
-    def stop(self) -> None:
-        """Close and remove the socket."""
-        if self._socket is not None:
-            # In this order: the thread must tell the end from a failure.
-            server, self._socket = self._socket, None
-            server.close()
-            pathlib.Path(self.path).unlink(missing_ok=True)
-
-    def _serve(self) -> None:
-        server = self._socket
-        assert server is not None
-        failed = False
-        while self._socket is server:
-            try:
-                client, _ = server.accept()
-            except OSError as error:
-                if self._socket is not server:
-                    return
-                if not failed:
-                    failed = True
-                    LOG.warning('The status is not shown for now: %s', error)
-                time.sleep(PAUSE_S)
-                continue
-            if failed:
-                failed = False
-                LOG.info('The status is shown again')
-            with client:
-                try:
-                    client.settimeout(2.0)
-                    client.sendall(json.dumps(self._status()).encode() + b'\n')
-                except OSError:
-                    continue
-                except Exception:
-                    LOG.exception('The status could not be made')
-
-
-def fetch(path: str, timeout_s: float = 5.0) -> dict[str, Any]:
-    """Ask an agent for its status.
-
-    :raises OSError: no agent there, or no permission.
-    :raises ValueError: the answer was cut off.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(timeout_s)
-        client.connect(path)
-        parts = []
-        end = time.monotonic() + timeout_s
-        while time.monotonic() < end:
-            part = client.recv(65536)
-            if not part:
-                break
-            parts.append(part)
-    answer: dict[str, Any] = json.loads(b''.join(parts))
-    return answer

@@ -193,7 +193,7 @@ def measure(
     ticker: tick.TickLoop
 
     def document() -> dict[str, Any]:
-        return {'agent': {}, 'vms': status.vm_statuses(writer.guests, None)}
+        return {'agent': {}, 'vms': status.guest_statuses(writer.guests, None)}
 
     histogram = metrics.Metrics(document)
     ticker = tick.TickLoop(
@@ -204,7 +204,7 @@ def measure(
         controller_factory.make_controller(conf, controller.HOST),
         lambda target: None,
         lambda: {},
-        (histogram.note, lambda result: took_us.append(result.took_us)),
+        (histogram.observe, lambda result: took_us.append(result.took_us)),
     )
     follows_io = controller_factory.follows_io(conf)
     traffic = agent_load.Traffic() if follows_io else contextlib.nullcontext()

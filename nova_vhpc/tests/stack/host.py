@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.agent.daemon import status
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.testbed import libvirtd
 from nova_vhpc.tests.stack import container, guard, guests
 
@@ -166,7 +166,9 @@ class Host:
     def vm(self, server: str) -> dict[str, Any]:
         """What the agent says of a VM; nothing of one that it has not."""
         try:
-            seen = status.fetch(status.socket_path(str(self.run_path)), 60)
+            seen = status_socket.fetch(
+                status_socket.socket_path(str(self.run_path)), 60
+            )
         except OSError:
             return {}
         return next((vm for vm in seen['vms'] if vm['uuid'] == server), {})

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from keystoneauth1 import adapter
 
-from nova_vhpc.agent.daemon import status
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.placement import client as placement
 from nova_vhpc.placement import publisher
 from nova_vhpc.testbed import guest as lab_guest
@@ -283,7 +283,9 @@ class Scenario:
         :raises OSError: there is no agent, or it does not answer.
         """
         run_path = self.cloud.root / 'agent' / 'run'
-        return status.fetch(status.socket_path(str(run_path)), 60)
+        return status_socket.fetch(
+            status_socket.socket_path(str(run_path)), 60
+        )
 
     def has_published(self) -> bool:
         """Whether the agent says that all its uplinks are in Placement."""

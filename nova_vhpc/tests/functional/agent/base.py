@@ -26,7 +26,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.daemon import status
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.tests.functional.agent import guests
 
 LIVE = guests.LIVE
@@ -143,7 +143,9 @@ class AgentTestCase(guests.GuestTestCase):
     def status(self) -> dict[str, Any]:
         """What the status socket says; empty sections without an agent."""
         try:
-            return status.fetch(status.socket_path(str(self.path / 'run')))
+            return status_socket.fetch(
+                status_socket.socket_path(str(self.path / 'run'))
+            )
         except (OSError, ValueError):
             return {'agent': {'ticks': 0}, 'vms': []}
 

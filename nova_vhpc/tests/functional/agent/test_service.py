@@ -23,7 +23,7 @@ import stat
 import time
 import urllib.request
 
-from nova_vhpc.agent.daemon import status
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import top
 from nova_vhpc.tests.functional.agent import base
 
@@ -180,7 +180,7 @@ class TestService(base.AgentTestCase):
         domain = self.domain(PARALLEL)
         with self.running(status_socket_mode='0640'):
             self.wait_for_write(domain)
-            path = status.socket_path(str(self.path / 'run'))
+            path = status_socket.socket_path(str(self.path / 'run'))
             self.assertEqual(0o640, stat.S_IMODE(os.stat(path).st_mode))
             out = io.StringIO()
             with contextlib.redirect_stdout(out):

@@ -38,7 +38,7 @@ import libvirt
 from oslotest import base
 from testtools import content
 
-from nova_vhpc.agent.daemon import status
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import ctl
 from nova_vhpc.testbed import guest as lab_guest
 from nova_vhpc.testbed import libvirtd
@@ -152,7 +152,9 @@ publish = false
     def status(self) -> dict[str, Any]:
         """What the status socket says; empty without an agent."""
         try:
-            return status.fetch(status.socket_path(str(self.path / 'run')))
+            return status_socket.fetch(
+                status_socket.socket_path(str(self.path / 'run'))
+            )
         except (OSError, ValueError):
             return {'vms': [], 'peers': {}}
 

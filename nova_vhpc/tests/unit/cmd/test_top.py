@@ -26,7 +26,7 @@ from oslotest import base
 from rich import console
 
 from nova_vhpc.cmd import top
-from nova_vhpc.tests.unit.agent.daemon import test_status
+from nova_vhpc.tests.unit.agent.daemon import status_document
 
 AGENT = {
     'host': 'compute-1',
@@ -50,7 +50,7 @@ class TestTop(base.BaseTestCase):
         publishing: dict[str, object] | None = None,
         **agent: object,
     ) -> str:
-        document = test_status.document()
+        document = status_document.document()
         document['publishing'] = publishing
         document['peers'] = peers
         document['vms'][0]['problem'] = problem
@@ -118,11 +118,13 @@ class TestTop(base.BaseTestCase):
             self.assertIn(problem, self.show(problem=problem))
 
     def test_in_a_pipe_the_columns_have_their_names(self) -> None:
-        document = test_status.document()
+        document = status_document.document()
         document['agent'] |= AGENT
         out = io.StringIO()
         with (
-            mock.patch.object(top.status, 'fetch', return_value=document),
+            mock.patch.object(
+                top.status_socket, 'fetch', return_value=document
+            ),
             contextlib.redirect_stdout(out),
         ):
             self.assertEqual(0, top.main(['--once']))
@@ -130,12 +132,14 @@ class TestTop(base.BaseTestCase):
             self.assertIn(name, out.getvalue())
 
     def test_a_name_that_the_terminal_cannot_show(self) -> None:
-        document = test_status.document()
+        document = status_document.document()
         document['agent'] |= AGENT
         document['vms'][0]['name'] = 'grö'
         out = io.TextIOWrapper(io.BytesIO(), 'ascii')
         with (
-            mock.patch.object(top.status, 'fetch', return_value=document),
+            mock.patch.object(
+                top.status_socket, 'fetch', return_value=document
+            ),
             contextlib.redirect_stdout(out),
         ):
             self.assertEqual(0, top.main(['--once']))
@@ -144,11 +148,11 @@ class TestTop(base.BaseTestCase):
 
     def print_to(self, file: IO[str], *words: str) -> tuple[int, str]:
         """Exit code and complaint of one look that is printed there."""
-        document = test_status.document()
+        document = status_document.document()
         document['agent'] |= AGENT
         program = (
             'import sys; from nova_vhpc.cmd import top; '
-            f'top.status.fetch = lambda path: {document!r}; '
+            f'top.status_socket.fetch = lambda path: {document!r}; '
             f'sys.exit(top.main(["--once", *{words!r}]))'
         )
         done = subprocess.run(
@@ -174,11 +178,11 @@ class TestTop(base.BaseTestCase):
                 self.assertEqual((1, ''), self.print_to(pipe, *words))
 
     def test_a_signal_gives_the_terminal_back(self) -> None:
-        document = test_status.document()
+        document = status_document.document()
         document['agent'] |= AGENT
         program = (
             'import sys; from nova_vhpc.cmd import top; '
-            f'top.status.fetch = lambda path: {document!r}; '
+            f'top.status_socket.fetch = lambda path: {document!r}; '
             'sys.exit(top.main([]))'
         )
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -208,7 +212,9 @@ class TestTop(base.BaseTestCase):
         for answer in ({}, [], {'agent': None, 'vms': []}):
             err = io.StringIO()
             with (
-                mock.patch.object(top.status, 'fetch', lambda _, a=answer: a),
+                mock.patch.object(
+                    top.status_socket, 'fetch', lambda _, a=answer: a
+                ),
                 contextlib.redirect_stderr(err),
                 contextlib.redirect_stdout(io.StringIO()),
             ):

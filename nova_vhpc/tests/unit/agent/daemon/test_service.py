@@ -23,7 +23,7 @@ from oslotest import base
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters import groups
-from nova_vhpc.agent.daemon import options, service, status
+from nova_vhpc.agent.daemon import options, service, status_socket
 from nova_vhpc.agent.lifecycle import restore_queue
 from nova_vhpc.control import model
 
@@ -143,8 +143,8 @@ class TestStart(ServiceCase):
 
     def test_a_path_that_is_too_long_for_a_socket(self) -> None:
         directory = pathlib.Path(tempfile.mkdtemp(), 'x' * 120)
-        path = status.socket_path(str(directory))
-        self.made.server = status.StatusServer(path, 0o660, dict)
+        path = status_socket.socket_path(str(directory))
+        self.made.server = status_socket.StatusServer(path, 0o660, dict)
         text = self.start()
         self.assertIn('too long; [vhpc_agent]run_path', text)
 

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A status document with one guest, for tests."""
+
+from nova_vhpc.agent.daemon import metrics, status, tick
+from nova_vhpc.agent.probes import sampler
+from nova_vhpc.control import model
+from nova_vhpc.tests.unit.agent.guests import test_guest
+from nova_vhpc.tests.unit.agent.probes import test_sampler
+
+
+def tick_result(uuid: str) -> tick.TickResult:
+    """Return the result of a tick with one guest in the I/O phase."""
+    vm = model.VmView(
+        uuid, 2, sample=model.Sample(5.0, 6.0, (1.0, 2.0), elapsed_us=1.0)
+    )
+    plan = model.VmPlan(
+        uuid,
+        model.CpuTune(5_000, 5_000),
+        None,
+        5_000,
+        model.Phase.IO,
+        'because',
+    )
+    return tick.TickResult(
+        model.HostView(1, 0, 100_000, (), (vm,)),
+        model.Plan({uuid: plan}),
+        123.0,
+    )
+
+
+def document() -> dict:
+    """Return a status document with one guest."""
+    guest = test_guest.make()
+    guest.reader = sampler.VmReader(
+        [test_sampler.Sync(None, test_sampler.READING)], []
+    )
+    for now_us in (1_000_000, 1_200_000):
+        guest.reader.read(now_us, 100_000)
+    agent = {key: 1 for key, _, _ in metrics.AGENT_COUNTERS}
+    agent |= {key: 2 for key, _, _ in metrics.AGENT_GAUGES}
+    return {
+        'agent': agent,
+        'vms': status.guest_statuses({'u': guest}, tick_result('u')),
+    }
