@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the controller could not use, or do: told in the log, once each."""
+
+"""Logs what the controller could not use or do, each of it once."""
 
 import functools
 import logging
@@ -21,63 +22,75 @@ from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
-MOST = 1000
-"""DiagnosticsLog that are remembered; a host has fewer VMs."""
+MAX_REMEMBERED = 1000
+"""Most diagnostics that are remembered; a host has fewer guests."""
 
-AGAIN_TICKS = 600
-"""Ticks without a remark, a minute as shipped, until it is news again."""
+REPEAT_TICKS = 600
+"""Ticks without a diagnostic, a minute by default, until it is logged
+again."""
 
 _VALUES = re.compile(r'0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d[\d.e+-]*')
 
 
 @functools.lru_cache(maxsize=4096)
 def _kind(reason: str) -> str:
-    """A remark without its values: with others it is the same again."""
+    """Return a diagnostic without the values in it.
+
+    Two diagnostics that differ in values only count as the same.
+    """
     return _VALUES.sub('#', reason)
 
 
 class DiagnosticsLog:
-    """Remembers what was told, so that it is not told in each tick.
+    """Logs the controller's diagnostics, but not in every tick.
 
-    :param name_of: libvirt's name of a VM, by uuid.
+    :param name_of: returns libvirt's name of a guest, by UUID.
     """
 
     def __init__(self, name_of: Callable[[str], str]) -> None:
         self._name_of = name_of
-        # When it was last made, by VM and kind.
-        self._last_seen: dict[tuple[str, str], int] = {}
+        # Last tick with the diagnostic, by UUID and kind.
+        self._last_ticks: dict[tuple[str, str], int] = {}
         self._full = False
 
-    def report(self, tick: int, ignored: Iterable[model.Ignored]) -> None:
-        """Take the remarks of one tick."""
-        made = self._last_seen
-        for remark in ignored:
-            key = (remark.uuid, _kind(remark.reason))
-            if key not in made and not self._log(tick, remark):
+    def report(self, tick: int, diagnostics: Iterable[model.Ignored]) -> None:
+        """Log the diagnostics of a tick that are new.
+
+        :param tick: number of the tick.
+        """
+        last_ticks = self._last_ticks
+        for diagnostic in diagnostics:
+            key = (diagnostic.uuid, _kind(diagnostic.reason))
+            if key not in last_ticks and not self._log(tick, diagnostic):
                 continue
-            made[key] = tick
-        if made and tick % AGAIN_TICKS == 0:
+            last_ticks[key] = tick
+        if last_ticks and tick % REPEAT_TICKS == 0:
             self._forget(tick)
 
-    def _log(self, tick: int, remark: model.Ignored) -> bool:
-        """Log a remark that is news; False where there are too many."""
-        if len(self._last_seen) >= MOST:
+    def _log(self, tick: int, diagnostic: model.Ignored) -> bool:
+        """Log a diagnostic, unless too many are remembered.
+
+        :returns: whether it was logged.
+        """
+        if len(self._last_ticks) >= MAX_REMEMBERED:
             self._forget(tick)
-        if len(self._last_seen) >= MOST:
+        if len(self._last_ticks) >= MAX_REMEMBERED:
             if not self._full:
-                LOG.warning('Further remarks on VMs are not logged for now')
+                LOG.warning('Further diagnostics of VMs are not logged')
             self._full = True
             return False
         self._full = False
-        if remark.uuid:
-            LOG.warning('VM %s: %s', self._name_of(remark.uuid), remark.reason)
+        if diagnostic.uuid:
+            LOG.warning(
+                'VM %s: %s', self._name_of(diagnostic.uuid), diagnostic.reason
+            )
         else:
-            LOG.warning('%s', remark.reason)
+            LOG.warning('%s', diagnostic.reason)
         return True
 
     def _forget(self, tick: int) -> None:
-        self._last_seen = {
-            key: last
-            for key, last in self._last_seen.items()
-            if tick - last < AGAIN_TICKS
+        self._last_ticks = {
+            key: last_tick
+            for key, last_tick in self._last_ticks.items()
+            if tick - last_tick < REPEAT_TICKS
         }

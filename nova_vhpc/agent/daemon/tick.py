@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The tick: sense, decide, act; once per control period."""
+"""The tick: sense, decide and act, once per control period."""
 
 import dataclasses
 import logging
@@ -20,34 +20,34 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from nova_vhpc.agent.daemon import diagnostics
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.probes import sampler
 from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
 
-class Writer(Protocol):
-    """Where VMs come from and writes go to; :class:`domains.Domains`."""
+class Manager(Protocol):
+    """What the tick needs of the guest manager."""
 
     @property
-    def guests(self) -> Mapping[str, guest.Guest]:
-        """Our VMs by uuid."""
+    def guests(self) -> Mapping[str, Guest]:
+        """Return the managed guests by UUID."""
 
     def write(
         self,
-        target: guest.Guest,
+        guest: Guest,
         tune: model.CpuTune,
         slice_us: int | None = None,
     ) -> None:
-        """Have a VM written soon."""
+        """Write to a guest soon; returns at once."""
 
     def look(self, uuid: str) -> None:
-        """Have a domain looked at soon."""
+        """Look at a domain soon; returns at once."""
 
 
 class Decider(Protocol):
-    """:class:`nova_vhpc.control.controller.Controller`."""
+    """What the tick needs of the controller."""
 
     def decide(self, view: model.HostView) -> model.Plan:
         """Plan the next control period."""
@@ -55,9 +55,11 @@ class Decider(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TickResult:
-    """One tick, for those who look on.
+    """What one tick saw and decided.
 
-    :ivar took_us: time from its start to its end.
+    :ivar view: the host as the tick saw it.
+    :ivar plan: what the controller decided.
+    :ivar took_us: duration of the tick, in microseconds.
     """
 
     view: model.HostView
@@ -68,15 +70,23 @@ class TickResult:
 class TickLoop:
     """Runs the tick in a thread of its own.
 
-    :param period_us: length of the control period.
-    :param cpus: gives the CPUs that VMs may be pinned to, at each tick.
-    :param limits: of the actuators.
-    :param cluster_of: the virtual cluster of a VM.
-    :param peers: gives the other hosts' views of clusters.
-    :param after: called with each result, at the end of its tick.
-    :param others: gives the VMs that are not ours, at a monotonic time.
-    :param window_late_us: how late gang windows begin.
-    :param off: gives the host's CPUs that are switched off.
+    :param period_us: control period, in microseconds.
+    :param cpus: returns the CPUs that guests may be pinned to.
+    :param limits: limits of the actuator.
+    :param manager: the managed guests; takes the writes.
+    :param controller: makes the plan.
+    :param cluster_of: returns the virtual cluster of a guest.
+    :param peer_views: returns the other hosts' statements, by cluster.
+    :param observers: called with the result at the end of each tick.
+    :param unmanaged: returns the unmanaged VMs of this host, given the
+        monotonic time in microseconds.
+    :param window_late_us: returns by how much gang windows begin late, in
+        microseconds.
+    :param offline_cpus: returns the host's CPUs that are switched off.
+    :ivar ticks: number of ticks so far.
+    :ivar overruns: number of control periods that were missed.
+    :ivar failures: number of ticks that raised an exception.
+    :ivar last: result of the last tick that succeeded; None before it.
     """
 
     def __init__(
@@ -84,30 +94,32 @@ class TickLoop:
         period_us: int,
         cpus: Callable[[], tuple[model.Cpu, ...]],
         limits: model.ActuatorLimits,
-        writer: Writer,
+        manager: Manager,
         controller: Decider,
-        cluster_of: Callable[[guest.Guest], str | None],
-        peers: Callable[[], Mapping[str, model.PeerView]],
-        after: Iterable[Callable[[TickResult], None]] = (),
-        others: Callable[[int], tuple[model.OtherVm, ...]] = lambda _: (),
+        cluster_of: Callable[[Guest], str | None],
+        peer_views: Callable[[], Mapping[str, model.PeerView]],
+        observers: Iterable[Callable[[TickResult], None]] = (),
+        unmanaged: Callable[
+            [int], tuple[model.OtherVm, ...]
+        ] = lambda now_us: (),
         window_late_us: Callable[[], float] = lambda: 0.0,
-        off: Callable[[], frozenset[int]] = frozenset,
+        offline_cpus: Callable[[], frozenset[int]] = frozenset,
     ) -> None:
         self.period_us = period_us
         self.cpus = cpus
         self.limits = limits
-        self._writer = writer
+        self._manager = manager
         self._controller = controller
         self._cluster_of = cluster_of
-        self._peers = peers
-        self._after = tuple(after)
-        self._others = others
+        self._peer_views = peer_views
+        self._observers = tuple(observers)
+        self._unmanaged = unmanaged
         self._window_late_us = window_late_us
-        self._off = off
+        self._offline_cpus = offline_cpus
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
-        self._shown: dict[str, tuple[Any, model.VmView]] = {}
+        self._views: dict[str, tuple[Any, model.VmView]] = {}
         self._diagnostics_log = diagnostics.DiagnosticsLog(self._name_of)
         self._problem = ''
         self.ticks = 0
@@ -116,91 +128,100 @@ class TickLoop:
         self.last: TickResult | None = None
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Start the thread."""
         self._thread = threading.Thread(
             target=self.run, name='tick', daemon=True
         )
         self._thread.start()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Tick no more."""
+        """Stop ticking.
+
+        :param timeout_s: longest time to wait for the current tick, in
+            seconds.
+        """
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
     def run(self) -> None:
-        """Tick at monotonic deadlines until :meth:`stop`.
+        """Tick at deadlines of the monotonic clock until :meth:`stop`.
 
-        A tick that takes longer than the period makes the next ones late
-        by whole periods, and is counted.
+        If a tick takes longer than the period, the deadlines that it missed
+        are skipped and counted.
         """
         period_s = self.period_us / 1e6
-        due = time.monotonic()
+        due_s = time.monotonic()
         while not self._stop.is_set():
             self.tick_safely()
-            due += period_s
-            left = due - time.monotonic()
-            if left < 0:
-                missed = int(-left / period_s) + 1
+            due_s += period_s
+            left_s = due_s - time.monotonic()
+            if left_s < 0:
+                missed = int(-left_s / period_s) + 1
                 self.overruns += missed
-                due += missed * period_s
-                left = due - time.monotonic()
-            self._stop.wait(max(0.0, left))
+                due_s += missed * period_s
+                left_s = due_s - time.monotonic()
+            self._stop.wait(max(0.0, left_s))
 
     def tick_safely(self) -> None:
-        """One tick; a fault in it is told once, and the next is tried."""
+        """Tick once; log an exception once, until a tick succeeds."""
         try:
             self.tick()
         except Exception as error:
             self.failures += 1
             problem = repr(error)
             if problem != self._problem:
-                LOG.exception('Tick %d failed', self.ticks)
+                LOG.exception(
+                    'Tick %d failed; the next one is tried as usual',
+                    self.ticks,
+                )
             self._problem = problem
         else:
             if self._problem:
-                LOG.info('Tick %d: works again', self.ticks)
+                LOG.info('Tick %d succeeded again', self.ticks)
                 self._problem = ''
 
     def tick(self) -> TickResult:
-        """Sense, decide, act."""
-        began = time.monotonic_ns()
+        """Sense, decide and act once."""
+        start_ns = time.monotonic_ns()
         self.ticks += 1
-        guests = self._writer.guests
-        view = self._view(guests, began // 1000)
+        guests = self._manager.guests
+        view = self._view(guests, start_ns // 1000)
         plan = self._controller.decide(view)
-        off = self._off()
+        offline_cpus = self._offline_cpus()
         self._diagnostics_log.report(self.ticks, plan.ignored)
         for uuid, vm_plan in plan.vms.items():
             writes = vm_plan.writes
             if writes is not None:
-                target = guests.get(uuid)
-                if target is not None:
-                    todo = target.ours_to_write(writes, off)
-                    if todo is not None:
-                        self._writer.write(target, todo, vm_plan.slice_us)
-        result = TickResult(view, plan, (time.monotonic_ns() - began) / 1000)
+                guest = guests.get(uuid)
+                if guest is not None:
+                    tune = guest.ours_to_write(writes, offline_cpus)
+                    if tune is not None:
+                        self._manager.write(guest, tune, vm_plan.slice_us)
+        result = TickResult(
+            view, plan, (time.monotonic_ns() - start_ns) / 1000
+        )
         self.last = result
-        for notify in self._after:
-            notify(result)
+        for observe in self._observers:
+            observe(result)
         return result
 
     def _name_of(self, uuid: str) -> str:
-        target = self._writer.guests.get(uuid)
-        return uuid if target is None else target.name
+        guest = self._manager.guests.get(uuid)
+        return uuid if guest is None else guest.name
 
     def _view(
-        self, guests: Mapping[str, guest.Guest], now_us: int
+        self, guests: Mapping[str, Guest], now_us: int
     ) -> model.HostView:
         period_us = self.period_us
         readers = self._readers
         if readers.keys() != guests.keys():
             for uuid in readers.keys() - guests.keys():
                 readers.pop(uuid).close()
-                self._shown.pop(uuid, None)
+                self._views.pop(uuid, None)
         vms = []
-        for uuid, target in guests.items():
-            reader = target.reader
+        for uuid, guest in guests.items():
+            reader = guest.reader
             if readers.get(uuid) is not reader:
                 if uuid in readers:
                     readers[uuid].close()
@@ -208,8 +229,8 @@ class TickLoop:
             was_dead = reader.dead
             sample = reader.read(now_us, period_us)
             if reader.dead and not was_dead:
-                self._writer.look(uuid)
-            vms.append(self._vm_view(uuid, target, sample))
+                self._manager.look(uuid)
+            vms.append(self._vm_view(uuid, guest, sample))
         return model.HostView(
             self.ticks,
             now_us,
@@ -218,26 +239,26 @@ class TickLoop:
             tuple(vms),
             time.time_ns() // 1000,
             self.limits,
-            self._peers(),
-            self._others(now_us),
+            self._peer_views(),
+            self._unmanaged(now_us),
             self._window_late_us(),
         )
 
     def _vm_view(
-        self, uuid: str, target: guest.Guest, sample: model.Sample
+        self, uuid: str, guest: Guest, sample: model.Sample
     ) -> model.VmView:
         facts = (
-            target.traits,
-            self._cluster_of(target),
-            target.repin,
-            target.allowed_cpus,
-            target.first_tune,
-            target.in_force,
+            guest.traits,
+            self._cluster_of(guest),
+            guest.repin,
+            guest.allowed_cpus,
+            guest.first_tune,
+            guest.in_force,
         )
-        last = self._shown.get(uuid)
+        last = self._views.get(uuid)
         if last is not None and last[1].sample is sample and last[0] == facts:
             return last[1]
-        # By position: this runs for nearly every VM, each tick.
+        # By position: this runs for nearly every guest in each tick.
         view = model.VmView(uuid, *facts[0], *facts[1:], sample)
-        self._shown[uuid] = (facts, view)
+        self._views[uuid] = (facts, view)
         return view

@@ -50,18 +50,21 @@ class DiagnosticsLogTest(base.BaseTestCase):
 
     def test_lasting_diagnostic_is_logged_once(self) -> None:
         self.assertEqual(
-            1, len(self.report(('a', 'x'), ticks=3 * diagnostics.AGAIN_TICKS))
+            1, len(self.report(('a', 'x'), ticks=3 * diagnostics.REPEAT_TICKS))
         )
 
     def test_diagnostic_that_returns_is_logged_again(self) -> None:
         self.report(('a', 'x'))
         self.assertEqual([], self.report(ticks=10))
         self.assertEqual([], self.report(('a', 'x')))
-        self.report(ticks=2 * diagnostics.AGAIN_TICKS)
+        self.report(ticks=2 * diagnostics.REPEAT_TICKS)
         self.assertEqual(1, len(self.report(('a', 'x'))))
 
-    def test_too_many_to_remember(self) -> None:
-        many = [(str(number), 'x') for number in range(diagnostics.MOST + 50)]
+    def test_number_of_remembered_diagnostics_is_limited(self) -> None:
+        many = [
+            (str(number), 'x')
+            for number in range(diagnostics.MAX_REMEMBERED + 50)
+        ]
         said = self.report(*many, ticks=3)
-        self.assertEqual(diagnostics.MOST + 1, len(said))
+        self.assertEqual(diagnostics.MAX_REMEMBERED + 1, len(said))
         self.assertIn('not logged', said[-1])

@@ -10,29 +10,29 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The tick, with a recorder for libvirt."""
+"""Tests of :mod:`nova_vhpc.agent.daemon.tick`, with a recorder."""
 
 import time
 
 from oslotest import base
 
 from nova_vhpc.agent.daemon import tick
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent.guests import test_guest
 
 
-class Writer:
-    """Takes writes."""
+class Manager:
+    """Records what the tick writes."""
 
-    def __init__(self, *guests: guest.Guest) -> None:
-        self.guests = {target.uuid: target for target in guests}
+    def __init__(self, *guests: Guest) -> None:
+        self.guests = {guest.uuid: guest for guest in guests}
         self.written: list[tuple[model.CpuTune, int | None]] = []
         self.looked: list[str] = []
 
     def write(
         self,
-        target: guest.Guest,
+        guest: Guest,
         tune: model.CpuTune,
         slice_us: int | None = None,
     ) -> None:
@@ -43,7 +43,7 @@ class Writer:
 
 
 class Decider:
-    """Always wants 5 ms, or what it is told."""
+    """Decides on 5 ms, or on what ``tune`` says."""
 
     def __init__(self) -> None:
         self.tune = model.CpuTune(5_000, 5_000, 1024)
@@ -66,7 +66,7 @@ class Decider:
 
 
 class Reader:
-    """Of one VM."""
+    """Reads the sample of one guest."""
 
     def __init__(self) -> None:
         self.dead = False
@@ -79,53 +79,53 @@ class Reader:
         self.closed = True
 
 
-class TestLoop(base.BaseTestCase):
+class TickLoopTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.target = test_guest.make()
-        self.target.reader = Reader()
-        self.writer = Writer(self.target)
+        self.guest = test_guest.make()
+        self.guest.reader = Reader()
+        self.manager = Manager(self.guest)
         self.decider = Decider()
-        self.moments: list[tick.TickResult] = []
-        self.off: frozenset[int] = frozenset()
+        self.results: list[tick.TickResult] = []
+        self.offline_cpus: frozenset[int] = frozenset()
 
     def make(self, period_us: int = 10_000) -> tick.TickLoop:
         return tick.TickLoop(
             period_us,
             lambda: (model.Cpu(0),),
             model.ActuatorLimits(),
-            self.writer,
+            self.manager,
             self.decider,
-            lambda target: 'cluster',
+            lambda guest: 'cluster',
             lambda: {'cluster': model.PeerView(io=True)},
-            (self.moments.append,),
-            off=lambda: self.off,
+            (self.results.append,),
+            offline_cpus=lambda: self.offline_cpus,
         )
 
-    def test_only_what_differs_is_written(self) -> None:
+    def test_only_values_that_differ_are_written(self) -> None:
         ticker = self.make()
         ticker.tick()
         self.assertEqual(
-            [(model.CpuTune(5_000, 5_000), 5_000)], self.writer.written
+            [(model.CpuTune(5_000, 5_000), 5_000)], self.manager.written
         )
-        self.target.note_written({'vcpu_period': 5_000, 'vcpu_quota': 5_000})
+        self.guest.note_written({'vcpu_period': 5_000, 'vcpu_quota': 5_000})
         ticker.tick()
-        self.assertEqual(1, len(self.writer.written))
+        self.assertEqual(1, len(self.manager.written))
 
-    def test_no_pins_to_cpus_that_are_off(self) -> None:
+    def test_pins_to_offline_cpus_are_not_written(self) -> None:
         pins = (test_guest.BOTH,) * 2
-        self.target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
+        self.guest.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
         self.decider.tune = model.CpuTune(vcpu_pins=pins)
         ticker = self.make()
-        self.off = frozenset({1})
+        self.offline_cpus = frozenset({1})
         ticker.tick()
-        self.assertEqual([], self.writer.written)
-        self.off = frozenset()
+        self.assertEqual([], self.manager.written)
+        self.offline_cpus = frozenset()
         ticker.tick()
-        ((tune, _),) = self.writer.written
+        ((tune, _),) = self.manager.written
         self.assertEqual(pins, tune.vcpu_pins)
 
-    def test_the_view(self) -> None:
+    def test_view_has_cluster_sample_and_peers(self) -> None:
         self.make().tick()
         (view,) = self.decider.views
         (vm,) = view.vms
@@ -134,15 +134,15 @@ class TestLoop(base.BaseTestCase):
         self.assertEqual(100_000, vm.original.period_us)
         self.assertTrue(view.peers['cluster'].io)
 
-    def test_a_view_is_made_anew_when_something_changes(self) -> None:
+    def test_view_is_reused_until_something_changes(self) -> None:
         ticker = self.make()
         sample = model.Sample(sync_latency_us=1.0)
-        self.target.reader.read = lambda now_us, period_us: sample
+        self.guest.reader.read = lambda now_us, period_us: sample
         for change in (
             lambda: None,
             lambda: None,
-            lambda: self.target.note_written({'cpu_shares': 7}),
-            lambda: setattr(self.target, 'repin', False),
+            lambda: self.guest.note_written({'cpu_shares': 7}),
+            lambda: setattr(self.guest, 'repin', False),
         ):
             change()
             ticker.tick()
@@ -153,37 +153,37 @@ class TestLoop(base.BaseTestCase):
         self.assertEqual(7, written.in_force.shares)
         self.assertFalse(free.repin)
 
-    def test_readers_are_closed_by_the_tick(self) -> None:
+    def test_readers_no_longer_used_are_closed(self) -> None:
         ticker = self.make()
         ticker.tick()
-        old, self.target.reader = self.target.reader, Reader()
+        old, self.guest.reader = self.guest.reader, Reader()
         ticker.tick()
         self.assertTrue(old.closed)
         other = test_guest.make()
         other.reader = Reader()
-        self.writer.guests = {'another': other}
+        self.manager.guests = {'another': other}
         ticker.tick()
-        self.assertTrue(self.target.reader.closed)
+        self.assertTrue(self.guest.reader.closed)
         self.assertFalse(other.reader.closed)
 
-    def test_a_dead_reader_has_the_domain_looked_at_once(self) -> None:
+    def test_dead_reader_has_the_domain_looked_at_once(self) -> None:
         ticker = self.make()
-        reader = self.target.reader
+        reader = self.guest.reader
         reader.read = lambda now_us, period_us: die(reader)
         ticker.tick()
         ticker.tick()
-        self.assertEqual([self.target.uuid], self.writer.looked)
+        self.assertEqual([self.guest.uuid], self.manager.looked)
 
-    def test_a_failing_tick_is_counted_and_ends_nothing(self) -> None:
+    def test_failing_tick_is_counted_and_the_next_one_runs(self) -> None:
         ticker = self.make()
         self.decider.error = ZeroDivisionError('x')
         ticker.tick_safely()
         ticker.tick_safely()
         self.assertEqual(2, ticker.failures)
-        self.assertEqual([], self.moments)
+        self.assertEqual([], self.results)
         self.decider.error = None
         ticker.tick_safely()
-        self.assertEqual(1, len(self.moments))
+        self.assertEqual(1, len(self.results))
 
     def test_overruns_are_counted_and_skipped(self) -> None:
         ticker = self.make(1_000)
