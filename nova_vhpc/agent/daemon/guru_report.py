@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Guru meditation report on SIGUSR2, with the live plan in it."""
+"""Guru meditation report on SIGUSR2, which includes the status document."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,23 +24,23 @@ from nova_vhpc import version
 
 
 class Version:
-    """What oslo.reports asks about the package."""
+    """The version, as oslo.reports expects it."""
 
     def vendor_string(self) -> str:
-        """Who makes it."""
+        """Return the vendor."""
         return 'OpenStack'
 
     def product_string(self) -> str:
-        """What it is."""
+        """Return the product."""
         return 'nova-vhpc-agent'
 
     def version_string_with_package(self) -> str:
-        """Which one it is."""
+        """Return the version."""
         return version.version_string()
 
 
 class StatusModel(with_default_views.ModelWithDefaultViews):
-    """The status document, as text."""
+    """The status document as a section of the report."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         super().__init__(data, text_view=generic.KeyValueView())
@@ -52,7 +52,10 @@ def register_opts(conf: Any) -> None:
 
 
 def set_up(conf: Any, status: Callable[[], dict[str, Any]]) -> None:
-    """Answer SIGUSR2. Call it in the main thread."""
+    """Write a report on SIGUSR2 from now on; call it in the main thread.
+
+    :param status: returns the status document.
+    """
     report = guru_meditation_report.TextGuruMeditation
     report.register_section(
         'nova-vhpc Live Plan', lambda: StatusModel(status())

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-agent --restore``: the whole host put back, without a daemon."""
+"""``nova-vhpc-agent --restore``: restores all domains without a daemon."""
 
 import dataclasses
 import logging
@@ -32,32 +32,36 @@ from nova_vhpc.linux import qemu_process
 LOG = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 30.0
-"""How long it waits for libvirt."""
+"""Longest time to wait for libvirt."""
 
-_NEVER = (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT)
-"""What a URI that is wrong is answered with, however long one waits."""
+_PERMANENT = (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT)
+"""Error codes that an invalid URI causes; waiting does not help."""
 
 CALL_SECONDS = 45.0
-"""How long it waits for any VM to be done with: libvirt itself gives up on one
-that hangs after 30 s."""
+"""Longest time in which no domain is finished; libvirt itself gives up on a
+domain that hangs after 30 s."""
 
 THREADS = 4
-"""VMs that are put back at a time: one that hangs holds up no other. libvirtd
+"""Domains restored at a time, so that one that hangs delays no other. libvirtd
 serves five calls of one client at a time."""
 
-
 RETRY_SECONDS = 10.0
-"""How long VMs are tried again that libvirt refuses to put back: one that was
-just restarted lists VMs whose control groups it does not know yet."""
+"""Time for which domains that libvirt refuses to restore are retried: a
+libvirtd that was just restarted lists domains whose control groups it does not
+know yet."""
 
 RETRY_PAUSE_SECONDS = 0.5
 
 
 @dataclasses.dataclass(slots=True)
 class Summary:
-    """What became of the VMs of a host.
+    """Outcome for all domains of a host.
 
-    :ivar refused: libvirt did answer for some of those that failed.
+    :ivar restored: UUIDs of domains that were restored.
+    :ivar gone: UUIDs of domains that do not run any more.
+    :ivar failed: reasons for failures, by name of the domain.
+    :ivar refused: whether libvirt answered for some of the failed domains, so
+        that a retry may help.
     """
 
     restored: list[str] = dataclasses.field(default_factory=list)
@@ -66,7 +70,7 @@ class Summary:
     refused: bool = False
 
     def text(self) -> str:
-        """One line for people."""
+        """Return the summary in one line, for the log."""
         line = (
             f'{len(self.restored)} restored, {len(self.gone)} gone, '
             f'{len(self.failed)} failed'
@@ -77,23 +81,24 @@ class Summary:
 
 
 class HostRestorer:
-    """Puts every domain of a libvirt back.
+    """Restores every domain of a libvirt daemon, once.
 
-    :param restorer: puts one back.
+    :param restorer: restores one domain.
     """
 
     def __init__(self, restorer: recovery.Restorer) -> None:
         self._restorer = restorer
         self._summary = Summary()
         self._journalled: frozenset[str] = frozenset()
-        self._todo: queue.SimpleQueue[tuple[str, str, Any]] = (
+        self._pending: queue.SimpleQueue[tuple[str, str, Any]] = (
             queue.SimpleQueue()
         )
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def clean(self, conn: Any) -> Summary:
-        """Put all back; never raises for one.
+        """Restore all domains; a domain that fails is in the summary.
 
+        :param conn: libvirt's connection.
         :raises libvirt.libvirtError: the domains cannot be listed.
         """
         self._journalled = frozenset(self._restorer.journal.uuids())
@@ -103,41 +108,42 @@ class HostRestorer:
         ):
             uuid, name = domain.UUIDString(), domain.name()
             waiting[uuid] = name
-            self._todo.put((uuid, name, domain))
-        left = self._journalled - waiting.keys()
+            self._pending.put((uuid, name, domain))
+        not_running = self._journalled - waiting.keys()
         wakeup.Nudge(lambda: conn, lambda: bool(waiting)).wake()
         for _ in range(min(THREADS, len(waiting))):
-            # Not kept waiting for at the end, unlike an executor's.
+            # Daemon threads: unlike an executor's, the exit does not wait for
+            # them.
             threading.Thread(target=self._work, daemon=True).start()
         while waiting:
             try:
                 del waiting[self._done.get(timeout=CALL_SECONDS)]
             except queue.Empty:
                 break
-        late = dict(waiting)
+        hanging = dict(waiting)
         waiting.clear()
-        # Those that hang may still end; what is told is told.
+        # A copy: a thread that hangs may still finish and change the original.
         summary = dataclasses.replace(
             self._summary,
             restored=list(self._summary.restored),
             failed={
                 **self._summary.failed,
-                **dict.fromkeys(late.values(), 'libvirt does not answer'),
+                **dict.fromkeys(hanging.values(), 'libvirt does not answer'),
             },
         )
-        self._forget({*left, *self._summary.gone}, summary)
+        self._forget({*not_running, *self._summary.gone}, summary)
         return summary
 
     def _work(self) -> None:
         while True:
             try:
-                uuid, name, domain = self._todo.get_nowait()
+                uuid, name, domain = self._pending.get_nowait()
             except queue.Empty:
                 return
             try:
                 self._clean_one(domain, uuid)
             except Exception as error:
-                # Whatever is wrong with one, the others are put back.
+                # Whatever happens to one domain, the others are restored.
                 if isinstance(
                     error, libvirt.libvirtError
                 ) and connection.has_ended(domain, error):
@@ -148,15 +154,15 @@ class HostRestorer:
             self._done.put(uuid)
 
     def _clean_one(self, domain: Any, uuid: str) -> None:
-        known = uuid in self._journalled
-        if not known and domain_metadata.URI not in domain.XMLDesc(0):
+        has_record = uuid in self._journalled
+        if not has_record and domain_metadata.URI not in domain.XMLDesc(0):
             return
         outcome = self._restorer.clean(domain)
         if outcome is not recovery.Outcome.NOTHING:
             self._summary.restored.append(uuid)
 
     def _forget(self, uuids: set[str], summary: Summary) -> None:
-        """Drop the records of domains that do not run any more."""
+        """Remove the records of domains that do not run any more."""
         summary.gone = []
         for uuid in sorted(uuids):
             if self._restorer.host.find(uuid):
@@ -170,40 +176,40 @@ class HostRestorer:
 
 
 def restore_host(conf: Any) -> int:
-    """``nova-vhpc-agent --restore``: put all back, then end.
+    """Restore all domains and NICs of this host.
 
-    :returns: 0 if everything is as it was, 1 if not.
-    :raises AgentError: the agent itself runs.
+    :returns: exit status: 0 if all have their original settings, else 1.
+    :raises AgentError: an agent is running.
     """
     options = conf.vhpc_agent
-    records = store.Journal(options.state_path)
-    guard = host_lock.Lock(options.run_path, records.path)
-    guard.acquire()
+    journal = store.Journal(options.state_path)
+    lock = host_lock.Lock(options.run_path, journal.path)
+    lock.acquire()
     connection.start_event_loop()
     conn = _wait_for(options.libvirt_uri)
     if conn is None:
         LOG.error(
-            'libvirt at %s does not answer; nothing is restored, %d VMs are '
-            'in the journal',
+            'libvirt at %s does not answer; nothing is restored, %d servers '
+            'are in the journal',
             options.libvirt_uri,
-            len(records.uuids()),
+            len(journal.uuids()),
         )
-        guard.release()
+        lock.release()
         return 1
-    restorer = recovery.Restorer(records, qemu_process.make_processes(conf))
+    restorer = recovery.Restorer(journal, qemu_process.make_processes(conf))
     try:
         summary = _clean(
             conn,
             options.libvirt_uri,
             restorer,
-            # Also when the option was turned off since.
+            # Also if bind_uplinks was turned off since.
             plugger.make_plugger(conf).restore_all,
         )
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', options.libvirt_uri, error)
         return 1
     finally:
-        guard.release()
+        lock.release()
     (LOG.error if summary.failed else LOG.info)('Restore: %s', summary.text())
     return 1 if summary.failed else 0
 
@@ -214,30 +220,36 @@ def _clean(
     restorer: recovery.Restorer,
     restore_nics: Callable[[Any], dict[str, str]],
 ) -> Summary:
-    """Put all VMs back; try those again that are refused.
+    """Restore all domains and NICs; retry while libvirt refuses some.
 
-    libvirtd may just be started anew, once more: as in an upgrade.
+    libvirtd may just be restarting, even twice, as in a package upgrade.
 
-    :param restore_nics: puts all NICs back, and says what went wrong by uuid.
-    :returns: what became of them.
+    :param conn: libvirt's connection.
+    :param uri: URI for a new connection, if this one is lost.
+    :param restore_nics: restores all NICs, and returns reasons for failures
+        by UUID.
     :raises libvirt.libvirtError: the domains cannot be listed.
     """
-    end = time.monotonic() + RETRY_SECONDS
-    before = Summary()
+    end_s = time.monotonic() + RETRY_SECONDS
+    earlier = Summary()
     while True:
         try:
             summary = HostRestorer(restorer).clean(conn)
         except libvirt.libvirtError:
-            if time.monotonic() >= end:
+            if time.monotonic() >= end_s:
                 raise
         else:
-            # One that a newer agent keeps a record of is told of each time.
-            summary.restored = list({*before.restored, *summary.restored})
-            summary.gone = list({*before.gone, *summary.gone})
-            before = summary
-            left = restore_nics(conn)
-            if not (summary.refused or left) or time.monotonic() >= end:
-                summary.failed.update(left)
+            # A set, because a domain whose record only a newer agent can
+            # remove is restored in each round.
+            summary.restored = list({*earlier.restored, *summary.restored})
+            summary.gone = list({*earlier.gone, *summary.gone})
+            earlier = summary
+            nic_failures = restore_nics(conn)
+            if (
+                not (summary.refused or nic_failures)
+                or time.monotonic() >= end_s
+            ):
+                summary.failed.update(nic_failures)
                 return summary
         time.sleep(RETRY_PAUSE_SECONDS)
         if not conn.isAlive():
@@ -245,25 +257,26 @@ def _clean(
 
 
 def _wait_for(uri: str) -> Any:
-    end = time.monotonic() + CONNECT_SECONDS
-    told = False
+    """Return a connection to libvirt; None if time runs out."""
+    end_s = time.monotonic() + CONNECT_SECONDS
+    is_logged = False
     while True:
         try:
-            conn = patient_open.open_within(uri, end - time.monotonic())
+            conn = patient_open.open_within(uri, end_s - time.monotonic())
             conn.setKeepAlive(
                 connection.KEEPALIVE_INTERVAL_S, connection.KEEPALIVE_COUNT
             )
             return conn
         except libvirt.libvirtError as error:
-            useless = error.get_error_code() in _NEVER
-            # In less time than that nobody can answer, who now refuses.
-            if useless or end - time.monotonic() <= RETRY_PAUSE_SECONDS:
+            is_permanent = error.get_error_code() in _PERMANENT
+            # The time left is too short for another attempt.
+            if is_permanent or end_s - time.monotonic() <= RETRY_PAUSE_SECONDS:
                 LOG.error('%s', error)
                 return None
-            if not told:
-                told = True
+            if not is_logged:
+                is_logged = True
                 LOG.warning(
-                    'libvirt at %s: %s; tried again for %d s',
+                    'libvirt at %s: %s; will retry for %d s',
                     uri,
                     error,
                     CONNECT_SECONDS,

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The daemon: puts the parts together, and ends them in order."""
+"""The daemon: connects the parts of the agent, starts and stops them."""
 
 import logging
 import socket
@@ -32,7 +32,7 @@ from nova_vhpc.agent.daemon import (
     systemd,
     tick,
 )
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager, put_back
 from nova_vhpc.agent.probes import base, sampler
@@ -42,14 +42,14 @@ from nova_vhpc.linux import cpus, qemu_process
 LOG = logging.getLogger(__name__)
 
 RESTORE_SECONDS = 4.0
-"""Of the five seconds between SIGTERM and the end."""
+"""Time to restore guests, of the five seconds from SIGTERM to the exit."""
 
 
 class Service:
-    """One agent.
+    """The agent of this host.
 
     :param conf: with all of the agent's groups registered.
-    :raises AgentError: when it cannot or must not run; one line.
+    :raises AgentError: the agent cannot start; the reason in one line.
     """
 
     def __init__(self, conf: Any) -> None:
@@ -88,7 +88,7 @@ class Service:
             conf, self.host_name, self, silent=options.dry_run
         )
         if not options.dry_run:
-            # At the first start there would be nothing to lock.
+            # The lock needs the directory, which the first start creates.
             self.journal.make_directory()
         self.lock.acquire()
         self.domains = manager.Domains(
@@ -136,10 +136,10 @@ class Service:
         self._started = time.time()
         self.signals = signals.Signals()
 
-    # -- what peers and operators may ask (the ``control`` of Peers) ---------
+    # -- control calls: the ``control`` of the phase exchange ----------------
 
     def status(self) -> dict[str, Any]:
-        """All there is to know, in values that JSON takes."""
+        """Return the status document, see :mod:`.status`."""
         last = self.tick_loop.last
         return {
             'version': status.VERSION,
@@ -163,26 +163,27 @@ class Service:
         }
 
     def pause(self, wait_s: float) -> dict[str, Any]:
-        """Put all VMs back and write nothing until :meth:`resume`.
+        """Restore all guests and write nothing until :meth:`resume`.
 
-        :param wait_s: how long to wait until that is done.
+        :param wait_s: longest time to wait for that, in seconds.
         :returns: see :func:`put_back.report`.
         """
-        LOG.info('Paused: all VMs are put back')
+        LOG.info('Paused: restoring all servers')
         tries = self.domains.pause()
-        # Not before: a tick in between would have them played again.
+        # After the pause: a tick before it would start the windows again.
         self.window_player.play(None)
         return put_back.report(tries, wait_s)
 
     def resume(self) -> None:
-        """Go on."""
-        LOG.info('Resumed')
+        """Manage guests again after a pause or restore."""
+        LOG.info('Resumed: managing servers again')
         self.domains.resume()
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
-        """Put one VM, or all, back and leave them alone until resume.
+        """Restore guests, and write nothing to them until :meth:`resume`.
 
-        :param wait_s: how long to wait until that is done.
+        :param server: UUID of the server; None for all.
+        :param wait_s: longest time to wait for that, in seconds.
         :returns: see :func:`put_back.report`.
         """
         if server is None:
@@ -192,21 +193,21 @@ class Service:
             return put_back.refused(server, self.domains.refused.get(server))
         return put_back.report({server: tried}, wait_s)
 
-    # -- life --------------------------------------------------------------
+    # -- start, reload and shutdown ----------------------------------------
 
     def run(self) -> int:
-        """Work until SIGTERM or SIGINT; then put all back.
+        """Run until SIGTERM or SIGINT; then restore all guests.
 
-        :returns: the process's exit status; 1 if something is left to
-            ``--restore``.
+        :returns: exit status of the process; 1 if a guest could not be
+            restored, which ``--restore`` must do.
         """
         guru_report.set_up(self.conf, self.status)
         self.signals.catch()
         self._start()
-        while not self.signals.ending:
+        while not self.signals.shutdown_requested:
             if self.signals.wait():
-                self._mutate()
-        return self._end()
+                self._reload()
+        return self._shut_down()
 
     def _start(self) -> None:
         options = self.conf.vhpc_agent
@@ -250,26 +251,33 @@ class Service:
             ', dry run: nothing is written' if options.dry_run else '',
         )
 
-    def _end(self) -> int:
-        dry = self.domains.dry_run
-        LOG.info('Stopping: %s', 'a dry run' if dry else 'VMs are put back')
-        end = time.monotonic() + RESTORE_SECONDS
+    def _shut_down(self) -> int:
+        is_dry_run = self.domains.dry_run
+        LOG.info(
+            'Stopping: %s',
+            'a dry run, nothing to restore'
+            if is_dry_run
+            else 'restoring all servers',
+        )
+        end_s = time.monotonic() + RESTORE_SECONDS
         self.notifier.stopping()
         self.domains.connection.hurry()
         self.tick_loop.stop(1.0)
-        # The journal has the shares, too; windows need not end in order.
+        # Restoring sets the shares, too, so the windows need not end in
+        # order.
         self.window_player.stop(0.5)
-        # Beside the VMs: one that hangs must hold up no other.
-        nics = shutdown.stop_all(
+        # In threads beside the guests' restore: a domain that hangs must
+        # delay no other.
+        nic_threads = shutdown.stop_all(
             () if self.binder is None else (self.binder,), 0.0
         )
-        clean = self.domains.stop(max(0.5, end - time.monotonic()))
-        if shutdown.join_all(nics, end) or (
+        clean = self.domains.stop(max(0.5, end_s - time.monotonic()))
+        if shutdown.join_all(nic_threads, end_s) or (
             self.binder is not None and self.binder.left
         ):
-            clean = dry
+            clean = is_dry_run
         self.domains.close()
-        # They hold nothing that must be kept.
+        # These parts hold nothing that must be saved.
         shutdown.stop_all(
             (
                 self.groups,
@@ -277,49 +285,53 @@ class Service:
                 self.phase_exchange,
                 self.metrics,
             ),
-            end + 0.5,
+            end_s + 0.5,
         )
         self.server.stop()
         if clean:
             LOG.info(
-                'Nothing was written' if dry else 'All VMs are as they were'
+                'Nothing was written'
+                if is_dry_run
+                else 'All servers have their original settings'
             )
         else:
             LOG.error(
-                'Not all could be put back in time; run '
+                'Not all servers could be restored in time; run '
                 'nova-vhpc-agent --restore'
             )
         self.lock.release()
         return 0 if clean else 1
 
-    def _mutate(self) -> None:
+    def _reload(self) -> None:
         try:
             fresh = self.conf.mutate_config_files()
         except Exception as error:
-            # A broken file must not take the agent down.
-            why = conf_package.reason(error)
-            LOG.error('Options are not read again: %s', why)
+            # An invalid file must not end the agent.
+            LOG.error(
+                'Options are not reloaded: %s', conf_package.reason(error)
+            )
             return
         if fresh:
-            # Else the old reconcile_period, hours maybe, has to end first.
+            # Otherwise the old reconcile_period, which may be hours, would
+            # have to end first.
             self.domains.reconcile()
         LOG.info(
-            'Options are read again: %s',
+            'Options are reloaded: %s',
             ', '.join(f'{group}.{name}' for group, name in fresh)
             or 'no change',
         )
 
     # -- per tick ----------------------------------------------------------
 
-    def _cluster_of(self, target: guest.Guest) -> str | None:
-        info = target.info
+    def _cluster_of(self, guest: Guest) -> str | None:
+        info = guest.info
         return self.groups.cluster_of(
             info.uuid, info.specs.cluster, info.project
         )
 
     def _act(self, result: tick.TickResult) -> None:
         if not self.domains.dry_run:
-            # Also while paused: a pause may come just after it was asked.
+            # Also while paused: the pause may have begun during this tick.
             paused = self.domains.paused
             self.window_player.play(None if paused else result.plan.windows)
         self.phase_exchange.publish(result.plan.clusters)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Ending parts that talk to services which may not answer."""
+"""Stops parts of the agent that wait for services which may not answer."""
 
 import threading
 import time
@@ -19,12 +19,14 @@ from typing import Any
 
 
 def stop_all(parts: Iterable[Any], end_s: float) -> list[threading.Thread]:
-    """Call ``stop()`` of all parts, all at the same time.
+    """Call ``stop()`` of all parts, each in a thread.
 
-    They run in daemon threads: who is not done in time ends with us.
+    The threads are daemon threads: one that is still running when the
+    process exits ends with it.
 
-    :param end_s: when to wait no more, by the monotonic clock.
-    :returns: the threads of those that are not done yet.
+    :param parts: parts of the agent that have a method ``stop``.
+    :param end_s: deadline on the monotonic clock, in seconds.
+    :returns: the threads that are still running.
     """
     threads = [
         threading.Thread(target=part.stop, daemon=True) for part in parts
@@ -39,11 +41,12 @@ def join_all(
 ) -> list[threading.Thread]:
     """Wait for threads.
 
-    :returns: those that still run.
+    :param end_s: deadline on the monotonic clock, in seconds.
+    :returns: the threads that are still running.
     """
-    left = []
+    running = []
     for thread in threads:
         thread.join(max(0.05, end_s - time.monotonic()))
         if thread.is_alive():
-            left.append(thread)
-    return left
+            running.append(thread)
+    return running

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Signals, for a main thread that waits for them."""
+"""Lets the main thread wait for signals."""
 
 import signal
 import socket
@@ -18,43 +18,44 @@ from types import FrameType
 
 
 class Signals:
-    """SIGTERM and SIGINT end the daemon; SIGHUP has its options read again.
+    """Handles SIGTERM and SIGINT (shut down), and SIGHUP (reload options).
 
-    :ivar ending: the end was asked for.
+    :ivar shutdown_requested: whether SIGTERM or SIGINT was received.
     """
 
     def __init__(self) -> None:
-        self.ending = False
+        self.shutdown_requested = False
         self._reload = False
-        # A signal may be taken by any thread, and only this wakes ours.
+        # The kernel may deliver a signal to any thread; only the wake-up file
+        # descriptor wakes the main thread for sure.
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_writer.setblocking(False)
 
     def catch(self) -> None:
-        """Catch them from now on. Call it in the main thread."""
+        """Install the handlers; call it in the main thread."""
         signal.set_wakeup_fd(
             self._wake_writer.fileno(), warn_on_full_buffer=False
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hup)
-        # Held back since the process began, if a script of ours began it.
+        # cmd.agent_preload blocks SIGHUP from the start of the process.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     def wait(self) -> bool:
-        """Wait until there is one; any other that Python handles ends it, too.
+        """Wait until any signal that Python handles is received.
 
-        :returns: whether the options are to be read again.
+        :returns: whether the options must be reloaded.
         """
         self._wake_reader.recv(64)
-        # Set back only after it was seen: the next one may come in between.
+        # Cleared only after it was read: another SIGHUP may come between.
         if self._reload:
             self._reload = False
             return True
         return False
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        self.ending = True
+        self.shutdown_requested = True
 
     def _on_hup(self, number: int, frame: FrameType | None) -> None:
         self._reload = True

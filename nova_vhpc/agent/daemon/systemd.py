@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What systemd wants to hear from a ``Type=notify`` service.
+"""Notifies systemd, as a ``Type=notify`` service must.
 
-oslo.service says READY only; the watchdog must be fed by the tick itself,
-without a socket made anew each time.
+oslo.service can only send READY. The watchdog must be fed by the tick itself,
+and without opening a socket each time.
 """
 
 import contextlib
@@ -23,7 +23,11 @@ import time
 
 
 class Notifier:
-    """Talks to systemd; does nothing without one."""
+    """Sends notifications to systemd; does nothing without systemd.
+
+    :ivar interval_s: time between two watchdog messages, in seconds; 0
+        without a watchdog.
+    """
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -39,27 +43,30 @@ class Notifier:
                 sock.connect(address)
                 self._socket = sock
         self.interval_s = _watchdog_s() / 3
-        self._fed_at = 0.0
+        self._fed_s = 0.0
 
     def ready(self) -> None:
-        """The service is up."""
+        """Notify that the service has started."""
         self._send(b'READY=1')
 
     def stopping(self) -> None:
-        """The service goes down."""
+        """Notify that the service is stopping."""
         self._send(b'STOPPING=1')
 
     def status(self, text: str) -> None:
-        """One line for ``systemctl status``."""
+        """Set the line that ``systemctl status`` shows."""
         self._send(b'STATUS=' + text.encode())
 
     def feed(self) -> None:
-        """The tick works. Sends three times per watchdog period."""
+        """Feed the watchdog; called by every tick.
+
+        Sends at most three messages per watchdog period.
+        """
         if self._socket is None or self.interval_s <= 0:
             return
-        now = time.monotonic()
-        if now - self._fed_at >= self.interval_s:
-            self._fed_at = now
+        now_s = time.monotonic()
+        if now_s - self._fed_s >= self.interval_s:
+            self._fed_s = now_s
             self._send(b'WATCHDOG=1')
 
     def _send(self, message: bytes) -> None:
@@ -69,7 +76,7 @@ class Notifier:
 
 
 def _watchdog_s() -> float:
-    """Period of the watchdog; 0 without one for this process."""
+    """Return the watchdog period; 0 if this process has no watchdog."""
     try:
         usec = int(os.environ.get('WATCHDOG_USEC', '0'))
         pid = int(os.environ.get('WATCHDOG_PID', os.getpid()))

@@ -87,9 +87,7 @@ class TestService(base.AgentTestCase):
         ours = self.wait_for_period(domain)
         self.configure(reconcile_period=3600, foreign_changes='override')
         os.kill(process.pid, signal.SIGHUP)
-        self.wait_for(
-            lambda: self.log_lines('Options are read again'), 'SIGHUP'
-        )
+        self.wait_for(lambda: self.log_lines('Options are reloaded'), 'SIGHUP')
         domain.setSchedulerParametersFlags({'vcpu_period': 66_000}, base.LIVE)
         self.wait_for(lambda: self.period(domain) == ours, 'our period')
         self.assertEqual(0, self.stop_agent(process))
@@ -98,7 +96,7 @@ class TestService(base.AgentTestCase):
         process = self.start_agent()
         (self.path / 'agent.conf').write_text('[vhpc_agent\nbroken')
         os.kill(process.pid, signal.SIGHUP)
-        self.wait_for(lambda: self.log_lines('not read again'), 'SIGHUP')
+        self.wait_for(lambda: self.log_lines('not reloaded'), 'SIGHUP')
         self.assertEqual(0, self.stop_agent(process))
 
     def test_sigusr2_reports_the_live_plan(self) -> None:

@@ -37,7 +37,7 @@ WINDOWS = model.WindowSchedule(
 
 
 class ServiceCase(base.BaseTestCase):
-    """An agent that was not started."""
+    """Makes a service that is not started."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -53,18 +53,18 @@ class ServiceCase(base.BaseTestCase):
         self.addCleanup(self.made.window_player.stop)
 
 
-class TestPause(ServiceCase):
-    """Whenever a tick comes, no window is played in a pause."""
+class PauseTest(ServiceCase):
+    """No window is played in a pause, whenever the tick comes."""
 
     def tick(self) -> None:
-        """The end of a tick that plans windows."""
+        """Act as at the end of a tick that plans windows."""
         plan = types.SimpleNamespace(windows=WINDOWS, clusters=())
         self.made._act(types.SimpleNamespace(plan=plan))
 
     def playing(self) -> bool:
         return self.made.window_player.status().playing
 
-    def test_windows_end(self) -> None:
+    def test_pause_ends_windows(self) -> None:
         self.tick()
         self.assertTrue(self.playing())
         self.made.pause(0)
@@ -75,7 +75,7 @@ class TestPause(ServiceCase):
         self.tick()
         self.assertTrue(self.playing())
 
-    def test_a_tick_just_before_the_gate_closes(self) -> None:
+    def test_tick_just_before_a_pause_plays_nothing_after_it(self) -> None:
         pause = self.made.domains.pause
 
         def tick_first() -> Mapping[str, restore_queue.Try]:
@@ -87,7 +87,7 @@ class TestPause(ServiceCase):
         self.made.pause(0)
         self.assertFalse(self.playing())
 
-    def test_a_tick_that_asked_before_and_plays_after_it(self) -> None:
+    def test_tick_during_a_pause_call_plays_nothing_after_it(self) -> None:
         play = self.made.window_player.play
 
         def pause_first(windows: model.WindowSchedule | None) -> None:
@@ -100,8 +100,8 @@ class TestPause(ServiceCase):
         self.tick()
         self.assertFalse(self.playing())
 
-    def test_they_end_after_the_vms_are_held(self) -> None:
-        """A last write of theirs must not come after the put-back."""
+    def test_windows_end_after_the_guests_are_held(self) -> None:
+        """A last write of a window must not come after the restore."""
         order: list[str] = []
         self.made.domains.pause = lambda: order.append('held') or {}
         self.made.window_player.play = lambda windows: order.append('ended')
@@ -109,46 +109,46 @@ class TestPause(ServiceCase):
         self.assertEqual(['held', 'ended'], order)
 
 
-class TestParts(ServiceCase):
-    """What they are told of the configuration."""
+class PartsTest(ServiceCase):
+    """Parts get their options from the service."""
 
-    def test_groups_know_how_often_they_are_asked(self) -> None:
+    def test_groups_get_the_control_period(self) -> None:
         self.assertEqual(0.1 + groups._TICK_S, self.made.groups._round_s)
 
-    def test_other_hosts_are_told(self) -> None:
+    def test_phase_exchange_is_not_silent(self) -> None:
         self.assertFalse(self.made.phase_exchange._silent)
 
 
-class TestReload(ServiceCase):
-    """What is read again is in force at once."""
+class ReloadTest(ServiceCase):
+    """Reloaded options are in force at once."""
 
-    def test_a_period_that_has_begun_need_not_end(self) -> None:
+    def test_new_reconcile_period_takes_effect_at_once(self) -> None:
         woken = self.made.domains._reconciler._wake
-        self.made._mutate()
+        self.made._reload()
         self.assertFalse(woken.is_set())
         with self.path.open('a') as file:
             file.write('reconcile_period = 1\n')
-        self.made._mutate()
+        self.made._reload()
         self.assertEqual(1.0, self.made.conf.vhpc_agent.reconcile_period)
         self.assertTrue(woken.is_set())
 
 
-class TestStart(ServiceCase):
-    """What is wrong is told by its option."""
+class StartTest(ServiceCase):
+    """An error at the start names the option."""
 
     def start(self) -> str:
         error = self.assertRaises(errors.AgentError, self.made._start)
         self.addCleanup(self.made.server.stop)
         return str(error)
 
-    def test_a_path_that_is_too_long_for_a_socket(self) -> None:
+    def test_run_path_too_long_for_a_socket_is_reported(self) -> None:
         directory = pathlib.Path(tempfile.mkdtemp(), 'x' * 120)
         path = status_socket.socket_path(str(directory))
         self.made.server = status_socket.StatusServer(path, 0o660, dict)
         text = self.start()
         self.assertIn('too long; [vhpc_agent]run_path', text)
 
-    def test_an_address_of_somebody_else(self) -> None:
+    def test_address_of_another_host_is_reported(self) -> None:
         # Of a block that is for documentation.
         self.made.conf.set_override('metrics_host', '192.0.2.1', 'vhpc_agent')
         self.made.conf.set_override('metrics_port', 9, 'vhpc_agent')
@@ -156,10 +156,10 @@ class TestStart(ServiceCase):
         self.assertIn('metrics_host = 192.0.2.1, metrics_port = 9: ', text)
 
 
-class TestEnd(ServiceCase):
-    """VMs have their time, whatever else hangs."""
+class ShutdownTest(ServiceCase):
+    """Guests are restored in time, whatever else hangs."""
 
-    def test_a_nic_that_hangs_holds_up_no_vm(self) -> None:
+    def test_nic_that_hangs_delays_no_guest(self) -> None:
         hung = threading.Event()
         self.addCleanup(hung.set)
         self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
@@ -169,30 +169,30 @@ class TestEnd(ServiceCase):
             'stop',
             lambda seconds: given.append(seconds) or True,
         ):
-            self.assertEqual(1, self.made._end())
+            self.assertEqual(1, self.made._shut_down())
         self.assertFalse(hung.is_set())
         self.assertGreater(given[0], 1.0)
 
-    def test_all_is_as_it_was(self) -> None:
+    def test_exit_status_is_0_if_all_is_restored(self) -> None:
         self.made.binder = mock.Mock(left=False)
-        self.assertEqual(0, self.made._end())
+        self.assertEqual(0, self.made._shut_down())
         self.made.binder.stop.assert_called_once()
 
-    def test_nics_that_are_left(self) -> None:
+    def test_exit_status_is_1_if_nics_are_left(self) -> None:
         self.made.binder = mock.Mock(left=True)
-        self.assertEqual(1, self.made._end())
+        self.assertEqual(1, self.made._shut_down())
 
-    def test_a_dry_run_leaves_nothing(self) -> None:
+    def test_exit_status_of_a_dry_run_is_0(self) -> None:
         self.made.domains._gate.dry_run = True
         hung = threading.Event()
         self.addCleanup(hung.set)
         self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
         self.made.domains.workers.submit('u', lambda: hung.wait(60))
         with mock.patch.object(service, 'RESTORE_SECONDS', 0.5):
-            self.assertEqual(0, self.made._end())
+            self.assertEqual(0, self.made._shut_down())
 
-    def test_vms_do_not_wait_for_nics(self) -> None:
-        """Those are tried for seconds where libvirtd is away."""
+    def test_guests_do_not_wait_for_nics(self) -> None:
+        """Restoring NICs is retried for seconds if libvirtd is away."""
         hung = threading.Event()
         self.addCleanup(hung.set)
         self.made.binder = mock.Mock(
@@ -209,5 +209,5 @@ class TestEnd(ServiceCase):
             mock.patch.object(self.made.domains, 'stop', stop),
             mock.patch.object(service, 'RESTORE_SECONDS', 20.0),
         ):
-            self.assertEqual(0, self.made._end())
+            self.assertEqual(0, self.made._shut_down())
         self.assertGreater(given[0], 10.0)

@@ -33,13 +33,13 @@ class TestSignals(base.BaseTestCase):
     def test_hup_is_told_once(self) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         self.assertTrue(self.caught.wait())
-        self.assertFalse(self.caught.ending)
+        self.assertFalse(self.caught.shutdown_requested)
         os.kill(os.getpid(), signal.SIGTERM)
         self.assertFalse(self.caught.wait())
 
     def test_term_and_int_end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            self.caught.ending = False
+            self.caught.shutdown_requested = False
             os.kill(os.getpid(), number)
             self.assertFalse(self.caught.wait())
-            self.assertTrue(self.caught.ending)
+            self.assertTrue(self.caught.shutdown_requested)
