@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Makes the controller that the options ask for.
+"""Makes the controller that the options configure.
 
-Policies and predictors are plugins (entry points); :mod:`nova_vhpc.control`
-itself knows nothing of options or plugins.
+Policies and predictors are plugins (entry points). :mod:`nova_vhpc.control`
+itself knows neither options nor plugins.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from nova_vhpc.agent import errors, plugins
 from nova_vhpc.conf import control as control_conf
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
-from nova_vhpc.linux import cpus as host_cpus
+from nova_vhpc.linux.cpus import SYNTAX, format_cpu_set, parse_cpu_set
 
 GROUP = control_conf.GROUP.name
 
@@ -46,16 +46,17 @@ _POOLS = {
 def make_controller(
     conf: cfg.ConfigOpts,
     cpus: Iterable[model.Cpu],
-    off: frozenset[int] = frozenset(),
+    offline: frozenset[int] = frozenset(),
 ) -> controller.Controller:
-    """Build the controller from ``[vhpc_control]``.
+    """Return the controller that ``[vhpc_control]`` configures.
 
     :param conf: with the options of ``nova_vhpc.conf.control`` registered.
-    :param cpus: host CPUs that VMs may be pinned to.
-    :param off: numbers of others, to which they may once these are on.
-    :raises ConfigError: naming option, value and what is allowed.
+    :param cpus: host CPUs that guests may be pinned to.
+    :param offline: CPUs that are switched off, to which guests may be pinned
+        once the CPUs are on.
+    :raises ConfigError: naming the option, its value and what is allowed.
     """
-    config = make_config(conf, cpus, off)
+    config = make_config(conf, cpus, offline)
     return controller.Controller(
         config,
         _make(conf, 'slice_policy', config),
@@ -65,12 +66,12 @@ def make_controller(
 
 
 def follows_io(conf: cfg.ConfigOpts) -> bool:
-    """Whether the policies in use need the I/O events of every period.
+    """Return whether the policies in use need the I/O events of every period.
 
-    If not, they are only shown, and need not be read as often. Of a plugin
-    that does not say it, it is believed.
+    If not, I/O events are only shown, and may be read less often. A plugin
+    that does not say counts as needing them.
 
-    :raises ConfigError: naming option, value and what is allowed.
+    :raises ConfigError: naming the option, its value and what is allowed.
     """
     pinning_policy, slice_policy = (
         load_plugin(option, _option(conf, option))
@@ -85,30 +86,31 @@ def follows_io(conf: cfg.ConfigOpts) -> bool:
 def make_config(
     conf: cfg.ConfigOpts,
     cpus: Iterable[model.Cpu],
-    off: frozenset[int] = frozenset(),
+    offline: frozenset[int] = frozenset(),
 ) -> control_config.ControlConfig:
-    """Read and check all of ``[vhpc_control]`` but the plugins' names.
+    """Return all options of ``[vhpc_control]`` except the plugins' names.
 
-    :param cpus, off: see :func:`make_controller`.
-    :raises ConfigError: naming option, value and what is allowed.
+    :param cpus, offline: see :func:`make_controller`.
+    :raises ConfigError: naming the option, its value and what is allowed.
     """
     values: dict[str, Any] = {}
     for field in dataclasses.fields(control_config.ControlConfig):
         if field.name not in _POOLS and field.name in control_conf.NAMES:
             values[field.name] = _option(conf, field.name)
-    usable = off | frozenset(cpu.id for cpu in cpus)
+    usable = offline | frozenset(cpu.id for cpu in cpus)
     for name in _POOLS:
         values[name] = _pool(conf, name, usable)
     _check_pools(values, usable)
-    _check_steps(values)
+    _check_bounds(values)
     return control_config.ControlConfig(**values)
 
 
 def load_plugin(option: str, name: str) -> Callable[..., Any]:
-    """Find the class that an option names.
+    """Return the class that an option names.
 
-    :param option: a key of :data:`PLUGINS`.
-    :raises ConfigError: if there is none, or it cannot be imported.
+    :param option: name of the option, a key of :data:`PLUGINS`.
+    :param name: value of the option.
+    :raises ConfigError: there is no such class, or it cannot be imported.
     """
     value = f'[{GROUP}]{option} = {name}'
     return plugins.load(PLUGINS[option], name, value, 'unknown')
@@ -117,9 +119,9 @@ def load_plugin(option: str, name: str) -> Callable[..., Any]:
 def _make(
     conf: cfg.ConfigOpts, option: str, config: control_config.ControlConfig
 ) -> Any:
-    """Make the policy that an option names.
+    """Return an instance of the policy that an option names.
 
-    :raises ConfigError: if there is none, or it fails; policies are plugins.
+    :raises ConfigError: there is no such policy, or its constructor failed.
     """
     name = _option(conf, option)
     policy = load_plugin(option, name)
@@ -132,7 +134,10 @@ def _make(
 
 
 def _option(conf: cfg.ConfigOpts, name: str) -> Any:
-    """An option's value; oslo.config's complaint as one of ours."""
+    """Return an option's value.
+
+    :raises ConfigError: the value is invalid.
+    """
     try:
         return getattr(conf[GROUP], name)
     except (ValueError, cfg.ConfigFileValueError) as error:
@@ -145,9 +150,9 @@ def _pool(
     text = _option(conf, name)
     if not text:
         return None
-    allowed = f'{host_cpus.SYNTAX} within {host_cpus.format_cpu_set(usable)}'
+    allowed = f'{SYNTAX} within {format_cpu_set(usable)}'
     try:
-        pool = host_cpus.parse_cpu_set(text)
+        pool = parse_cpu_set(text)
     except ValueError as error:
         raise errors.ConfigError(
             f'[{GROUP}]{name} = {text}: {error}; allowed: {allowed}'
@@ -156,21 +161,24 @@ def _pool(
     if missing:
         raise errors.ConfigError(
             f'[{GROUP}]{name} = {text}: CPUs '
-            f'{host_cpus.format_cpu_set(missing)} do not exist or are not '
+            f'{format_cpu_set(missing)} do not exist or are not '
             f'in cpu_shared_set; allowed: {allowed}'
         )
     return pool
 
 
 def _check_pools(values: dict[str, Any], usable: frozenset[int]) -> None:
-    """Pools must be disjoint, and leave CPUs for computing."""
+    """Check that the pools are disjoint, and neither has all CPUs.
+
+    :raises ConfigError: a pool breaks this rule.
+    """
     io_pool = values['io_pool_cpus']
     computing = values['computing_pool_cpus']
     if io_pool and computing and io_pool & computing:
         raise errors.ConfigError(
-            f'[{GROUP}]io_pool_cpus = {host_cpus.format_cpu_set(io_pool)}: '
-            f'CPUs {host_cpus.format_cpu_set(io_pool & computing)} are in '
-            f'computing_pool_cpus = {host_cpus.format_cpu_set(computing)}, '
+            f'[{GROUP}]io_pool_cpus = {format_cpu_set(io_pool)}: '
+            f'CPUs {format_cpu_set(io_pool & computing)} are in '
+            f'computing_pool_cpus = {format_cpu_set(computing)}, '
             'too; allowed: pools that do not overlap'
         )
     for name, pool in (
@@ -179,16 +187,19 @@ def _check_pools(values: dict[str, Any], usable: frozenset[int]) -> None:
     ):
         if pool and pool >= usable:
             raise errors.ConfigError(
-                f'[{GROUP}]{name} = {host_cpus.format_cpu_set(pool)}: takes '
+                f'[{GROUP}]{name} = {format_cpu_set(pool)}: takes '
                 'every CPU of the host; allowed: a set that leaves at least '
                 'one CPU for the other pool'
             )
 
 
-def _check_steps(values: dict[str, Any]) -> None:
-    """Values that are bounded by another one.
+def _check_bounds(values: dict[str, Any]) -> None:
+    """Check values that are bounded by another value.
 
-    Algorithm 1 needs alpha > beta, and DEFAULT above the threshold.
+    Algorithm 1 of the ATC paper needs alpha > beta, and DEFAULT above the
+    threshold.
+
+    :raises ConfigError: a value breaks a bound.
     """
     if values['beta_us'] >= values['alpha_us']:
         raise errors.ConfigError(

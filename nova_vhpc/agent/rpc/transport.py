@@ -11,9 +11,9 @@
 # under the License.
 
 
-"""oslo.messaging, with the threading backend and without its chatter.
+"""oslo.messaging with the threading backend, and less logging.
 
-Import oslo_messaging through this module only: by itself it makes
+Import oslo_messaging through this module only: otherwise it makes
 oslo.service choose eventlet, which this project never loads.
 """
 
@@ -28,7 +28,10 @@ from oslo_config import cfg
 
 
 class _NoEventlet(importlib.abc.MetaPathFinder):
-    """Libraries load eventlet wherever it is installed, as nova does."""
+    """Refuses to import eventlet.
+
+    Libraries would load it wherever it is installed, and Nova installs it.
+    """
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         if fullname.partition('.')[0] == 'eventlet':
@@ -54,14 +57,14 @@ __all__ = [
     'get_transport',
     'hush',
     'messaging',
-    'register_stray_opts',
+    'register_unregistered_opts',
 ]
 
 EXCHANGE = 'nova_vhpc'
 
 NO_URL = 'rabbit://'
-"""oslo.messaging's default for ``transport_url``: with it no agent listens, as
-nobody runs agents against a broker on localhost by default."""
+"""oslo.messaging's default for ``transport_url``. It counts as "not set",
+because a broker on localhost is never what an agent needs by default."""
 
 _CHATTY = (
     'amqp',
@@ -86,40 +89,41 @@ _KEEPS_QUEUES = (
     'rabbit_quorum_queue',
 )
 
-# Options that oslo.messaging reads from the ConfigOpts it is given but
-# registers on the global one only (18.3), by the module that has them.
-_STRAY_OPTS = {
+# Options that oslo.messaging (18.3) reads from the ConfigOpts it is given, but
+# registers on the global one only; with the module that defines them.
+_UNREGISTERED_OPTS = {
     'oslo_messaging_metrics': 'oslo_messaging._metrics.client',
     'oslo_messaging_tracing': 'oslo_messaging._tracing.client',
 }
 
 
-def register_stray_opts(conf: cfg.ConfigOpts) -> None:
-    """Make oslo.messaging work with a ConfigOpts of our own."""
-    for group, module_name in _STRAY_OPTS.items():
+def register_unregistered_opts(conf: cfg.ConfigOpts) -> None:
+    """Register options that oslo.messaging registers on ``cfg.CONF`` only."""
+    for group, module_name in _UNREGISTERED_OPTS.items():
         try:
             module = importlib.import_module(module_name)
         except ImportError:
-            # Older and newer versions do without.
+            # Older and newer versions do not have the module.
             continue
         conf.register_opts(getattr(module, group, []), group=group)
 
 
 class _Once(logging.Filter):
-    """Tells of the first message that no endpoint takes, in one line."""
+    """Logs the first message that no endpoint accepts, in one line."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told = False
+        self._logged = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if self._told or error is None:
+        if self._logged or error is None:
             return False
-        self._told = True
+        self._logged = True
         record.msg = (
-            'A message on the bus is not for this version of the agent, or '
-            'for no agent at all; more of them are passed over silently: %r'
+            'Ignoring a message on the bus that is not for this version of '
+            'the agent, or for no agent at all; further ones are ignored '
+            'silently: %r'
         )
         record.args = (error,)
         record.exc_info = record.exc_text = None
@@ -131,27 +135,27 @@ _once = _Once()
 
 
 def hush() -> None:
-    """Keep the drivers from logging every try to reach a broker.
+    """Keep oslo.messaging's drivers from logging every attempt to connect.
 
-    With a broker away they tell of each connection every few seconds,
-    some with a traceback; we tell of each change of state, once. Nor may
-    who floods the bus with nonsense flood the log.
+    While a broker is away they log each connection every few seconds, some
+    with a traceback; the agent logs each change of state once. A flood of
+    invalid messages must not flood the log, either.
     """
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    # Adds it at most once.
+    # addFilter() adds the same filter only once.
     logging.getLogger('oslo_messaging.rpc.server').addFilter(_once)
 
 
 def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
-    """The RPC transport of ``transport_url``. Connects to nobody yet.
+    """Return the RPC transport of ``transport_url``, not connected yet.
 
-    A topic per cluster comes and goes with the cluster, so the broker is
-    to delete our queues with their last listener, unless they are
-    configured to be durable. That is said in the URL and not in ``conf``:
-    the exchange that notifications come from must stay as Nova declares it.
+    A topic per cluster comes and goes with the cluster. So the broker deletes
+    the agent's queues with their last listener, unless they are configured to
+    be durable. This is set in the URL and not in ``conf``, because the
+    exchange of Nova's notifications must stay as Nova declares it.
 
-    :raises ConfigError: for a URL that oslo.messaging does not take.
+    :raises ConfigError: oslo.messaging does not accept the URL.
     """
     messaging.set_transport_defaults(EXCHANGE)
     return _bounded(conf, messaging.get_rpc_transport, deletes_queues=True)
@@ -160,9 +164,9 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
 def get_notification_transport(
     conf: cfg.ConfigOpts,
 ) -> messaging.Transport:
-    """The transport of Nova's notifications. Connects to nobody yet.
+    """Return the transport of Nova's notifications, not connected yet.
 
-    :raises ConfigError: for a URL that oslo.messaging does not take.
+    :raises ConfigError: oslo.messaging does not accept the URL.
     """
     return _bounded(
         conf, messaging.get_notification_transport, deletes_queues=False
@@ -170,10 +174,10 @@ def get_notification_transport(
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Look at what says where the bus is, before anything is started.
+    """Check the URLs of the message bus that the agent will use.
 
-    :raises ConfigError: for a URL that oslo.messaging does not take.
-    :raises cfg.Error: for a value that cannot be read.
+    :raises ConfigError: oslo.messaging does not accept a URL.
+    :raises cfg.Error: an option's value is invalid.
     """
     if conf.vhpc_peers.enabled:
         get_transport(conf).cleanup()
@@ -187,16 +191,18 @@ def _bounded(
     *,
     deletes_queues: bool,
 ) -> messaging.Transport:
-    """A transport with a limit to what the broker sends it ahead.
+    """Return a transport whose broker sends a limited number ahead.
 
-    A flood then waits in the broker, not in our memory. A limit that is
-    configured stays.
+    A flood of messages then waits in the broker, not in the agent's memory.
+    A limit that is configured is kept.
 
-    :param make: oslo.messaging's own function.
-    :param deletes_queues: the broker is to, with the last listener.
-    :raises cfg.Error: for a value that cannot be read.
+    :param make: function of oslo.messaging that makes the transport.
+    :param deletes_queues: whether the broker deletes queues with their last
+        listener.
+    :raises ConfigError: oslo.messaging does not accept the URL.
+    :raises cfg.Error: an option's value is invalid.
     """
-    register_stray_opts(conf)
+    register_unregistered_opts(conf)
     try:
         transport = make(conf)
         url = messaging.TransportURL.parse(conf, _own_url(conf, make))
@@ -211,8 +217,8 @@ def _bounded(
             f'loaded: {error}'
         ) from None
     except (ValueError, messaging.MessagingException):
-        # Neither the value nor the reason is told: with a stray / or @ in
-        # it, parts of the password pass for a port or a scheme.
+        # Neither the value nor the reason is shown: if the password has a
+        # / or @, parts of it pass for a port or a scheme.
         raise errors.ConfigError(
             f'[{_url_group(conf, make)}]transport_url is no URL of '
             'oslo.messaging; allowed: '
@@ -233,7 +239,10 @@ def _bounded(
 
 
 def _read_url(conf: cfg.ConfigOpts, group: str) -> None:
-    """Say what is wrong with it; oslo.config does not name the option."""
+    """Read the URL, to raise an error that names the option.
+
+    oslo.config's own error does not.
+    """
     conf_package.read(conf, group, 'transport_url', secret=True)
 
 
@@ -247,7 +256,10 @@ def _url_group(
 def _own_url(
     conf: cfg.ConfigOpts, make: Callable[..., messaging.Transport]
 ) -> str | None:
-    """A URL for notifications only; its option comes with ``make``."""
+    """Return the URL that only notifications have; None without one.
+
+    ``make`` registers its option.
+    """
     if make is not messaging.get_notification_transport:
         return None
     url: str | None = conf.oslo_messaging_notifications.transport_url

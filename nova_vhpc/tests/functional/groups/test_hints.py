@@ -20,7 +20,7 @@ from oslo_config import cfg
 from oslotest import base
 
 from nova_vhpc.agent.clusters import notifications
-from nova_vhpc.agent.rpc.transport import messaging, register_stray_opts
+from nova_vhpc.agent.rpc.transport import messaging, register_unregistered_opts
 from nova_vhpc.conf import nova_api
 from nova_vhpc.tests.functional import rabbit
 
@@ -45,7 +45,7 @@ class GroupNotificationsTest(base.BaseTestCase):
         self.url = self.useFixture(rabbit.Rabbit()).url
         self.conf = cfg.ConfigOpts()
         nova_api.register_opts(self.conf)
-        register_stray_opts(self.conf)
+        register_unregistered_opts(self.conf)
         self.conf([], project='nova-vhpc', default_config_files=[])
         # As nova does at its start.
         messaging.set_transport_defaults('nova')

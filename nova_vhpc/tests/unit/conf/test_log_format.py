@@ -296,7 +296,7 @@ class TestLines(base.BaseTestCase):
             'agent', self.describe(handler='no.such.Handler'), '--restore'
         )
         self.assertEqual(1, code, complaint)
-        self.assertIn('0 VMs are in the journal', complaint)
+        self.assertIn('0 servers are in the journal', complaint)
 
     def test_a_systems_log_that_cannot_be_used(self) -> None:
         """--restore does without, for whatever is told as an error of oslo."""

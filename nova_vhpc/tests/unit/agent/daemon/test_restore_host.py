@@ -30,7 +30,7 @@ from nova_vhpc.tests.unit.agent import fake_libvirt
 
 
 class Domain:
-    """A running domain that has our mark."""
+    """A running domain that has a metadata copy."""
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
@@ -49,7 +49,7 @@ class Domain:
 
 
 class Restorer:
-    """Puts back by what is said of each VM."""
+    """Restores each domain as the test says."""
 
     def __init__(self, **outcomes: Any) -> None:
         self.outcomes = outcomes
@@ -69,7 +69,7 @@ class Restorer:
         self.forgotten.append(uuid)
 
 
-class TestHostRestorer(base.BaseTestCase):
+class HostRestorerTest(base.BaseTestCase):
     def clean(self, restorer: Restorer, *running: str) -> restore_host.Summary:
         conn = types.SimpleNamespace(
             listAllDomains=lambda flags: [Domain(uuid) for uuid in running],
@@ -77,7 +77,7 @@ class TestHostRestorer(base.BaseTestCase):
         )
         return restore_host.HostRestorer(restorer).clean(conn)  # type: ignore
 
-    def test_all_are_put_back_whatever_is_wrong_with_some(self) -> None:
+    def test_all_are_restored_if_some_fail(self) -> None:
         many = {f'vm{number}': None for number in range(50)}
         restorer = Restorer(
             torn=KeyError('vcpu_quota'),
@@ -89,7 +89,7 @@ class TestHostRestorer(base.BaseTestCase):
         self.assertEqual({'vm-torn', 'vm-refused'}, set(summary.failed))
         self.assertIn('vcpu_quota', summary.failed['vm-torn'])
 
-    def test_one_that_hangs_holds_up_no_other(self) -> None:
+    def test_domain_that_hangs_delays_no_other(self) -> None:
         hung = threading.Event()
         self.addCleanup(hung.set)
         many = {f'vm{number}': None for number in range(20)}
@@ -101,8 +101,8 @@ class TestHostRestorer(base.BaseTestCase):
             {'vm-hung': 'libvirt does not answer'}, summary.failed
         )
 
-    def test_as_many_at_a_time_as_libvirtd_serves(self) -> None:
-        """One call is left for the connection's own: it serves five."""
+    def test_domains_restored_at_a_time_are_limited(self) -> None:
+        """libvirtd serves five calls; one is left for the connection."""
         go = threading.Event()
         self.addCleanup(go.set)
         begun = threading.Semaphore(0)
@@ -126,7 +126,7 @@ class TestHostRestorer(base.BaseTestCase):
         cleaning.join(60)
         self.assertEqual(set(many), set(summaries[0].restored))
 
-    def test_records_of_who_does_not_run(self) -> None:
+    def test_records_of_domains_that_do_not_run_are_removed(self) -> None:
         restorer = Restorer(here=None, gone=None, lost=None)
         summary = self.clean(restorer, 'here')
         self.assertEqual(['here'], summary.restored)
@@ -135,7 +135,7 @@ class TestHostRestorer(base.BaseTestCase):
         self.assertIn('libvirt_uri', summary.failed['lost'])
         self.assertIn('1 restored, 1 gone, 1 failed', summary.text())
 
-    def test_gone_while_we_look(self) -> None:
+    def test_domain_that_ends_meanwhile_counts_as_gone(self) -> None:
         for code in (
             libvirt.VIR_ERR_NO_DOMAIN,
             libvirt.VIR_ERR_OPERATION_INVALID,
@@ -144,7 +144,7 @@ class TestHostRestorer(base.BaseTestCase):
             summary = self.clean(restorer, 'left')
             self.assertEqual(({}, ['left']), (summary.failed, summary.gone))
 
-    def test_a_call_that_is_invalid_for_now_is_not_the_end(self) -> None:
+    def test_invalid_operation_does_not_count_as_gone(self) -> None:
         code = libvirt.VIR_ERR_OPERATION_INVALID
         restorer = Restorer(u=fake_libvirt.error(code, 'no controller'))
         summary = self.clean(restorer, 'u')
@@ -152,8 +152,8 @@ class TestHostRestorer(base.BaseTestCase):
         self.assertEqual([], restorer.forgotten)
 
 
-class TestRefused(base.BaseTestCase):
-    """As by a libvirtd that was just restarted."""
+class RefusedTest(base.BaseTestCase):
+    """libvirtd refuses some domains, as after a restart of its own."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -202,19 +202,19 @@ class TestRefused(base.BaseTestCase):
         self.restore_nics.assert_called_with(self.conns[-1])
         return summary
 
-    def test_tried_again(self) -> None:
+    def test_refused_domain_is_retried(self) -> None:
         summary = self.clean(3)
         self.assertEqual({}, summary.failed)
         self.assertEqual(['a', 'b'], sorted(summary.restored))
         self.assertEqual(1, len(self.conns))
 
-    def test_not_for_ever(self) -> None:
+    def test_retries_end(self) -> None:
         with mock.patch.object(restore_host, 'RETRY_SECONDS', 0.05):
             summary = self.clean(10**9)
         self.assertEqual({'vm-b': 'no controller'}, summary.failed)
         self.assertEqual(['a'], summary.restored)
 
-    def test_who_keeps_a_record_is_counted_once(self) -> None:
+    def test_domain_whose_record_is_kept_is_counted_once(self) -> None:
         restorer = Restorer(a=None, b=fake_libvirt.refused('busy'))
         with mock.patch.object(restore_host, 'RETRY_SECONDS', 0.05):
             summary = restore_host._clean(
@@ -222,12 +222,14 @@ class TestRefused(base.BaseTestCase):
             )
         self.assertIn('1 restored, 0 gone, 1 failed', summary.text())
 
-    def test_by_a_new_connection_if_the_old_one_has_ended(self) -> None:
+    def test_retry_uses_a_new_connection_if_the_old_one_ended(self) -> None:
         summary = self.clean(1, alive=False)
         self.assertEqual({}, summary.failed)
         self.assertEqual(2, len(self.conns))
 
-    def test_restarted_once_more_while_vms_are_listed(self) -> None:
+    def test_libvirtd_restart_while_listing_is_retried(
+        self,
+    ) -> None:
         conn = self.connect(False)
         conn.listAllDomains.side_effect = fake_libvirt.refused('closed')
         summary = restore_host._clean(
@@ -236,7 +238,7 @@ class TestRefused(base.BaseTestCase):
         self.assertEqual(['a', 'b'], sorted(summary.restored))
         self.restore_nics.assert_called_once_with(self.conns[1])
 
-    def test_not_for_ever_if_they_are_never_listed(self) -> None:
+    def test_retries_end_if_domains_are_never_listed(self) -> None:
         conn = self.connect(True)
         conn.listAllDomains.side_effect = fake_libvirt.refused('closed')
         with mock.patch.object(restore_host, 'RETRY_SECONDS', 0.05):
@@ -249,20 +251,20 @@ class TestRefused(base.BaseTestCase):
                 self.restore_nics,
             )
 
-    def test_nics_are_tried_again(self) -> None:
+    def test_nics_are_retried(self) -> None:
         self.restore_nics.side_effect = [{'a': 'closed'}, {}]
         self.assertEqual({}, self.clean(0).failed)
         self.assertEqual(2, self.restore_nics.call_count)
 
-    def test_nics_that_are_left(self) -> None:
+    def test_nics_not_restored_are_reported(self) -> None:
         self.restore_nics.return_value = {'a': 'closed'}
         with mock.patch.object(restore_host, 'RETRY_SECONDS', 0.05):
             self.assertEqual({'a': 'closed'}, self.clean(0).failed)
 
 
-class TestWaitForLibvirt(base.BaseTestCase):
+class WaitForLibvirtTest(base.BaseTestCase):
     def wait(self, *codes: int) -> tuple[Any, str]:
-        """What comes of it when libvirt first answers with these errors."""
+        """Return connection and log if libvirt first gives these errors."""
         errors = [fake_libvirt.refused('refused') for _ in codes]
         for error, code in zip(errors, codes, strict=True):
             error.err = (code, 0, 'refused', 2, None, None, None, 0, 0)
@@ -275,21 +277,21 @@ class TestWaitForLibvirt(base.BaseTestCase):
         ):
             return restore_host._wait_for('qemu:///system'), log.output
 
-    def test_one_that_comes_up(self) -> None:
+    def test_libvirt_that_comes_up_is_waited_for(self) -> None:
         away = libvirt.VIR_ERR_SYSTEM_ERROR
         connected, log = self.wait(away, away)
         self.assertIsNotNone(connected)
-        self.assertEqual(1, log.count('qemu:///system: refused; tried again'))
+        self.assertEqual(1, log.count('qemu:///system: refused; will retry'))
 
-    def test_one_that_never_will(self) -> None:
+    def test_invalid_uri_is_not_waited_for(self) -> None:
         for code in (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT):
             connected, log = self.wait(code)
             self.assertIsNone(connected)
             self.assertIn('refused', log)
-            self.assertNotIn('tried again', log)
+            self.assertNotIn('will retry', log)
 
-    def test_what_it_said_last_is_told(self) -> None:
-        """Not that it hangs, as nobody waits for one more answer."""
+    def test_last_error_is_logged_when_time_runs_out(self) -> None:
+        """The log does not say that libvirt hangs, which it does not."""
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
 
         def refuse(uri: str) -> Any:
@@ -303,7 +305,7 @@ class TestWaitForLibvirt(base.BaseTestCase):
             self.assertIsNone(restore_host._wait_for('qemu:///system'))
         self.assertEqual('refused', log.output.splitlines()[-1])
 
-    def test_one_that_hangs(self) -> None:
+    def test_libvirt_that_hangs_is_given_up(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         hang = threading.Event()
         self.addCleanup(hang.set)
