@@ -108,7 +108,7 @@ def give_back(target: guest.Guest, host: qemu_process.Processes) -> None:
 
 
 def give_back_recorded(
-    domain: Any, record: store.Record, host: qemu_process.Processes
+    domain: Any, record: store.JournalRecord, host: qemu_process.Processes
 ) -> None:
     """The same for what an agent has left that was killed in a window.
 

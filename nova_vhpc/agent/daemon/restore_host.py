@@ -110,7 +110,7 @@ class HostRestorer:
             waiting[uuid] = name
             self._pending.put((uuid, name, domain))
         not_running = self._journalled - waiting.keys()
-        wakeup.Nudge(lambda: conn, lambda: bool(waiting)).wake()
+        wakeup.ConnectionWakeup(lambda: conn, lambda: bool(waiting)).wake()
         for _ in range(min(THREADS, len(waiting))):
             # Daemon threads: unlike an executor's, the exit does not wait for
             # them.

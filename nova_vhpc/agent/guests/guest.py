@@ -107,7 +107,9 @@ class Guest:
     uncertain: bool = False
     sliced: bool = False
     slices: dict[int, int] = dataclasses.field(default_factory=dict)
-    written: written_values.Written = dataclasses.field(default_factory=dict)
+    written: written_values.WrittenValues = dataclasses.field(
+        default_factory=dict
+    )
     echoes: event_history.Echoes = dataclasses.field(
         default_factory=event_history.Echoes
     )
@@ -256,9 +258,9 @@ class Guest:
             }
         return frozenset(found - self.released)
 
-    def record(self) -> store.Record:
+    def record(self) -> store.JournalRecord:
         """For the journal."""
-        return store.Record(
+        return store.JournalRecord(
             self.uuid,
             self.name,
             self.identity,

@@ -31,7 +31,7 @@ class Roster:
     :param others: follows the VMs that are not ours.
     """
 
-    def __init__(self, others: unmanaged.Neighbours) -> None:
+    def __init__(self, others: unmanaged.UnmanagedVms) -> None:
         self.neighbours = others
         self._lock = threading.Lock()
         self._guests: Mapping[str, guest.Guest] = {}

@@ -32,7 +32,7 @@ _ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
 _OPEN, _CLOSE = '<journal>', '</journal>'
 
 
-def put(domain: Any, record: store.Record) -> None:
+def put(domain: Any, record: store.JournalRecord) -> None:
     """Write the copy. Raises libvirt.libvirtError."""
     # JSON may hold any character of the domain's name.
     text = (
@@ -44,7 +44,7 @@ def put(domain: Any, record: store.Record) -> None:
     domain.setMetadata(_ELEMENT, f'{_OPEN}{text}{_CLOSE}', PREFIX, URI, _LIVE)
 
 
-def get(domain: Any) -> store.Record | None:
+def get(domain: Any) -> store.JournalRecord | None:
     """Read the copy; None without one.
 
     :raises NewerVersion, JournalError: there is one, of a newer agent or torn.
@@ -63,7 +63,7 @@ def get(domain: Any) -> store.Record | None:
         .replace('&gt;', '>')
         .replace('&amp;', '&')
     )
-    return store.Record.from_json(text, f'metadata of {domain.name()}')
+    return store.JournalRecord.from_json(text, f'metadata of {domain.name()}')
 
 
 def remove(domain: Any) -> None:

@@ -48,7 +48,7 @@ class Unreadable(JournalError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """One domain's original settings.
 
     :ivar identity: of the QEMU process they belong to.
@@ -69,7 +69,7 @@ class Record:
     repin: bool = True
     released: frozenset[str] = frozenset()
     sliced: bool = False
-    written: written_values.Written | None = None
+    written: written_values.WrittenValues | None = None
     floats: bool = False
     settled: bool = False
 
@@ -93,7 +93,7 @@ class Record:
         return json.dumps(data, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str, source: str) -> 'Record':
+    def from_json(cls, text: str, source: str) -> 'JournalRecord':
         """Read what :meth:`to_json` made.
 
         :param source: where the text stood, for the message.
@@ -176,7 +176,7 @@ class Journal:
             return str(error)
         return ''
 
-    def save(self, record: Record) -> None:
+    def save(self, record: JournalRecord) -> None:
         """Put a record on the disk, whole.
 
         :raises JournalError: it is not there, then; an older record of
@@ -192,7 +192,7 @@ class Journal:
                 f'{error.strerror}; the VM is not written to'
             ) from None
 
-    def load(self, uuid: str) -> Record | None:
+    def load(self, uuid: str) -> JournalRecord | None:
         """The record of a domain; None without one.
 
         :raises NewerVersion, JournalError: it cannot be used.
@@ -207,7 +207,7 @@ class Journal:
             raise Unreadable(f'{target}: {error.strerror}') from None
         except UnicodeDecodeError as error:
             raise JournalError(f'{target}: {error}') from None
-        record = Record.from_json(text, str(target))
+        record = JournalRecord.from_json(text, str(target))
         if record.uuid != uuid:
             raise JournalError(f'{target}: is about {record.uuid}')
         return record

@@ -25,7 +25,7 @@ from nova_vhpc.control import model
 
 Value = int | frozenset[int]
 
-Written = Mapping[str, frozenset[Value] | None]
+WrittenValues = Mapping[str, frozenset[Value] | None]
 """By name, as in :func:`cputune.names`: what we may have written; None for
 anything. A name that is missing was never written."""
 
@@ -33,7 +33,7 @@ MOST_VALUES = 64
 """More of one name are not noted one by one: anything may be ours, then."""
 
 
-def with_tune(written: Written, tune: model.CpuTune) -> Written:
+def with_tune(written: WrittenValues, tune: model.CpuTune) -> WrittenValues:
     """Note the values of a cputune that is about to be written.
 
     :returns: the same object if all are known.
@@ -41,7 +41,9 @@ def with_tune(written: Written, tune: model.CpuTune) -> Written:
     return with_values(written, of_tune(tune))
 
 
-def with_values(written: Written, more_values: Mapping[str, Value]) -> Written:
+def with_values(
+    written: WrittenValues, more_values: Mapping[str, Value]
+) -> WrittenValues:
     """The same for any values, by name."""
     fresh: dict[str, frozenset[Value] | None] = {}
     for name, value in more_values.items():
@@ -52,12 +54,14 @@ def with_values(written: Written, more_values: Mapping[str, Value]) -> Written:
     return {**written, **fresh} if fresh else written
 
 
-def with_original(written: Written, original: cputune.Cputune) -> Written:
+def with_original(
+    written: WrittenValues, original: cputune.Cputune
+) -> WrittenValues:
     """Note what is written where all is put back."""
     return with_tune(written, original.tune(len(original.vcpupins)))
 
 
-def may_be(written: Written | None, name: str, value: Value) -> bool:
+def may_be(written: WrittenValues | None, name: str, value: Value) -> bool:
     """Whether a value may be one that we wrote.
 
     :param written: None if that is not known: then all may be ours.
@@ -69,7 +73,9 @@ def may_be(written: Written | None, name: str, value: Value) -> bool:
 
 
 def theirs(
-    written: Written | None, original: cputune.Cputune, now: cputune.Cputune
+    written: WrittenValues | None,
+    original: cputune.Cputune,
+    now: cputune.Cputune,
 ) -> frozenset[str]:
     """Names of what is neither as it was nor as we made it.
 
@@ -87,7 +93,7 @@ def theirs(
 
 
 def found(
-    written: Written, original: cputune.Cputune, now: cputune.Cputune
+    written: WrittenValues, original: cputune.Cputune, now: cputune.Cputune
 ) -> frozenset[str]:
     """Names of what is not as it was, and may be as we made it."""
     was, is_now = values(original), values(now)
@@ -96,7 +102,7 @@ def found(
     return frozenset(changed - theirs(written, original, now))
 
 
-def to_dict(written: Written | None) -> dict[str, Any] | None:
+def to_dict(written: WrittenValues | None) -> dict[str, Any] | None:
     """For JSON."""
     if written is None:
         return None
@@ -111,7 +117,7 @@ def to_dict(written: Written | None) -> dict[str, Any] | None:
     }
 
 
-def from_dict(data: Any) -> Written | None:
+def from_dict(data: Any) -> WrittenValues | None:
     """From JSON.
 
     :raises AttributeError, TypeError, ValueError, OverflowError: if it is

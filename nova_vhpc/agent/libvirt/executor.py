@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 Call = Callable[[], None]
 
 SLOW_S = 0.05
-"""A call that takes longer may hold up others (:mod:`.nudge`)."""
+"""A call that takes longer may hold up others (:mod:`.wakeup`)."""
 
 
 class _Running:
@@ -46,7 +46,7 @@ class _Running:
         self.late = False
 
 
-class Workers:
+class DomainExecutor:
     """A small pool with one queue per key.
 
     :param size: number of threads.

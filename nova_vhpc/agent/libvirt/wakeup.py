@@ -31,7 +31,7 @@ PAUSE_S = 0.02
 """Between two small calls."""
 
 
-class Nudge:
+class ConnectionWakeup:
     """Makes small calls, as long as others take long.
 
     :param connection: gives libvirt's connection, or raises libvirtError.
@@ -54,7 +54,7 @@ class Nudge:
             if self._thread is not None:
                 return
             self._thread = threading.Thread(
-                target=self._run, name='libvirt-nudge', daemon=True
+                target=self._run, name='libvirt-wakeup', daemon=True
             )
             try:
                 self._thread.start()

@@ -84,11 +84,11 @@ class Domains:
     ) -> None:
         options = conf.vhpc_agent
         actuators = tuple(actuators)
-        self.neighbours = unmanaged.Neighbours(host, usable)
+        self.neighbours = unmanaged.UnmanagedVms(host, usable)
         self._roster = vms = registry.Roster(self.neighbours)
         self._gate = allowed = write_permission.Gate(bool(options.dry_run))
         self._quarantine = quarantine.Quarantine(options, vms)
-        self.workers = pool = executor.Workers(
+        self.workers = pool = executor.DomainExecutor(
             options.workers,
             lambda: (
                 ENDING_DEADLINE_S
@@ -104,7 +104,7 @@ class Domains:
             self._up,
             options.reconnect_max_seconds,
         )
-        nudged = wakeup.Nudge(link.get, pool.slow)
+        nudged = wakeup.ConnectionWakeup(link.get, pool.slow)
         self._foreign = policy.ForeignChanges(
             options,
             records,

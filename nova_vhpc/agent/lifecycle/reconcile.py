@@ -51,7 +51,7 @@ class Inspector:
         vms: registry.Roster,
         allowed: write_permission.Gate,
         link: connection.Connection,
-        pool: executor.Workers,
+        pool: executor.DomainExecutor,
         records: store.Journal,
         host: qemu_process.Processes,
         intake: adoption.Adoption,

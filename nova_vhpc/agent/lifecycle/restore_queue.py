@@ -79,7 +79,7 @@ class Undo:
         vms: registry.Roster,
         allowed: write_permission.Gate,
         link: connection.Connection,
-        pool: executor.Workers,
+        pool: executor.DomainExecutor,
         records: store.Journal,
         host: qemu_process.Processes,
         actuators: Iterable[Any],

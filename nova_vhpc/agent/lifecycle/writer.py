@@ -58,7 +58,7 @@ class Writer:
         vms: registry.Roster,
         allowed: write_permission.Gate,
         link: connection.Connection,
-        pool: executor.Workers,
+        pool: executor.DomainExecutor,
         records: store.Journal,
         actuators: Iterable[Any],
         weighing: weights.Weights,

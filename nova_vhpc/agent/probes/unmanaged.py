@@ -51,7 +51,7 @@ class _Neighbour:
         self.last_us = 0
 
 
-class Neighbours:
+class UnmanagedVms:
     """Followed by libvirt's workers, read by the tick.
 
     :param host: reads the QEMU processes.

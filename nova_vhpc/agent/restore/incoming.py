@@ -33,7 +33,7 @@ _ELEMENTS = {
 _ALL_BUT_PINS = frozenset({cputune.PERIOD, cputune.QUOTA, cputune.SHARES})
 
 
-def not_ours(copy: store.Record) -> frozenset[str]:
+def not_ours(copy: store.JournalRecord) -> frozenset[str]:
     """What is to be left as it came.
 
     :returns: names as of :func:`.cputune_restore.restore`.
@@ -49,7 +49,7 @@ def not_ours(copy: store.Record) -> frozenset[str]:
 
 
 def pins(
-    copy: store.Record,
+    copy: store.JournalRecord,
     cpuset: frozenset[int] | None,
     here: frozenset[int],
 ) -> tuple[frozenset[int] | None, ...]:
@@ -94,7 +94,9 @@ def without_us(xml: str, here: frozenset[int]) -> str | None:
         for element in tune.findall('./vcpupin'):
             tune.remove(element)
         return ElementTree.tostring(root, 'unicode')
-    copy = store.Record.from_json(found.text or '', f'metadata of {info.name}')
+    copy = store.JournalRecord.from_json(
+        found.text or '', f'metadata of {info.name}'
+    )
     if tune is not None:
         left = not_ours(copy)
         _put_parameters_back(tune, copy, left)
@@ -137,7 +139,7 @@ def _left_over(
 
 
 def _put_parameters_back(
-    tune: ElementTree.Element, copy: store.Record, left: frozenset[str]
+    tune: ElementTree.Element, copy: store.JournalRecord, left: frozenset[str]
 ) -> None:
     original = copy.original.parameters
     for name, tag in _ELEMENTS.items():

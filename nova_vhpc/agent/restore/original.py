@@ -30,8 +30,8 @@ DEFAULT_PERIOD_US = 100_000
 
 def known(
     domain: Any,
-    record: store.Record | None,
-    copy: store.Record | None,
+    record: store.JournalRecord | None,
+    copy: store.JournalRecord | None,
     identity: qemu_process.Identity,
 ) -> tuple[cputune.Cputune | None, frozenset[str]]:
     """What the journal or its copy says of it.
@@ -66,7 +66,9 @@ def known(
     )
 
 
-def _with_cpus_that_came(domain: Any, record: store.Record) -> cputune.Cputune:
+def _with_cpus_that_came(
+    domain: Any, record: store.JournalRecord
+) -> cputune.Cputune:
     """What a VM was before us, had the host's CPUs been those of today.
 
     One that nobody pinned could use those, too, that were switched on while

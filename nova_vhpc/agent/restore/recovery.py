@@ -68,7 +68,7 @@ class Restorer:
         :raises libvirt.libvirtError: a call was refused.
         """
         uuid, run = domain.UUIDString(), domain.ID()
-        record: store.Record | None = None
+        record: store.JournalRecord | None = None
         unreadable: store.JournalError | None = None
         try:
             record = self.journal.load(uuid)
@@ -77,7 +77,7 @@ class Restorer:
         identity = self.host.identity(uuid, run)
         if self._left_alone.get(uuid) == identity:
             return Outcome.FROM_DEFINITION_NEWER
-        earlier: store.Record | None = None
+        earlier: store.JournalRecord | None = None
         if record is not None and not record.identity.same_run(identity):
             # Restarted since: the settings were made anew from the
             # persistent definition, which we never write.
@@ -86,7 +86,7 @@ class Restorer:
             # First: libvirt takes no writes while a VM is sent away, and
             # waits for one that hangs, or that a window has starved.
             weights.give_back_recorded(domain, record, self.host)
-        copy: store.Record | None = None
+        copy: store.JournalRecord | None = None
         torn_copy: store.JournalError | None = None
         if record is None:
             try:
@@ -211,7 +211,9 @@ class Restorer:
 
 
 def take_back(
-    domain: Any, written: written_values.Written, cgroup_root: pathlib.Path
+    domain: Any,
+    written: written_values.WrittenValues,
+    cgroup_root: pathlib.Path,
 ) -> bool:
     """Put back what came into a run that it was not meant for.
 
@@ -240,7 +242,7 @@ def take_back(
     return True
 
 
-def _theirs(domain: Any, record: store.Record) -> frozenset[str]:
+def _theirs(domain: Any, record: store.JournalRecord) -> frozenset[str]:
     """What somebody else has set while no agent looked."""
     found = _but_of_unpinned(
         domain,

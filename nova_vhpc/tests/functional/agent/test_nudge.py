@@ -45,7 +45,7 @@ class TestNudge(base.AgentTestCase):
         held.start()
         self.addCleanup(held.join)
         self.addCleanup(cure)
-        wakeup.Nudge(lambda: conn, held.is_alive).wake()
+        wakeup.ConnectionWakeup(lambda: conn, held.is_alive).wake()
         for number in range(CALLS):
             found = conn.lookupByUUIDString(other.UUIDString())
             found.setSchedulerParametersFlags(period, base.LIVE)

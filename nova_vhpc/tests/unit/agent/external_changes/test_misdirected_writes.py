@@ -180,7 +180,7 @@ class TestStrays(test_manager.DomainsCase):
         self.written()
         put = domain_metadata.put
 
-        def late(domain: Any, record: store.Record) -> None:
+        def late(domain: Any, record: store.JournalRecord) -> None:
             if record.settled:
                 self.restart()
                 self.domain.pins = [(True, False), (False, True)]

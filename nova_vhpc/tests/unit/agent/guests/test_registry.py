@@ -22,7 +22,7 @@ from nova_vhpc.tests.unit.agent.guests import test_guest
 
 def make() -> registry.Roster:
     return registry.Roster(
-        unmanaged.Neighbours(
+        unmanaged.UnmanagedVms(
             qemu_process.Processes('/nowhere', '/nowhere'), frozenset
         )
     )

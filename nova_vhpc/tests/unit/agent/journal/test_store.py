@@ -32,8 +32,8 @@ from nova_vhpc.linux import qemu_process
 UUID = '8d4b6e9a-0000-4000-8000-000000000001'
 
 
-def record(name: str = 'vm') -> store.Record:
-    return store.Record(
+def record(name: str = 'vm') -> store.JournalRecord:
+    return store.JournalRecord(
         UUID,
         name,
         qemu_process.Identity('boot', 42, 7, 3),
@@ -47,7 +47,7 @@ def record(name: str = 'vm') -> store.Record:
     )
 
 
-def plain(made: store.Record) -> dict[str, Any]:
+def plain(made: store.JournalRecord) -> dict[str, Any]:
     """What an agent wrote that knew of no checksum."""
     data = json.loads(made.to_json())
     del data[checksum.KEY]
@@ -77,7 +77,7 @@ class TestJournal(base.BaseTestCase):
         hypothesis.assume(size < len(text))
         self.assertRaises(
             store.JournalError,
-            store.Record.from_json,
+            store.JournalRecord.from_json,
             text[:size],
             'somewhere',
         )
@@ -117,7 +117,8 @@ class TestJournal(base.BaseTestCase):
                 text = whole[:place] + changed + whole[place + 1 :]
                 with contextlib.suppress(store.JournalError):
                     self.assertEqual(
-                        record(), store.Record.from_json(text, 'somewhere')
+                        record(),
+                        store.JournalRecord.from_json(text, 'somewhere'),
                     )
 
     def test_of_another_domain(self) -> None:

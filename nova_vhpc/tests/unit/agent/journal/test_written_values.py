@@ -67,7 +67,7 @@ class TestOurs(base.BaseTestCase):
         )
 
     def test_too_many_values_mean_any(self) -> None:
-        known: written_values.Written = {}
+        known: written_values.WrittenValues = {}
         for shares in range(2, written_values.MOST_VALUES + 2):
             known = written_values.with_tune(
                 known, model.CpuTune(shares=shares)

@@ -23,10 +23,12 @@ from nova_vhpc.agent.libvirt import executor
 
 
 class TestWorkers(base.BaseTestCase):
-    def make(self, size: int = 2, deadline: float = 0.05) -> executor.Workers:
+    def make(
+        self, size: int = 2, deadline: float = 0.05
+    ) -> executor.DomainExecutor:
         self.late: list[str] = []
         self.returned: list[str] = []
-        pool = executor.Workers(
+        pool = executor.DomainExecutor(
             size, lambda: deadline, self.late.append, self.returned.append
         )
         self.addCleanup(pool.close)
@@ -59,7 +61,7 @@ class TestWorkers(base.BaseTestCase):
 
     def test_slow_calls_are_told_until_they_end(self) -> None:
         told: list[bool] = []
-        pool = executor.Workers(
+        pool = executor.DomainExecutor(
             1,
             lambda: 60.0,
             self.fail,
@@ -109,7 +111,7 @@ class TestWorkers(base.BaseTestCase):
         self.assertFalse(pool.submit('a', lambda: None))
 
     def watch_until(
-        self, pool: executor.Workers, met: Callable[[], bool]
+        self, pool: executor.DomainExecutor, met: Callable[[], bool]
     ) -> None:
         end = time.monotonic() + 20
         while not met():
@@ -117,7 +119,9 @@ class TestWorkers(base.BaseTestCase):
             pool.watch()
             time.sleep(0.005)
 
-    def hang(self, pool: executor.Workers, count: int) -> threading.Event:
+    def hang(
+        self, pool: executor.DomainExecutor, count: int
+    ) -> threading.Event:
         """Have so many domains hang, all beyond their deadline."""
         gate = threading.Event()
         self.addCleanup(gate.set)
@@ -147,7 +151,7 @@ class TestWorkers(base.BaseTestCase):
         self.watch_until(pool, lambda: pool._threads == pool.size)
 
     def test_threads_are_bounded(self) -> None:
-        with mock.patch.object(executor.Workers, 'MOST_LATE', 3):
+        with mock.patch.object(executor.DomainExecutor, 'MOST_LATE', 3):
             pool = self.make(2, deadline=0.0)
             gate = self.hang(pool, 5)
             for number in range(20):

@@ -32,7 +32,7 @@ class TestNudge(base.BaseTestCase):
         self.away = False
         self.enough = threading.Event()
         conn = mock.Mock(getLibVersion=self.call)
-        self.made = wakeup.Nudge(lambda: conn, lambda: self.wanted)
+        self.made = wakeup.ConnectionWakeup(lambda: conn, lambda: self.wanted)
         self.addCleanup(setattr, self, 'wanted', False)
 
     def call(self) -> None:

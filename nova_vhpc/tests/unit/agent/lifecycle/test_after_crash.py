@@ -193,7 +193,7 @@ class TestCrash(test_manager.DomainsCase):
             )
             self.drain()
             self.made.set_shares('u', 20 + number)
-        noted: list[store.Record | None] = []
+        noted: list[store.JournalRecord | None] = []
         self.domain.refuse = lambda: noted.append(self.records.load('u'))
         self.made.set_shares('u', 50)
         self.write(target)
@@ -242,10 +242,10 @@ class TestCrash(test_manager.DomainsCase):
 
     def test_no_record_for_what_was_written_before(self) -> None:
         self.look()
-        saved: list[store.Record] = []
+        saved: list[store.JournalRecord] = []
         save = self.records.save
 
-        def count(record: store.Record) -> None:
+        def count(record: store.JournalRecord) -> None:
             saved.append(record)
             save(record)
 
@@ -259,7 +259,7 @@ class TestCrash(test_manager.DomainsCase):
         self.look()
         self.made.set_shares('u', 20)
 
-        def refuse(record: store.Record) -> None:
+        def refuse(record: store.JournalRecord) -> None:
             raise store.JournalError('disk full')
 
         save, self.records.save = self.records.save, refuse

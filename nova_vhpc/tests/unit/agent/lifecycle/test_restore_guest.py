@@ -40,9 +40,9 @@ class SettledCase(test_manager.DomainsCase):
         self.made.let_leave(LEAVING)
         self.drain()
 
-    def copy(self) -> store.Record:
+    def copy(self) -> store.JournalRecord:
         text = self.domain.mark.partition('>')[2].rpartition('<')[0]
-        return store.Record.from_json(text, 'mark')
+        return store.JournalRecord.from_json(text, 'mark')
 
     def assert_settled(self) -> None:
         self.assertEqual([(True, True)] * 2, self.domain.pins)

@@ -35,7 +35,7 @@ class TestStop(test_manager.DomainsCase):
         inside, go = threading.Event(), threading.Event()
         save = self.records.save
 
-        def slow(record: store.Record) -> None:
+        def slow(record: store.JournalRecord) -> None:
             inside.set()
             go.wait(PATIENCE_S)
             save(record)

@@ -74,7 +74,7 @@ class WriterCase(base.BaseTestCase):
         self.troubles = quarantine.Quarantine(
             test_quarantine.OPTIONS, self.roster
         )
-        self.pool = executor.Workers(
+        self.pool = executor.DomainExecutor(
             1,
             lambda: self.deadline,
             self.troubles.late,

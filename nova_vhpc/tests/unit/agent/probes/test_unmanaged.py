@@ -65,7 +65,7 @@ class TestNeighbours(base.TestCase):
             task.mkdir(parents=True)
             (task / 'comm').write_text(f'CPU {vcpu}/KVM\n')
         self.stand(0, 0)
-        self.neighbours = unmanaged.Neighbours(
+        self.neighbours = unmanaged.UnmanagedVms(
             qemu_process.Processes(str(self.proc), str(self.proc / 'cgroup')),
             lambda: frozenset({0, 1, 2, 3}),
         )

@@ -43,20 +43,24 @@ OURS = (
 )
 
 
-def copy(original: cputune.Cputune = FLOATING, **about: Any) -> store.Record:
+def copy(
+    original: cputune.Cputune = FLOATING, **about: Any
+) -> store.JournalRecord:
     identity = qemu_process.Identity('boot', 1, 2, 3)
     # Names are anybody's choice.
-    return store.Record('u', 'a <&> "b"', identity, original, **about)
+    return store.JournalRecord('u', 'a <&> "b"', identity, original, **about)
 
 
 def domain(
     tune: str = OURS,
-    record: store.Record | str | None = None,
+    record: store.JournalRecord | str | None = None,
     vcpu: str = '<vcpu>2</vcpu>',
     spec: str = 'vhpc:workload',
     extra: str = '',
 ) -> str:
-    text = record.to_json() if isinstance(record, store.Record) else record
+    text = (
+        record.to_json() if isinstance(record, store.JournalRecord) else record
+    )
     ours = (
         ''
         if text is None

@@ -99,7 +99,7 @@ class TestMigratingWeight(test_manager.DomainsCase):
         self.look()
         self.assertFalse(target.unweighed)
 
-    def killed(self, written: written_values.Written | None) -> int:
+    def killed(self, written: written_values.WrittenValues | None) -> int:
         """An agent is killed in a window, then libvirt takes no writes.
 
         It does not tell either for how long, as where it waits for the VM.

@@ -44,7 +44,7 @@ class TestCopy(base.BaseTestCase):
         :param domain_id: of the run that the copy is about.
         """
         identity = qemu_process.Identity('', 0, 0, domain_id)
-        record = store.Record('u', 'vm', identity, ORIGINAL, **about)
+        record = store.JournalRecord('u', 'vm', identity, ORIGINAL, **about)
         domain_metadata.put(self.domain, record)
         self.domain.written.clear()
         return self.restorer.clean(self.domain)
@@ -82,7 +82,7 @@ class TestCopy(base.BaseTestCase):
         self.domain.pins = [(True, False)] * 2
         for written in ({cputune.SHARES: frozenset({7})}, None):
             self.records.save(
-                store.Record(
+                store.JournalRecord(
                     'u',
                     'vm',
                     qemu_process.Identity('', 0, 0, self.domain.id),
@@ -98,7 +98,7 @@ class TestCopy(base.BaseTestCase):
     def came(self, **about: Any) -> list[tuple[bool, ...]]:
         """The host's second CPU, to a VM that was pinned without it."""
         here = qemu_process.Identity('', 0, 0, self.domain.id)
-        record = store.Record('u', 'vm', here, ORIGINAL, **about)
+        record = store.JournalRecord('u', 'vm', here, ORIGINAL, **about)
         found: list[tuple[bool, ...]] = []
         for put in (
             self.records.save,
@@ -130,7 +130,7 @@ class TestCopy(base.BaseTestCase):
         here = qemu_process.Identity('', 0, 0, self.domain.id)
         sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
         self.records.save(
-            store.Record('u', 'vm', here, ORIGINAL, written=sevens)
+            store.JournalRecord('u', 'vm', here, ORIGINAL, written=sevens)
         )
         self.domain.pins = [(True, False)] * 2
         self.domain.values = dict.fromkeys(fake_libvirt.ORIGINAL, 7_000)
@@ -161,7 +161,7 @@ class TestCopy(base.BaseTestCase):
             self.domain.pins = [(True, False), online]
             here = qemu_process.Identity('', 0, 0, self.domain.id - 1)
             self.records.save(
-                store.Record('u', 'vm', here, ORIGINAL, written=written)
+                store.JournalRecord('u', 'vm', here, ORIGINAL, written=written)
             )
             outcome = self.restorer.clean(self.domain)
             self.assertEqual(pin == BOTH, outcome == recovery.Outcome.RESTORED)
