@@ -18,12 +18,18 @@ pins to CPUs that are off, and all else that is to be written with them.
 """
 
 import logging
+import os
+import pathlib
 import time
+from collections.abc import Iterable
 
+from nova_vhpc.agent import errors
 from nova_vhpc.control import model
 from nova_vhpc.linux import cpus
 
 LOG = logging.getLogger(__name__)
+
+OPTION = '[vhpc_agent]cpu_shared_set'
 
 LOOK_S = 1.0
 """Between two looks. One costs about 30 us."""
@@ -39,16 +45,16 @@ class SharedCpus:
 
     def __init__(self, shared_set: str | None, sys_root: str = '/sys') -> None:
         self._sys_root = sys_root
-        self._usable = cpus.usable_cpus(shared_set, sys_root)
+        self._usable = usable_cpus(shared_set, sys_root)
         self._wanted = cpus.parse_cpu_set(shared_set) if shared_set else None
-        self._described = cpus.host_cpus(self._usable, sys_root)
+        self._described = host_cpus(self._usable, sys_root)
         self._looked_s = time.monotonic()
         self._off = cpus.switched_off_cpus(sys_root)
         if shared_set and self.missing():
             LOG.warning(
                 "%s = '%s': CPUs %s are switched off; VMs may be pinned to %s "
                 'until they are on',
-                cpus.OPTION,
+                OPTION,
                 shared_set,
                 cpus.format_cpu_set(self.missing()),
                 cpus.format_cpu_set(self._usable),
@@ -87,5 +93,88 @@ class SharedCpus:
             cpus.format_cpu_set(found),
             cpus.format_cpu_set(self._usable),
         )
-        self._described = cpus.host_cpus(found, self._sys_root)
+        self._described = host_cpus(found, self._sys_root)
         self._usable = found
+
+
+def usable_cpus(
+    shared_set: str | None,
+    sys_root: str = '/sys',
+    affinity: frozenset[int] | None = None,
+) -> frozenset[int]:
+    """CPUs in ``cpu_shared_set`` that are on and that the process may use.
+
+    :raises ConfigError: when the option is wrong or nothing is left.
+    """
+    if affinity is None:
+        affinity = frozenset(os.sched_getaffinity(0))
+    online = cpus.online_cpus(sys_root)
+    if not shared_set:
+        return affinity & online or affinity
+    try:
+        wanted = cpus.parse_cpu_set(shared_set)
+    except ValueError as error:
+        raise errors.ConfigError(
+            f"{OPTION} = '{shared_set}': {error}; allowed: {cpus.SYNTAX} "
+            f'within {cpus.format_cpu_set(online)}'
+        ) from None
+    existing = online | cpus.switched_off_cpus(sys_root)
+    missing = wanted - existing
+    if missing:
+        raise errors.ConfigError(
+            f"{OPTION} = '{shared_set}': this host has no CPU "
+            f'{cpus.format_cpu_set(missing)}; allowed: CPUs within '
+            f'{cpus.format_cpu_set(existing)}'
+        )
+    if not wanted & online:
+        raise errors.ConfigError(
+            f"{OPTION} = '{shared_set}': all of these CPUs are switched off; "
+            'allowed: CPUs of which at least one is on, as of '
+            f'{cpus.format_cpu_set(online)}'
+        )
+    usable = wanted & affinity & online
+    if not usable:
+        raise errors.ConfigError(
+            f"{OPTION} = '{shared_set}': the agent itself may use none of "
+            f'these CPUs; allowed: CPUs within {cpus.format_cpu_set(affinity)}'
+        )
+    return usable
+
+
+def host_cpus(
+    usable: Iterable[int], sys_root: str = '/sys'
+) -> tuple[model.Cpu, ...]:
+    """Describe CPUs by socket, last-level cache and core."""
+    base = pathlib.Path(sys_root, 'devices/system/cpu')
+    return tuple(
+        model.Cpu(
+            id=cpu,
+            socket=_number(base / f'cpu{cpu}/topology/physical_package_id'),
+            llc=_last_level_cache(base / f'cpu{cpu}/cache'),
+            core=_number(base / f'cpu{cpu}/topology/core_id', cpu),
+        )
+        for cpu in sorted(usable)
+    )
+
+
+def _number(path: pathlib.Path, default: int = 0) -> int:
+    try:
+        return max(0, int(path.read_text()))
+    except (OSError, ValueError):
+        return default
+
+
+def _last_level_cache(cache: pathlib.Path) -> int:
+    """Number of the first CPU that shares the last-level cache."""
+    best = (0, 0)
+    for index in cache.glob('index*'):
+        try:
+            level = int((index / 'level').read_text())
+            shared = cpus.parse_cpu_set(
+                (index / 'shared_cpu_list').read_text()
+            )
+        except (OSError, ValueError):
+            continue
+        if level > best[0]:
+            best = (level, min(shared))
+    return best[1]

@@ -10,19 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which host CPUs the agent may pin to, and how they lie in the host."""
+"""CPU sets as text, and the CPUs that are present and online."""
 
 import os
 import pathlib
 from collections.abc import Iterable
 
-from nova_vhpc.agent import errors
-from nova_vhpc.control import model
-
 MOST_CPUS = 65_536
 """More than any host has. A slip of the keyboard must not take its memory."""
 
-OPTION = '[vhpc_agent]cpu_shared_set'
 SYNTAX = "CPU numbers, ranges and exclusions such as '2-15,^8'"
 
 
@@ -97,50 +93,6 @@ def switched_off_cpus(sys_root: str = '/sys') -> frozenset[int]:
         return frozenset()
 
 
-def usable_cpus(
-    shared_set: str | None,
-    sys_root: str = '/sys',
-    affinity: frozenset[int] | None = None,
-) -> frozenset[int]:
-    """CPUs in ``cpu_shared_set`` that are on and that the process may use.
-
-    :raises ConfigError: when the option is wrong or nothing is left.
-    """
-    if affinity is None:
-        affinity = frozenset(os.sched_getaffinity(0))
-    online = online_cpus(sys_root)
-    if not shared_set:
-        return affinity & online or affinity
-    try:
-        wanted = parse_cpu_set(shared_set)
-    except ValueError as error:
-        raise errors.ConfigError(
-            f"{OPTION} = '{shared_set}': {error}; allowed: {SYNTAX} within "
-            f'{format_cpu_set(online)}'
-        ) from None
-    existing = online | switched_off_cpus(sys_root)
-    missing = wanted - existing
-    if missing:
-        raise errors.ConfigError(
-            f"{OPTION} = '{shared_set}': this host has no CPU "
-            f'{format_cpu_set(missing)}; allowed: CPUs within '
-            f'{format_cpu_set(existing)}'
-        )
-    if not wanted & online:
-        raise errors.ConfigError(
-            f"{OPTION} = '{shared_set}': all of these CPUs are switched off; "
-            'allowed: CPUs of which at least one is on, as of '
-            f'{format_cpu_set(online)}'
-        )
-    usable = wanted & affinity & online
-    if not usable:
-        raise errors.ConfigError(
-            f"{OPTION} = '{shared_set}': the agent itself may use none of "
-            f'these CPUs; allowed: CPUs within {format_cpu_set(affinity)}'
-        )
-    return usable
-
-
 def present_cpus(
     wanted: frozenset[int] | None, sys_root: str = '/sys'
 ) -> frozenset[int]:
@@ -150,40 +102,3 @@ def present_cpus(
     """
     found = frozenset(os.sched_getaffinity(0)) & online_cpus(sys_root)
     return found if wanted is None else found & wanted
-
-
-def host_cpus(
-    usable: Iterable[int], sys_root: str = '/sys'
-) -> tuple[model.Cpu, ...]:
-    """Describe CPUs by socket, last-level cache and core."""
-    base = pathlib.Path(sys_root, 'devices/system/cpu')
-    return tuple(
-        model.Cpu(
-            id=cpu,
-            socket=_number(base / f'cpu{cpu}/topology/physical_package_id'),
-            llc=_last_level_cache(base / f'cpu{cpu}/cache'),
-            core=_number(base / f'cpu{cpu}/topology/core_id', cpu),
-        )
-        for cpu in sorted(usable)
-    )
-
-
-def _number(path: pathlib.Path, default: int = 0) -> int:
-    try:
-        return max(0, int(path.read_text()))
-    except (OSError, ValueError):
-        return default
-
-
-def _last_level_cache(cache: pathlib.Path) -> int:
-    """Number of the first CPU that shares the last-level cache."""
-    best = (0, 0)
-    for index in cache.glob('index*'):
-        try:
-            level = int((index / 'level').read_text())
-            shared = parse_cpu_set((index / 'shared_cpu_list').read_text())
-        except (OSError, ValueError):
-            continue
-        if level > best[0]:
-            best = (level, min(shared))
-    return best[1]

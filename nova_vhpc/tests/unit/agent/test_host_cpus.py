@@ -127,3 +127,57 @@ class TestSharedCpus(base.BaseTestCase):
             )
             # Not every kernel says it.
             self.present.unlink(missing_ok=True)
+
+
+class TestUsableCpus(base.BaseTestCase):
+    def test_usable_cpus_are_shared_set_within_affinity(self) -> None:
+        root = self.sysfs('0-7')
+        self.assertEqual(
+            {2, 3}, host_cpus.usable_cpus('2-5', root, frozenset({0, 1, 2, 3}))
+        )
+        self.assertEqual(
+            {1, 2}, host_cpus.usable_cpus(None, root, frozenset({1, 2}))
+        )
+
+    def test_wrong_option_error_names_option_value_and_allowed(self) -> None:
+        root = self.sysfs('0-3')
+        for text, affinity in (
+            ('9', {0}),
+            ('0-x', {0}),
+            ('3', {0, 1}),
+        ):
+            error = self.assertRaises(
+                errors.ConfigError,
+                host_cpus.usable_cpus,
+                text,
+                root,
+                frozenset(affinity),
+            )
+            self.assertIn('cpu_shared_set', str(error))
+            self.assertIn(f"'{text}'", str(error))
+            self.assertIn('allowed', str(error))
+
+    def test_host_cpus_have_socket_and_last_level_cache(self) -> None:
+        root = self.sysfs('0-1')
+        base_path = pathlib.Path(root, 'devices/system/cpu')
+        for cpu, socket in ((0, 0), (1, 1)):
+            topology = base_path / f'cpu{cpu}/topology'
+            topology.mkdir(parents=True)
+            (topology / 'physical_package_id').write_text(f'{socket}\n')
+            (topology / 'core_id').write_text('7\n')
+            for index, level, shared in ((0, 1, f'{cpu}'), (1, 3, '0-1')):
+                cache = base_path / f'cpu{cpu}/cache/index{index}'
+                cache.mkdir(parents=True)
+                (cache / 'level').write_text(f'{level}\n')
+                (cache / 'shared_cpu_list').write_text(f'{shared}\n')
+        described = host_cpus.host_cpus({1, 0}, root)
+        self.assertEqual([0, 1], [cpu.id for cpu in described])
+        self.assertEqual([0, 1], [cpu.socket for cpu in described])
+        self.assertEqual([0, 0], [cpu.llc for cpu in described])
+
+    def sysfs(self, online: str) -> str:
+        root = tempfile.mkdtemp()
+        path = pathlib.Path(root, 'devices/system/cpu')
+        path.mkdir(parents=True)
+        (path / 'online').write_text(online + '\n')
+        return root
