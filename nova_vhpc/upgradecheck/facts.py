@@ -123,14 +123,14 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             import libvirt
 
-            from nova_vhpc.agent.libvirt import connection, patient_open
+            from nova_vhpc.agent.libvirt import connection
         except ImportError as error:
             return checks.libvirt(None, str(error))
         # Errors come as exceptions; libvirt's own print would stand before
         # the table.
         libvirt.registerErrorHandler(lambda context, error: None, None)
         try:
-            conn = patient_open.open_within(
+            conn = connection.open_within(
                 self._conf.vhpc_agent.libvirt_uri,
                 connection.SILENCE_S,
                 libvirt.openReadOnly,

@@ -12,10 +12,16 @@
 
 """What an actuator is: it writes a cputune, and knows its own limits."""
 
+import logging
 from typing import Any, Protocol
 
+from nova_vhpc.agent import errors, plugins
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.control import model
+
+LOG = logging.getLogger(__name__)
+
+ACTUATOR_NAMESPACE = 'nova_vhpc.actuators'
 
 
 class Actuator(Protocol):
@@ -43,3 +49,37 @@ class Actuator(Protocol):
 
     def undo(self, target: guest.Guest) -> None:
         """Take back what the journal knows nothing of."""
+
+
+def load_actuators(conf: Any) -> list[Any]:
+    """Load the actuators that ``[vhpc_agent]actuators`` names.
+
+    An actuator that cannot work on this host is left out with a warning.
+
+    :raises ConfigError: an actuator is unknown or fails to load, or none of
+        them can work on this host.
+    """
+    actuators = []
+    for name in conf.vhpc_agent.actuators:
+        value = f"[vhpc_agent]actuators = '{name}'"
+        actuator_class = plugins.load(
+            ACTUATOR_NAMESPACE, name, value, 'no such actuator'
+        )
+        try:
+            actuator = actuator_class(conf)
+            reason = actuator.check()
+            actuator.limits()
+        except errors.AgentError:
+            raise
+        except Exception as error:
+            raise errors.ConfigError(f'{value}: failed: {error!r}') from error
+        if reason is None:
+            actuators.append(actuator)
+        else:
+            LOG.warning('Actuator %s is not used: %s', name, reason)
+    if not actuators:
+        raise errors.ConfigError(
+            "[vhpc_agent]actuators = '': nothing could be written; "
+            f'allowed: {plugins.allowed(ACTUATOR_NAMESPACE)}'
+        )
+    return actuators

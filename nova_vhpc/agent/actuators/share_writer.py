@@ -19,12 +19,11 @@ returns. So a VM that hangs holds one thread, and gets the newest value last.
 """
 
 import collections
+import dataclasses
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-
-from nova_vhpc.agent.actuators import wish as wishes
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +38,60 @@ TOLD_FAILURES = 2
 
 HELD_S = 0.25
 """A call that takes longer holds its thread: another one stands in."""
+
+
+BACK_OFF_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Pause before the next try after 1, 2, ... failures in a row, in seconds."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class PendingShares:
+    """The ``cpu_shares`` that one guest must get, and the state of the write.
+
+    Guarded by the lock of the :class:`ShareWriter`.
+
+    :ivar value: newest value that was set.
+    :ivar in_force: value written last; None if that is not known.
+    :ivar leaving: forget the guest once ``value`` is in force.
+    :ivar queued: a write is queued.
+    :ivar since_s: monotonic time at which the write in progress began, in
+        seconds; None without one.
+    :ivar failures: failed writes in a row.
+    :ivar not_before_s: monotonic time before which no write is tried, in
+        seconds; later after each failure in a row.
+    """
+
+    uuid: str
+    value: int
+    in_force: int | None = None
+    leaving: bool = False
+    queued: bool = False
+    since_s: float | None = None
+    failures: int = 0
+    not_before_s: float = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether a write must be queued now."""
+        return (
+            self.in_force != self.value
+            and not self.queued
+            and self.since_s is None
+            and time.monotonic() >= self.not_before_s
+        )
+
+    def succeeded(self, value: int | None) -> None:
+        """Note that ``value`` was written; None if the guest is left alone."""
+        self.failures = 0
+        self.not_before_s = 0.0
+        self.in_force = value
+
+    def failed(self) -> None:
+        """Note a failed write: which value is in force is unknown now."""
+        back_off_s = BACK_OFF_S[min(self.failures, len(BACK_OFF_S) - 1)]
+        self.failures += 1
+        self.not_before_s = time.monotonic() + back_off_s
+        self.in_force = None
 
 
 class ShareWriter:
@@ -57,11 +110,11 @@ class ShareWriter:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._idle = threading.Condition(self._lock)
-        self._vms: dict[str, wishes.Wish] = {}
-        self._ready: collections.deque[wishes.Wish] = collections.deque()
-        self._running: set[wishes.Wish] = set()
-        self._failing: set[wishes.Wish] = set()
-        self._batch: set[wishes.Wish] = set()
+        self._vms: dict[str, PendingShares] = {}
+        self._ready: collections.deque[PendingShares] = collections.deque()
+        self._running: set[PendingShares] = set()
+        self._failing: set[PendingShares] = set()
+        self._batch: set[PendingShares] = set()
         self._done: Callable[[], None] | None = None
         self._threads = 0
         self._short = False
@@ -83,7 +136,7 @@ class ShareWriter:
         """
         with self._lock:
             for uuid, value in shares.items():
-                vm = self._vms.setdefault(uuid, wishes.Wish(uuid, value))
+                vm = self._vms.setdefault(uuid, PendingShares(uuid, value))
                 vm.value = value
                 vm.leaving = False
                 self._queue(vm)
@@ -153,17 +206,17 @@ class ShareWriter:
 
     # -- with the lock held -------------------------------------------------
 
-    def _queue(self, vm: wishes.Wish) -> None:
+    def _queue(self, vm: PendingShares) -> None:
         if vm.due:
             vm.queued = True
             self._ready.append(vm)
             self._work.notify()
 
-    def _forget(self, vm: wishes.Wish) -> None:
+    def _forget(self, vm: PendingShares) -> None:
         self._vms.pop(vm.uuid, None)
         self._failing.discard(vm)
 
-    def _held(self) -> set[wishes.Wish]:
+    def _held(self) -> set[PendingShares]:
         """VMs whose call holds a thread for long."""
         limit = time.monotonic() - HELD_S
         return {vm for vm in self._running if (vm.since_s or limit) < limit}
@@ -203,7 +256,7 @@ class ShareWriter:
                 due_s.append(max(0.0, vm.not_before_s - now_s))
         return min(due_s, default=None)
 
-    def _take(self) -> wishes.Wish | None:
+    def _take(self) -> PendingShares | None:
         """Wait for a VM to write to; None for a thread that is to end."""
         while True:
             pause_s = self._retry()
@@ -229,7 +282,7 @@ class ShareWriter:
                 value = vm.value
             self._write(vm, value)
 
-    def _write(self, vm: wishes.Wish, value: int) -> None:
+    def _write(self, vm: PendingShares, value: int) -> None:
         error: Exception | None = None
         written = False
         try:
@@ -253,7 +306,7 @@ class ShareWriter:
         if done is not None:
             done()
 
-    def _succeeded(self, vm: wishes.Wish, value: int, written: bool) -> None:
+    def _succeeded(self, vm: PendingShares, value: int, written: bool) -> None:
         if vm.failures >= TOLD_FAILURES:
             LOG.info('VM %s: cpu_shares are written again', vm.uuid)
         # Who is left alone now may be ours at the next border.
@@ -264,7 +317,7 @@ class ShareWriter:
         elif vm.leaving:
             self._forget(vm)
 
-    def _failed(self, vm: wishes.Wish, value: int, error: Exception) -> None:
+    def _failed(self, vm: PendingShares, value: int, error: Exception) -> None:
         vm.failed()
         if vm.failures == TOLD_FAILURES:
             LOG.warning(

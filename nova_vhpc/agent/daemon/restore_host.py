@@ -24,7 +24,7 @@ import libvirt
 
 from nova_vhpc.agent import host_lock
 from nova_vhpc.agent.journal import domain_metadata, store
-from nova_vhpc.agent.libvirt import connection, patient_open, wakeup
+from nova_vhpc.agent.libvirt import connection, wakeup
 from nova_vhpc.agent.restore import recovery
 from nova_vhpc.agent.uplinks import plugger
 from nova_vhpc.linux import qemu_process
@@ -262,7 +262,7 @@ def _wait_for(uri: str) -> Any:
     is_logged = False
     while True:
         try:
-            conn = patient_open.open_within(uri, end_s - time.monotonic())
+            conn = connection.open_within(uri, end_s - time.monotonic())
             conn.setKeepAlive(
                 connection.KEEPALIVE_INTERVAL_S, connection.KEEPALIVE_COUNT
             )

@@ -19,7 +19,8 @@ from typing import Any
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors, host_cpus, host_lock, process_limits
-from nova_vhpc.agent.actuators import loader, window_player
+from nova_vhpc.agent.actuators import base as actuator_base
+from nova_vhpc.agent.actuators import window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
     controller_factory,
@@ -62,7 +63,7 @@ class Service:
         self.controller = controller_factory.make_controller(
             conf, self.host_cpus.described(), self.host_cpus.missing()
         )
-        actuators = loader.load_actuators(conf)
+        actuators = actuator_base.load_actuators(conf)
         self.journal = store.Journal(options.state_path)
         self.lock = host_lock.Lock(
             options.run_path, None if options.dry_run else self.journal.path

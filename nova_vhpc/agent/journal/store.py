@@ -24,15 +24,24 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.agent.journal import checksum, written_values
+from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.linux import qemu_process
 
 VERSION = 1
 SUFFIX = '.json'
+
+CHECKSUM_KEY = 'crc32'
+"""JSON key of the checksum over all other keys of a record.
+
+A disk fault or a manual edit may change a byte such that the file is still
+valid JSON, for example with another quota. Agents that do not know the
+checksum ignore the key.
+"""
 
 
 class JournalError(Exception):
@@ -75,7 +84,7 @@ class JournalRecord:
 
     def to_json(self) -> str:
         """Versioned JSON, one line."""
-        data = checksum.add(
+        data = _with_checksum(
             {
                 'version': VERSION,
                 'uuid': self.uuid,
@@ -110,7 +119,7 @@ class JournalRecord:
                     f'one reads up to {VERSION}. Run the newer '
                     'nova-vhpc-agent --restore.'
                 )
-            checksum.check(data)
+            _verify_checksum(data)
             return cls(
                 str(data['uuid']),
                 str(data['name']),
@@ -286,3 +295,27 @@ class Journal:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data, CHECKSUM_KEY: _checksum(data)}
+
+
+def _verify_checksum(data: Mapping[str, Any]) -> None:
+    """Compare the checksum with the data.
+
+    Data without a checksum, as agents before it was introduced wrote, is
+    accepted.
+
+    :raises ValueError: the checksum does not match.
+    """
+    if CHECKSUM_KEY not in data:
+        return
+    if data[CHECKSUM_KEY] != _checksum(data):
+        raise ValueError(f'its {CHECKSUM_KEY} does not match')
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    summed = {key: value for key, value in data.items() if key != CHECKSUM_KEY}
+    text = json.dumps(summed, sort_keys=True)
+    return f'{zlib.crc32(text.encode()):08x}'

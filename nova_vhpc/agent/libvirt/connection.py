@@ -15,6 +15,7 @@
 import contextlib
 import functools
 import logging
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -295,3 +296,35 @@ def has_ended(domain: Any, error: libvirt.libvirtError) -> bool:
         return not domain.isActive()
     except libvirt.libvirtError as other:
         return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
+
+
+def open_within(
+    uri: str, timeout_s: float, connect: Callable[[str], Any] | None = None
+) -> Any:
+    """Connect to libvirt, with a limit on the time that it may take.
+
+    ``libvirt.open`` itself waits without limit for a libvirtd that hangs.
+
+    :param timeout_s: longest time to wait, in seconds.
+    :param connect: opens the connection; ``libvirt.open`` if None.
+    :raises libvirt.libvirtError: the connection was refused.
+    :raises AwayError: libvirtd did not answer in time.
+    """
+    answer: queue.SimpleQueue[tuple[Any, libvirt.libvirtError | None]] = (
+        queue.SimpleQueue()
+    )
+
+    def call() -> None:
+        try:
+            answer.put(((connect or libvirt.open)(uri), None))
+        except libvirt.libvirtError as error:
+            answer.put((None, error))
+
+    threading.Thread(target=call, name='libvirt-open', daemon=True).start()
+    try:
+        conn, error = answer.get(timeout=max(0.0, timeout_s))
+    except queue.Empty:
+        raise AwayError(f'{uri} does not answer; does it hang?') from None
+    if error is not None:
+        raise error
+    return conn

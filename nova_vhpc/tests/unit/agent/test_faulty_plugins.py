@@ -21,7 +21,7 @@ from oslo_config import cfg
 from oslotest import base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.actuators import loader
+from nova_vhpc.agent.actuators import base as actuator_base
 from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import sampler
@@ -151,5 +151,7 @@ class TestStart(base.BaseTestCase):
                 check=lambda: None, limits=fail
             ),
         ):
-            text = self.refused(lambda: loader.load_actuators(conf), plugin)
+            text = self.refused(
+                lambda: actuator_base.load_actuators(conf), plugin
+            )
             self.assertIn("[vhpc_agent]actuators = 'x': failed: Key", text)

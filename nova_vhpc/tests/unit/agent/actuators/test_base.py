@@ -14,20 +14,20 @@
 
 import fixtures
 from oslo_config import cfg
-from oslotest import base
+from oslotest import base as test_base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.actuators import kernel_slice, libvirt_cputune, loader
+from nova_vhpc.agent.actuators import base, kernel_slice, libvirt_cputune
 from nova_vhpc.conf import agent as agent_conf
 
 
-class TestLoader(base.BaseTestCase):
+class TestLoader(test_base.BaseTestCase):
     def load(self, *names: str) -> list:
         conf = cfg.ConfigOpts()
         agent_conf.register_opts(conf)
         conf([], default_config_files=[])
         conf.set_override('actuators', names, 'vhpc_agent')
-        return loader.load_actuators(conf)
+        return base.load_actuators(conf)
 
     def test_by_name(self) -> None:
         (found,) = self.load('libvirt')

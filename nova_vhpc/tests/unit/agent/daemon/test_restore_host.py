@@ -24,7 +24,7 @@ from oslotest import base
 
 from nova_vhpc.agent.daemon import restore_host
 from nova_vhpc.agent.journal import domain_metadata
-from nova_vhpc.agent.libvirt import connection, patient_open
+from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.agent.restore import recovery
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
@@ -318,7 +318,7 @@ class WaitForLibvirtTest(base.BaseTestCase):
             self.assertIsNone(restore_host._wait_for('qemu:///system'))
             # One who comes too late is not told of it in other words.
             self.assertRaises(
-                connection.AwayError, patient_open.open_within, 'x', -1.0
+                connection.AwayError, connection.open_within, 'x', -1.0
             )
         self.assertIn('qemu:///system does not answer', log.output)
         # Nor does the process wait for it in the end.

@@ -25,7 +25,7 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_vhpc.agent.journal import checksum, store
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.linux import qemu_process
 
@@ -50,7 +50,7 @@ def record(name: str = 'vm') -> store.JournalRecord:
 def plain(made: store.JournalRecord) -> dict[str, Any]:
     """What an agent wrote that knew of no checksum."""
     data = json.loads(made.to_json())
-    del data[checksum.KEY]
+    del data[store.CHECKSUM_KEY]
     return dict(data)
 
 
