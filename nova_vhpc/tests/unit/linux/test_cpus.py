@@ -45,7 +45,9 @@ class TestCpus(base.BaseTestCase):
         self.assertEqual(8192, len(cpus.parse_cpu_set('0-8191')))
 
     @hypothesis.given(strategies.sets(strategies.integers(0, 300), min_size=1))
-    def test_formatted_cpu_set_parses_to_the_same_cpus(self, numbers: set[int]) -> None:
+    def test_formatted_cpu_set_parses_to_the_same_cpus(
+        self, numbers: set[int]
+    ) -> None:
         self.assertEqual(
             numbers, cpus.parse_cpu_set(cpus.format_cpu_set(numbers))
         )
