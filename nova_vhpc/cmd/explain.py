@@ -39,7 +39,7 @@ from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, model
 from nova_vhpc.explain.cloud import pci_devices
 from nova_vhpc.explain.explain_reader import RequestError
-from nova_vhpc.explain.request_file import Options, Request, read
+from nova_vhpc.explain.request_file import ExplainRequest, Options, read
 
 NOVA_CONF = '/etc/nova/nova.conf'
 
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
     if args.request is None:
-        request, hosts = Request(flavor_name=args.flavor), None
+        request, hosts = ExplainRequest(flavor_name=args.flavor), None
     else:
         request, hosts = read(_load(args.request))
     given: dict[str, Any] = {}
@@ -160,8 +160,8 @@ def _load(path: str) -> Any:
 
 
 def _configured(
-    request: Request, config_file: str | None
-) -> tuple[Request, tuple[str, str], dict[str, str]]:
+    request: ExplainRequest, config_file: str | None
+) -> tuple[ExplainRequest, tuple[str, str], dict[str, str]]:
     """The request under nova-scheduler's own options.
 
     :returns: also the metadata keys of the fabric, and the resource

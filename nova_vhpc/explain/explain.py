@@ -26,10 +26,10 @@ from typing import Any
 from nova_vhpc.explain.model import Answer, Host, HostAnswer, Question
 from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts.requirements import (
+    FitResult,
     HostView,
     Limits,
     Requirements,
-    Verdict,
     claimable,
     evaluate,
 )
@@ -50,16 +50,20 @@ _UNPLANNED = (
 
 def explain(question: Question) -> Answer:
     """What filter, planner and weigher make of a request."""
-    verdicts = [_verdict(question, host) for host in question.hosts]
+    fit_results = [_fit_result(question, host) for host in question.hosts]
     passing = [
-        (host, verdict)
-        for host, (_, verdict) in zip(question.hosts, verdicts, strict=True)
-        if verdict.passes
+        (host, fit_result)
+        for host, (_, fit_result) in zip(
+            question.hosts, fit_results, strict=True
+        )
+        if fit_result.passes
     ]
     # As the weigher, which leaves all other hosts to those of Nova.
     planned = [pair for pair in passing if question.multiplier_of(pair[0]) > 0]
-    facts = [_facts(host, verdict) for host, verdict in planned]
-    unknown = {host.facts.name for host, verdict in planned if verdict.unknown}
+    facts = [_facts(host, fit_result) for host, fit_result in planned]
+    unknown = {
+        host.facts.name for host, fit_result in planned if fit_result.unknown
+    }
     asked = _plan_request(question, facts)
     if facts or not passing:
         placement = _place(asked, unknown)
@@ -84,31 +88,31 @@ def explain(question: Question) -> Answer:
     )
     weights.update(host_weights.planned_weights(placement))
     rooms = {
-        host.facts.name: planner.capacity(_facts(host, verdict), asked)
-        for host, verdict in passing
+        host.facts.name: planner.capacity(_facts(host, fit_result), asked)
+        for host, fit_result in passing
     }
     answers = [
         HostAnswer(
             name=host.facts.name,
-            reason=verdict.reason,
+            reason=fit_result.reason,
             rejected_by=rejected_by,
             weight=_rounded(weights.get(host.facts.name)),
-            slots=None if verdict.slots >= NO_LIMIT else verdict.slots,
+            slots=None if fit_result.slots >= NO_LIMIT else fit_result.slots,
             room=rooms.get(host.facts.name, 0),
-            link_mbps=verdict.link_mbps,
-            uplinks=_serving(question.wanted, host.view, verdict),
+            link_mbps=fit_result.link_mbps,
+            uplinks=_serving(question.wanted, host.view, fit_result),
             switch=host.facts.switch,
             rack=host.facts.rack,
             planned=placement.assignments.get(host.facts.name, 0),
             running=question.existing.get(host.facts.name, 0),
-            unknown=verdict.unknown,
+            unknown=fit_result.unknown,
             devices=host.devices,
             devices_unknown=question.wanted.devices > 0
             and host.devices is None,
             multiplier=question.multiplier_of(host),
         )
-        for host, (rejected_by, verdict) in zip(
-            question.hosts, verdicts, strict=True
+        for host, (rejected_by, fit_result) in zip(
+            question.hosts, fit_results, strict=True
         )
     ]
     answers.sort(key=_order)
@@ -124,10 +128,10 @@ def explain(question: Question) -> Answer:
 
 
 def _serving(
-    wanted: Requirements, view: HostView, verdict: Verdict
+    wanted: Requirements, view: HostView, fit_result: FitResult
 ) -> tuple[str, ...]:
     """Uplinks that the next member can have, not those that are claimed."""
-    uplinks = verdict.uplinks
+    uplinks = fit_result.uplinks
     return tuple(
         map(str, claimable(view, uplinks) if wanted.claims else uplinks)
     )
@@ -170,33 +174,35 @@ def limits(
     )
 
 
-def _verdict(question: Question, host: Host) -> tuple[str | None, Verdict]:
-    """Who rejects a host, if anybody, and the verdict."""
+def _fit_result(
+    question: Question, host: Host
+) -> tuple[str | None, FitResult]:
+    """Who rejects a host, if anybody, and the fit result."""
     wanted = question.wanted
-    verdict = evaluate(host.view, wanted, question.limits)
+    fit_result = evaluate(host.view, wanted, question.limits)
     if host.nova_lack is not None:
         # Ours is asked all the same: its reasons name bridge and NIC.
         reason = host.nova_lack
-        if verdict.reason is not None:
-            reason += f'; and our filter: {verdict.reason}'
-        return 'nova', verdict._replace(reason=reason)
-    if verdict.reason is not None:
-        return 'filter', verdict
+        if fit_result.reason is not None:
+            reason += f'; and our filter: {fit_result.reason}'
+        return 'nova', fit_result._replace(reason=reason)
+    if fit_result.reason is not None:
+        return 'filter', fit_result
     if host.devices is None or not wanted.devices:
-        return None, verdict
+        return None, fit_result
     slots = host.devices // wanted.devices
     if slots:
-        return None, verdict._replace(slots=min(verdict.slots, slots))
-    return 'filter', verdict._replace(
+        return None, fit_result._replace(slots=min(fit_result.slots, slots))
+    return 'filter', fit_result._replace(
         reason=f'it has {host.devices} free PCI device(s), '
         f'{wanted.devices} are needed'
     )
 
 
-def _facts(host: Host, verdict: Verdict) -> HostFacts:
+def _facts(host: Host, fit_result: FitResult) -> HostFacts:
     return host.facts._replace(
-        slots=min(host.facts.slots, verdict.slots),
-        link_mbps=verdict.link_mbps,
+        slots=min(host.facts.slots, fit_result.slots),
+        link_mbps=fit_result.link_mbps,
     )
 
 

@@ -31,7 +31,7 @@ class Host:
     """One host as it is shown to filter and planner.
 
     :ivar facts: for the planner; its slots and link are filled in from
-        the filter's verdict.
+        the filter's fit_result.
     :ivar view: for the filter.
     :ivar nova_lack: why Nova itself or Placement leaves the host out, None
         if they do not.

@@ -86,7 +86,7 @@ class Flavor:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class ExplainRequest:
     """What is asked, but for the hosts.
 
     :ivar flavor: None if only its name is given.
@@ -141,7 +141,7 @@ class Request:
 
 def read(
     document: Any, now_s: float | None = None
-) -> tuple[Request, tuple[model.Host, ...] | None]:
+) -> tuple[ExplainRequest, tuple[model.Host, ...] | None]:
     """Read a REQUEST.json.
 
     :param document: as decoded from JSON.
@@ -153,7 +153,7 @@ def read(
     now_s = time.time() if now_s is None else now_s
     top = Reader(document, 'request')
     flavor = top.get('flavor')
-    request = Request(
+    request = ExplainRequest(
         flavor=None if isinstance(flavor, str) else _flavor(flavor),
         flavor_name=flavor if isinstance(flavor, str) else None,
         members=top.integer('members', 1, least=1),

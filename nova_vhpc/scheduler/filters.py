@@ -27,7 +27,7 @@ from oslo_log import log as logging
 
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs, validation
-from nova_vhpc.scheduler.session import session as requests
+from nova_vhpc.scheduler.session.session import SchedulingSession
 
 LOG = logging.getLogger(__name__)
 
@@ -64,17 +64,17 @@ class VirtualClusterFilter(filters.BaseHostFilter):
         states = list(filter_obj_list)
         if not states:
             return states
-        request = requests.Request.of(states[0], spec_obj)
-        if request is None:
-            request = requests.Request(spec_obj, CONF)
-            self._tell(flavor, request)
-        return request.filter(states)
+        session = SchedulingSession.of(states[0], spec_obj)
+        if session is None:
+            session = SchedulingSession(spec_obj, CONF)
+            self._tell(flavor, session)
+        return session.filter(states)
 
     def host_passes(self, host_state: Any, filter_properties: Any) -> bool:
         """Whether one host passes; Nova itself asks for all at once."""
         return bool(list(self.filter_all([host_state], filter_properties)))
 
-    def _tell(self, flavor: Any, request: requests.Request) -> None:
+    def _tell(self, flavor: Any, session: SchedulingSession) -> None:
         if flavor.flavorid in self._told:
             return
         found = validation.problems(flavor.extra_specs)
@@ -85,7 +85,7 @@ class VirtualClusterFilter(filters.BaseHostFilter):
             'Flavor %s has extra specs that nobody can follow%s: %s',
             flavor.name,
             '; its servers count as vhpc:workload=general'
-            if request.wanted.specs.errors
+            if session.wanted.specs.errors
             else '',
             '; '.join(found),
         )

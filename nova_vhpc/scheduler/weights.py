@@ -24,8 +24,8 @@ from nova.scheduler import utils, weights
 
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler.session import session as requests
 from nova_vhpc.scheduler.session.host_info import ATTRIBUTE
+from nova_vhpc.scheduler.session.session import SchedulingSession
 
 CONF = nova_conf.CONF
 
@@ -48,10 +48,10 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
 
     def weight_multiplier(self, host_state: Any) -> float:
         """``[vhpc_scheduler] weight_multiplier``, or the aggregate's."""
-        record = getattr(host_state, ATTRIBUTE, None)
+        host_info = getattr(host_state, ATTRIBUTE, None)
         # Without a virtual cluster, the raw weight is 0.0 anyhow; and with
         # a multiplier of 0.0, but for what sorts duplicates last.
-        return 0.0 if record is None else float(record.multiplier or 1.0)
+        return 0.0 if host_info is None else float(host_info.multiplier or 1.0)
 
     def weigh_objects(
         self, weighed_obj_list: Sequence[Any], weight_properties: Any
@@ -66,11 +66,11 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
             or utils.request_is_rebuild(spec_obj)
         ):
             return [0.0] * len(weighed_obj_list)
-        request = requests.Request.of(weighed_obj_list[0].obj, spec_obj)
-        if request is None:
+        session = SchedulingSession.of(weighed_obj_list[0].obj, spec_obj)
+        if session is None:
             # Forced hosts pass no filter.
-            request = requests.Request(spec_obj, CONF)
-        return request.weigh([item.obj for item in weighed_obj_list])
+            session = SchedulingSession(spec_obj, CONF)
+        return session.weigh([item.obj for item in weighed_obj_list])
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         return self.weigh_objects([_Weighed(obj)], weight_properties)[0]

@@ -25,7 +25,7 @@ from typing import Any
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import model as explain_model
 from nova_vhpc.explain.cloud import pci_devices, placement, server_groups
-from nova_vhpc.explain.request_file import Flavor, Request
+from nova_vhpc.explain.request_file import ExplainRequest, Flavor
 from nova_vhpc.scheduler.hosts.requirements import HostView
 from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.planner.model import HostFacts, one_of
@@ -38,7 +38,7 @@ HYPERVISORS_VERSION = '2.87'
 AGGREGATES_VERSION = '2.64'
 
 
-def look_up(connection: Any, request: Request) -> Request:
+def look_up(connection: Any, request: ExplainRequest) -> ExplainRequest:
     """Fill in the flavor and the server group that are named.
 
     :raises CloudError: if there is none of that name.
@@ -56,7 +56,7 @@ def look_up(connection: Any, request: Request) -> Request:
 
 def hosts(
     connection: Any,
-    request: Request,
+    request: ExplainRequest,
     switch_key: str = 'vhpc:switch',
     rack_key: str = 'vhpc:rack',
     classes: Mapping[str, str] | None = None,

@@ -17,12 +17,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.clients import openstack
-from nova_vhpc.explain.request_file import Request
+from nova_vhpc.explain.request_file import ExplainRequest
 
 VERSION = '2.64'
 
 
-def look_up(connection: Any, request: Request, name: str) -> Request:
+def look_up(
+    connection: Any, request: ExplainRequest, name: str
+) -> ExplainRequest:
     """A request with policy and running members of a server group.
 
     :param name: of the group, or its id.

@@ -26,7 +26,7 @@ from nova_vhpc.scheduler.sources.snapshot import Resource
 Resources = Mapping[str, Resource]
 
 
-class Stock(NamedTuple):
+class Inventory(NamedTuple):
     """One of a host's resources as Nova has it.
 
     :ivar total: how much there is.
@@ -70,7 +70,7 @@ class Defaults(NamedTuple):
         )
 
 
-def free(own: Stock, placed: Resource | None) -> float:
+def free(own: Inventory, placed: Resource | None) -> float:
     """What Placement would still give out of a resource.
 
     :param placed: what Placement has of it, None if that is not known; then

@@ -108,7 +108,7 @@ def fit(
     if len(good) < rule.bridges or (
         rule.bridges > 1 and len({u.bridge for u in good}) < rule.bridges
     ):
-        return Fit(reason=_lack(rule, uplinks, good, bad))
+        return Fit(reason=_reason(rule, uplinks, good, bad))
     if len(good) > 1:
         good.sort(key=lambda uplink: -uplink.mbps)
     return Fit(tuple(good))
@@ -138,7 +138,7 @@ def taken(uplinks: Iterable[UplinkState]) -> str:
     )
 
 
-def _lack(
+def _reason(
     rule: Rule,
     uplinks: Sequence[UplinkState],
     good: Sequence[UplinkState],

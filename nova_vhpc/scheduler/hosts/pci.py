@@ -39,7 +39,7 @@ def members(state: Any, requests: Iterable[Any]) -> int:
     return found
 
 
-def lack(state: Any, requests: Iterable[Any]) -> str | None:
+def shortage(state: Any, requests: Iterable[Any]) -> str | None:
     """Why a host's free PCI devices do not serve a server, or None."""
     if state.pci_stats is None:
         return 'its nova-compute has reported no PCI devices yet'

@@ -76,17 +76,17 @@ class HostView(NamedTuple):
     :ivar offered: uuids of the uplinks that Placement offers in its
         allocation candidates, which is newer than the snapshot; None when
         there are no candidates to go by.
-    :ivar devices_lack: why its PCI devices do not serve, None if they do.
+    :ivar devices_reason: why its PCI devices do not serve, None if they do.
     """
 
     vcpus_total: int
     vcpus_used: int
     topology: HostUplinks | None = None
     offered: Set[str] | None = None
-    devices_lack: str | None = None
+    devices_reason: str | None = None
 
 
-class Verdict(NamedTuple):
+class FitResult(NamedTuple):
     """Whether a host can serve a member.
 
     :ivar reason: why not, for operators; None if it can.
@@ -116,13 +116,13 @@ class Limits:
     :ivar now_minutes: minutes since the epoch.
     :ivar max_age_s: older stamps are stale; 0 for never.
     :ivar allow_unknown: whether unknown or stale topology passes.
-    :ivar snapshot_lack: why there is no usable snapshot at all.
+    :ivar snapshot_reason: why there is no usable snapshot at all.
     """
 
     now_minutes: float = 0.0
     max_age_s: int = 0
     allow_unknown: bool = False
-    snapshot_lack: str | None = None
+    snapshot_reason: str | None = None
 
 
 NO_LIMITS = Limits()
@@ -179,33 +179,33 @@ def requirements(
 
 def evaluate(
     host: HostView, wanted: Requirements, limits: Limits = NO_LIMITS
-) -> Verdict:
+) -> FitResult:
     """Whether a host can serve one more member.
 
-    :returns: a verdict whose reason names CPU count, bridge, NIC or link.
+    :returns: a fit_result whose reason names CPU count, bridge, NIC or link.
     """
     if wanted.flaw is not None:
-        return Verdict(wanted.flaw)
-    reason = room_lack(host, wanted)
+        return FitResult(wanted.flaw)
+    reason = capacity_reason(host, wanted)
     if reason is not None:
-        return Verdict(reason)
+        return FitResult(reason)
     rule = wanted.rule
     if rule is None or not (rule.bridges or rule.beside):
-        return Verdict()
-    if limits.snapshot_lack is not None:
-        return Verdict(limits.snapshot_lack)
+        return FitResult()
+    if limits.snapshot_reason is not None:
+        return FitResult(limits.snapshot_reason)
     topology = host.topology
-    reason = _topology_lack(topology, limits)
+    reason = _topology_reason(topology, limits)
     if topology is None or reason is not None:
         if limits.allow_unknown:
-            return Verdict(
+            return FitResult(
                 slots=len(host.offered) if host.offered else NO_LIMIT,
                 unknown=True,
             )
-        return Verdict(reason)
+        return FitResult(reason)
     fit = network_fit.fit(rule, topology.uplinks, wanted.specs.min_link_mbps)
     if fit.reason is not None:
-        return Verdict(fit.reason)
+        return FitResult(fit.reason)
     slots = NO_LIMIT
     slowest = fit.uplinks[-1]
     if wanted.claims:
@@ -214,12 +214,12 @@ def evaluate(
             rule, [(u.bridge, u.free or 1) for u in left]
         )
         if not slots:
-            return Verdict(
+            return FitResult(
                 'Placement offers none of its fitting uplinks: '
                 + network_fit.taken(fit.uplinks)
             )
         slowest = left[-1]
-    return Verdict(None, fit.uplinks, slots, slowest.mbps)
+    return FitResult(None, fit.uplinks, slots, slowest.mbps)
 
 
 def claimable(
@@ -250,12 +250,12 @@ def _overcommit_flaw(
     )
 
 
-def room_lack(host: HostView, wanted: Requirements) -> str | None:
+def capacity_reason(host: HostView, wanted: Requirements) -> str | None:
     """Why a host's CPUs or PCI devices do not serve one more member."""
-    return _cpu_lack(host, wanted) or host.devices_lack
+    return _cpu_reason(host, wanted) or host.devices_reason
 
 
-def _cpu_lack(host: HostView, wanted: Requirements) -> str | None:
+def _cpu_reason(host: HostView, wanted: Requirements) -> str | None:
     total = host.vcpus_total
     if not total:
         return 'its nova-compute has reported no CPUs yet'
@@ -270,7 +270,9 @@ def _cpu_lack(host: HostView, wanted: Requirements) -> str | None:
     )
 
 
-def _topology_lack(topology: HostUplinks | None, limits: Limits) -> str | None:
+def _topology_reason(
+    topology: HostUplinks | None, limits: Limits
+) -> str | None:
     if topology is None:
         return (
             'no agent has published its uplinks to Placement: is '

@@ -121,12 +121,12 @@ def facts(
     defaults: capacity.Defaults,
     member: Member,
     resources: capacity.Resources = NOTHING,
-    landed: int = 0,
+    placed_members: int = 0,
 ) -> HostFacts:
     """What the planner must know of a host that passed the filter.
 
     :param resources: what Placement has of the host's own, as far as known.
-    :param landed: members of this very request that are on the host.
+    :param placed_members: members of this very request that are on the host.
     """
     own = cpus(state, member.pinned)
     total_ram_mb = state.total_usable_ram_mb or 0
@@ -136,15 +136,15 @@ def facts(
         own.total,
         own.used,
         capacity.free(
-            _stock(state, own, defaults, landed * member.cpus),
+            _inventory(state, own, defaults, placed_members * member.cpus),
             resources.get('PCPU' if own.dedicated else 'VCPU'),
         ),
         capacity.free(
-            capacity.Stock(
+            capacity.Inventory(
                 total_ram_mb,
                 state.ram_allocation_ratio or defaults.ram_ratio,
                 total_ram_mb - (state.free_ram_mb or 0),
-                landed * member.ram_mb,
+                placed_members * member.ram_mb,
                 defaults.ram_mb,
             ),
             resources.get('MEMORY_MB'),
@@ -162,20 +162,20 @@ def members_beside(
     defaults: capacity.Defaults,
     pinned: bool,
     resources: capacity.Resources,
-    landed: int = 0,
+    placed_members: int = 0,
 ) -> int:
     """Members that a host has disk for, and dedicated CPUs beside shared ones.
 
     :param asked: what Placement is asked for one member, of the host itself.
     :param pinned: whether the dedicated CPUs are those of :func:`facts`.
     :param resources: as for :func:`facts`; what is not known is no limit.
-    :param landed: members of this very request that are on the host.
+    :param placed_members: members of this very request that are on the host.
     """
     members = NO_LIMIT
     disk_gb, pcpus = asked.get('DISK_GB'), asked.get('PCPU')
     if disk_gb and 'DISK_GB' in resources:
-        new_gb = landed * disk_gb
-        own = capacity.Stock(
+        new_gb = placed_members * disk_gb
+        own = capacity.Inventory(
             state.total_usable_disk_gb or 0,
             state.disk_allocation_ratio or defaults.disk_ratio,
             # The state takes new members off its free disk only.
@@ -187,17 +187,19 @@ def members_beside(
         members = max(0, int(left_gb // disk_gb))
     if pcpus and not pinned and (dedicated := cpus(state, True)).dedicated:
         left = capacity.free(
-            _stock(state, dedicated, defaults, landed * pcpus),
+            _inventory(state, dedicated, defaults, placed_members * pcpus),
             resources.get('PCPU'),
         )
         members = min(members, max(0, int(left // pcpus)))
     return members
 
 
-def _stock(
-    state: Any, own: Cpus, defaults: capacity.Defaults, landed: int
-) -> capacity.Stock:
+def _inventory(
+    state: Any, own: Cpus, defaults: capacity.Defaults, placed_members: int
+) -> capacity.Inventory:
     if own.dedicated:
-        return capacity.Stock(own.total, 1.0, own.used, landed)
+        return capacity.Inventory(own.total, 1.0, own.used, placed_members)
     ratio = state.cpu_allocation_ratio or defaults.cpu_ratio
-    return capacity.Stock(own.total, ratio, own.used, landed, defaults.cpus)
+    return capacity.Inventory(
+        own.total, ratio, own.used, placed_members, defaults.cpus
+    )

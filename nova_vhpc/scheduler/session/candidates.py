@@ -123,7 +123,7 @@ class Candidates(list[Candidate]):
         return found
 
 
-class Ledger:
+class UplinkReservations:
     """What the members of one request have claimed on one host.
 
     :param uplinks: those that serve the request there and are offered.

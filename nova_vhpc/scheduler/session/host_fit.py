@@ -19,23 +19,23 @@ from typing import Any
 from nova_vhpc.scheduler.hosts import capacity, pci, requirements
 from nova_vhpc.scheduler.hosts import state as hosts_
 from nova_vhpc.scheduler.session import candidates
-from nova_vhpc.scheduler.session.host_info import Record
+from nova_vhpc.scheduler.session.host_info import HostInfo
 from nova_vhpc.scheduler.sources import snapshot as snapshots
 from nova_vhpc.scheduler.sources import uplink_cache
-from nova_vhpc.scheduler.sources.nova_db import Stopping
+from nova_vhpc.scheduler.sources.nova_db import MoveSource
 
 
-class Judge:
+class HostFit:
     """Judges hosts for the members of one request, all of them alike.
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
-    :param stopping: what a member that is moved has where it is.
+    :param move_source: what a member that is moved has where it is.
     :ivar wanted: what the flavor asks of a host.
     :ivar pinned: whether each member has dedicated CPUs only.
     """
 
     def __init__(
-        self, spec_obj: Any, conf: Any, stopping: Stopping | None = None
+        self, spec_obj: Any, conf: Any, move_source: MoveSource | None = None
     ) -> None:
         group = conf.vhpc_scheduler
         self._pci_requests = pci.requested(spec_obj)
@@ -57,13 +57,13 @@ class Judge:
             self.wanted.rule is not None and self.wanted.rule.devices
         )
         self.defaults = capacity.Defaults.of(conf)
-        self._stopping = stopping
+        self._move_source = move_source
         self._read: snapshots.Snapshot | None = None
         self._topology, self._limits = self._read_topology(conf)
 
-    def verdict(
+    def fit_result(
         self, state: Any, offered: frozenset[str] | None
-    ) -> requirements.Verdict:
+    ) -> requirements.FitResult:
         """Whether a host can serve one more member.
 
         :param offered: uplinks that Placement offers; None without a claim.
@@ -83,19 +83,19 @@ class Judge:
         cpus = hosts_.cpus(state, self.pinned)
         return requirements.HostView(
             cpus.total,
-            cpus.used - self.stopping_vcpus(state),
+            cpus.used - self.source_vcpus(state),
             topology,
             offered,
             (
-                pci.lack(state, self._pci_requests)
+                pci.shortage(state, self._pci_requests)
                 if self._by_devices
                 else None
             ),
         )
 
-    def room_lack(self, state: Any) -> str | None:
+    def capacity_reason(self, state: Any) -> str | None:
         """Why CPUs or devices do not serve one more member, or None."""
-        return requirements.room_lack(self._view(state), self.wanted)
+        return requirements.capacity_reason(self._view(state), self.wanted)
 
     def usable(self, state: Any) -> Sequence[Any]:
         """Allocation candidates of a host that serve a member."""
@@ -110,15 +110,15 @@ class Judge:
             ]
         return found
 
-    def slots(self, record: Record) -> int:
+    def slots(self, host_info: HostInfo) -> int:
         """Members whose uplinks, devices and disk the host can still give."""
-        slots = record.verdict.slots
-        state = record.state
-        if record.ledger is not None and (
-            record.landed or not state.allocation_candidates
+        slots = host_info.fit_result.slots
+        state = host_info.state
+        if host_info.reservations is not None and (
+            host_info.placed or not state.allocation_candidates
         ):
-            # Before that, the verdict says the same.
-            slots = min(slots, record.ledger.members_left())
+            # Before that, the fit result says the same.
+            slots = min(slots, host_info.reservations.members_left())
         if self._by_devices:
             slots = min(slots, pci.members(state, self._pci_requests))
         asked = candidates.asked(state.allocation_candidates, state.uuid)
@@ -129,34 +129,34 @@ class Judge:
                 asked,
                 self.defaults,
                 self.pinned,
-                self.resources(record),
-                record.landed,
+                self.resources(host_info),
+                host_info.placed,
             ),
         )
 
-    def resources(self, record: Record) -> capacity.Resources:
+    def resources(self, host_info: HostInfo) -> capacity.Resources:
         """What Placement has of a host's own; empty if unknown."""
-        found = self._read and self._read.hosts.get(record.state.uuid)
+        found = self._read and self._read.hosts.get(host_info.state.uuid)
         return found.resources if found else hosts_.NOTHING
 
-    def stopping_vcpus(self, state: Any) -> int:
+    def source_vcpus(self, state: Any) -> int:
         """vCPUs in use on a host that the member frees by its resize there.
 
         Nova counts them until the resize is confirmed, but the old ones and
         the new ones never run at the same time. Of a host's dedicated CPUs it
         wants both to be free.
         """
-        stopping = self._stopping
+        move_source = self._move_source
         if (
-            stopping is None
-            or state.host != stopping.host
-            or state.nodename != stopping.node
+            move_source is None
+            or state.host != move_source.host
+            or state.nodename != move_source.node
         ):
             return 0
         if not hosts_.cpus(state, pinned=True).dedicated:
             # All vCPUs count together there.
-            return stopping.shared + stopping.dedicated
-        return 0 if self.pinned else stopping.shared
+            return move_source.shared + move_source.dedicated
+        return 0 if self.pinned else move_source.shared
 
     def _read_topology(
         self, conf: Any
@@ -166,12 +166,12 @@ class Judge:
             # The planner does better with it, and well enough without.
             self._read = reader.latest()
             return None, requirements.NO_LIMITS
-        snapshot, lack = reader.snapshot()
+        snapshot, reason = reader.snapshot()
         self._read = snapshot
         group = conf.vhpc_scheduler
         return snapshot, requirements.Limits(
             now_minutes=time.time() / 60,
             max_age_s=group.topology_max_age,
             allow_unknown=group.unknown_topology == 'allow',
-            snapshot_lack=lack,
+            snapshot_reason=reason,
         )

@@ -12,24 +12,24 @@
 
 """What is known of one host in one request, kept on its host state."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nova_vhpc.scheduler.hosts import requirements
 from nova_vhpc.scheduler.session import candidates
 
-if TYPE_CHECKING:
-    from nova_vhpc.scheduler.session.session import Request
-
 ATTRIBUTE = '_vhpc'
-"""Where a host state carries its :class:`Record`."""
+"""Attribute of a host state that holds its :class:`HostInfo`."""
+
+SESSION_ATTRIBUTE = '_vhpc_session'
+"""Attribute of a host state that holds the session that it belongs to."""
 
 
-class Record:
+class HostInfo:
     """What is known of one host in one request.
 
     :ivar seen: ``HostState.num_instances`` when it was last looked at; it
-        grows when a member lands.
-    :ivar landed: members of the request that have landed on it.
+        grows when a member is placed.
+    :ivar placed: members of the request that Nova has placed on it.
     :ivar run: the filter run that has last seen the host.
     :ivar weight: raw weight for the next member.
     :ivar multiplier: of the raw weight; above 0.0 the host is planned.
@@ -39,34 +39,31 @@ class Record:
 
     __slots__ = (
         'candidates',
-        'landed',
-        'ledger',
+        'fit_result',
         'multiplier',
         'name',
-        'request',
+        'placed',
+        'reservations',
         'run',
         'seen',
         'state',
-        'verdict',
         'weigh_run',
         'weight',
     )
 
     def __init__(
         self,
-        request: 'Request',
         state: Any,
-        verdict: requirements.Verdict,
+        fit_result: requirements.FitResult,
     ) -> None:
-        self.request = request
         self.state = state
-        self.verdict = verdict
+        self.fit_result = fit_result
         self.seen: int = state.num_instances
-        self.landed = 0
+        self.placed = 0
         self.run = 0
         self.weigh_run = 0
         self.weight = 0.0
         self.multiplier = 1.0
         self.name = ''
-        self.ledger: candidates.Ledger | None = None
+        self.reservations: candidates.UplinkReservations | None = None
         self.candidates: candidates.Candidates | None = None

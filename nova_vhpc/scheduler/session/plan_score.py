@@ -21,20 +21,19 @@ took its uplink or another weigher weighed more.
 import dataclasses
 import random
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts import state as hosts
+from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
 from nova_vhpc.scheduler.session import server_group
+from nova_vhpc.scheduler.session.host_fit import HostFit
+from nova_vhpc.scheduler.session.host_info import HostInfo
 from nova_vhpc.scheduler.sources import nova_db
-
-if TYPE_CHECKING:
-    from nova_vhpc.scheduler.session.host_info import Record
-    from nova_vhpc.scheduler.session.session import Request
 
 LOG = logging.getLogger(__name__)
 
@@ -52,52 +51,60 @@ MAX_PLANS = 8
 others have run into is better finished than planned."""
 
 
-class Steering:
+class PlanScore:
     """The plan of one request, and the hosts' weights that follow.
 
     :ivar duplicates: whether hosts stand in the list more than once.
     """
 
-    def __init__(self, request: 'Request') -> None:
+    def __init__(
+        self,
+        spec_obj: Any,
+        host_fit: HostFit,
+        fabric: Fabric,
+        weight_of_unknown: float,
+        member_count: int,
+        is_move: bool,
+    ) -> None:
         self.duplicates = False
         self.placement: planner.ClusterPlacement | None = None
-        self._request = request
-        self._landed: list[Record] = []
-        self._left: int | None = None
-        self._coming = 0
+        self._spec_obj = spec_obj
+        self._host_fit = host_fit
+        self._fabric = fabric
+        self._weight_of_unknown = weight_of_unknown
+        self._member_count = member_count
+        self._is_move = is_move
+        self._placed: list[HostInfo] = []
+        self._remaining: int | None = None
+        self._expected = 0
         self._existing: dict[str, int] = {}
-        self._quota: dict[Record, int] = {}
+        self._quota: dict[HostInfo, int] = {}
         self._plans = 0
         self._stale = True
         self._run = 0
         self._racks_asked = False
 
-    def planned(self) -> Iterable['Record']:
+    def planned(self) -> Iterable[HostInfo]:
         """Hosts that the plan has members left for."""
         return tuple(self._quota)
 
-    def landed(self, record: 'Record') -> None:
-        """A member has landed on this host."""
-        self._landed.append(record)
+    def placed(self, host_info: HostInfo) -> None:
+        """Take note that a member was placed on this host."""
+        self._placed.append(host_info)
 
-    def weigh(self, states: Sequence[Any]) -> list[float]:
-        """Raw weights of hosts for the next member, from 0.0 to 1.0."""
-        request = self._request
-        try:
-            records = [state._vhpc for state in states]
-        except AttributeError:
-            records = [request.record(state) for state in states]
-        if self._left is None:
-            self._begin(records)
+    def score(self, host_infos: Sequence[HostInfo]) -> list[float]:
+        """Return one raw weight per host, 0.0 to 1.0, for the next member."""
+        if self._remaining is None:
+            self._begin(host_infos)
         self._follow()
         if (
-            (self._stale or self._next_is_gone(records))
-            and (self._left or 0) > 0
+            (self._stale or self._next_is_gone(host_infos))
+            and (self._remaining or 0) > 0
             and self._plans < MAX_PLANS
         ):
             try:
                 self._plan(
-                    [r for r in dict.fromkeys(records) if r.multiplier > 0]
+                    [r for r in dict.fromkeys(host_infos) if r.multiplier > 0]
                 )
             except Exception:
                 # A request is better placed without a plan than not at all.
@@ -107,65 +114,70 @@ class Steering:
                     'placed without one; please report this'
                 )
         if not self.duplicates:
-            return [record.weight for record in records]
+            return [host_info.weight for host_info in host_infos]
         self._run += 1
         weights = []
-        for record in records:
-            weight = record.weight
-            if record.weigh_run == self._run:
-                weight -= _behind(record.multiplier)
-            record.weigh_run = self._run
+        for host_info in host_infos:
+            weight = host_info.weight
+            if host_info.weigh_run == self._run:
+                weight -= _behind(host_info.multiplier)
+            host_info.weigh_run = self._run
             weights.append(weight)
         return weights
 
-    def _begin(self, records: Sequence['Record']) -> None:
+    def _begin(self, host_infos: Sequence[HostInfo]) -> None:
         # With few hosts, members may have landed before any weighing.
-        if not any(record.multiplier > 0 for record in records):
-            self._left = 0
+        if not any(host_info.multiplier > 0 for host_info in host_infos):
+            self._remaining = 0
             return
-        members = server_group.Members(self._request, records, self._landed)
+        members = server_group.Members(
+            self._spec_obj,
+            self._member_count,
+            self._is_move,
+            host_infos,
+            self._placed,
+        )
         self._existing = members.running
-        self._left = members.left
-        self._coming = members.coming
-        self._landed.clear()
+        self._remaining = members.remaining
+        self._expected = members.expected
+        self._placed.clear()
 
     def _follow(self) -> None:
-        """Take note of the members that landed since."""
-        landed, self._landed = self._landed, []
-        for record in landed:
-            assert self._left is not None
-            self._left -= 1
-            name = record.name or record.state.host
+        """Take note of the members placed since the last call."""
+        placed, self._placed = self._placed, []
+        for host_info in placed:
+            assert self._remaining is not None
+            self._remaining -= 1
+            name = host_info.name or host_info.state.host
             self._existing[name] = self._existing.get(name, 0) + 1
-            quota = self._quota.get(record, 0)
+            quota = self._quota.get(host_info, 0)
             if quota > 1:
-                self._quota[record] = quota - 1
+                self._quota[host_info] = quota - 1
             elif quota:
-                del self._quota[record]
-                record.weight = host_weights.OTHERS_MOST / 2
+                del self._quota[host_info]
+                host_info.weight = host_weights.OTHERS_MOST / 2
             else:
                 self._stale = True
 
-    def _next_is_gone(self, records: Sequence['Record']) -> bool:
+    def _next_is_gone(self, host_infos: Sequence[HostInfo]) -> bool:
         """Whether other filters have dropped the plan's next host."""
         following = next(iter(self._quota), None)
-        return following is not None and following not in records
+        return following is not None and following not in host_infos
 
-    def _plan(self, records: Sequence['Record']) -> None:
+    def _plan(self, host_infos: Sequence[HostInfo]) -> None:
         self._stale = False
         self._plans += 1
-        request = self._request
-        wanted = request.wanted
-        spec_obj = request.spec_obj
+        wanted = self._host_fit.wanted
+        spec_obj = self._spec_obj
         policy, most = _policy(spec_obj)
-        facts = self._facts(records)
-        away = self._away({fact.name for fact in facts})
-        assert self._left is not None
+        facts = self._facts(host_infos)
+        not_offered = self._not_offered({fact.name for fact in facts})
+        assert self._remaining is not None
         question = PlanRequest(
-            members=self._left,
+            members=self._remaining,
             vcpus=wanted.vcpus,
             ram_mb=max(1, spec_obj.memory_mb),
-            hosts=[*facts, *away] if away else facts,
+            hosts=[*facts, *not_offered],
             network=wanted.specs.network,
             paradigm=wanted.specs.paradigm,
             policy=policy,
@@ -174,36 +186,36 @@ class Steering:
             max_overcommit=wanted.max_overcommit,
             existing=dict(self._existing),
         )
-        placement = self._placement(question, records)
-        if placement.infeasible_reason is not None and self._coming:
+        placement = self._placement(question, host_infos)
+        if placement.infeasible_reason is not None and self._expected:
             # Better near those that run than without a plan for the others.
-            self._left -= self._coming
-            self._coming = 0
-            question = dataclasses.replace(question, members=self._left)
-            placement = self._placement(question, records)
+            self._remaining -= self._expected
+            self._expected = 0
+            question = dataclasses.replace(question, members=self._remaining)
+            placement = self._placement(question, host_infos)
         self.placement = placement
         if placement.infeasible_reason is not None:
             # Members that are placed now make no more room.
             self._plans = MAX_PLANS
         LOG.debug(
             'Plan for %d member(s): %s',
-            self._left,
+            self._remaining,
             placement.infeasible_reason or dict(placement.assignments),
             instance_uuid=spec_obj.instance_uuid,
         )
-        self._weigh_others(question, records, facts)
+        self._weigh_others(question, host_infos, facts)
         self._quota = {}
-        by_name = {record.name: record for record in records}
+        by_name = {host_info.name: host_info for host_info in host_infos}
         for name, weight in host_weights.planned_weights(placement).items():
-            record = by_name[name]
-            self._quota[record] = placement.assignments[name]
-            record.weight = weight
+            host_info = by_name[name]
+            self._quota[host_info] = placement.assignments[name]
+            host_info.weight = weight
 
     def _placement(
-        self, question: PlanRequest, records: Sequence['Record']
+        self, question: PlanRequest, host_infos: Sequence[HostInfo]
     ) -> planner.ClusterPlacement:
         """Plan, on hosts of unknown topology only if there is no other."""
-        unknown = {r.name for r in records if r.verdict.unknown}
+        unknown = {r.name for r in host_infos if r.fit_result.unknown}
         if unknown:
             known = [h for h in question.hosts if h.name not in unknown]
             placement = planner.plan(
@@ -213,45 +225,44 @@ class Steering:
                 return placement
         return planner.plan(question)
 
-    def _facts(self, records: Sequence['Record']) -> list[HostFacts]:
-        request = self._request
-        judge = request.judge
+    def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:
+        host_fit = self._host_fit
         member = hosts.Member(
-            judge.pinned,
-            request.wanted.vcpus,
-            request.spec_obj.memory_mb,
+            host_fit.pinned,
+            host_fit.wanted.vcpus,
+            self._spec_obj.memory_mb,
         )
         facts = []
         names: set[str] = set()
-        for record in records:
-            state = record.state
-            if not record.name:
+        for host_info in host_infos:
+            state = host_info.state
+            if not host_info.name:
                 name = state.host
                 if name in names:
                     # One service may have several nodes.
                     name = f'{name}/{state.nodename}'
-                record.name = name
-            names.add(record.name)
+                host_info.name = name
+            names.add(host_info.name)
             fact = hosts.facts(
                 state,
-                record.name,
-                judge.slots(record),
-                record.verdict.link_mbps,
-                request.fabric,
-                judge.defaults,
+                host_info.name,
+                host_fit.slots(host_info),
+                host_info.fit_result.link_mbps,
+                self._fabric,
+                host_fit.defaults,
                 member,
-                judge.resources(record),
-                record.landed,
+                host_fit.resources(host_info),
+                host_info.placed,
             )
-            stopping = judge.stopping_vcpus(state)
-            if stopping:
-                fact = fact._replace(used_vcpus=fact.used_vcpus - stopping)
+            move_source = host_fit.source_vcpus(state)
+            if move_source:
+                fact = fact._replace(used_vcpus=fact.used_vcpus - move_source)
             facts.append(fact)
         return facts
 
-    def _away(self, offered: Collection[str]) -> list[HostFacts]:
+    def _not_offered(self, offered: Collection[str]) -> list[HostFacts]:
         """Hosts that members run on, but none can be added to."""
-        fabric = self._request.fabric
+        fabric = self._fabric
         names = [name for name in self._existing if name not in offered]
         if not self._racks_asked and (missing := fabric.racks_missing(names)):
             # No host of their switch is offered, whose aggregates would tell.
@@ -265,16 +276,16 @@ class Steering:
     def _weigh_others(
         self,
         question: PlanRequest,
-        records: Sequence['Record'],
+        host_infos: Sequence[HostInfo],
         facts: Sequence[HostFacts],
     ) -> None:
         """Weigh hosts outside of the plan by what a lone member costs."""
         assert self.placement is not None
         weights = host_weights.other_weights(question, self.placement, facts)
-        unknown = self._request.conf.vhpc_scheduler.weight_of_unknown
-        for record, weight in zip(records, weights, strict=True):
-            weight = unknown if record.verdict.unknown else weight
-            record.weight = weight + JITTER * random.random()
+        unknown = self._weight_of_unknown
+        for host_info, weight in zip(host_infos, weights, strict=True):
+            weight = unknown if host_info.fit_result.unknown else weight
+            host_info.weight = weight + JITTER * random.random()
 
 
 def _behind(multiplier: float) -> float:

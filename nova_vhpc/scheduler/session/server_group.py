@@ -13,13 +13,10 @@
 """The server group of one request: who runs where, and who is to be placed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nova_vhpc.scheduler.session.host_info import HostInfo
 from nova_vhpc.scheduler.sources import nova_db
-
-if TYPE_CHECKING:
-    from nova_vhpc.scheduler.session.host_info import Record
-    from nova_vhpc.scheduler.session.session import Request
 
 
 def of(spec_obj: Any) -> Any:
@@ -37,45 +34,48 @@ class Members:
     Peers run also on hosts that are not among the request's: Placement
     offers no host that is full.
 
-    :param records: the hosts that may take the next member.
-    :param landed: hosts on which members of this very request landed
+    :param member_count: members that the request is for.
+    :param is_move: whether the request moves a server that exists.
+    :param host_infos: the hosts that may take the next member.
+    :param placed: hosts on which members of this request were placed
         before the first plan, one entry per member.
     :ivar running: members by host name, the one to be placed left out.
-    :ivar left: members to plan for: those that are to be placed in this
-        request, and :attr:`coming`.
-    :ivar coming: those for which further requests are expected: with the
+    :ivar remaining: members to plan for: those that are to be placed in this
+        request, and :attr:`expected`.
+    :ivar expected: those for which further requests are expected: with the
         first one of a shelved cluster all others, and with one of a host
         that is down those that are to be evacuated from it, too.
     """
 
     def __init__(
         self,
-        request: 'Request',
-        records: Collection['Record'],
-        landed: Sequence['Record'],
+        spec_obj: Any,
+        member_count: int,
+        is_move: bool,
+        host_infos: Collection[HostInfo],
+        placed: Sequence[HostInfo],
     ) -> None:
         self.running: dict[str, int] = {}
-        self.left = max(0, request.members - len(landed))
-        self.coming = 0
-        spec_obj = request.spec_obj
+        self.remaining = max(0, member_count - len(placed))
+        self.expected = 0
         group = of(spec_obj)
-        if group is None or not (group.hosts or request.moved):
+        if group is None or not (group.hosts or is_move):
             return
         members = set(group.members or ())
         others = members - {spec_obj.instance_uuid}
         # For a move Nova names those of one cell only.
         everywhere = frozenset(group.hosts or ())
-        away = set(everywhere)
+        not_offered = set(everywhere)
         # But for the worker that placed it, a host state has a member only
         # when nova-compute has started it; the group's hosts have it at once.
         seen: dict[str, str] = {}
         doubtful = False
-        for record in dict.fromkeys(records):
-            host = record.state.host
+        for host_info in dict.fromkeys(host_infos):
+            host = host_info.state.host
             if host in everywhere:
-                here = members.intersection(record.state.instances)
+                here = members.intersection(host_info.state.instances)
                 if here:
-                    away.discard(host)
+                    not_offered.discard(host)
                 # One that moved may still be seen where it was.
                 doubtful = doubtful or any(
                     seen.get(uuid, host) != host for uuid in here
@@ -83,34 +83,34 @@ class Members:
                 seen.update(dict.fromkeys(here & others, host))
         found = None
         # Beside one that runs, another one may just start.
-        if away or doubtful or nova_db.may_tell(others - seen.keys()):
+        if not_offered or doubtful or nova_db.may_tell(others - seen.keys()):
             found = nova_db.locate(members)
             if found is None:
                 # Each of the other hosts has one member at least.
-                self._add(away)
+                self._add(not_offered)
         if found is not None:
             self._add(
-                record.state.host
-                for record in landed
+                host_info.state.host
+                for host_info in placed
                 # No database has it yet.
-                if record.state.host in away
+                if host_info.state.host in not_offered
             )
             seen.update(found.hosts)
             # So may one whose boot has failed there.
             for uuid in found.gone | (seen.keys() - others):
                 seen.pop(uuid, None)
-            if request.moved:
+            if is_move:
                 stranded = _stranded(spec_obj, found, seen)
                 for uuid, host in stranded.items():
                     if host is None:
                         del seen[uuid]
-                        self.coming += 1
+                        self.expected += 1
                     else:
                         seen[uuid] = host
         self._add(seen.values())
-        if request.moved and not self.running and found is not None:
-            self.coming = len(others - found.gone)
-        self.left += self.coming
+        if is_move and not self.running and found is not None:
+            self.expected = len(others - found.gone)
+        self.remaining += self.expected
 
     def _add(self, hosts: Iterable[str]) -> None:
         for host in hosts:
@@ -118,7 +118,7 @@ class Members:
 
 
 def _stranded(
-    spec_obj: Any, found: nova_db.Whereabouts, seen: Mapping[str, str]
+    spec_obj: Any, found: nova_db.InstanceLocations, seen: Mapping[str, str]
 ) -> dict[str, str | None]:
     """Members that are on the host that one is evacuated from.
 

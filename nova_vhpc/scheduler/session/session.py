@@ -28,55 +28,64 @@ from nova_vhpc.scheduler.hosts import state as hosts_
 from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.session import candidates as candidates_
 from nova_vhpc.scheduler.session import host_fit, plan_score
-from nova_vhpc.scheduler.session.host_info import ATTRIBUTE, Record
+from nova_vhpc.scheduler.session.host_info import (
+    ATTRIBUTE,
+    SESSION_ATTRIBUTE,
+    HostInfo,
+)
 from nova_vhpc.scheduler.sources import nova_db
 
 LOG = logging.getLogger(__name__)
 
 
-class Request:
+class SchedulingSession:
     """A request for members of a virtual cluster.
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
-    :ivar judge: of hosts.
-    :ivar members: that are to be placed.
-    :ivar moved: whether it is for a member that has been on a host before.
+    :ivar host_fit: whether and how hosts fit one member.
+    :ivar plan_score: weights of the hosts by the plan of the whole cluster.
     """
 
     def __init__(self, spec_obj: Any, conf: Any) -> None:
         self.spec_obj = spec_obj
         self.conf = conf
         group = conf.vhpc_scheduler
-        self.fabric = fabric.Fabric(group.switch_key, group.rack_key)
         self._multiplier = group.weight_multiplier
-        self.moved = _moved(spec_obj)
-        stopping = None
+        is_move = _is_move(spec_obj)
+        move_source = None
         # Else it is kept from its host, as Nova does by default.
-        if self.moved and not (
+        if is_move and not (
             'ignore_hosts' in spec_obj and spec_obj.ignore_hosts
         ):
-            stopping = nova_db.stopping(spec_obj)
-        self.judge = host_fit.Judge(spec_obj, conf, stopping)
-        self.wanted = self.judge.wanted
+            move_source = nova_db.move_source(spec_obj)
+        self.host_fit = host_fit.HostFit(spec_obj, conf, move_source)
+        self.wanted = self.host_fit.wanted
         self._attempts = group.claim_attempts if self.wanted.claims else 0
-        self.members = 1
+        self._member_count = 1
         # A move still names how many its server was booted with.
-        if not self.moved and 'num_instances' in spec_obj:
-            self.members = int(spec_obj.num_instances)
-        self._landed = 0
+        if not is_move and 'num_instances' in spec_obj:
+            self._member_count = int(spec_obj.num_instances)
+        self._placed = 0
         self._run = 0
         self._weighed = -1
-        self._handed: list[Record] = []
-        self.steering = plan_score.Steering(self)
+        self._handed: list[HostInfo] = []
+        self.plan_score = plan_score.PlanScore(
+            spec_obj,
+            self.host_fit,
+            fabric.Fabric(group.switch_key, group.rack_key),
+            group.weight_of_unknown,
+            self._member_count,
+            is_move,
+        )
 
     @classmethod
-    def of(cls, state: Any, spec_obj: Any) -> 'Request | None':
+    def of(cls, state: Any, spec_obj: Any) -> 'SchedulingSession | None':
         """The request that a host state is part of, if it is this one."""
-        record = getattr(state, ATTRIBUTE, None)
-        if record is None or record.request.spec_obj is not spec_obj:
+        session = getattr(state, SESSION_ATTRIBUTE, None)
+        if session is None or session.spec_obj is not spec_obj:
             return None
-        found: Request = record.request
-        return found
+        assert isinstance(session, cls)
+        return session
 
     def filter(self, states: Iterable[Any]) -> list[Any]:
         """The hosts that may take the next member.
@@ -87,31 +96,29 @@ class Request:
         """
         self._run += 1
         run = self._run
-        landed = self._landed
+        placed = self._placed
         self._settle()
         rejected: list[tuple[Any, str]] = []
         kept = []
         for state in states:
-            record = getattr(state, ATTRIBUTE, None)
-            if record is None or record.request is not self:
-                record = self._judge(state)
-            if record.run == run:
+            host_info = self.host_info(state)
+            if host_info.run == run:
                 # One of the duplicates that the last run has added.
                 continue
-            record.run = run
-            if record.seen != state.num_instances:
-                self._rejudge(record)
+            host_info.run = run
+            if host_info.seen != state.num_instances:
+                self._examine_again(host_info)
             elif (
-                record.verdict.reason is None
-                and state.allocation_candidates is not record.candidates
+                host_info.fit_result.reason is None
+                and state.allocation_candidates is not host_info.candidates
             ):
                 # NUMATopologyFilter, for one, has made a list of its own.
-                self._order(record)
-            if record.verdict.reason is None:
+                self._order(host_info)
+            if host_info.fit_result.reason is None:
                 kept.append(state)
             else:
-                rejected.append((state, record.verdict.reason))
-        if landed < self._landed >= self.members:
+                rejected.append((state, host_info.fit_result.reason))
+        if placed < self._placed >= self._member_count:
             # All members are placed; Nova only looks for alternates, and
             # passes over those without candidates by itself.
             return kept + [state for state, _ in rejected]
@@ -128,83 +135,95 @@ class Request:
             # The filter is not enabled: nobody has looked since.
             self._settle()
         self._weighed = self._run
-        return self.steering.weigh(states)
+        try:
+            host_infos = [state._vhpc for state in states]
+        except AttributeError:
+            # Forced hosts, for one, have not passed the filter.
+            host_infos = [self.host_info(state) for state in states]
+        return self.plan_score.score(host_infos)
 
-    def record(self, state: Any) -> Record:
-        """A host's record, made now if the filter was not asked."""
-        record = getattr(state, ATTRIBUTE, None)
-        if record is None or record.request is not self:
-            record = self._judge(state)
-        return record
+    def host_info(self, state: Any) -> HostInfo:
+        """Return a host's info; examine the host if the filter has not."""
+        if getattr(state, SESSION_ATTRIBUTE, None) is self:
+            known: HostInfo = state._vhpc
+            return known
+        return self._examine(state)
 
-    def _judge(self, state: Any) -> Record:
-        record = Record(self, state, requirements.Verdict())
+    def _examine(self, state: Any) -> HostInfo:
+        host_info = HostInfo(state, requirements.FitResult())
         found = state.allocation_candidates
         offered = None
         if found and self.wanted.claims:
             offered = candidates_.offered(found)
-        record.verdict = verdict = self.judge.verdict(state, offered)
-        state._vhpc = record
-        record.multiplier = (
+        host_info.fit_result = fit_result = self.host_fit.fit_result(
+            state, offered
+        )
+        setattr(state, ATTRIBUTE, host_info)
+        setattr(state, SESSION_ATTRIBUTE, self)
+        host_info.multiplier = (
             hosts_.multiplier(state, self._multiplier)
             if state.aggregates
             else self._multiplier
         )
-        if record.multiplier < 0:
+        if host_info.multiplier < 0:
             # No plan will weigh it, and nothing times below 0 is not avoided.
-            record.weight = host_weights.AVOIDED
-        if verdict.reason is None:
+            host_info.weight = host_weights.AVOIDED
+        if fit_result.reason is None:
             if self.wanted.claims:
-                record.ledger = candidates_.Ledger(
-                    [u for u in verdict.uplinks if u.uuid in (offered or ())],
+                host_info.reservations = candidates_.UplinkReservations(
+                    [
+                        u
+                        for u in fit_result.uplinks
+                        if u.uuid in (offered or ())
+                    ],
                     self.wanted.rule,
-                    verdict.unknown,
+                    fit_result.unknown,
                 )
-            self._order(record)
-        return record
+            self._order(host_info)
+        return host_info
 
-    def _rejudge(self, record: Record) -> None:
+    def _examine_again(self, host_info: HostInfo) -> None:
         """A member has landed on this host."""
-        state = record.state
-        record.seen = state.num_instances
-        record.landed += 1
-        self._landed += 1
-        self.steering.landed(record)
-        if record.ledger is not None:
-            tried = record.candidates
+        state = host_info.state
+        host_info.seen = state.num_instances
+        host_info.placed += 1
+        self._placed += 1
+        self.plan_score.placed(host_info)
+        if host_info.reservations is not None:
+            tried = host_info.candidates
             if tried is None or not tried.handed_out:
                 # A filter that comes after ours has replaced them.
                 tried = state.allocation_candidates
-            record.ledger.settle(tried, gained=True)
-        if record.verdict.reason is not None:
+            host_info.reservations.settle(tried, gained=True)
+        if host_info.fit_result.reason is not None:
             return
-        # Uplinks are the ledger's matter from here on; CPUs and devices
+        # Uplinks are the reservations's matter from here on; CPUs and devices
         # may have run out.
-        reason = self.judge.room_lack(state)
+        reason = self.host_fit.capacity_reason(state)
         if reason is None:
-            self._order(record)
+            self._order(host_info)
         else:
-            record.verdict = record.verdict._replace(reason=reason)
+            host_info.fit_result = host_info.fit_result._replace(reason=reason)
 
-    def _order(self, record: Record) -> None:
+    def _order(self, host_info: HostInfo) -> None:
         """Prune and sort a host's candidates for the next member."""
-        state = record.state
+        state = host_info.state
         if not state.allocation_candidates:
             return
-        ordered = self.judge.usable(state)
+        ordered = self.host_fit.usable(state)
 
         def taken() -> None:
-            self._handed.append(record)
+            self._handed.append(host_info)
 
-        state.allocation_candidates = record.candidates = (
+        state.allocation_candidates = host_info.candidates = (
             candidates_.Candidates(ordered, taken)
-            if record.ledger is None
-            else record.ledger.order(
-                ordered, taken, more=self.members - self._landed - 1
+            if host_info.reservations is None
+            else host_info.reservations.order(
+                ordered, taken, more=self._member_count - self._placed - 1
             )
         )
         if not state.allocation_candidates:
-            record.verdict = record.verdict._replace(
+            host_info.fit_result = host_info.fit_result._replace(
                 reason='Placement offers no (more) uplink or device there '
                 'that serves this flavor and is not claimed by another '
                 'member'
@@ -217,18 +236,20 @@ class Request:
         this cannot wait until they are seen again.
         """
         handed, self._handed = self._handed, []
-        for record in (*handed, *self.steering.planned()):
-            state = record.state
-            if record.seen != state.num_instances:
-                self._rejudge(record)
+        for host_info in (*handed, *self.plan_score.planned()):
+            state = host_info.state
+            if host_info.seen != state.num_instances:
+                self._examine_again(host_info)
             elif (
-                record.ledger is not None
-                and record.candidates is not None
-                and record.candidates.handed_out
+                host_info.reservations is not None
+                and host_info.candidates is not None
+                and host_info.candidates.handed_out
             ):
                 # A lost claim: the next member tries others first.
-                record.ledger.settle(record.candidates, gained=False)
-                self._order(record)
+                host_info.reservations.settle(
+                    host_info.candidates, gained=False
+                )
+                self._order(host_info)
 
     def _further_attempts(self, kept: Sequence[Any], spare: int) -> list[Any]:
         """Hosts once more for each further candidate, up to a number.
@@ -244,7 +265,7 @@ class Request:
                 more.extend([state] * min(count, spare - len(more)))
                 if len(more) >= spare:
                     break
-        self.steering.duplicates = bool(more)
+        self.plan_score.duplicates = bool(more)
         return more
 
     def _log(self, rejected: Sequence[tuple[Any, str]], kept: int) -> None:
@@ -268,7 +289,7 @@ class Request:
             )
 
 
-def _moved(spec_obj: Any) -> bool:
+def _is_move(spec_obj: Any) -> bool:
     """Whether a server is moved; only moves are bound to a cell by Nova."""
     if 'requested_destination' not in spec_obj:
         return False

@@ -47,7 +47,7 @@ _LANDING = ('accepted', 'pre-migrating')
 _nowhere: dict[str, None] = {}
 
 
-class Whereabouts(NamedTuple):
+class InstanceLocations(NamedTuple):
     """What the databases have of some members.
 
     :ivar hosts: host by member, of those that are on one.
@@ -59,7 +59,7 @@ class Whereabouts(NamedTuple):
     gone: frozenset[str]
 
 
-def locate(uuids: Collection[str]) -> Whereabouts | None:
+def locate(uuids: Collection[str]) -> InstanceLocations | None:
     """Find members: one query of the API database, one of each cell.
 
     :param uuids: of the members.
@@ -97,7 +97,7 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
     _remember(gone)
     # These may be restored where they are.
     gone.update(uuid for uuid, server in found.items() if server.deleted)
-    return Whereabouts(
+    return InstanceLocations(
         {
             uuid: server.host
             for uuid, server in found.items()
@@ -107,7 +107,7 @@ def locate(uuids: Collection[str]) -> Whereabouts | None:
     )
 
 
-class Stopping(NamedTuple):
+class MoveSource(NamedTuple):
     """A server where it runs, which it may be about to leave.
 
     :ivar shared: vCPUs that share the host's CPUs.
@@ -120,7 +120,7 @@ class Stopping(NamedTuple):
     dedicated: int = 0
 
 
-def stopping(spec_obj: Any) -> Stopping | None:
+def move_source(spec_obj: Any) -> MoveSource | None:
     """What a server that is moved has where it is: one query of its cell.
 
     Host states do not say it: Nova forgets there that a server is on its
@@ -157,7 +157,7 @@ def stopping(spec_obj: Any) -> Stopping | None:
     if not server.host:
         return None
     dedicated = cpu_policy.dedicated(flavor.vcpus, flavor.extra_specs)
-    return Stopping(
+    return MoveSource(
         server.host, server.node, flavor.vcpus - dedicated, dedicated
     )
 

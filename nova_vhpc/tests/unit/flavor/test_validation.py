@@ -145,11 +145,13 @@ class AgreementTest(base.TestCase):
         topology = snapshot.HostUplinks(self.UPLINKS)
         offered = candidates.offered(found) if wanted.claims else None
         view = requirements.HostView(8, 0, topology, offered)
-        verdict = requirements.evaluate(view, wanted)
-        if not verdict.passes or not wanted.claims:
-            return verdict.passes
-        ledger = candidates.Ledger(verdict.uplinks, wanted.rule)
-        return bool(ledger.order(found))
+        fit_result = requirements.evaluate(view, wanted)
+        if not fit_result.passes or not wanted.claims:
+            return fit_result.passes
+        reservations = candidates.UplinkReservations(
+            fit_result.uplinks, wanted.rule
+        )
+        return bool(reservations.order(found))
 
     @given(
         st.sampled_from([None, *extra_specs.NETWORKS]),

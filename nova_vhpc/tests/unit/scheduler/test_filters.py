@@ -151,7 +151,7 @@ class FilterTest(world.WorldTestCase):
         for _ in range(2):
             self.passing(spec)
             for state in self.states:
-                del state._vhpc
+                del state._vhpc, state._vhpc_session
         self.assertEqual(
             1, self.log.output.count('vhpc:min_link_mbps is compared with')
         )
@@ -188,7 +188,7 @@ class FilterTest(world.WorldTestCase):
         others = scheduler_world.World(self.hosts).states
         self.passing(first)
         self.passing(second, others)
-        self.assertIsNot(self.states[0]._vhpc.request, others[0]._vhpc.request)
+        self.assertIsNot(self.states[0]._vhpc_session, others[0]._vhpc_session)
         self.assertEqual(4, len(self.passing(first)))
 
     def test_same_answer_for_alternates(self):
@@ -310,7 +310,7 @@ class ClaimTest(world.WorldTestCase):
         spec = self.request(members=3)
         spec.numa_topology = pinned_topology(emulator_threads_policy='isolate')
         self.passing(spec)
-        self.assertEqual(3, self.states[0]._vhpc.request.wanted.vcpus)
+        self.assertEqual(3, self.states[0]._vhpc_session.wanted.vcpus)
 
     def test_one_member_too_many(self):
         placed = self.place(self.request(members=9))
@@ -329,8 +329,10 @@ class ClaimTest(world.WorldTestCase):
         for left in (1, 0):
             self.place(spec, uuids=spec.instance_group.members[left:][:1])
             self.passing(spec)
-            found = session.Request.of(state, spec)
-            self.assertEqual(left, found.judge.slots(found.record(state)))
+            found = session.SchedulingSession.of(state, spec)
+            self.assertEqual(
+                left, found.host_fit.slots(found.host_info(state))
+            )
 
     def test_losers_of_a_race_try_what_is_left(self):
         free = scheduler_world.uplink_uuids('host00001')[3]

@@ -98,7 +98,7 @@ class WeigherTest(world.WorldTestCase):
 
     def plan(self, spec):
         self.weigh(spec)
-        return self.states[0]._vhpc.request.steering.placement
+        return self.states[0]._vhpc_session.plan_score.placement
 
     def test_unknown_hosts_are_planned_only_where_there_is_no_other(self):
         self.flags(unknown_topology='allow')
@@ -183,8 +183,8 @@ class WeigherTest(world.WorldTestCase):
         self.flags(weight_multiplier=0.0)
         weights = self.weigh(self.request(members=2))
         self.assertEqual({0.0}, set(weights.values()))
-        steering = self.states[0]._vhpc.request.steering
-        self.assertIsNone(steering.placement)
+        plan_score = self.states[0]._vhpc_session.plan_score
+        self.assertIsNone(plan_score.placement)
 
     def test_multiplier_of_zero_leaves_an_aggregate_out_of_the_plan(self):
         spec = self.request(members=2)
@@ -194,7 +194,7 @@ class WeigherTest(world.WorldTestCase):
         self.aggregate(state, '0')
         weights = self.weigh(self.request(members=2))
         self.assertEqual(0.0, weights[best])
-        plan = self.states[0]._vhpc.request.steering.placement
+        plan = self.states[0]._vhpc_session.plan_score.placement
         self.assertEqual(2, sum(plan.assignments.values()))
         self.assertNotIn(best, plan.assignments)
 
@@ -205,7 +205,7 @@ class WeigherTest(world.WorldTestCase):
         (state,) = (s for s in self.states if s.host == best)
         self.aggregate(state, '-9')
         self.assertEqual(best, self.order(self.request(members=2))[3])
-        plan = self.states[0]._vhpc.request.steering.placement
+        plan = self.states[0]._vhpc_session.plan_score.placement
         self.assertNotIn(best, plan.assignments)
 
     def test_negative_multiplier_keeps_members_away_without_a_plan_too(self):
@@ -255,12 +255,12 @@ class SteeringTest(world.WorldTestCase):
     def test_members_fill_the_plan(self):
         spec = self.request(members=12)
         placed = self.place(spec)
-        planned = self.states[0]._vhpc.request.steering.placement
+        planned = self.states[0]._vhpc_session.plan_score.placement
         found = {}
         for host, _ in placed:
             found[host] = found.get(host, 0) + 1
         self.assertEqual(dict(planned.assignments), found)
-        self.assertEqual(1, self.states[0]._vhpc.request.steering._plans)
+        self.assertEqual(1, self.states[0]._vhpc_session.plan_score._plans)
 
     def test_no_more_cpus_are_planned_than_placement_gives_out(self):
         # The 2 vCPUs of one member on each, but on the last host.
@@ -274,7 +274,7 @@ class SteeringTest(world.WorldTestCase):
         self.weigher.weigh_objects(
             [world.weights_of(state) for state in self.states], spec
         )
-        placement = self.states[0]._vhpc.request.steering.placement
+        placement = self.states[0]._vhpc_session.plan_score.placement
         self.assertEqual({self.states[-1].host: 4}, placement.assignments)
 
     def test_new_plan_when_a_planned_host_is_lost(self):
@@ -298,10 +298,10 @@ class SteeringTest(world.WorldTestCase):
         self.assertNotIn(lost[0], [host for host, _ in placed])
         # Four on the other host of the first plan, one elsewhere; then the
         # rest are planned anew.
-        steering = self.states[0]._vhpc.request.steering
-        self.assertEqual(2, steering._plans)
-        self.assertEqual(3, sum(steering.placement.assignments.values()))
-        self.assertEqual(7, sum(steering._existing.values()))
+        plan_score = self.states[0]._vhpc_session.plan_score
+        self.assertEqual(2, plan_score._plans)
+        self.assertEqual(3, sum(plan_score.placement.assignments.values()))
+        self.assertEqual(7, sum(plan_score._existing.values()))
 
     def test_host_that_another_filter_drops_when_it_is_full(self):
         # As anti-affinity with max_server_per_host does: our filter never
@@ -314,7 +314,7 @@ class SteeringTest(world.WorldTestCase):
         self.assertNotIn(None, placed)
         found = [host for host, _ in placed]
         self.assertEqual({2}, {found.count(host) for host in found})
-        self.assertEqual(1, self.states[0]._vhpc.request.steering._plans)
+        self.assertEqual(1, self.states[0]._vhpc_session.plan_score._plans)
 
     def test_later_members_go_near(self):
         spec = self.request(members=1)
@@ -333,8 +333,8 @@ class SteeringTest(world.WorldTestCase):
             for state in self.filter.filter_all(self.states, spec)
         ]
         raw = self.weigher.weigh_objects(weighed, spec)
-        steering = self.states[0]._vhpc.request.steering
-        self.assertIsNotNone(steering.placement.infeasible_reason)
+        plan_score = self.states[0]._vhpc_session.plan_score
+        self.assertIsNotNone(plan_score.placement.infeasible_reason)
         self.assertEqual(len(weighed), len(raw))
 
     def test_failing_planner_leaves_boots_alone(self):

@@ -54,19 +54,19 @@ class WorldTestCase(base.BaseTestCase):
         self.addCleanup(uplink_cache.reset)
         self.states = world.World(self.hosts).states
         # What Nova's databases have of a server group; None: no answer.
-        self.whereabouts = None
+        self.instance_locations = None
         self.useFixture(
             fixtures.MonkeyPatch(
                 'nova_vhpc.scheduler.sources.nova_db.locate',
-                lambda uuids: self.whereabouts,
+                lambda uuids: self.instance_locations,
             )
         )
         # And of a member that is moved.
-        self.stopping = None
+        self.move_source = None
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.sources.nova_db.stopping',
-                lambda spec: self.stopping,
+                'nova_vhpc.scheduler.sources.nova_db.move_source',
+                lambda spec: self.move_source,
             )
         )
         # Hosts whose nova-compute is down.

@@ -15,7 +15,7 @@ import urllib.parse
 
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain.cloud import server_groups
-from nova_vhpc.explain.request_file import Request
+from nova_vhpc.explain.request_file import ExplainRequest
 from nova_vhpc.tests import base
 
 PAGE = 1000
@@ -55,7 +55,7 @@ class Compute:
 
 class GroupTest(base.TestCase):
     def look_up(self, groups, name):
-        return server_groups.look_up(Compute(groups), Request(), name)
+        return server_groups.look_up(Compute(groups), ExplainRequest(), name)
 
     def test_groups_beyond_the_first_page_are_found(self):
         for name in ('id0', 'name0', 'id2400', 'name2400'):
@@ -65,7 +65,7 @@ class GroupTest(base.TestCase):
         compute = Compute(1)
         compute.groups[0]['members'] = ['a', 'gone', 'b']
         compute.hosts = {'a': 'one', 'b': 'one'}
-        found = server_groups.look_up(compute, Request(), 'id0')
+        found = server_groups.look_up(compute, ExplainRequest(), 'id0')
         self.assertEqual({'one': 2}, found.existing)
 
     def test_a_group_that_is_nowhere(self):

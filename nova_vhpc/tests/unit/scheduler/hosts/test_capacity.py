@@ -17,7 +17,7 @@ from nova import objects
 from nova.scheduler import host_manager
 from oslotest import base
 
-from nova_vhpc.scheduler.hosts import capacity as room
+from nova_vhpc.scheduler.hosts import capacity
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources.snapshot import Resource
@@ -30,7 +30,9 @@ class FreeTest(base.BaseTestCase):
     """What Placement gives out, from figures of Nova and Placement."""
 
     def test_placement_is_not_known(self):
-        self.assertEqual(13.0, room.free(room.Stock(8, 2.0, 3), None))
+        self.assertEqual(
+            13.0, capacity.free(capacity.Inventory(8, 2.0, 3), None)
+        )
 
     def test_exact_where_both_have_the_same_guests(self):
         ratios = (0.5, 1.0, 1.5, 4.0)
@@ -43,32 +45,34 @@ class FreeTest(base.BaseTestCase):
                 conf = 99  # not asked then
             else:
                 conf = 0
-            capacity = int((100 - reserved) * placed)
+            in_placement = int((100 - reserved) * placed)
             self.assertEqual(
-                capacity - guests - landed,
-                room.free(
-                    room.Stock(
+                in_placement - guests - landed,
+                capacity.free(
+                    capacity.Inventory(
                         100, ratio, reserved + guests + landed, landed, conf
                     ),
-                    Resource(capacity, guests),
+                    Resource(in_placement, guests),
                 ),
                 (ratio, placed, reserved, guests, landed),
             )
 
     def test_a_ratio_that_binary_fractions_lack(self):
-        stock = room.Stock(131072, 0.7, 512 + 5)
-        self.assertLessEqual(91387, room.free(stock, Resource(91392, 5)))
+        inventory = capacity.Inventory(131072, 0.7, 512 + 5)
+        self.assertLessEqual(
+            91387, capacity.free(inventory, Resource(91392, 5))
+        )
 
     def test_guests_since_the_last_read_are_not_taken_for_reserved(self):
-        stock = room.Stock(100, 1.0, 2 + 5 + 20)
-        self.assertEqual(98 - 25, room.free(stock, Resource(98, 5)))
+        inventory = capacity.Inventory(100, 1.0, 2 + 5 + 20)
+        self.assertEqual(98 - 25, capacity.free(inventory, Resource(98, 5)))
         # A greater ratio in Placement: as far as nova.conf says.
-        stock = room.Stock(100, 1.0, 2 + 5 + 20, reserved=2)
-        self.assertEqual(196 - 25, room.free(stock, Resource(196, 5)))
+        inventory = capacity.Inventory(100, 1.0, 2 + 5 + 20, reserved=2)
+        self.assertEqual(196 - 25, capacity.free(inventory, Resource(196, 5)))
 
     def test_guests_that_left_since(self):
-        stock = room.Stock(100, 1.0, 2 + 5)
-        self.assertEqual(98 - 7, room.free(stock, Resource(98, 25)))
+        inventory = capacity.Inventory(100, 1.0, 2 + 5)
+        self.assertEqual(98 - 7, capacity.free(inventory, Resource(98, 25)))
 
 
 class DefaultsTest(base.BaseTestCase):
@@ -82,7 +86,7 @@ class DefaultsTest(base.BaseTestCase):
             reserved_host_disk_mb=7,
         )
         self.assertEqual(
-            room.Defaults(
+            capacity.Defaults(
                 cpu_ratio=4.5,
                 ram_ratio=1.5,
                 disk_ratio=2.5,
@@ -90,7 +94,7 @@ class DefaultsTest(base.BaseTestCase):
                 ram_mb=512,
                 disk_mb=7,
             ),
-            room.Defaults.of(conf),
+            capacity.Defaults.of(conf),
         )
 
 
@@ -110,7 +114,7 @@ class BesideTest(base.BaseTestCase):
         return host_state.members_beside(
             self.state,
             asked,
-            room.Defaults(16.0, 1.0, ratio, disk_mb=disk_mb),
+            capacity.Defaults(16.0, 1.0, ratio, disk_mb=disk_mb),
             pinned,
             self.resources,
             landed,
@@ -207,14 +211,14 @@ class PlanTest(world.WorldTestCase):
         for state in self.states:
             state.vcpus_used = 1
             own = self.body['provider_summaries'][state.uuid]['resources']
-            for name, (capacity, used) in lower.items():
-                own[name] = {'capacity': capacity, 'used': used}
+            for name, (total, used) in lower.items():
+                own[name] = {'capacity': total, 'used': used}
         spec = self.request(3)
         ((name, _), *others) = self.place(spec)
         landed = 1 + sum(host == name for host, _ in others)
         self.filter.filter_all(self.states, spec)
-        record = next(s._vhpc for s in self.states if s.host == name)
-        (fact,) = record.request.steering._facts([record])
+        host_info = next(s._vhpc for s in self.states if s.host == name)
+        (fact,) = host_info.state._vhpc_session.plan_score._facts([host_info])
         self.assertEqual(8192 - 1024 * (1 + landed), fact.free_ram_mb)
         self.assertEqual(9 - 1 - 2 * landed, fact.free_cpus)
 

@@ -53,7 +53,7 @@ class DevicesTest(base.BaseTestCase):
 
     def test_alias(self):
         request = self.request(2, vendor_id='8086', product_id='154c')
-        self.assertIsNone(pci.lack(self.state, [request]))
+        self.assertIsNone(pci.shortage(self.state, [request]))
         self.assertEqual(1, pci.members(self.state, [request]))
 
     def test_port(self):
@@ -63,18 +63,18 @@ class DevicesTest(base.BaseTestCase):
         self.assertEqual(
             'it has 0 free PCI device(s) for a port on physical network '
             'other, 1 are needed',
-            pci.lack(self.state, [request]),
+            pci.shortage(self.state, [request]),
         )
 
     def test_just_enough(self):
         request = self.request(3, product_id='154c')
-        self.assertIsNone(pci.lack(self.state, [request]))
+        self.assertIsNone(pci.shortage(self.state, [request]))
 
     def test_too_few(self):
         request = self.request(4, product_id='154c')
         self.assertIn(
             'it has 3 free PCI device(s) for alias hpc, 4 are needed',
-            pci.lack(self.state, [request]),
+            pci.shortage(self.state, [request]),
         )
 
     def test_several_ports_take_from_the_same_devices(self):
@@ -82,12 +82,12 @@ class DevicesTest(base.BaseTestCase):
             self.request(alias=None, physical_network='fabric')
             for _ in range(2)
         ]
-        self.assertIsNone(pci.lack(self.state, ports))
+        self.assertIsNone(pci.shortage(self.state, ports))
         self.assertEqual(1, pci.members(self.state, ports))
         self.assertEqual(
             'it has 3 free PCI device(s) for a port on physical network '
             'fabric, 4 are needed',
-            pci.lack(self.state, ports * 2),
+            pci.shortage(self.state, ports * 2),
         )
         self.assertEqual(0, pci.members(self.state, ports * 2))
 
@@ -97,10 +97,10 @@ class DevicesTest(base.BaseTestCase):
         self.assertEqual(2, pci.members(self.state, [port, other]))
         # Five devices serve the alias, of which the port wants one.
         any_vf = self.request(4, vendor_id='8086')
-        self.assertIsNone(pci.lack(self.state, [any_vf, port]))
+        self.assertIsNone(pci.shortage(self.state, [any_vf, port]))
         self.assertIn(
             'it has 5 free PCI device(s)',
-            pci.lack(self.state, [any_vf, port, other]),
+            pci.shortage(self.state, [any_vf, port, other]),
         )
 
     def test_the_scarcest_kind_decides(self):
@@ -120,7 +120,9 @@ class DevicesTest(base.BaseTestCase):
 
     def test_nothing_reported_yet(self):
         new = host_manager.HostState('new', 'new', 'cell')
-        self.assertIn('no PCI devices yet', pci.lack(new, [self.request()]))
+        self.assertIn(
+            'no PCI devices yet', pci.shortage(new, [self.request()])
+        )
         self.assertEqual(0, pci.members(new, [self.request()]))
 
     def test_nothing_asked_for(self):

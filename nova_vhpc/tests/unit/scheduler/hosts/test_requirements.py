@@ -99,10 +99,10 @@ class RequirementsTest(base.BaseTestCase):
                 wanted = requirements.requirements(
                     specs, 2, default_max_overcommit={'openmp': 1.0}
                 )
-                verdict = requirements.evaluate(host(), wanted)
+                fit_result = requirements.evaluate(host(), wanted)
                 self.assertIn(
                     f'vhpc:max_overcommit={text}, which leaves no host',
-                    verdict.reason,
+                    fit_result.reason,
                 )
 
     def test_flaws_are_told_with_what_to_do(self):
@@ -118,8 +118,8 @@ class RequirementsTest(base.BaseTestCase):
         ):
             with self.subTest(specs):
                 wanted = requirements.requirements(specs, 1)
-                verdict = requirements.evaluate(host(uplink(1)), wanted)
-                self.assertIn(words, verdict.reason)
+                fit_result = requirements.evaluate(host(uplink(1)), wanted)
+                self.assertIn(words, fit_result.reason)
 
     def test_topology_matters_only_where_asked_for(self):
         for specs, needs in (
@@ -150,10 +150,10 @@ class EvaluateTest(base.BaseTestCase):
 
     def test_host_that_serves(self):
         slow = uplink(2, mbps=100)
-        verdict = self.evaluate(host(uplink(1), slow))
-        self.assertTrue(verdict.passes)
-        self.assertEqual(2, verdict.slots)
-        self.assertEqual(100, verdict.link_mbps)
+        fit_result = self.evaluate(host(uplink(1), slow))
+        self.assertTrue(fit_result.passes)
+        self.assertEqual(2, fit_result.slots)
+        self.assertEqual(100, fit_result.link_mbps)
 
     def test_placement_is_newer_than_the_snapshot(self):
         # The snapshot has it taken; Placement offers it.
@@ -197,8 +197,10 @@ class EvaluateTest(base.BaseTestCase):
         self.wanted = requirements.requirements(
             {'vhpc:min_link_mbps': '10'}, 2
         )
-        verdict = self.evaluate(host(uplink(1, used=1)))
-        self.assertEqual((None, NO_LIMIT), (verdict.reason, verdict.slots))
+        fit_result = self.evaluate(host(uplink(1, used=1)))
+        self.assertEqual(
+            (None, NO_LIMIT), (fit_result.reason, fit_result.slots)
+        )
 
     def test_cpus(self):
         self.wanted = requirements.requirements(
@@ -222,8 +224,8 @@ class EvaluateTest(base.BaseTestCase):
         wanted = requirements.requirements({'vhpc:max_overcommit': '1.24'}, 1)
         # 8 * 1.24 is 9.92.
         for used, fits in ((8, True), (9, False)):
-            verdict = requirements.evaluate(host(used=used), wanted)
-            self.assertIs(fits, verdict.passes)
+            fit_result = requirements.evaluate(host(used=used), wanted)
+            self.assertIs(fits, fit_result.passes)
 
     def test_the_cpu_limit_is_named_by_who_sets_it(self):
         for specs, options, words in (
@@ -249,9 +251,9 @@ class EvaluateTest(base.BaseTestCase):
     def test_unknown_host(self):
         view = requirements.HostView(8, 0)
         self.assertIn('is nova-vhpc-agent running', self.evaluate(view).reason)
-        verdict = self.evaluate(view, allow_unknown=True)
-        self.assertEqual((True, True), (verdict.passes, verdict.unknown))
-        self.assertEqual(NO_LIMIT, verdict.slots)
+        fit_result = self.evaluate(view, allow_unknown=True)
+        self.assertEqual((True, True), (fit_result.passes, fit_result.unknown))
+        self.assertEqual(NO_LIMIT, fit_result.slots)
         # What Placement offers there is all that can be claimed.
         view = view._replace(offered={'uuid1', 'uuid2'})
         self.assertEqual(2, self.evaluate(view, allow_unknown=True).slots)
@@ -275,7 +277,7 @@ class EvaluateTest(base.BaseTestCase):
         )
 
     def test_no_snapshot_is_no_unknown_topology(self):
-        verdict = self.evaluate(
-            host(uplink(1)), snapshot_lack='it is away', allow_unknown=True
+        fit_result = self.evaluate(
+            host(uplink(1)), snapshot_reason='it is away', allow_unknown=True
         )
-        self.assertEqual('it is away', verdict.reason)
+        self.assertEqual('it is away', fit_result.reason)

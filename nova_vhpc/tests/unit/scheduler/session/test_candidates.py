@@ -84,111 +84,116 @@ class LedgerTest(base.BaseTestCase):
         super().setUp()
         self.rule = network_fit.RULES['separate']
 
-    def ledger(self, *uplinks, unknown=False):
-        return candidates.Ledger(uplinks, self.rule, unknown)
+    def reservations(self, *uplinks, unknown=False):
+        return candidates.UplinkReservations(uplinks, self.rule, unknown)
 
-    def order(self, ledger, found):
-        return ledger.order(found, chance=lambda: 0.0)
+    def order(self, reservations, found):
+        return reservations.order(found, chance=lambda: 0.0)
 
     def test_claimed_uplink_is_never_tried_again(self):
-        ledger = self.ledger(uplink('a1'), uplink('b2'))
-        found = self.order(ledger, [candidate('a1'), candidate('b2')])
+        reservations = self.reservations(uplink('a1'), uplink('b2'))
+        found = self.order(reservations, [candidate('a1'), candidate('b2')])
         found[0]
-        ledger.settle(found, gained=True)
-        self.assertEqual(1, ledger.members_left())
-        found = self.order(ledger, found)
+        reservations.settle(found, gained=True)
+        self.assertEqual(1, reservations.members_left())
+        found = self.order(reservations, found)
         self.assertEqual([('b2',)], claimed(found))
         found[0]
-        ledger.settle(found, gained=True)
-        self.assertEqual([], self.order(ledger, found))
+        reservations.settle(found, gained=True)
+        self.assertEqual([], self.order(reservations, found))
 
     def test_lost_claim_goes_last(self):
-        ledger = self.ledger(uplink('a1'), uplink('b2'), uplink('c3'))
+        reservations = self.reservations(
+            uplink('a1'), uplink('b2'), uplink('c3')
+        )
         found = self.order(
-            ledger, [candidate('a1'), candidate('b2'), candidate('c3')]
+            reservations, [candidate('a1'), candidate('b2'), candidate('c3')]
         )
         # Two claims fail, the third one succeeds.
         for _ in range(3):
             found[0]
-        ledger.settle(found, gained=True)
+        reservations.settle(found, gained=True)
         self.assertEqual(
-            [('a1',), ('b2',)], claimed(self.order(ledger, found))
+            [('a1',), ('b2',)], claimed(self.order(reservations, found))
         )
-        self.assertEqual(2, ledger.members_left())
+        self.assertEqual(2, reservations.members_left())
 
     def test_untried_before_lost(self):
-        ledger = self.ledger(uplink('a1'), uplink('b2'))
-        found = self.order(ledger, [candidate('a1'), candidate('b2')])
+        reservations = self.reservations(uplink('a1'), uplink('b2'))
+        found = self.order(reservations, [candidate('a1'), candidate('b2')])
         found[0]
-        ledger.settle(found, gained=False)
+        reservations.settle(found, gained=False)
         self.assertEqual(
-            [('b2',), ('a1',)], claimed(self.order(ledger, found))
+            [('b2',), ('a1',)], claimed(self.order(reservations, found))
         )
 
     def test_list_of_another_filter(self):
-        ledger = self.ledger(uplink('a1'), uplink('b2'))
+        reservations = self.reservations(uplink('a1'), uplink('b2'))
         pruned = [candidate('b2'), candidate('a1')]
         # Nobody knows what it has handed out, if no member has landed.
-        ledger.settle(pruned, gained=False)
+        reservations.settle(pruned, gained=False)
         self.assertEqual(
-            [('b2',), ('a1',)], claimed(self.order(ledger, pruned))
+            [('b2',), ('a1',)], claimed(self.order(reservations, pruned))
         )
-        ledger.settle(pruned, gained=True)
-        self.assertEqual([('a1',)], claimed(self.order(ledger, pruned)))
+        reservations.settle(pruned, gained=True)
+        self.assertEqual([('a1',)], claimed(self.order(reservations, pruned)))
 
     def test_shared_uplink_is_claimed_until_it_is_full(self):
         self.rule = network_fit.RULES['shared']
-        ledger = self.ledger(uplink('a1', slots=2))
+        reservations = self.reservations(uplink('a1', slots=2))
         for left in (1, 0):
-            found = self.order(ledger, [candidate('a1')])
+            found = self.order(reservations, [candidate('a1')])
             found[0]
-            ledger.settle(found, gained=True)
-            self.assertEqual(left, ledger.members_left())
-        self.assertEqual([], self.order(ledger, found))
+            reservations.settle(found, gained=True)
+            self.assertEqual(left, reservations.members_left())
+        self.assertEqual([], self.order(reservations, found))
 
     def test_members_of_a_host_meet_on_one_shared_bridge(self):
         self.rule = network_fit.RULES['shared']
-        ledger = self.ledger(uplink('a1', 2), uplink('b1', 4), uplink('a2', 2))
+        reservations = self.reservations(
+            uplink('a1', 2), uplink('b1', 4), uplink('a2', 2)
+        )
         offer = [candidate('a1'), candidate('b1'), candidate('a2')]
         taken = []
         for _ in range(6):
-            found = self.order(ledger, offer)
+            found = self.order(reservations, offer)
             taken.extend(candidates.uplinks_of(found[0]))
-            ledger.settle(found, gained=True)
+            reservations.settle(found, gained=True)
         # The uplinks of one bridge in turn; the next bridge when it is full.
         self.assertEqual(['a1', 'a2', 'a1', 'a2', 'b1', 'b1'], taken)
 
     def test_members_meet_no_longer_than_others_leave_room(self):
         self.rule = network_fit.RULES['shared']
-        ledger = self.ledger(
+        reservations = self.reservations(
             uplink('a1', 3, mbps=10000, used=2), uplink('b1', 4)
         )
         offer = [candidate('a1'), candidate('b1')]
         taken = []
         for _ in range(3):
-            found = self.order(ledger, offer)
+            found = self.order(reservations, offer)
             taken.extend(candidates.uplinks_of(found[0]))
-            ledger.settle(found, gained=True)
+            reservations.settle(found, gained=True)
         self.assertEqual(['a1', 'b1', 'b1'], taken)
         # Who has used it may be gone by now.
         self.assertEqual(
-            [('b1',), ('a1',)], claimed(self.order(ledger, offer))
+            [('b1',), ('a1',)], claimed(self.order(reservations, offer))
         )
 
     def test_fast_and_empty_first(self):
-        ledger = self.ledger(
+        reservations = self.reservations(
             uplink('a1', 8, used=1),
             uplink('b2', 8),
             uplink('c3', 8, mbps=10000, used=7),
         )
         found = [candidate('a1'), candidate('b2'), candidate('c3')]
         self.assertEqual(
-            [('c3',), ('b2',), ('a1',)], claimed(self.order(ledger, found))
+            [('c3',), ('b2',), ('a1',)],
+            claimed(self.order(reservations, found)),
         )
 
     def test_of_a_pair_the_slow_link_counts(self):
         self.rule = network_fit.RULES['multiple-shared']
-        ledger = self.ledger(
+        reservations = self.reservations(
             uplink('a1', mbps=40000),
             uplink('b1', mbps=1000),
             uplink('c1', mbps=10000),
@@ -197,59 +202,65 @@ class LedgerTest(base.BaseTestCase):
         for pair in (('a1', 'b1'), ('b1', 'a1')):
             found = [candidate(*pair), candidate('c1', 'd1')]
             self.assertEqual(
-                [('c1', 'd1'), pair], claimed(self.order(ledger, found))
+                [('c1', 'd1'), pair], claimed(self.order(reservations, found))
             )
 
     def test_what_placement_offers_is_free_whatever_we_counted(self):
-        ledger = self.ledger(uplink('a1', used=1))
-        self.assertEqual(1, ledger.members_left())
+        reservations = self.reservations(uplink('a1', used=1))
+        self.assertEqual(1, reservations.members_left())
         self.assertEqual(
-            [('a1',)], claimed(self.order(ledger, [candidate('a1')]))
+            [('a1',)], claimed(self.order(reservations, [candidate('a1')]))
         )
 
     def test_chance_decides_between_equals(self):
-        ledger = self.ledger(uplink('a1'), uplink('b2'))
+        reservations = self.reservations(uplink('a1'), uplink('b2'))
         found = [candidate('a1'), candidate('b2')]
-        first = ledger.order(found, chance=iter([0.9, 0.1]).__next__)
+        first = reservations.order(found, chance=iter([0.9, 0.1]).__next__)
         self.assertEqual([('b2',), ('a1',)], claimed(first))
 
     def test_two_bridges(self):
         self.rule = network_fit.RULES['multiple-shared']
-        ledger = self.ledger(uplink('a1', 4), uplink('a2', 4), uplink('b1', 4))
+        reservations = self.reservations(
+            uplink('a1', 4), uplink('a2', 4), uplink('b1', 4)
+        )
         found = [candidate('a1', 'a2'), candidate('a1', 'b1')]
-        self.assertEqual([('a1', 'b1')], claimed(self.order(ledger, found)))
-        self.assertEqual(4, ledger.members_left())
+        self.assertEqual(
+            [('a1', 'b1')], claimed(self.order(reservations, found))
+        )
+        self.assertEqual(4, reservations.members_left())
 
     def test_no_pair_is_taken_that_others_will_need(self):
         self.rule = network_fit.RULES['multiple-shared']
-        ledger = self.ledger(
+        reservations = self.reservations(
             uplink('a1', mbps=10000), uplink('b1', mbps=10000), uplink('c1', 2)
         )
         pairs = [('a1', 'b1'), ('a1', 'c1'), ('b1', 'c1')]
         found = [candidate(*pair) for pair in pairs]
         # c has two slots, which want one of a and one of b.
-        first = ledger.order(found, chance=lambda: 0.0, more=1)
+        first = reservations.order(found, chance=lambda: 0.0, more=1)
         self.assertEqual([*pairs[1:], pairs[0]], claimed(first))
         # A lone member takes the fast ones.
-        first = ledger.order(found, chance=lambda: 0.0)
+        first = reservations.order(found, chance=lambda: 0.0)
         self.assertEqual(pairs[0], claimed(first)[0])
 
     def test_uplinks_that_do_not_serve_are_pruned(self):
-        ledger = self.ledger(uplink('a1'))
+        reservations = self.reservations(uplink('a1'))
         found = [candidate('x9'), candidate('a1')]
-        self.assertEqual([('a1',)], claimed(self.order(ledger, found)))
+        self.assertEqual([('a1',)], claimed(self.order(reservations, found)))
 
     def test_both_of_two_uplinks_are_to_serve(self):
         # A flavor that names no network configuration may claim several.
         self.rule = network_fit.ANY
-        ledger = self.ledger(uplink('a1'), uplink('b1'))
+        reservations = self.reservations(uplink('a1'), uplink('b1'))
         found = [candidate('a1', 'x9'), candidate('a1', 'b1')]
-        self.assertEqual([('a1', 'b1')], claimed(self.order(ledger, found)))
+        self.assertEqual(
+            [('a1', 'b1')], claimed(self.order(reservations, found))
+        )
 
     def test_unknown_topology_takes_each_uplink_once(self):
-        ledger = self.ledger(unknown=True)
-        self.assertEqual(NO_LIMIT, ledger.members_left())
-        found = self.order(ledger, [candidate('x1'), candidate('x2')])
+        reservations = self.reservations(unknown=True)
+        self.assertEqual(NO_LIMIT, reservations.members_left())
+        found = self.order(reservations, [candidate('x1'), candidate('x2')])
         found[0]
-        ledger.settle(found, gained=True)
-        self.assertEqual([('x2',)], claimed(self.order(ledger, found)))
+        reservations.settle(found, gained=True)
+        self.assertEqual([('x2',)], claimed(self.order(reservations, found)))

@@ -24,11 +24,11 @@ from nova_vhpc.tests.unit.scheduler import world
 
 
 class JudgeTest(world.WorldTestCase):
-    def judge(self, spec):
-        return host_fit.Judge(spec, world.CONF)
+    def host_fit(self, spec):
+        return host_fit.HostFit(spec, world.CONF)
 
-    def record(self, spec, state=None):
-        """A host's record, as the filter makes it."""
+    def host_info(self, spec, state=None):
+        """A host's host_info, as the filter makes it."""
         state = state or self.states[0]
         list(self.filter.filter_all([state], spec))
         return state._vhpc
@@ -64,37 +64,46 @@ class JudgeTest(world.WorldTestCase):
         return spec
 
     def test_slots_are_those_of_uplinks(self):
-        record = self.record(self.request(4))
-        self.assertEqual(4, record.request.judge.slots(record))
+        host_info = self.host_info(self.request(4))
+        self.assertEqual(
+            4, host_info.state._vhpc_session.host_fit.slots(host_info)
+        )
         # Another member has just claimed one.
-        state = record.state
+        state = host_info.state
         _ = state.allocation_candidates[0]
         state.num_instances += 1
-        self.record(record.request.spec_obj)
-        self.assertEqual(3, record.request.judge.slots(record))
+        self.host_info(host_info.state._vhpc_session.spec_obj)
+        self.assertEqual(
+            3, host_info.state._vhpc_session.host_fit.slots(host_info)
+        )
 
     def test_slots_are_those_of_devices(self):
         for count, each, members in ((6, 1, 6), (6, 4, 1), (6, 7, 0)):
             self.devices(count)
             state = self.states[0]
             state.__dict__.pop('_vhpc', None)
-            record = self.record(self.exported(each))
-            self.assertEqual(members, record.request.judge.slots(record))
+            host_info = self.host_info(self.exported(each))
+            self.assertEqual(
+                members,
+                host_info.state._vhpc_session.host_fit.slots(host_info),
+            )
 
     def test_candidates_without_devices_are_of_no_use(self):
         state = self.states[0]
         for count, useful in ((0, 0), (1, 4)):
             self.devices(count)
-            found = self.judge(self.exported()).usable(state)
+            found = self.host_fit(self.exported()).usable(state)
             self.assertEqual(useful, len(found))
-            found = self.judge(self.request()).usable(state)
+            found = self.host_fit(self.request()).usable(state)
             self.assertEqual(4, len(found))
 
     def test_devices_do_not_matter_to_others(self):
         self.devices(0)
-        record = self.record(self.request(4))
-        self.assertIsNone(record.verdict.reason)
-        self.assertEqual(4, record.request.judge.slots(record))
+        host_info = self.host_info(self.request(4))
+        self.assertIsNone(host_info.fit_result.reason)
+        self.assertEqual(
+            4, host_info.state._vhpc_session.host_fit.slots(host_info)
+        )
 
     def test_disk_limits_slots(self):
         state = self.states[0]
@@ -104,8 +113,10 @@ class JudgeTest(world.WorldTestCase):
             own['resources']['DISK_GB'] = 10
         found = self.body['provider_summaries'][state.uuid]['resources']
         found['DISK_GB'] = {'capacity': 25, 'used': 0}
-        record = self.record(self.request(4))
-        self.assertEqual(2, record.request.judge.slots(record))
+        host_info = self.host_info(self.request(4))
+        self.assertEqual(
+            2, host_info.state._vhpc_session.host_fit.slots(host_info)
+        )
 
     def test_one_shared_vcpu_is_no_dedicated_one(self):
         spec = self.request()
@@ -123,13 +134,13 @@ class JudgeTest(world.WorldTestCase):
                     )
                 ]
             )
-            found = self.judge(spec)
+            found = self.host_fit(spec)
             self.assertIs(pinned, found.pinned)
             self.assertEqual(counted, found.wanted.vcpus)
 
     def test_a_member_that_stops_frees_cpus_of_the_kind_it_had(self):
         state = self.states[0]
-        stopping = nova_db.Stopping(state.host, state.nodename, 3, 2)
+        move_source = nova_db.MoveSource(state.host, state.nodename, 3, 2)
         spec = self.request()
         of_host = {}
         for name, dedicated in (('apart', {8, 9}), ('together', set())):
@@ -148,9 +159,9 @@ class JudgeTest(world.WorldTestCase):
                         )
                     ]
                 )
-                found = host_fit.Judge(spec, world.CONF, stopping)
+                found = host_fit.HostFit(spec, world.CONF, move_source)
                 self.assertIs(pinned, found.pinned)
-                of_host[name, pinned] = found.stopping_vcpus(state)
+                of_host[name, pinned] = found.source_vcpus(state)
         self.assertEqual(
             {
                 ('apart', False): 3,
@@ -166,6 +177,10 @@ class JudgeTest(world.WorldTestCase):
         self.reader.latest = lambda: None
         spec = self.request()
         spec.flavor.extra_specs = {'vhpc:workload': 'parallel'}
-        record = self.record(spec)
-        self.assertEqual({}, record.request.judge.resources(record))
-        self.assertEqual(NO_LIMIT, record.request.judge.slots(record))
+        host_info = self.host_info(spec)
+        self.assertEqual(
+            {}, host_info.state._vhpc_session.host_fit.resources(host_info)
+        )
+        self.assertEqual(
+            NO_LIMIT, host_info.state._vhpc_session.host_fit.slots(host_info)
+        )

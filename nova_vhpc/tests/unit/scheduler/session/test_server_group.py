@@ -44,7 +44,7 @@ class MembersTest(world.WorldTestCase):
         :param hosts: members by name of their host; none for no answer.
         """
         if hosts or gone:
-            self.whereabouts = nova_db.Whereabouts(
+            self.instance_locations = nova_db.InstanceLocations(
                 {
                     uuid: host
                     for host, uuids in hosts.items()
@@ -56,11 +56,11 @@ class MembersTest(world.WorldTestCase):
         weighed = [world.weights_of(state) for state in states]
         raw = self.weigher.weigh_objects(weighed, spec)
         best = states[raw.index(max(raw))].host
-        steering = states[0]._vhpc.request.steering
+        plan_score = states[0]._vhpc_session.plan_score
         return (
             best,
-            sum(steering.placement.assignments.values()),
-            steering._existing,
+            sum(plan_score.placement.assignments.values()),
+            plan_score._existing,
         )
 
     def group(self, members=4, hosts=('peer',), num_instances=None):
@@ -92,11 +92,11 @@ class MembersTest(world.WorldTestCase):
         for state in self.states:
             state.vcpus_used = state.vcpus_total - 1
         own = self.states[2]
-        self.stopping = nova_db.Stopping(own.host, own.nodename, 4)
+        self.move_source = nova_db.MoveSource(own.host, own.nodename, 4)
         self.assertEqual([own.host], self.passing(spec))
         # The host is planned with as it is once the member has stopped.
         self.ask(spec, peer=uuids)
-        (fact,) = own._vhpc.request.steering._facts([own._vhpc])
+        (fact,) = own._vhpc_session.plan_score._facts([own._vhpc])
         self.assertEqual(own.vcpus_total - 5, fact.used_vcpus)
 
     def test_member_that_is_resized_on_another_node_of_its_host(self):
@@ -105,7 +105,7 @@ class MembersTest(world.WorldTestCase):
         for state in self.states:
             state.vcpus_used = state.vcpus_total - 1
         for host, node in (('host00002', 'other'), ('other', 'host00002')):
-            self.stopping = nova_db.Stopping(host, node, 4)
+            self.move_source = nova_db.MoveSource(host, node, 4)
             self.assertEqual([], self.passing(spec))
 
     def test_member_that_is_kept_from_its_host(self):
@@ -115,7 +115,7 @@ class MembersTest(world.WorldTestCase):
         spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
         own = self.states[2]
         own.vcpus_used = own.vcpus_total - 1
-        self.stopping = nova_db.Stopping(own.host, own.nodename, 4)
+        self.move_source = nova_db.MoveSource(own.host, own.nodename, 4)
         self.assertNotIn(own.host, self.passing(spec))
 
     def test_moved_member_of_a_group_that_grew(self):
@@ -283,7 +283,7 @@ class MembersTest(world.WorldTestCase):
         self.assertEqual({'host00002': 2}, running)
 
     def test_one_boot_beside_peers_that_all_run(self):
-        self.whereabouts = 'nobody asks'
+        self.instance_locations = 'nobody asks'
         spec, uuids = self.group(members=3, hosts=('host00002',))
         spec.num_instances = 1
         self.states[2].instances = dict.fromkeys(uuids[1:])
@@ -296,7 +296,7 @@ class MembersTest(world.WorldTestCase):
                 lambda uuids: False,
             )
         )
-        self.whereabouts = 'nobody asks'
+        self.instance_locations = 'nobody asks'
         spec, uuids = self.group(members=3, hosts=('host00002',))
         spec.num_instances = 1
         self.states[2].instances = {uuids[1]: None}
@@ -346,11 +346,11 @@ class MembersTest(world.WorldTestCase):
 
     def test_members_of_one_boot_are_counted_once(self):
         # On no host yet, and none of them is shelved.
-        self.whereabouts = nova_db.Whereabouts({}, frozenset())
+        self.instance_locations = nova_db.InstanceLocations({}, frozenset())
         spec, _ = self.group()
         self.assertEqual((4, {}), self.ask(spec)[1:])
 
     def test_new_group_asks_no_database(self):
-        self.whereabouts = 'nobody asks'
+        self.instance_locations = 'nobody asks'
         spec, _ = self.group(hosts=[])
         self.assertEqual((4, {}), self.ask(spec)[1:])

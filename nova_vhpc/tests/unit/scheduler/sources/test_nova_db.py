@@ -167,7 +167,7 @@ class LocateTest(base.BaseTestCase):
 
 
 class StoppingTest(base.BaseTestCase):
-    def stopping(self, host='one', vcpus=6, specs=None):
+    def move_source(self, host='one', vcpus=6, specs=None):
         flavor = objects.Flavor(vcpus=vcpus, extra_specs=specs or {})
         spec = objects.RequestSpec(
             instance_uuid=A,
@@ -183,18 +183,18 @@ class StoppingTest(base.BaseTestCase):
                 ),
             ) as get,
         ):
-            found = nova_db.stopping(spec)
+            found = nova_db.move_source(spec)
         self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
         self.assertEqual(A, get.call_args.args[1])
         return found
 
     def test_shared_vcpus_of_its_flavor(self):
-        self.assertEqual(('one', 'node', 6, 0), self.stopping())
+        self.assertEqual(('one', 'node', 6, 0), self.move_source())
         mixed = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0-1'}
-        self.assertEqual(('one', 'node', 4, 2), self.stopping(specs=mixed))
+        self.assertEqual(('one', 'node', 4, 2), self.move_source(specs=mixed))
 
     def test_on_no_host(self):
-        self.assertIsNone(self.stopping(host=None))
+        self.assertIsNone(self.move_source(host=None))
 
     def test_no_database(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
@@ -205,7 +205,7 @@ class StoppingTest(base.BaseTestCase):
         with mock.patch.object(
             nova_context, 'target_cell', side_effect=ConnectionError('refused')
         ):
-            self.assertIsNone(nova_db.stopping(spec))
+            self.assertIsNone(nova_db.move_source(spec))
         self.assertIn('ConnectionError: refused', log.output)
 
     def test_a_cell_that_hangs(self):
@@ -226,7 +226,7 @@ class StoppingTest(base.BaseTestCase):
                 side_effect=lambda *_, **__: answer.wait(60),
             ),
         ):
-            self.assertIsNone(nova_db.stopping(spec))
+            self.assertIsNone(nova_db.move_source(spec))
         self.assertFalse(answer.is_set())
         self.assertIn(f'Cell {CELL.uuid} does not tell', log.output)
 

@@ -61,8 +61,8 @@ class ReaderTest(world.WorldTestCase):
 
     def test_first_request_waits_for_the_first_read(self):
         self.assertEqual([], self.reads)
-        snapshot, lack = self.reader.snapshot()
-        self.assertIsNone(lack)
+        snapshot, reason = self.reader.snapshot()
+        self.assertIsNone(reason)
         self.assertEqual(self.hosts, len(snapshot.hosts))
         self.assertEqual(2, len(self.reads))
 
@@ -143,9 +143,9 @@ class ReaderTest(world.WorldTestCase):
 
     def test_placement_never_answered(self):
         self.body = ConnectionError('refused')
-        snapshot, lack = self.reader.snapshot()
+        snapshot, reason = self.reader.snapshot()
         self.assertIsNone(snapshot)
-        self.assertIn('ConnectionError: refused', lack)
+        self.assertIn('ConnectionError: refused', reason)
 
     def test_what_is_wrong_is_said_once_in_a_line(self):
         handler = logging.StreamHandler(io.StringIO())
@@ -171,9 +171,9 @@ class ReaderTest(world.WorldTestCase):
         self.assertIsNone(self.reader.snapshot()[1])
         self.flags(snapshot_max_age=1)
         wait_for(lambda: self.reader.snapshot()[1] is not None)
-        snapshot, lack = self.reader.snapshot()
+        snapshot, reason = self.reader.snapshot()
         self.assertIsNone(snapshot)
-        self.assertIn('snapshot_max_age is 1 s: ValueError: not JSON', lack)
+        self.assertIn('snapshot_max_age is 1 s: ValueError: not JSON', reason)
         wait_for(lambda: len(self.reads) > 4)
         self.assertEqual(1, self.log.output.count('Cannot read'))
         self.body = good
@@ -321,16 +321,16 @@ class PlacementTest(world.WorldTestCase):
         return reader.snapshot()
 
     def test_an_answer(self):
-        snapshot, lack = self.snapshot(200, '{"provider_summaries": {}}')
-        self.assertIsNone(lack)
+        snapshot, reason = self.snapshot(200, '{"provider_summaries": {}}')
+        self.assertIsNone(reason)
         self.assertEqual({}, snapshot.hosts)
 
     def test_before_any_agent_has_published(self):
         # The first one makes the trait that is asked for.
-        snapshot, lack = self.snapshot(
+        snapshot, reason = self.snapshot(
             400, f'No such trait(s): {model.TRAIT_HOST}.'
         )
-        self.assertIsNone(lack)
+        self.assertIsNone(reason)
         self.assertEqual({}, snapshot.hosts)
 
     def test_any_other_answer_is_told(self):
@@ -338,9 +338,9 @@ class PlacementTest(world.WorldTestCase):
             (400, 'Unacceptable version'),
             (503, f'No {model.TRAIT_HOST} today'),
         ):
-            snapshot, lack = self.snapshot(status, text)
+            snapshot, reason = self.snapshot(status, text)
             self.assertIsNone(snapshot)
-            self.assertIn(f'answered {status}: {text}', lack)
+            self.assertIn(f'answered {status}: {text}', reason)
 
 
 class ProcessTest(world.WorldTestCase):
