@@ -11,33 +11,38 @@
 # under the License.
 
 
-"""Keep many VMs' ``cpu_shares`` as wanted, whatever libvirt does.
+"""Write ``cpu_shares`` of many guests without waiting for libvirt.
 
-Whoever wants shares says so and never waits. Helper threads write, one call
-per VM at a time; a value that comes meanwhile is written when the call
-returns. So a VM that hangs holds one thread, and gets the newest value last.
+At most one write per guest runs at a time. A value that is set meanwhile is
+written when that write returns, so a guest whose write hangs holds one thread
+and gets only the newest value afterwards.
 """
 
-import collections
+import contextlib
 import dataclasses
+import functools
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 
+from nova_vhpc.agent.libvirt import executor
+
 LOG = logging.getLogger(__name__)
 
 HELPERS = 4
-"""libvirtd serves five calls of one client at a time by default."""
+"""Number of writer threads. libvirtd serves five calls of one client at a
+time by default."""
 
 MOST_HELPERS = 32
-"""With those that stand in for the ones that hanging calls hold."""
+"""Largest number of writer threads, with those that replace hanging ones."""
 
 TOLD_FAILURES = 2
-"""In a row. One is mostly another call about the VM that takes its time."""
+"""Failures in a row from which a warning is logged. A single failure mostly
+means that another call about the guest takes its time."""
 
 HELD_S = 0.25
-"""A call that takes longer holds its thread: another one stands in."""
+"""Duration of a write, in seconds, from which an extra thread is started."""
 
 
 BACK_OFF_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -53,7 +58,6 @@ class PendingShares:
     :ivar value: newest value that was set.
     :ivar in_force: value written last; None if that is not known.
     :ivar leaving: forget the guest once ``value`` is in force.
-    :ivar queued: a write is queued.
     :ivar since_s: monotonic time at which the write in progress began, in
         seconds; None without one.
     :ivar failures: failed writes in a row.
@@ -65,7 +69,6 @@ class PendingShares:
     value: int
     in_force: int | None = None
     leaving: bool = False
-    queued: bool = False
     since_s: float | None = None
     failures: int = 0
     not_before_s: float = 0.0
@@ -75,7 +78,6 @@ class PendingShares:
         """Whether a write must be queued now."""
         return (
             self.in_force != self.value
-            and not self.queued
             and self.since_s is None
             and time.monotonic() >= self.not_before_s
         )
@@ -95,12 +97,17 @@ class PendingShares:
 
 
 class ShareWriter:
-    """Writes the newest value for each VM; tries again what fails.
+    """Writes the newest value of each guest; retries failed writes.
 
-    :param set_shares: called with (VM uuid, ``cpu_shares``) for several
-        VMs at a time, never twice for the same; may raise anything, and
-        may take its time. It returns whether the shares were written: a VM
-        may have to be left alone for a while.
+    The writes run in an executor of their own: gang windows change every few
+    ten milliseconds and must not queue behind other libvirt calls.
+
+    :param set_shares: called with (guest UUID, ``cpu_shares``), in parallel
+        for different guests, never for the same; may raise any exception and
+        may block. Returns whether the shares were written: False if the
+        guest must be left alone for a while.
+    :ivar writes: number of calls of ``set_shares``.
+    :ivar failures: number of these calls that raised.
     """
 
     def __init__(self, set_shares: Callable[[str, int], bool]) -> None:
@@ -108,31 +115,31 @@ class ShareWriter:
         self.failures = 0
         self._set_shares = set_shares
         self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)
         self._idle = threading.Condition(self._lock)
         self._vms: dict[str, PendingShares] = {}
-        self._ready: collections.deque[PendingShares] = collections.deque()
+        self._queued: set[PendingShares] = set()
         self._running: set[PendingShares] = set()
         self._failing: set[PendingShares] = set()
         self._batch: set[PendingShares] = set()
         self._done: Callable[[], None] | None = None
-        self._threads = 0
-        self._short = False
-        self._closed = False
+        self._executor: executor.DomainExecutor | None = None
+        self._exhausted = False
 
     def want(
         self,
         shares: Mapping[str, int],
         done: Callable[[], None] | None = None,
     ) -> None:
-        """Have these shares written, all at the same time. Returns at once.
+        """Write these shares, all at the same time. Return at once.
 
-        One after the other, nobody or two would be favoured for as long as
-        a call takes: several milliseconds on a busy host.
+        If they were written one after the other, no guest or two guests
+        would be favoured for the length of a call: several milliseconds on a
+        busy host.
 
-        :param done: called when all of it was tried, by the last one to
-            write; not for a VM whose earlier call has not returned, and not
-            if something else is wanted before.
+        :param shares: ``cpu_shares`` by guest UUID.
+        :param done: called in the thread of the last write once each queued
+            write was tried. A guest whose earlier write has not returned is
+            not waited for. Not called if :meth:`want` is called again before.
         """
         with self._lock:
             for uuid, value in shares.items():
@@ -140,15 +147,15 @@ class ShareWriter:
                 vm.value = value
                 vm.leaving = False
                 self._queue(vm)
-            self._batch = set(self._ready)
+            self._batch = set(self._queued)
             self._done = done if self._batch else None
-            self._start_helpers()
+            self._watch()
             nothing = not self._batch
         if nothing and done is not None:
             done()
 
     def leave(self, shares_after: Mapping[str, int]) -> None:
-        """Give these VMs their last shares, and forget them then."""
+        """Write the last shares of these guests, then forget the guests."""
         with self._lock:
             for uuid, value in shares_after.items():
                 vm = self._vms.get(uuid)
@@ -156,131 +163,116 @@ class ShareWriter:
                     continue
                 vm.value = value
                 vm.leaving = True
-                # Favoured or starved it must not stay: no back-off now.
+                # No back-off: the guest must not stay favoured or starved.
                 vm.not_before_s = 0.0
                 self._queue(vm)
-                if not vm.queued and vm.since_s is None:
+                if vm not in self._queued and vm.since_s is None:
                     self._forget(vm)
-            self._start_helpers()
+            self._watch()
 
     def tend(self) -> float | None:
-        """Have other threads stand in for those that are held.
+        """Retry failed writes and replace threads that hang.
 
-        :returns: seconds until it should be called again, if nothing else
-            is wanted; None if nothing waits.
+        :returns: time until the next call is needed, in seconds, if
+            :meth:`want` is not called before; None if nothing is pending.
         """
         with self._lock:
             self._retry()
-            self._start_helpers()
-            return HELD_S if self._ready or self._failing else None
+            self._watch()
+            return HELD_S if self._queued or self._failing else None
 
     def forget_written(self, uuid: str) -> None:
-        """What is in force in a VM is not known any more."""
+        """Write the shares of this guest again even if they are the same."""
         with self._lock:
             vm = self._vms.get(uuid)
             if vm is not None:
                 vm.in_force = None
 
     def failing(self) -> frozenset[str]:
-        """VMs whose last call failed, or does not return."""
+        """Return the guests whose last write failed or does not return."""
         with self._lock:
             return frozenset(vm.uuid for vm in self._failing | self._held())
 
     def close(self, timeout_s: float) -> bool:
-        """Let the threads end when all that is wanted was tried once more.
+        """End the threads once all queued writes were tried.
 
-        :returns: whether all VMs were left with their last shares; False,
-            too, if that was not done in time.
+        :param timeout_s: longest time to wait, in seconds.
+        :returns: whether all guests got their last shares in time.
         """
         end_s = time.monotonic() + timeout_s
         with self._lock:
-            self._closed = True
-            self._work.notify_all()
-            while self._ready or self._running:
+            while self._queued or self._running:
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
                     return False
                 self._idle.wait(min(left_s, HELD_S))
-                self._start_helpers()
+                self._watch()
+            if self._executor is not None:
+                self._executor.close()
             return not self._vms
 
     # -- with the lock held -------------------------------------------------
 
     def _queue(self, vm: PendingShares) -> None:
-        if vm.due:
-            vm.queued = True
-            self._ready.append(vm)
-            self._work.notify()
+        if vm in self._queued or not vm.due:
+            return
+        if self._executor is None:
+            # Only now: an agent without gangs needs no such threads.
+            self._executor = executor.DomainExecutor(
+                HELPERS,
+                lambda: HELD_S,
+                max_late=MOST_HELPERS - HELPERS,
+                thread_name='gang-shares',
+            )
+        if self._executor.submit(vm.uuid, functools.partial(self._run, vm)):
+            self._queued.add(vm)
 
     def _forget(self, vm: PendingShares) -> None:
         self._vms.pop(vm.uuid, None)
         self._failing.discard(vm)
 
     def _held(self) -> set[PendingShares]:
-        """VMs whose call holds a thread for long."""
+        """Return the guests whose write holds a thread for long."""
         limit = time.monotonic() - HELD_S
         return {vm for vm in self._running if (vm.since_s or limit) < limit}
 
-    def _start_helpers(self) -> None:
-        """Have enough threads. Daemons: a hanging one must not keep us."""
-        if not self._ready:
+    def _watch(self) -> None:
+        """Replace threads that hang, as long as writes are queued."""
+        if self._executor is None or not self._queued:
             return
-        wanted = min(HELPERS, len(self._vms)) + len(self._held())
-        problem = ''
-        if wanted > MOST_HELPERS:
-            problem = f'calls hold {MOST_HELPERS} threads'
-        while self._threads < min(wanted, MOST_HELPERS):
-            thread = threading.Thread(
-                target=self._help, name='gang-shares', daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError as error:
-                problem = str(error)
-                break
-            self._threads += 1
-        if problem and not self._short:
+        self._executor.watch()
+        exhausted = self._executor.exhausted
+        if exhausted and not self._exhausted:
             LOG.error(
-                'Too few threads to write cpu_shares, windows may stop: %s',
-                problem,
+                'Too few threads to write cpu_shares, gang windows may stop: '
+                '%d calls hang, at most %d threads write',
+                len(self._held()),
+                MOST_HELPERS,
             )
-        self._short = bool(problem)
+        self._exhausted = exhausted
 
-    def _retry(self) -> float | None:
-        """Queue what failed and is due; seconds until the next is."""
-        now_s = time.monotonic()
-        due_s: list[float] = []
+    def _retry(self) -> None:
+        """Queue the failed writes whose back-off is over."""
         for vm in self._failing:
-            if vm.since_s is None and not vm.queued:
-                self._queue(vm)
-                due_s.append(max(0.0, vm.not_before_s - now_s))
-        return min(due_s, default=None)
+            self._queue(vm)
 
-    def _take(self) -> PendingShares | None:
-        """Wait for a VM to write to; None for a thread that is to end."""
-        while True:
-            pause_s = self._retry()
-            if self._ready:
-                return self._ready.popleft()
-            if self._closed or self._threads > HELPERS + len(self._held()):
-                # Counted here, or several would end for the same reason.
-                self._threads -= 1
-                return None
-            self._work.wait(pause_s)
+    def _retry_later(self, vm: PendingShares) -> None:
+        """Retry without waiting for the next border of a window."""
+        timer = threading.Timer(vm.not_before_s - time.monotonic(), self.tend)
+        timer.daemon = True
+        # Without a thread for it, the next border retries.
+        with contextlib.suppress(RuntimeError):
+            timer.start()
 
-    # -- in the helper threads ----------------------------------------------
+    # -- in the executor's threads ------------------------------------------
 
-    def _help(self) -> None:
-        while True:
-            with self._lock:
-                vm = self._take()
-                if vm is None:
-                    return
-                vm.queued = False
-                vm.since_s = time.monotonic()
-                self._running.add(vm)
-                value = vm.value
-            self._write(vm, value)
+    def _run(self, vm: PendingShares) -> None:
+        with self._lock:
+            self._queued.discard(vm)
+            vm.since_s = time.monotonic()
+            self._running.add(vm)
+            value = vm.value
+        self._write(vm, value)
 
     def _write(self, vm: PendingShares, value: int) -> None:
         error: Exception | None = None
@@ -301,7 +293,7 @@ class ShareWriter:
             done = None
             if not self._batch:
                 done, self._done = self._done, None
-            if not self._ready and not self._running:
+            if not self._queued and not self._running:
                 self._idle.notify_all()
         if done is not None:
             done()
@@ -309,7 +301,7 @@ class ShareWriter:
     def _succeeded(self, vm: PendingShares, value: int, written: bool) -> None:
         if vm.failures >= TOLD_FAILURES:
             LOG.info('VM %s: cpu_shares are written again', vm.uuid)
-        # Who is left alone now may be ours at the next border.
+        # A guest that is left alone now may be managed at the next border.
         vm.succeeded(value if written else None)
         self._failing.discard(vm)
         if vm.value != value:
@@ -329,3 +321,4 @@ class ShareWriter:
             )
         self.failures += 1
         self._failing.add(vm)
+        self._retry_later(vm)

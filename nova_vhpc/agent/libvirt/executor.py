@@ -10,11 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Threads that call libvirt, so that a call that hangs stops no one else.
+"""Run libvirt calls in threads, one queue per domain.
 
-Calls about one domain run one after the other; calls about different ones
-side by side. A libvirt call cannot be cancelled: one beyond its deadline is
-reported and its thread replaced, and ends whenever the call returns.
+Calls about one domain run one after the other; calls about different domains
+run in parallel. A libvirt call cannot be cancelled. If it exceeds its
+deadline, the call is reported as late and an extra thread takes the place of
+the thread that it holds, so that calls about other domains go on; the held
+thread ends when the call returns.
 """
 
 import collections
@@ -30,13 +32,15 @@ LOG = logging.getLogger(__name__)
 Call = Callable[[], None]
 
 SLOW_S = 0.05
-"""A call that takes longer may hold up others (:mod:`.wakeup`)."""
+"""Duration, in seconds, from which a call may delay calls of other threads;
+see :mod:`.wakeup`."""
 
 
 class _Running:
     """One call in progress.
 
-    :param own: it runs in a thread of the pool.
+    :param key: key of the call.
+    :param own: whether the call runs in a thread of the executor.
     """
 
     def __init__(self, key: str, own: bool) -> None:
@@ -47,29 +51,42 @@ class _Running:
 
 
 class DomainExecutor:
-    """A small pool with one queue per key.
+    """A thread pool with one queue per key; a key is a domain's UUID.
 
-    :param size: number of threads.
-    :param deadline_s: gives the seconds that a call may take.
-    :param on_late: told the key of a call beyond its deadline, once.
-    :param on_returned: told when such a call has come back after all.
-    :param on_slow: told at each look as long as some call takes long.
+    :param size: number of threads while no call is late.
+    :param deadline_s: returns the longest time that a call may take, in
+        seconds.
+    :param on_late: called once with the key of each call that exceeds the
+        deadline.
+    :param on_returned: called with the key when the last late call of that
+        key has returned.
+    :param on_slow: called by each :meth:`watch` while a call takes longer
+        than ``SLOW_S``.
+    :param max_late: largest number of extra threads; ``MOST_LATE`` if None.
+    :param thread_name: name of the threads.
+    :ivar exhausted: whether the last :meth:`watch` found fewer threads than
+        it wanted: too many calls hang, or no thread could be started.
     """
 
     MOST_LATE = 64
-    """At most so many threads stand in for late ones. Each late call is of
-    another key, so this many domains may hang; a thread that waits costs
+    """Largest number of extra threads for late calls. Each late call has a
+    key of its own, so this many domains may hang. A waiting thread costs
     some 100 KiB."""
 
     def __init__(
         self,
         size: int,
         deadline_s: Callable[[], float],
-        on_late: Callable[[str], None],
+        on_late: Callable[[str], None] = lambda key: None,
         on_returned: Callable[[str], None] = lambda key: None,
         on_slow: Callable[[], None] = lambda: None,
+        max_late: int | None = None,
+        thread_name: str = 'libvirt-worker',
     ) -> None:
         self.size = size
+        self.exhausted = False
+        self._max_late = self.MOST_LATE if max_late is None else max_late
+        self._thread_name = thread_name
         self._deadline_s = deadline_s
         self._on_late = on_late
         self._on_returned = on_returned
@@ -83,13 +100,13 @@ class DomainExecutor:
         self._threads = 0
         self._serial = 0
         self._closed = False
-        self._told_late = self._told_short = False
+        self._logged_late = self._logged_short = False
         self._start_threads(size)
 
     def submit(self, key: str, call: Call) -> bool:
-        """Run a call after the others of its key.
+        """Queue a call behind the earlier calls of its key.
 
-        :returns: False if the pool is closed.
+        :returns: False if the executor is closed.
         """
         with self._lock:
             if self._closed:
@@ -103,9 +120,9 @@ class DomainExecutor:
 
     @contextlib.contextmanager
     def watched(self, key: str) -> Iterator[None]:
-        """Have a call watched that a thread of somebody else makes.
+        """Watch the deadline of a call that the calling thread makes itself.
 
-        Its lateness is told as that of the pool's own calls.
+        A late call is reported in the same way as the executor's own calls.
         """
         with self._lock:
             serial = self._begin(key, own=False)
@@ -115,24 +132,25 @@ class DomainExecutor:
             self._end(serial)
 
     def is_late(self, key: str) -> bool:
-        """Whether a call of this key is beyond its deadline."""
+        """Return whether a call of this key exceeds its deadline."""
         with self._lock:
             return self._is_late(key)
 
     def slow(self) -> bool:
-        """Whether some call takes long."""
+        """Return whether a call takes longer than ``SLOW_S``."""
         limit = time.monotonic() - SLOW_S
         with self._lock:
             return any(one.since < limit for one in self._running.values())
 
     def pending(self, key: str) -> int:
-        """Calls of this key that have not begun."""
+        """Return the number of calls of this key that have not begun."""
         with self._lock:
             return len(self._waiting.get(key, ()))
 
     def watch(self) -> None:
-        """Look for calls beyond their deadline. Cheap; call it each tick."""
+        """Report late calls and replace their threads; call it each tick."""
         if not self._running and self._threads >= self.size:
+            self.exhausted = False
             return
         if self.slow():
             self._on_slow()
@@ -144,22 +162,24 @@ class DomainExecutor:
                     running.late = True
                     late.append((serial, running.key))
             stuck = sum(r.late and r.own for r in self._running.values())
-            wanted = self.size + min(stuck, self.MOST_LATE)
+            wanted = self.size + min(stuck, self._max_late)
             missing = 0 if self._closed else wanted - self._threads
         self._start_threads(missing)
-        self._tell(stuck)
+        self.exhausted = stuck > self._max_late or self._logged_short
+        self._log_hanging(stuck)
         for serial, key in late:
             self._on_late(key)
             with self._lock:
                 back = serial not in self._running and not self._is_late(key)
             if back:
-                # It came back before it was told to be late.
+                # It returned between the check above and on_late().
                 self._on_returned(key)
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until all calls have run.
+        """Wait until all queued calls have run.
 
-        :returns: False if some had not after ``timeout_s``.
+        :param timeout_s: longest time to wait, in seconds.
+        :returns: whether all of them have run.
         """
         end = time.monotonic() + timeout_s
         with self._lock:
@@ -171,7 +191,7 @@ class DomainExecutor:
         return True
 
     def close(self) -> None:
-        """Take no more calls; threads end when their call returns."""
+        """Drop the queued calls; the threads end when their call returns."""
         with self._lock:
             self._closed = True
             threads = self._threads
@@ -184,34 +204,34 @@ class DomainExecutor:
             with self._lock:
                 self._threads += 1
             thread = threading.Thread(
-                target=self._work, name='libvirt-worker', daemon=True
+                target=self._work, name=self._thread_name, daemon=True
             )
             try:
                 thread.start()
             except RuntimeError as error:
-                # The next watch tries again.
+                # The next watch() tries again.
                 with self._lock:
                     self._threads -= 1
-                if not self._told_short:
+                if not self._logged_short:
                     LOG.error('Too few threads to call libvirt: %s', error)
-                self._told_short = True
+                self._logged_short = True
                 return
         if count > 0:
-            self._told_short = False
+            self._logged_short = False
 
-    def _tell(self, stuck: int) -> None:
-        """Once, until no call hangs any more."""
-        if stuck >= self.size and not self._told_late:
-            self._told_late = True
+    def _log_hanging(self, stuck: int) -> None:
+        """Warn once if all threads hang, until no call hangs any more."""
+        if stuck >= self.size and not self._logged_late:
+            self._logged_late = True
             LOG.warning(
-                '%d libvirt calls hang, as many as there are workers: others '
-                'stand in for them, for %d calls at most; libvirtd itself '
-                'may take no more of them (max_client_requests)',
+                '%d libvirt calls hang, as many as there are workers: extra '
+                'threads replace theirs, for %d calls at most; libvirtd '
+                'itself may refuse more (max_client_requests)',
                 stuck,
-                self.MOST_LATE,
+                self._max_late,
             )
         elif not stuck:
-            self._told_late = False
+            self._logged_late = False
 
     def _is_late(self, key: str) -> bool:
         return any(
@@ -225,9 +245,9 @@ class DomainExecutor:
         return self._serial
 
     def _end(self, serial: int) -> bool:
-        """A call has returned.
+        """Note that a call has returned.
 
-        :returns: whether it was late.
+        :returns: whether the call was late.
         """
         with self._lock:
             running = self._running.pop(serial)
@@ -249,8 +269,8 @@ class DomainExecutor:
                 if call is not None:
                     call()
             except Exception:
-                # Callers handle what libvirt may refuse; this is a fault of
-                # ours, and must neither end the thread nor stay unseen.
+                # Callers handle the errors of libvirt, so this is a bug of
+                # the agent. It must be visible and must not end the thread.
                 LOG.exception('A call for %s failed', key)
             late = self._end(serial)
             with self._lock:

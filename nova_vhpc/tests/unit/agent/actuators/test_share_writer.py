@@ -178,7 +178,7 @@ class TestShareWriter(tests_base.TestCase):
                 time.sleep(0.001)
             for more in range(100):
                 writer.want(dict.fromkeys(names, value + more))
-        self.assertEqual(6, writer._threads)
+        self.assertEqual(6, writer._executor._threads)
         self.assertEqual(1, len(logs.output), logs.output)
         self.gate.release.set()
         writer.leave(dict.fromkeys(names, 1024))
