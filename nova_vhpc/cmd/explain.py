@@ -38,8 +38,12 @@ from nova_vhpc.cmd import output
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, model
 from nova_vhpc.explain.cloud import pci_devices
-from nova_vhpc.explain.explain_reader import RequestError
-from nova_vhpc.explain.request_file import ExplainRequest, Options, read
+from nova_vhpc.explain.request_file import (
+    ExplainRequest,
+    Options,
+    RequestError,
+    read,
+)
 
 NOVA_CONF = '/etc/nova/nova.conf'
 

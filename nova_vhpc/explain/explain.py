@@ -17,9 +17,7 @@ Pure: the very code of filter, planner and weigher, run on facts that
 were read from a cloud or from a file.
 """
 
-import dataclasses
 import math
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +26,6 @@ from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts.requirements import (
     FitResult,
     HostView,
-    Limits,
     Requirements,
     claimable,
     evaluate,
@@ -38,8 +35,10 @@ from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
     ClusterPlacement,
     HostFacts,
-    PlanRequest,
-    Policy,
+)
+from nova_vhpc.scheduler.planner.request import (
+    build_plan_request,
+    plan_on_known_hosts_first,
 )
 
 _UNPLANNED = (
@@ -64,9 +63,17 @@ def explain(question: Question) -> Answer:
     unknown = {
         host.facts.name for host, fit_result in planned if fit_result.unknown
     }
-    asked = _plan_request(question, facts)
+    request = build_plan_request(
+        question.wanted,
+        question.ram_mb,
+        question.members,
+        [*facts, *_not_offered(question, facts)],
+        question.existing,
+        question.policy,
+        question.max_server_per_host,
+    )
     if facts or not passing:
-        placement = _place(asked, unknown)
+        placement = plan_on_known_hosts_first(request, unknown)
     else:
         placement = ClusterPlacement(
             {}, math.inf, infeasible_reason=_UNPLANNED
@@ -81,14 +88,14 @@ def explain(question: Question) -> Answer:
         zip(
             (fact.name for fact in facts),
             host_weights.other_weights(
-                asked, placement, facts, unknown, question.weight_of_unknown
+                request, placement, facts, unknown, question.weight_of_unknown
             ),
             strict=True,
         )
     )
     weights.update(host_weights.planned_weights(placement))
     rooms = {
-        host.facts.name: planner.capacity(_facts(host, fit_result), asked)
+        host.facts.name: planner.capacity(_facts(host, fit_result), request)
         for host, fit_result in passing
     }
     answers = [
@@ -160,20 +167,6 @@ def _notes(
     return tuple(notes)
 
 
-def limits(
-    *,
-    max_age_s: int = 1200,
-    allow_unknown: bool = False,
-    now_s: float | None = None,
-) -> Limits:
-    """How strictly topology is judged, as ``[vhpc_scheduler]`` says."""
-    return Limits(
-        now_minutes=(time.time() if now_s is None else now_s) / 60,
-        max_age_s=max_age_s,
-        allow_unknown=allow_unknown,
-    )
-
-
 def _fit_result(
     question: Question, host: Host
 ) -> tuple[str | None, FitResult]:
@@ -206,39 +199,17 @@ def _facts(host: Host, fit_result: FitResult) -> HostFacts:
     )
 
 
-def _plan_request(question: Question, facts: list[HostFacts]) -> PlanRequest:
-    """The weigher's question, with the hosts that only hold members."""
-    passing = {fact.name for fact in facts}
-    away = [
+def _not_offered(
+    question: Question, facts: Sequence[HostFacts]
+) -> list[HostFacts]:
+    """Hosts that members run on, but none can be added to."""
+    planned = {fact.name for fact in facts}
+    return [
         host.facts._replace(slots=0)
         for host in question.hosts
         if host.facts.name in question.existing
-        and host.facts.name not in passing
+        and host.facts.name not in planned
     ]
-    wanted = question.wanted
-    return PlanRequest(
-        members=question.members,
-        vcpus=wanted.vcpus,
-        ram_mb=max(1, question.ram_mb),
-        hosts=[*facts, *away],
-        network=wanted.specs.network,
-        paradigm=wanted.specs.paradigm,
-        policy=question.policy,
-        max_server_per_host=question.max_server_per_host,
-        spare_cpus=wanted.spare_cpus,
-        max_overcommit=wanted.max_overcommit,
-        existing=question.existing,
-    )
-
-
-def _place(asked: PlanRequest, unknown: set[str]) -> ClusterPlacement:
-    """The weigher's plan: unknown topology only if there is no other."""
-    if unknown:
-        known = [host for host in asked.hosts if host.name not in unknown]
-        placement = planner.plan(dataclasses.replace(asked, hosts=known))
-        if placement.infeasible_reason is None:
-            return placement
-    return planner.plan(asked)
 
 
 def _slowdown(question: Question, placement: ClusterPlacement) -> float | None:
@@ -263,6 +234,3 @@ def _order(answer: HostAnswer) -> tuple[Any, ...]:
         0.0 if weight is None else -weight * answer.multiplier,
         answer.name,
     )
-
-
-POLICIES = tuple(str(policy) for policy in Policy)

@@ -20,7 +20,7 @@ took its uplink or another weigher weighed more.
 
 import dataclasses
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Any
 
 from oslo_log import log as logging
@@ -30,6 +30,10 @@ from nova_vhpc.scheduler.hosts import state as hosts
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
+from nova_vhpc.scheduler.planner.request import (
+    build_plan_request,
+    plan_on_known_hosts_first,
+)
 from nova_vhpc.scheduler.session import server_group
 from nova_vhpc.scheduler.session.host_fit import HostFit
 from nova_vhpc.scheduler.session.host_info import HostInfo
@@ -167,32 +171,32 @@ class PlanScore:
     def _plan(self, host_infos: Sequence[HostInfo]) -> None:
         self._stale = False
         self._plans += 1
-        wanted = self._host_fit.wanted
         spec_obj = self._spec_obj
         policy, most = _policy(spec_obj)
         facts = self._facts(host_infos)
         not_offered = self._not_offered({fact.name for fact in facts})
         assert self._remaining is not None
-        question = PlanRequest(
-            members=self._remaining,
-            vcpus=wanted.vcpus,
-            ram_mb=max(1, spec_obj.memory_mb),
-            hosts=[*facts, *not_offered],
-            network=wanted.specs.network,
-            paradigm=wanted.specs.paradigm,
-            policy=policy,
-            max_server_per_host=most,
-            spare_cpus=wanted.spare_cpus,
-            max_overcommit=wanted.max_overcommit,
-            existing=dict(self._existing),
+        request = build_plan_request(
+            self._host_fit.wanted,
+            spec_obj.memory_mb,
+            self._remaining,
+            [*facts, *not_offered],
+            dict(self._existing),
+            policy,
+            most,
         )
-        placement = self._placement(question, host_infos)
+        unknown = {
+            host_info.name
+            for host_info in host_infos
+            if host_info.fit_result.unknown
+        }
+        placement = plan_on_known_hosts_first(request, unknown)
         if placement.infeasible_reason is not None and self._expected:
             # Better near those that run than without a plan for the others.
             self._remaining -= self._expected
             self._expected = 0
-            question = dataclasses.replace(question, members=self._remaining)
-            placement = self._placement(question, host_infos)
+            request = dataclasses.replace(request, members=self._remaining)
+            placement = plan_on_known_hosts_first(request, unknown)
         self.placement = placement
         if placement.infeasible_reason is not None:
             # Members that are placed now make no more room.
@@ -203,27 +207,13 @@ class PlanScore:
             placement.infeasible_reason or dict(placement.assignments),
             instance_uuid=spec_obj.instance_uuid,
         )
-        self._weigh_others(question, host_infos, facts)
+        self._weigh_others(request, host_infos, facts, unknown)
         self._quota = {}
         by_name = {host_info.name: host_info for host_info in host_infos}
         for name, weight in host_weights.planned_weights(placement).items():
             host_info = by_name[name]
             self._quota[host_info] = placement.assignments[name]
             host_info.weight = weight
-
-    def _placement(
-        self, question: PlanRequest, host_infos: Sequence[HostInfo]
-    ) -> planner.ClusterPlacement:
-        """Plan, on hosts of unknown topology only if there is no other."""
-        unknown = {r.name for r in host_infos if r.fit_result.unknown}
-        if unknown:
-            known = [h for h in question.hosts if h.name not in unknown]
-            placement = planner.plan(
-                dataclasses.replace(question, hosts=known)
-            )
-            if placement.infeasible_reason is None:
-                return placement
-        return planner.plan(question)
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:
         host_fit = self._host_fit
@@ -275,16 +265,17 @@ class PlanScore:
 
     def _weigh_others(
         self,
-        question: PlanRequest,
+        request: PlanRequest,
         host_infos: Sequence[HostInfo],
         facts: Sequence[HostFacts],
+        unknown: Set[str],
     ) -> None:
         """Weigh hosts outside of the plan by what a lone member costs."""
         assert self.placement is not None
-        weights = host_weights.other_weights(question, self.placement, facts)
-        unknown = self._weight_of_unknown
+        weights = host_weights.other_weights(
+            request, self.placement, facts, unknown, self._weight_of_unknown
+        )
         for host_info, weight in zip(host_infos, weights, strict=True):
-            weight = unknown if host_info.fit_result.unknown else weight
             host_info.weight = weight + JITTER * random.random()
 
 

@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Build the request for a plan, and plan it, as the weigher does.
+
+Pure. The scheduling session and ``nova-vhpc-explain`` both call these
+functions, so that an explanation shows what the weigher decides.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol
+
+from nova_vhpc.scheduler import planner
+from nova_vhpc.scheduler.planner.model import (
+    ClusterPlacement,
+    HostFacts,
+    PlanRequest,
+)
+
+
+class ClusterSpecs(Protocol):
+    """A flavor's ``vhpc:*`` extra specs, as far as the planner uses them."""
+
+    @property
+    def network(self) -> str | None:
+        """Network configuration, None if the flavor names none."""
+
+    @property
+    def paradigm(self) -> str:
+        """``mpi``, ``openmp`` or ``hybrid``."""
+
+
+class MemberRequirements(Protocol):
+    """What one member asks of its host, as far as the planner uses it.
+
+    :class:`nova_vhpc.scheduler.hosts.requirements.Requirements` has it.
+    """
+
+    @property
+    def specs(self) -> ClusterSpecs:
+        """The flavor's ``vhpc:*`` extra specs."""
+
+    @property
+    def vcpus(self) -> int:
+        """vCPUs of one member that the planner counts."""
+
+    @property
+    def spare_cpus(self) -> int:
+        """Host CPUs to leave free for packet work."""
+
+    @property
+    def max_overcommit(self) -> float:
+        """vCPUs per remaining host CPU, at most."""
+
+
+def build_plan_request(
+    requirements: MemberRequirements,
+    ram_mb: int,
+    members: int,
+    hosts: Sequence[HostFacts],
+    existing: Mapping[str, int],
+    policy: str | None,
+    max_server_per_host: int | None,
+) -> PlanRequest:
+    """Return the request for a plan of a whole virtual cluster.
+
+    :param requirements: what one member asks of its host.
+    :param ram_mb: RAM of one member, in MB; the planner divides by it, so
+        0 counts as 1.
+    :param members: members to place now, without the running ones.
+    :param hosts: hosts that may take members, and with ``slots=0`` the
+        others that hold running ones.
+    :param existing: number of running members by host name.
+    :param policy: policy of the server group, None without a group.
+    :param max_server_per_host: rule of ``anti-affinity``; None is 1.
+    """
+    return PlanRequest(
+        members=members,
+        vcpus=requirements.vcpus,
+        ram_mb=max(1, ram_mb),
+        hosts=hosts,
+        network=requirements.specs.network,
+        paradigm=requirements.specs.paradigm,
+        policy=policy,
+        max_server_per_host=max_server_per_host,
+        spare_cpus=requirements.spare_cpus,
+        max_overcommit=requirements.max_overcommit,
+        existing=existing,
+    )
+
+
+def plan_on_known_hosts_first(
+    request: PlanRequest, unknown: Set[str]
+) -> ClusterPlacement:
+    """Plan on hosts of known topology; on all hosts only if that fails.
+
+    :param unknown: names of the hosts whose topology is unknown.
+    """
+    if unknown:
+        known = [host for host in request.hosts if host.name not in unknown]
+        placement = planner.plan(dataclasses.replace(request, hosts=known))
+        if placement.infeasible_reason is None:
+            return placement
+    return planner.plan(request)
