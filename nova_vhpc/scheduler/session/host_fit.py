@@ -10,14 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What one request asks of a host, and whether the host has it."""
+"""Whether, and for how many members, a host fits a request."""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from nova_vhpc.scheduler.hosts import capacity, pci, requirements
-from nova_vhpc.scheduler.hosts import state as hosts_
+from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.session import candidates
 from nova_vhpc.scheduler.session.host_info import HostInfo
 from nova_vhpc.scheduler.sources import snapshot as snapshots
@@ -26,12 +26,14 @@ from nova_vhpc.scheduler.sources.nova_db import MoveSource
 
 
 class HostFit:
-    """Judges hosts for the members of one request, all of them alike.
+    """Checks hosts against the requirements of one request's members.
+
+    All members of a multi-create request have the same requirements.
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
-    :param move_source: what a member that is moved has where it is.
+    :param move_source: host and vCPUs of a member that is moved, else None.
     :ivar wanted: what the flavor asks of a host.
-    :ivar pinned: whether each member has dedicated CPUs only.
+    :ivar pinned: whether all vCPUs of a member have dedicated CPUs.
     """
 
     def __init__(
@@ -39,15 +41,15 @@ class HostFit:
     ) -> None:
         group = conf.vhpc_scheduler
         self._pci_requests = pci.requested(spec_obj)
-        pinned = hosts_.pinned_vcpus(spec_obj)
+        pinned = host_state.pinned_vcpus(spec_obj)
         shared = spec_obj.vcpus - pinned
         self.pinned = shared <= 0
         if self.pinned:
-            pinned += hosts_.emulator_cpus(spec_obj)
+            pinned += host_state.emulator_cpus(spec_obj)
         self.wanted = requirements.requirements(
             spec_obj.flavor.extra_specs,
-            # Of a server with both kinds, those that share CPUs are judged;
-            # Nova itself counts the dedicated ones.
+            # For a server with both kinds, the vCPUs that share CPUs are
+            # checked; Nova itself counts the dedicated ones.
             pinned if self.pinned else shared,
             pci.asked(self._pci_requests),
             group.spare_cpus,
@@ -64,9 +66,10 @@ class HostFit:
     def fit_result(
         self, state: Any, offered: frozenset[str] | None
     ) -> requirements.FitResult:
-        """Whether a host can serve one more member.
+        """Return whether a host can take one more member.
 
-        :param offered: uplinks that Placement offers; None without a claim.
+        :param offered: uuids of the uplinks in the host's allocation
+            candidates; None if the flavor claims no uplink.
         """
         topology = None
         if self._topology is not None:
@@ -80,7 +83,7 @@ class HostFit:
         topology: snapshots.HostUplinks | None = None,
         offered: frozenset[str] | None = None,
     ) -> requirements.HostView:
-        cpus = hosts_.cpus(state, self.pinned)
+        cpus = host_state.cpus(state, self.pinned)
         return requirements.HostView(
             cpus.total,
             cpus.used - self.source_vcpus(state),
@@ -94,11 +97,11 @@ class HostFit:
         )
 
     def capacity_reason(self, state: Any) -> str | None:
-        """Why CPUs or devices do not serve one more member, or None."""
+        """Return why CPUs or devices do not suffice, None if they do."""
         return requirements.capacity_reason(self._view(state), self.wanted)
 
     def usable(self, state: Any) -> Sequence[Any]:
-        """Allocation candidates of a host that serve a member."""
+        """Return the host's allocation candidates that suit a member."""
         found: Sequence[Any] = state.allocation_candidates
         if self.pinned:
             found = candidates.dedicated(found)
@@ -111,7 +114,7 @@ class HostFit:
         return found
 
     def slots(self, host_info: HostInfo) -> int:
-        """Members whose uplinks, devices and disk the host can still give."""
+        """Return how many members its uplinks, devices and disk serve."""
         slots = host_info.fit_result.slots
         state = host_info.state
         if host_info.reservations is not None and (
@@ -124,7 +127,7 @@ class HostFit:
         asked = candidates.asked(state.allocation_candidates, state.uuid)
         return min(
             slots,
-            hosts_.members_beside(
+            host_state.members_beside(
                 state,
                 asked,
                 self.defaults,
@@ -135,12 +138,12 @@ class HostFit:
         )
 
     def resources(self, host_info: HostInfo) -> capacity.Resources:
-        """What Placement has of a host's own; empty if unknown."""
+        """Return the host's own resources in Placement; empty if unknown."""
         found = self._read and self._read.hosts.get(host_info.state.uuid)
-        return found.resources if found else hosts_.NOTHING
+        return found.resources if found else host_state.NOTHING
 
     def source_vcpus(self, state: Any) -> int:
-        """vCPUs in use on a host that the member frees by its resize there.
+        """Return the vCPUs that a resize on the same host frees.
 
         Nova counts them until the resize is confirmed, but the old ones and
         the new ones never run at the same time. Of a host's dedicated CPUs it
@@ -153,7 +156,7 @@ class HostFit:
             or state.nodename != move_source.node
         ):
             return 0
-        if not hosts_.cpus(state, pinned=True).dedicated:
+        if not host_state.cpus(state, pinned=True).dedicated:
             # All vCPUs count together there.
             return move_source.shared + move_source.dedicated
         return 0 if self.pinned else move_source.shared
@@ -163,7 +166,7 @@ class HostFit:
     ) -> tuple[snapshots.Snapshot | None, requirements.Limits]:
         reader = uplink_cache.reader(conf)
         if not self.wanted.needs_topology:
-            # The planner does better with it, and well enough without.
+            # The planner uses a snapshot if there is one; never wait for it.
             self._read = reader.latest()
             return None, requirements.NO_LIMITS
         snapshot, reason = reader.snapshot()

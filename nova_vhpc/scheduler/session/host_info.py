@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is known of one host in one request, kept on its host state."""
+"""Facts about one host in one scheduling session."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ SESSION_ATTRIBUTE = '_vhpc_session'
 
 
 class HostInfo:
-    """What is known of one host in one request.
+    """Facts about one host in one session; the host state holds it.
 
-    :ivar seen: ``HostState.num_instances`` when it was last looked at; it
+    :ivar seen: ``HostState.num_instances`` when last examined; it
         grows when a member is placed.
     :ivar placed: members of the request that Nova has placed on it.
-    :ivar run: the filter run that has last seen the host.
+    :ivar run: number of the last filter run that examined the host.
     :ivar weight: raw weight for the next member.
-    :ivar multiplier: of the raw weight; above 0.0 the host is planned.
+    :ivar multiplier: weight multiplier; above 0.0 the host is planned.
     :ivar candidates: for the next member, as they were put into order; other
         filters may have replaced them on the host state.
     """

@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Leads each member along the plan of its whole virtual cluster.
+"""Score hosts by the plan of the whole virtual cluster.
 
-The plan is made when the first member is weighed, not when it is
-filtered: only then is it known which hosts passed all of Nova's filters.
-It is made again when a member lands elsewhere, since another scheduler
-took its uplink or another weigher weighed more.
+The plan is made when the first member is weighed, because only then is it
+known which hosts passed all of Nova's filters. It is made again when a
+member is placed on a host that the plan did not choose: another scheduler
+took the uplink, or another weigher weighed more.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.hosts import state as hosts
+from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
@@ -42,8 +42,8 @@ from nova_vhpc.scheduler.sources import nova_db
 LOG = logging.getLogger(__name__)
 
 JITTER = 1e-6
-"""Most that chance adds to the weight of a host outside of the plan:
-schedulers that lose a race must not all go on to the same next host."""
+"""Largest random addition to the weight of a host outside of the plan:
+schedulers that lose a race must not all try the same next host."""
 
 DUPLICATE = 40.0
 """Taken off the weight, multiplier included, of a host's second entry: a
@@ -51,14 +51,19 @@ further uplink of a host is tried after all other hosts. Twice what the
 plan itself weighs, if that is more."""
 
 MAX_PLANS = 8
-"""Plans per request. Each costs a look at all hosts; a request that eight
-others have run into is better finished than planned."""
+"""Plans per request. Each one reads all hosts; a request that was disturbed
+eight times is better finished without a further plan."""
 
 
 class PlanScore:
-    """The plan of one request, and the hosts' weights that follow.
+    """Scores hosts by the plan of the whole virtual cluster.
 
-    :ivar duplicates: whether hosts stand in the list more than once.
+    :param spec_obj: Nova's RequestSpec.
+    :param weight_of_unknown: raw weight of hosts of unknown topology.
+    :param member_count: members that the request is for.
+    :param is_move: whether the request moves a server that exists.
+    :ivar duplicates: whether a host may be in the list more than once.
+    :ivar placement: last plan, None before the first.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class PlanScore:
         self._racks_asked = False
 
     def planned(self) -> Iterable[HostInfo]:
-        """Hosts that the plan has members left for."""
+        """Return the hosts that the plan still assigns members to."""
         return tuple(self._quota)
 
     def placed(self, host_info: HostInfo) -> None:
@@ -108,10 +113,14 @@ class PlanScore:
         ):
             try:
                 self._plan(
-                    [r for r in dict.fromkeys(host_infos) if r.multiplier > 0]
+                    [
+                        host_info
+                        for host_info in dict.fromkeys(host_infos)
+                        if host_info.multiplier > 0
+                    ]
                 )
             except Exception:
-                # A request is better placed without a plan than not at all.
+                # Placing without a plan is better than failing the request.
                 self._plans = MAX_PLANS
                 LOG.exception(
                     'No plan for this virtual cluster, its members are '
@@ -130,7 +139,7 @@ class PlanScore:
         return weights
 
     def _begin(self, host_infos: Sequence[HostInfo]) -> None:
-        # With few hosts, members may have landed before any weighing.
+        # With few hosts, members may be placed before the first weighing.
         if not any(host_info.multiplier > 0 for host_info in host_infos):
             self._remaining = 0
             return
@@ -164,7 +173,7 @@ class PlanScore:
                 self._stale = True
 
     def _next_is_gone(self, host_infos: Sequence[HostInfo]) -> bool:
-        """Whether other filters have dropped the plan's next host."""
+        """Return whether other filters dropped the plan's next host."""
         following = next(iter(self._quota), None)
         return following is not None and following not in host_infos
 
@@ -192,14 +201,14 @@ class PlanScore:
         }
         placement = plan_on_known_hosts_first(request, unknown)
         if placement.infeasible_reason is not None and self._expected:
-            # Better near those that run than without a plan for the others.
+            # Plan this request alone, near the members that run.
             self._remaining -= self._expected
             self._expected = 0
             request = dataclasses.replace(request, members=self._remaining)
             placement = plan_on_known_hosts_first(request, unknown)
         self.placement = placement
         if placement.infeasible_reason is not None:
-            # Members that are placed now make no more room.
+            # Placing further members frees no capacity: do not plan again.
             self._plans = MAX_PLANS
         LOG.debug(
             'Plan for %d member(s): %s',
@@ -217,7 +226,7 @@ class PlanScore:
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:
         host_fit = self._host_fit
-        member = hosts.Member(
+        member = host_state.Member(
             host_fit.pinned,
             host_fit.wanted.vcpus,
             self._spec_obj.memory_mb,
@@ -229,11 +238,11 @@ class PlanScore:
             if not host_info.name:
                 name = state.host
                 if name in names:
-                    # One service may have several nodes.
+                    # One nova-compute may have several nodes (Ironic).
                     name = f'{name}/{state.nodename}'
                 host_info.name = name
             names.add(host_info.name)
-            fact = hosts.facts(
+            fact = host_state.facts(
                 state,
                 host_info.name,
                 host_fit.slots(host_info),
@@ -244,18 +253,18 @@ class PlanScore:
                 host_fit.resources(host_info),
                 host_info.placed,
             )
-            move_source = host_fit.source_vcpus(state)
-            if move_source:
-                fact = fact._replace(used_vcpus=fact.used_vcpus - move_source)
+            source_vcpus = host_fit.source_vcpus(state)
+            if source_vcpus:
+                fact = fact._replace(used_vcpus=fact.used_vcpus - source_vcpus)
             facts.append(fact)
         return facts
 
     def _not_offered(self, offered: Collection[str]) -> list[HostFacts]:
-        """Hosts that members run on, but none can be added to."""
+        """Return the hosts that hold members, but are not offered."""
         fabric = self._fabric
         names = [name for name in self._existing if name not in offered]
         if not self._racks_asked and (missing := fabric.racks_missing(names)):
-            # No host of their switch is offered, whose aggregates would tell.
+            # The aggregates of offered hosts do not name these hosts.
             self._racks_asked = True
             fabric.add_racks(nova_db.racks(missing, fabric.rack_key))
         return [
@@ -270,7 +279,7 @@ class PlanScore:
         facts: Sequence[HostFacts],
         unknown: Set[str],
     ) -> None:
-        """Weigh hosts outside of the plan by what a lone member costs."""
+        """Weigh hosts outside of the plan by the cost of one member there."""
         assert self.placement is not None
         weights = host_weights.other_weights(
             request, self.placement, facts, unknown, self._weight_of_unknown

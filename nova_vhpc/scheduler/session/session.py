@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One request for members, from its first member to its last.
+"""One multi-create request, from its first member to its last.
 
-Filters and weighers are objects that all requests of a scheduler worker
-share, and requests run at the same time. What belongs to one request is
-therefore kept on its host states, which Nova builds anew for each request
-and shares among its members.
+All requests of a scheduler worker share its filter and its weigher, and run
+at the same time. The state of one request is therefore kept on its host
+states: Nova builds them anew for each request, and passes the same ones for
+all members of the request.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,10 +24,9 @@ from typing import Any
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler.hosts import fabric, requirements
-from nova_vhpc.scheduler.hosts import state as hosts_
+from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.session import candidates as candidates_
-from nova_vhpc.scheduler.session import host_fit, plan_score
+from nova_vhpc.scheduler.session import candidates, host_fit, plan_score
 from nova_vhpc.scheduler.session.host_info import (
     ATTRIBUTE,
     SESSION_ATTRIBUTE,
@@ -39,7 +38,7 @@ LOG = logging.getLogger(__name__)
 
 
 class SchedulingSession:
-    """A request for members of a virtual cluster.
+    """The filtering and weighing of one request for a virtual cluster.
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
     :ivar host_fit: whether and how hosts fit one member.
@@ -53,7 +52,7 @@ class SchedulingSession:
         self._multiplier = group.weight_multiplier
         is_move = _is_move(spec_obj)
         move_source = None
-        # Else it is kept from its host, as Nova does by default.
+        # With ignore_hosts, Nova's default, the server leaves its host.
         if is_move and not (
             'ignore_hosts' in spec_obj and spec_obj.ignore_hosts
         ):
@@ -62,7 +61,7 @@ class SchedulingSession:
         self.wanted = self.host_fit.wanted
         self._attempts = group.claim_attempts if self.wanted.claims else 0
         self._member_count = 1
-        # A move still names how many its server was booted with.
+        # A move still carries the num_instances of the boot request.
         if not is_move and 'num_instances' in spec_obj:
             self._member_count = int(spec_obj.num_instances)
         self._placed = 0
@@ -80,7 +79,7 @@ class SchedulingSession:
 
     @classmethod
     def of(cls, state: Any, spec_obj: Any) -> 'SchedulingSession | None':
-        """The request that a host state is part of, if it is this one."""
+        """Return a host state's session if it is for this very request."""
         session = getattr(state, SESSION_ATTRIBUTE, None)
         if session is None or session.spec_obj is not spec_obj:
             return None
@@ -88,11 +87,11 @@ class SchedulingSession:
         return session
 
     def filter(self, states: Iterable[Any]) -> list[Any]:
-        """The hosts that may take the next member.
+        """Return the hosts that may take the next member.
 
-        Nova calls this for every member, with the hosts that were left
-        over, and once more for alternates. What was judged stays judged;
-        only hosts on which something happened are looked at again.
+        Nova calls the filter for every member, with the hosts that passed
+        before, and once more for alternates. A host is examined once, and
+        again only after a member was placed there or its candidates changed.
         """
         self._run += 1
         run = self._run
@@ -103,7 +102,7 @@ class SchedulingSession:
         for state in states:
             host_info = self.host_info(state)
             if host_info.run == run:
-                # One of the duplicates that the last run has added.
+                # A duplicate that the last run added (_further_attempts).
                 continue
             host_info.run = run
             if host_info.seen != state.num_instances:
@@ -112,15 +111,15 @@ class SchedulingSession:
                 host_info.fit_result.reason is None
                 and state.allocation_candidates is not host_info.candidates
             ):
-                # NUMATopologyFilter, for one, has made a list of its own.
+                # Another filter replaced the list; NUMATopologyFilter does.
                 self._order(host_info)
             if host_info.fit_result.reason is None:
                 kept.append(state)
             else:
                 rejected.append((state, host_info.fit_result.reason))
         if placed < self._placed >= self._member_count:
-            # All members are placed; Nova only looks for alternates, and
-            # passes over those without candidates by itself.
+            # All members are placed: Nova now looks for alternates, and
+            # skips hosts without candidates itself.
             return kept + [state for state, _ in rejected]
         if rejected:
             self._log(rejected, len(kept))
@@ -130,23 +129,23 @@ class SchedulingSession:
         return kept
 
     def weigh(self, states: Sequence[Any]) -> list[float]:
-        """Raw weights of hosts for the next member."""
+        """Return one raw weight per host, 0.0 to 1.0, for the next member."""
         if self._weighed == self._run:
-            # The filter is not enabled: nobody has looked since.
+            # The filter is not enabled, so it has not settled the last claim.
             self._settle()
         self._weighed = self._run
         try:
             host_infos = [state._vhpc for state in states]
         except AttributeError:
-            # Forced hosts, for one, have not passed the filter.
+            # Hosts that did not pass the filter, as forced ones.
             host_infos = [self.host_info(state) for state in states]
         return self.plan_score.score(host_infos)
 
     def host_info(self, state: Any) -> HostInfo:
         """Return a host's info; examine the host if the filter has not."""
         if getattr(state, SESSION_ATTRIBUTE, None) is self:
-            known: HostInfo = state._vhpc
-            return known
+            host_info: HostInfo = state._vhpc
+            return host_info
         return self._examine(state)
 
     def _examine(self, state: Any) -> HostInfo:
@@ -154,23 +153,24 @@ class SchedulingSession:
         found = state.allocation_candidates
         offered = None
         if found and self.wanted.claims:
-            offered = candidates_.offered(found)
+            offered = candidates.offered(found)
         host_info.fit_result = fit_result = self.host_fit.fit_result(
             state, offered
         )
         setattr(state, ATTRIBUTE, host_info)
         setattr(state, SESSION_ATTRIBUTE, self)
         host_info.multiplier = (
-            hosts_.multiplier(state, self._multiplier)
+            host_state.multiplier(state, self._multiplier)
             if state.aggregates
             else self._multiplier
         )
         if host_info.multiplier < 0:
-            # No plan will weigh it, and nothing times below 0 is not avoided.
+            # A host with a negative multiplier is not planned. Its raw weight
+            # must be above 0, or the product would not push it back.
             host_info.weight = host_weights.AVOIDED
         if fit_result.reason is None:
             if self.wanted.claims:
-                host_info.reservations = candidates_.UplinkReservations(
+                host_info.reservations = candidates.UplinkReservations(
                     [
                         u
                         for u in fit_result.uplinks
@@ -183,7 +183,7 @@ class SchedulingSession:
         return host_info
 
     def _examine_again(self, host_info: HostInfo) -> None:
-        """A member has landed on this host."""
+        """Take note that Nova placed a member on this host."""
         state = host_info.state
         host_info.seen = state.num_instances
         host_info.placed += 1
@@ -192,13 +192,13 @@ class SchedulingSession:
         if host_info.reservations is not None:
             tried = host_info.candidates
             if tried is None or not tried.handed_out:
-                # A filter that comes after ours has replaced them.
+                # A filter after ours replaced the candidates.
                 tried = state.allocation_candidates
             host_info.reservations.settle(tried, gained=True)
         if host_info.fit_result.reason is not None:
             return
-        # Uplinks are the reservations's matter from here on; CPUs and devices
-        # may have run out.
+        # The reservations count uplinks from here on; CPUs and devices may
+        # have run out.
         reason = self.host_fit.capacity_reason(state)
         if reason is None:
             self._order(host_info)
@@ -216,7 +216,7 @@ class SchedulingSession:
             self._handed.append(host_info)
 
         state.allocation_candidates = host_info.candidates = (
-            candidates_.Candidates(ordered, taken)
+            candidates.Candidates(ordered, taken)
             if host_info.reservations is None
             else host_info.reservations.order(
                 ordered, taken, more=self._member_count - self._placed - 1
@@ -230,10 +230,10 @@ class SchedulingSession:
             )
 
     def _settle(self) -> None:
-        """Note what became of the last member's claims.
+        """Take note of whether the last member's claims succeeded.
 
-        Hosts that another filter has dropped since are among them, so
-        this cannot wait until they are seen again.
+        Another filter may have dropped the hosts concerned, so this cannot
+        wait until :meth:`filter` gets them again.
         """
         handed, self._handed = self._handed, []
         for host_info in (*handed, *self.plan_score.planned()):
@@ -245,18 +245,19 @@ class SchedulingSession:
                 and host_info.candidates is not None
                 and host_info.candidates.handed_out
             ):
-                # A lost claim: the next member tries others first.
+                # The claim was lost: the next member tries others first.
                 host_info.reservations.settle(
                     host_info.candidates, gained=False
                 )
                 self._order(host_info)
 
     def _further_attempts(self, kept: Sequence[Any], spare: int) -> list[Any]:
-        """Hosts once more for each further candidate, up to a number.
+        """Return further list entries for hosts with several candidates.
 
-        Nova claims once per entry of the list. When other schedulers have
-        taken a host's first uplink, its next one is tried at a second
-        entry.
+        Nova claims once per entry of the list. If another scheduler took
+        the first uplink of a host, its second entry makes Nova try the next.
+
+        :param spare: number of entries, at most.
         """
         more: list[Any] = []
         for state in kept:
@@ -290,8 +291,12 @@ class SchedulingSession:
 
 
 def _is_move(spec_obj: Any) -> bool:
-    """Whether a server is moved; only moves are bound to a cell by Nova."""
+    """Return whether a server is moved: Nova binds only moves to a cell."""
     if 'requested_destination' not in spec_obj:
         return False
-    wish = spec_obj.requested_destination
-    return wish is not None and 'cell' in wish and wish.cell is not None
+    destination = spec_obj.requested_destination
+    return (
+        destination is not None
+        and 'cell' in destination
+        and destination.cell is not None
+    )
