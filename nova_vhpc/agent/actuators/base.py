@@ -36,7 +36,7 @@ class Actuator(Protocol):
         """What it takes, and what it can really bring about."""
 
     def write(
-        self, target: guest.Guest, tune: model.CpuTune, slice_us: int | None
+        self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None
     ) -> None:
         """Write the fields of ``tune`` that are not None.
 
@@ -47,7 +47,7 @@ class Actuator(Protocol):
         :raises libvirt.libvirtError, OSError: when one is refused.
         """
 
-    def undo(self, target: guest.Guest) -> None:
+    def undo(self, guest: guest.Guest) -> None:
         """Take back what the journal knows nothing of."""
 
 

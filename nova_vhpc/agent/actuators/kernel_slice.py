@@ -106,14 +106,14 @@ class KernelSliceActuator:
         return model.ActuatorLimits(effective_min_slice_us=MIN_SLICE_US)
 
     def write(
-        self, target: guest.Guest, tune: model.CpuTune, slice_us: int | None
+        self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None
     ) -> None:
         """Give each vCPU thread the slice that was decided."""
         if slice_us is None:
             return
         wanted = min(max(slice_us, MIN_SLICE_US), MAX_SLICE_US)
-        known = target.slices
-        todo = [tid for tid in target.tids if known.get(tid) != wanted]
+        known = guest.slices
+        todo = [tid for tid in guest.tids if known.get(tid) != wanted]
         if todo:
             # Noted first: what half succeeds must be undone, too.
             known.update(dict.fromkeys(todo, wanted))
@@ -123,10 +123,10 @@ class KernelSliceActuator:
                 known.update(dict.fromkeys(todo, UNKNOWN))
                 raise
 
-    def undo(self, target: guest.Guest) -> None:
+    def undo(self, guest: guest.Guest) -> None:
         """The kernel's own slice for all vCPU threads."""
-        todo = [tid for tid in target.tids if tid in target.slices]
+        todo = [tid for tid in guest.tids if tid in guest.slices]
         if todo:
             _set(todo, RESET)
             for tid in todo:
-                del target.slices[tid]
+                del guest.slices[tid]

@@ -61,13 +61,13 @@ class LibvirtCputuneActuator:
         return self._limits
 
     def write(
-        self, target: guest.Guest, tune: model.CpuTune, slice_us: int | None
+        self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None
     ) -> None:
         """One call for the bandwidth, one for shares, one per moved vCPU."""
-        domain = target.domain
+        domain = guest.domain
         if tune.period_us is not None and tune.quota_us is not None:
-            self._write_bandwidth(target, tune.period_us, tune.quota_us)
-            target.note_written(
+            self._write_bandwidth(guest, tune.period_us, tune.quota_us)
+            guest.note_written(
                 {
                     cputune.PERIOD: tune.period_us,
                     cputune.QUOTA: tune.quota_us,
@@ -75,54 +75,54 @@ class LibvirtCputuneActuator:
             )
         if tune.shares is not None:
             cputune.write_shares(domain, tune.shares)
-            target.note_written({cputune.SHARES: tune.shares})
+            guest.note_written({cputune.SHARES: tune.shares})
         if tune.vcpu_pins is not None:
             moved = False
             for vcpu, cpus in enumerate(tune.vcpu_pins):
-                now = target.expected.vcpupins
+                now = guest.expected.vcpupins
                 if (
                     vcpu < len(now)
                     and cpus != now[vcpu]
-                    and _pin(target, vcpu, cpus)
+                    and _pin(guest, vcpu, cpus)
                 ):
-                    target.note_written(pins={vcpu: cpus})
+                    guest.note_written(pins={vcpu: cpus})
                     moved = True
-            target.moves += moved
+            guest.moves += moved
 
     @staticmethod
     def _write_bandwidth(
-        target: guest.Guest, period_us: int, quota_us: int
+        guest: guest.Guest, period_us: int, quota_us: int
     ) -> None:
         """Both or none: one without the other would change the share."""
-        before = target.expected.parameters
+        before = guest.expected.parameters
         try:
-            cputune.write_bandwidth(target.domain, period_us, quota_us, before)
+            cputune.write_bandwidth(guest.domain, period_us, quota_us, before)
         except libvirt.libvirtError:
             with contextlib.suppress(libvirt.libvirtError, KeyError):
                 cputune.write_bandwidth(
-                    target.domain,
+                    guest.domain,
                     before[cputune.PERIOD],
                     before[cputune.QUOTA],
                     {cputune.PERIOD: period_us, cputune.QUOTA: quota_us},
                 )
             raise
 
-    def undo(self, target: guest.Guest) -> None:
+    def undo(self, guest: guest.Guest) -> None:
         """All of it is in the journal."""
 
 
-def _pin(target: guest.Guest, vcpu: int, cpus: frozenset[int]) -> bool:
+def _pin(guest: guest.Guest, vcpu: int, cpus: frozenset[int]) -> bool:
     """Whether a vCPU was pinned: not to CPUs that went off just now.
 
     The kernel refuses these (cgroup v1), and the next ticks know of them.
 
     :raises libvirt.libvirtError: it is refused for another reason.
     """
-    domain = target.domain
+    domain = guest.domain
     # Its event may come before the call returns.
-    target.echoes.note({cputune.pin_name(vcpu): cpus})
+    guest.echoes.note({cputune.pin_name(vcpu): cpus})
     try:
-        cputune.write_pin(domain, vcpu, cpus, target.expected.host_cpus)
+        cputune.write_pin(domain, vcpu, cpus, guest.expected.host_cpus)
         return True
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:

@@ -44,42 +44,42 @@ class Weights:
         self._host = host
         self._told = False
 
-    def write(self, target: guest.Guest, shares: int) -> None:
+    def write(self, guest: guest.Guest, shares: int) -> None:
         """Set the weight of a running VM. With its lock held.
 
         :raises libvirt.libvirtError: it is refused.
         """
-        problem = self._write_file(target, shares) if self._by_file else ''
+        problem = self._write_file(guest, shares) if self._by_file else ''
         if problem or not self._by_file:
-            cputune.write_shares(target.domain, shares)
-        target.note_written({cputune.SHARES: shares})
+            cputune.write_shares(guest.domain, shares)
+        guest.note_written({cputune.SHARES: shares})
         if problem and not self._told:
             # What is so for one VM is mostly so for all.
             self._told = True
             LOG.info(
                 'VM %s: libvirt writes its weight, which takes longer: %s',
-                target.name,
+                guest.name,
                 problem,
             )
 
-    def write_file(self, target: guest.Guest, shares: int) -> bool:
+    def write_file(self, guest: guest.Guest, shares: int) -> bool:
         """Set the weight of a VM whose file is known, and never by libvirt.
 
         :returns: whether it was written.
         """
-        if self._write_file(target, shares):
+        if self._write_file(guest, shares):
             return False
-        target.note_written({cputune.SHARES: shares})
+        guest.note_written({cputune.SHARES: shares})
         return True
 
-    def _write_file(self, target: guest.Guest, shares: int) -> str:
+    def _write_file(self, guest: guest.Guest, shares: int) -> str:
         """Why it was not written; empty if it was."""
-        if target.weight is None:
-            target.weight = cgroup_weight.WeightFile(_find(target, self._host))
-        return target.weight.write(target.domain, shares)
+        if guest.weight is None:
+            guest.weight = cgroup_weight.WeightFile(_find(guest, self._host))
+        return guest.weight.write(guest.domain, shares)
 
 
-def give_back(target: guest.Guest, host: qemu_process.Processes) -> None:
+def give_back(guest: guest.Guest, host: qemu_process.Processes) -> None:
     """Put a window's weight back without libvirt.
 
     For a VM that is being sent away: libvirt takes no writes for as long as
@@ -87,24 +87,24 @@ def give_back(target: guest.Guest, host: qemu_process.Processes) -> None:
     would stay open so long. Never raises: nothing is worse than before if it
     cannot be done.
     """
-    original = target.original.parameters.get(cputune.SHARES)
+    original = guest.original.parameters.get(cputune.SHARES)
     if (
         original is None
-        or not target.journalled
-        or cputune.SHARES in target.released
-        or target.echoes.shares_theirs is not None
+        or not guest.journalled
+        or cputune.SHARES in guest.released
+        or guest.echoes.shares_theirs is not None
     ):
         return
-    file = _find(target, host)
+    file = _find(guest, host)
     # A window that began to write before the VM was held ends first.
-    with target.weighing:
-        known = target.echoes.shares_ours
-        if not _put_back(file, original, known.__contains__, target.name):
+    with guest.weighing:
+        known = guest.echoes.shares_ours
+        if not _put_back(file, original, known.__contains__, guest.name):
             return
         # What went into the file alone has never been in libvirt's XML.
-        target.unweighed = not target.weighs_by_file
-        target.echoes.shares_ours.add(original)
-        target.note_written({cputune.SHARES: original})
+        guest.unweighed = not guest.weighs_by_file
+        guest.echoes.shares_ours.add(original)
+        guest.note_written({cputune.SHARES: original})
 
 
 def give_back_recorded(
@@ -160,24 +160,24 @@ def _put_back(
     return True
 
 
-def settle(target: guest.Guest) -> None:
+def settle(guest: guest.Guest) -> None:
     """Tell libvirt of it, now that the VM stays here.
 
     :raises libvirt.libvirtError: it is refused.
     """
-    if not target.unweighed:
+    if not guest.unweighed:
         return
     # A window's write that waited for the migration comes first.
-    with target.lock:
-        original = target.original.parameters[cputune.SHARES]
-        cputune.write_shares(target.domain, original)
-        target.note_written({cputune.SHARES: original})
-        target.unweighed = False
+    with guest.lock:
+        original = guest.original.parameters[cputune.SHARES]
+        cputune.write_shares(guest.domain, original)
+        guest.note_written({cputune.SHARES: original})
+        guest.unweighed = False
 
 
 def _find(
-    target: guest.Guest, host: qemu_process.Processes
+    guest: guest.Guest, host: qemu_process.Processes
 ) -> pathlib.Path | None:
-    pid = host.find(target.uuid)
-    tid = target.tids[0] if target.tids else pid
+    pid = host.find(guest.uuid)
+    tid = guest.tids[0] if guest.tids else pid
     return host.weight_file(pid, tid) if pid else None

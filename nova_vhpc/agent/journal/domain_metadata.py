@@ -12,10 +12,11 @@
 
 """The journal's copy inside the domain's live XML.
 
-A live migration and a managed save carry our settings to a QEMU process
-that this host's journal knows nothing of. The copy travels with them, as an
-element of its own in the live ``<metadata>``, so that whoever finds it can
-put the VM back. It is taken out again with the settings.
+A live migration and a managed save carry the agent's settings to a QEMU
+process that has no record in this host's journal. The metadata copy, an
+element of its own in the live ``<metadata>``, travels with the settings, so
+that any agent or hook that finds it can restore the original settings. It is
+removed when the settings are restored.
 """
 
 from typing import Any
@@ -33,8 +34,11 @@ _OPEN, _CLOSE = '<journal>', '</journal>'
 
 
 def put(domain: Any, record: store.JournalRecord) -> None:
-    """Write the copy. Raises libvirt.libvirtError."""
-    # JSON may hold any character of the domain's name.
+    """Write the metadata copy.
+
+    :raises libvirt.libvirtError: libvirt refused it.
+    """
+    # The domain's name may contain any character.
     text = (
         record.to_json()
         .replace('&', '&amp;')
@@ -45,9 +49,11 @@ def put(domain: Any, record: store.JournalRecord) -> None:
 
 
 def get(domain: Any) -> store.JournalRecord | None:
-    """Read the copy; None without one.
+    """Return the metadata copy; None if there is none.
 
-    :raises NewerVersion, JournalError: there is one, of a newer agent or torn.
+    :raises NewerVersion: a newer agent wrote the copy.
+    :raises JournalError: the copy is damaged.
+    :raises libvirt.libvirtError: libvirt could not read it.
     """
     try:
         xml = domain.metadata(_ELEMENT, URI, _LIVE)
@@ -67,7 +73,10 @@ def get(domain: Any) -> store.JournalRecord | None:
 
 
 def remove(domain: Any) -> None:
-    """Take the copy out; nothing happens without one."""
+    """Remove the metadata copy, if there is one.
+
+    :raises libvirt.libvirtError: libvirt refused it.
+    """
     try:
         domain.setMetadata(_ELEMENT, None, PREFIX, URI, _LIVE)
     except libvirt.libvirtError as error:

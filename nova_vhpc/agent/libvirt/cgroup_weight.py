@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The file of a domain's control group that its ``cpu_shares`` stand in."""
+"""Write ``cpu_shares`` directly to the file of a domain's control group."""
 
 import contextlib
 import pathlib
@@ -20,10 +20,12 @@ from nova_vhpc.agent.libvirt import cputune
 
 
 class WeightFile:
-    """Of one run of a domain; known to be the one that libvirt means.
+    """The weight file of one run of a domain.
 
-    :param path: ``cpu.weight`` or ``cpu.shares``; None for none.
-    :ivar proven: libvirt has told what was written here.
+    :param path: path of ``cpu.weight`` or ``cpu.shares``; None if the agent
+        cannot write one.
+    :ivar proven: libvirt has reported a value that was written to the file,
+        so the file is the one that libvirt reads.
     """
 
     __slots__ = ('_path', 'proven')
@@ -33,11 +35,12 @@ class WeightFile:
         self.proven = False
 
     def write(self, domain: Any, shares: int) -> str:
-        """Set the weight.
+        """Write the weight.
 
-        :returns: why it was not set, in which case the file will not be
-            used again; empty if it was.
-        :raises libvirt.libvirtError: it cannot tell whether it is its own.
+        :returns: why the weight was not written, and then the file is not
+            used again; empty if it was written.
+        :raises libvirt.libvirtError: libvirt cannot report the weight, so
+            the file could not be proven.
         """
         if self._path is None:
             return 'it is in no control group that the agent can write'
@@ -60,7 +63,7 @@ class WeightFile:
                 with contextlib.suppress(OSError):
                     self._path.write_text(before)
         if same:
-            # Of a value that was there before it says nothing.
+            # The same value as before proves nothing.
             self.proven = before.strip() != str(shares)
             return ''
         path, self._path = self._path, None

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The connection to libvirt: opened, watched, and opened again."""
+"""Open, watch and reopen the connection to libvirt."""
 
 import contextlib
 import functools
@@ -27,27 +27,27 @@ LOG = logging.getLogger(__name__)
 
 KEEPALIVE_INTERVAL_S = 2
 KEEPALIVE_COUNT = 3
-"""A libvirtd that hangs is given up after about (count + 1) intervals; all
-its calls then fail at once, and we connect anew."""
+"""A connection to a libvirtd that hangs ends after about (count + 1)
+intervals: all calls fail, and the agent reconnects."""
 
 FIRST_PAUSE_S = 0.2
 
 SILENCE_S = 10.0
-"""After which a libvirtd that does not answer who connects is told of: before
-it does, there is no keep-alive."""
+"""Time, in seconds, after which an unanswered attempt to connect is logged:
+there is no keep-alive before libvirtd has answered."""
 
 _event_loop_lock = threading.Lock()
 _event_loop_runs = False
 
 
 def start_event_loop() -> None:
-    """Run libvirt's event loop in a thread; needed before any open."""
+    """Run libvirt's event loop in a thread; required before any open."""
     global _event_loop_runs
     with _event_loop_lock:
         if _event_loop_runs:
             return
         _event_loop_runs = True
-        # Errors come as exceptions; libvirt's own print to stderr is noise.
+        # libvirt also prints each error to stderr; the exceptions suffice.
         libvirt.registerErrorHandler(lambda context, error: None, None)
         libvirt.virEventRegisterDefaultImpl()
         threading.Thread(
@@ -63,11 +63,11 @@ def _run_events() -> None:
 
 
 class AwayError(libvirt.libvirtError):
-    """There is no connection now."""
+    """libvirt is not connected, or does not answer."""
 
     def __init__(self, text: str) -> None:
-        # libvirt's own takes words and code of the last call that failed in
-        # this thread: that some domain is not there, for one.
+        # libvirtError() would take message and code from the last call that
+        # failed in this thread, for example "domain not found".
         Exception.__init__(self, text)
         self.err = None
 
@@ -75,9 +75,10 @@ class AwayError(libvirt.libvirtError):
 class Connection:
     """Keeps one libvirt connection open.
 
-    :param uri: what to connect to.
-    :param on_up: told of every new connection, in our own thread.
-    :param max_pause_s: longest pause between two tries.
+    :param uri: libvirt URI.
+    :param on_up: called with each new connection, in this class's thread.
+    :param max_pause_s: longest pause between two attempts, in seconds.
+    :ivar reconnects: number of lost connections.
     """
 
     def __init__(
@@ -94,21 +95,21 @@ class Connection:
         self._hurry = threading.Event()
         self._lost = threading.Event()
         self._conn: Any = None
-        self._announced = False
-        self._silence_told = False
+        self._failure_logged = False
+        self._silence_logged = False
         self._thread = threading.Thread(
             target=self._run, name='libvirt-connection', daemon=True
         )
 
     @property
     def up(self) -> bool:
-        """Whether there is a connection now."""
+        """Whether libvirt is connected."""
         return self._conn is not None
 
     def get(self) -> Any:
-        """The connection.
+        """Return the connection.
 
-        :raises AwayError: there is none now; a libvirt.libvirtError.
+        :raises AwayError: libvirt is not connected; a libvirt.libvirtError.
         """
         conn = self._conn
         if conn is None:
@@ -116,31 +117,33 @@ class Connection:
         return conn
 
     def runs(self, uuid: str, run: int) -> bool:
-        """Whether a domain still runs as it did: libvirt's calls name the
-        domain only, and go to whatever run of it there is.
+        """Return whether the given run of a domain still runs.
 
-        :param run: libvirt's number of the run.
-        :raises libvirt.libvirtError: it is not known.
+        libvirt calls identify a domain by its UUID only; after a restart
+        they reach the new run.
+
+        :param run: libvirt's domain ID of the run.
+        :raises libvirt.libvirtError: libvirt cannot say.
         """
         return bool(self.get().lookupByUUIDString(uuid).ID() == run)
 
     def start(self) -> None:
-        """Begin to connect, in a thread."""
+        """Start the thread that connects."""
         start_event_loop()
         self._thread.start()
 
     def hurry(self) -> None:
-        """Try at once, and with short pauses: what is left are seconds."""
+        """Retry at once and with short pauses: the agent ends soon."""
         self._hurry.set()
 
     def stop(self) -> None:
-        """Connect no more. The open connection ends with the process."""
+        """Stop connecting. An open connection ends with the process."""
         self._stop.set()
         self._hurry.set()
         self._lost.set()
 
     def failed(self, error: libvirt.libvirtError) -> None:
-        """A call failed: if the connection is dead, have it renewed."""
+        """Reconnect if a failed call means that the connection is dead."""
         conn = self._conn
         if conn is not None and is_connection_error(error):
             try:
@@ -166,7 +169,7 @@ class Connection:
                 conn = retry(self._open)
             except libvirt.libvirtError:
                 return
-            self._announced = self._silence_told = False
+            self._failure_logged = self._silence_logged = False
             self._conn = conn
             LOG.info('libvirt at %s: connected', self.uri)
             try:
@@ -175,7 +178,7 @@ class Connection:
                 LOG.warning(
                     'libvirt at %s: lost while starting: %s', self.uri, error
                 )
-                self._announced = True
+                self._failure_logged = True
                 self._lost.set()
             self._lost.wait()
             self._conn = None
@@ -184,14 +187,14 @@ class Connection:
             _let_go(conn)
             del conn
             self.reconnects += 1
-            if not self._announced:
+            if not self._failure_logged:
                 LOG.warning(
                     'libvirt at %s: connection lost; trying again with '
                     'pauses of up to %g s',
                     self.uri,
                     self._max_pause_s,
                 )
-                self._announced = True
+                self._failure_logged = True
 
     def _wait(self, seconds: float) -> None:
         if self._hurry.wait(seconds):
@@ -204,12 +207,12 @@ class Connection:
         silence.daemon = True
         silence.start()
         try:
-            # Not given up: each further try would hang as well, and keep a
-            # thread.
+            # No timeout: each further attempt would hang, too, and hold one
+            # more thread.
             conn = libvirt.open(self.uri)
         finally:
             silence.cancel()
-            # Or what it is telling just now would count for the next time.
+            # A warning that is logged just now must not suppress the next.
             silence.join()
         try:
             conn.setKeepAlive(KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT)
@@ -223,24 +226,24 @@ class Connection:
                 lambda _conn, _reason, _opaque: lost.set(), None
             )
         except libvirt.libvirtError:
-            LOG.debug('%s tells nothing of its end', self.uri)
+            LOG.debug('%s does not report a close', self.uri)
         return conn
 
     def _note_silence(self) -> None:
-        # Also after a lost connection: one that hangs is most often told of
-        # as that.
-        if self._silence_told or self._stop.is_set():
+        # Also after a lost connection: a libvirtd that hangs mostly shows as
+        # a lost connection first.
+        if self._silence_logged or self._stop.is_set():
             return
-        self._silence_told = True
+        self._silence_logged = True
         LOG.warning(
             'libvirt at %s: does not answer; does it hang? Waiting for it',
             self.uri,
         )
 
     def _note_failure(self, state: tenacity.RetryCallState) -> None:
-        if self._announced:
+        if self._failure_logged:
             return
-        self._announced = True
+        self._failure_logged = True
         error = state.outcome.exception() if state.outcome else None
         LOG.warning(
             'libvirt at %s: not reachable (%s); trying again with pauses '
@@ -252,23 +255,25 @@ class Connection:
 
 
 def _let_go(conn: Any) -> None:
-    """Take our callbacks out of a lost connection.
+    """Unregister all callbacks of a lost connection.
 
-    They hold it, and with it a descriptor and its memory, for ever. It is not
-    closed here: a call in another thread may be about to fail on it.
+    Callbacks keep the connection object, its descriptor and its memory alive
+    for ever. The connection is not closed: a call in another thread may still
+    be about to fail on it.
     """
     calls: list[Callable[[], Any]] = [conn.unregisterCloseCallback]
     for number in tuple(conn.domainEventCallbackID):
         calls.append(functools.partial(conn.domainEventDeregisterAny, number))
     for call in calls:
-        # Nobody answers any more, but what is on this side is done by then.
+        # libvirtd does not answer, but the client has unregistered the
+        # callback before it notices.
         with contextlib.suppress(libvirt.libvirtError):
             call()
     conn.domainEventCallbackID.clear()
 
 
 def is_connection_error(error: libvirt.libvirtError) -> bool:
-    """Whether a failed call says that the connection itself is gone."""
+    """Return whether an error may mean that the connection is lost."""
     return error.get_error_code() in (
         None,
         libvirt.VIR_ERR_INTERNAL_ERROR,
@@ -280,7 +285,7 @@ def is_connection_error(error: libvirt.libvirtError) -> bool:
 
 
 def is_gone(error: libvirt.libvirtError) -> bool:
-    """Whether a failed call says that the domain does not run any more."""
+    """Return whether an error may mean that the domain does not run."""
     return error.get_error_code() in (
         libvirt.VIR_ERR_NO_DOMAIN,
         libvirt.VIR_ERR_OPERATION_INVALID,
@@ -288,11 +293,11 @@ def is_gone(error: libvirt.libvirtError) -> bool:
 
 
 def has_ended(domain: Any, error: libvirt.libvirtError) -> bool:
-    """Whether a call failed because its domain has stopped, or has left."""
+    """Return whether a call failed because its domain stopped or left."""
     if not is_gone(error):
         return False
     try:
-        # Calls are invalid for other reasons, too.
+        # "Operation invalid" has other reasons, too.
         return not domain.isActive()
     except libvirt.libvirtError as other:
         return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)

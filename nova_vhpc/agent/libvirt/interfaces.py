@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A guest's NICs, and which of them goes to which claimed uplink: pure."""
+"""Read a domain's NICs and choose which NIC uses which claimed uplink."""
 
 import copy
 import dataclasses
@@ -20,15 +20,15 @@ from collections.abc import Mapping, Sequence
 
 
 class UnsupportedError(Exception):
-    """A NIC cannot be re-plugged; says which, why and what to do."""
+    """A NIC cannot be re-plugged; the text says which, why and what to do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nic:
     """One ``<interface>`` of a domain.
 
-    :ivar bridge: the Linux bridge it is plugged into; None if another kind.
-    :ivar kind: the interface's type, or its virtual port's.
+    :ivar bridge: Linux bridge of the NIC; None for a NIC of another kind.
+    :ivar kind: type of the virtual port, else type of the interface.
     """
 
     mac: str
@@ -37,9 +37,9 @@ class Nic:
     element: ElementTree.Element = dataclasses.field(compare=False)
 
     def plugged_into(self, bridge: str) -> str:
-        """XML of the same NIC on another bridge, for a live update.
+        """Return the XML of this NIC on another bridge, for a live update.
 
-        :raises UnsupportedError: it is not on a Linux bridge.
+        :raises UnsupportedError: the NIC is not on a Linux bridge.
         """
         if self.bridge is None:
             raise UnsupportedError(
@@ -56,9 +56,9 @@ class Nic:
 
 
 def read(xml: str) -> tuple[Nic, ...]:
-    """All NICs of a domain's live XML, in the guest's order.
+    """Return all NICs of a domain's live XML, in the guest's order.
 
-    :raises ValueError: if it is no XML.
+    :raises ValueError: the text is not XML.
     """
     try:
         root = ElementTree.fromstring(xml)
@@ -70,13 +70,14 @@ def read(xml: str) -> tuple[Nic, ...]:
 def choose(
     nics: Sequence[Nic], bridges: Sequence[str], uplink_nic: int | None
 ) -> Mapping[str, str]:
-    """Which NIC goes to which bridge.
+    """Choose the NICs that must move to a claimed bridge.
 
     One claim binds one NIC: number ``uplink_nic``, or the last. More
     claims bind as many NICs: from that number on, or the last ones. A NIC
     that is on a claimed bridge already stays there.
 
-    :param bridges: of the uplinks that the server has claimed.
+    :param bridges: bridges of the uplinks that the server has claimed.
+    :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
     :returns: bridge by MAC address, for the NICs that must move.
     :raises UnsupportedError: the guest has fewer NICs than claims.
     """

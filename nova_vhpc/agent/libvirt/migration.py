@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whether a VM is on its way from one host to another."""
+"""Tell whether a domain is being migrated, from here or to here."""
 
 from typing import Any
 
@@ -18,28 +18,29 @@ import libvirt
 
 
 def leaves(domain: Any) -> bool:
-    """Whether a job is sending the VM away.
+    """Return whether a job migrates the domain to another host.
 
     Any unbounded job counts: libvirt tells the kind of a job only in
-    statistics that it must ask QEMU for.
+    statistics for which it must ask QEMU.
 
-    :raises libvirt.libvirtError: libvirt cannot tell.
+    :raises libvirt.libvirtError: libvirt cannot say.
     """
     kind = domain.jobInfo()[0]
     return bool(kind == libvirt.VIR_DOMAIN_JOB_UNBOUNDED)
 
 
 def comes(domain: Any) -> bool:
-    """Whether a VM is still on its way here.
+    """Return whether the domain is still being migrated to this host.
 
-    libvirt holds writes to it up until then, or until they time out.
+    Until the migration ends, libvirt delays writes to the domain, or they
+    time out.
 
-    :raises libvirt.libvirtError: libvirt cannot tell.
+    :raises libvirt.libvirtError: libvirt cannot say.
     """
     try:
         domain.jobInfo()
     except libvirt.libvirtError as error:
-        # The job's figures are the other host's to tell.
+        # Only the source host has the statistics of the job.
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
             return True
         raise

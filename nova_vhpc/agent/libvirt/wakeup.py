@@ -10,14 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Keeps a call to libvirt that hangs from holding up the others.
+"""Keep a libvirt call that hangs from delaying calls of other threads.
 
 Of all threads that call over one connection, the first one sends and receives
-for all until its own answer is there. libvirt's client may miss, just after an
-answer to another thread, that this one has something more to send: the next
-keep-alive wakes it, which is due in two seconds. Beside one call that hangs,
-another thread came through 1 to 4 calls in two seconds (libvirt 9.0); nudged
-by small calls of a third one it makes hundreds.
+for all until its own answer arrives. libvirt's client may miss, just after an
+answer to another thread, that this other thread has something more to send;
+the next keep-alive message, due within two seconds, wakes it up. Beside one
+call that hangs, another thread completed 1 to 4 calls in two seconds (libvirt
+9.0). With small calls of a third thread, as made here, it completes hundreds.
 """
 
 import threading
@@ -28,14 +28,14 @@ from typing import Any
 import libvirt
 
 PAUSE_S = 0.02
-"""Between two small calls."""
+"""Pause between two small calls, in seconds."""
 
 
 class ConnectionWakeup:
-    """Makes small calls, as long as others take long.
+    """Makes small libvirt calls while other calls take long.
 
-    :param connection: gives libvirt's connection, or raises libvirtError.
-    :param wanted: whether there are calls that take long.
+    :param connection: returns libvirt's connection, or raises libvirtError.
+    :param wanted: returns whether a call takes long.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ConnectionWakeup:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Look whether it is wanted. Returns at once; cheap."""
+        """Make small calls if they are wanted. Return at once; cheap."""
         self._wake.set()
         with self._lock:
             if self._thread is not None:
@@ -59,7 +59,7 @@ class ConnectionWakeup:
             try:
                 self._thread.start()
             except RuntimeError:
-                # Too few threads; the next time, maybe.
+                # No thread available; the next wake() tries again.
                 self._thread = None
 
     def _run(self) -> None:
@@ -71,5 +71,5 @@ class ConnectionWakeup:
                     self._connection().getLibVersion()
                     time.sleep(PAUSE_S)
             except libvirt.libvirtError:
-                # It is lost, and with it what hung.
+                # The connection is lost, so the call that hung has failed.
                 continue
