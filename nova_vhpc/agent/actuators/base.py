@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What an actuator is: it writes a cputune, and knows its own limits."""
+"""The interface of actuators, and their loading."""
 
 import logging
 from typing import Any, Protocol
@@ -25,30 +25,33 @@ ACTUATOR_NAMESPACE = 'nova_vhpc.actuators'
 
 
 class Actuator(Protocol):
-    """Writes what the controller decided. Runs in libvirt's workers."""
+    """Writes the controller's decisions to a guest.
+
+    Called in the threads of the :class:`DomainExecutor`.
+    """
 
     def __init__(self, conf: Any) -> None: ...
 
     def check(self) -> str | None:
-        """Why this host cannot serve it; None if it can."""
+        """Return why the actuator cannot work on this host; None if it can."""
 
     def limits(self) -> model.ActuatorLimits:
-        """What it takes, and what it can really bring about."""
+        """Return the values that the actuator accepts and can bring about."""
 
     def write(
         self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None
     ) -> None:
         """Write the fields of ``tune`` that are not None.
 
-        :param slice_us: the time slice that they are to bring about.
+        Note each value in the guest as soon as it is in force.
 
-        Notes each value in the guest as soon as it is in force.
-
-        :raises libvirt.libvirtError, OSError: when one is refused.
+        :param slice_us: time slice that ``tune`` shall bring about, in
+            microseconds; None if none was decided.
+        :raises libvirt.libvirtError, OSError: a value was refused.
         """
 
     def undo(self, guest: guest.Guest) -> None:
-        """Take back what the journal knows nothing of."""
+        """Restore what the journal does not record."""
 
 
 def load_actuators(conf: Any) -> list[Any]:

@@ -19,8 +19,8 @@ when it wakes; measured on Linux 6.18 it did little for barrier programs
 (facts/libvirt-lab.md), so it is off by default. Writes need CAP_SYS_NICE
 and go through oslo.privsep.
 
-Undo: a runtime of 0 gives a thread the kernel's own slice again, which is
-what QEMU's threads have from the start.
+Restore: a runtime of 0 gives a thread the kernel's default slice again, which
+QEMU's threads have from the start.
 """
 
 import platform
@@ -37,28 +37,32 @@ MIN_SLICE_US = 100
 MAX_SLICE_US = 100_000
 RESET = 0
 UNKNOWN = -1
-"""A write failed on the way: neither the old nor the new, maybe."""
+"""A write failed: the thread may have the old slice or the new one."""
 
 
 def _set(tids: Iterable[int], slice_us: int) -> None:
-    """Write. Raises OSError."""
-    # Late: agents without this actuator never load oslo.privsep.
+    """Write the slice of threads.
+
+    :raises OSError: a write was refused.
+    """
+    # Not at import: agents without this actuator never load oslo.privsep.
     from nova_vhpc.agent.actuators import privileged
 
     privileged.set_slice_us(tids, slice_us)
 
 
-def reset(host: qemu_process.Processes, pid: int, vcpus: int) -> None:
-    """Give all vCPU threads of a QEMU process the kernel's own slice.
+def reset(processes: qemu_process.Processes, pid: int, vcpus: int) -> None:
+    """Give all vCPU threads of a QEMU process the kernel's default slice.
 
-    :raises OSError: one has another slice and it cannot be reset.
+    :param pid: process ID of QEMU.
+    :raises OSError: a thread's slice differs and cannot be reset.
     """
     if not sched_attr.SUPPORTED:
         return
     own_us = sched_attr.get_slice_us(0)
     changed = [
         tid
-        for tid in host.vcpu_threads(pid, vcpus)
+        for tid in processes.vcpu_threads(pid, vcpus)
         if _slice_us(tid, own_us) != own_us
     ]
     if changed:
@@ -73,7 +77,7 @@ def _slice_us(tid: int, gone_us: int) -> int:
 
 
 class KernelSliceActuator:
-    """Beside ``libvirt``, never without it: it writes slices only.
+    """Writes slices only, so it is used beside ``libvirt``.
 
     :param conf: unused; every actuator gets it.
     """
@@ -82,7 +86,7 @@ class KernelSliceActuator:
         pass
 
     def check(self) -> str | None:
-        """Whether this kernel takes a slice, and we may give one."""
+        """Return why the kernel accepts no slice from the agent, or None."""
         if not sched_attr.SUPPORTED:
             return f'no system call numbers for {platform.machine()}'
         release = platform.release().split('.')
@@ -102,7 +106,7 @@ class KernelSliceActuator:
         return None if taken else 'the kernel takes no slice'
 
     def limits(self) -> model.ActuatorLimits:
-        """Of the slice alone."""
+        """Return the limit of the slice; all others are left open."""
         return model.ActuatorLimits(effective_min_slice_us=MIN_SLICE_US)
 
     def write(
@@ -115,7 +119,7 @@ class KernelSliceActuator:
         known = guest.slices
         todo = [tid for tid in guest.tids if known.get(tid) != wanted]
         if todo:
-            # Noted first: what half succeeds must be undone, too.
+            # Noted first: a write that half succeeds must be restored, too.
             known.update(dict.fromkeys(todo, wanted))
             try:
                 _set(todo, wanted)
@@ -124,7 +128,7 @@ class KernelSliceActuator:
                 raise
 
     def undo(self, guest: guest.Guest) -> None:
-        """The kernel's own slice for all vCPU threads."""
+        """Give all vCPU threads the kernel's default slice."""
         todo = [tid for tid in guest.tids if tid in guest.slices]
         if todo:
             _set(todo, RESET)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Period, quota, shares and pins, live, through libvirt."""
+"""Write period, quota, shares and pins of a live domain by libvirt."""
 
 import contextlib
 import pathlib
@@ -24,16 +24,16 @@ from nova_vhpc.control import model
 from nova_vhpc.linux import cgroup, tick
 
 TICKS_PER_SLICE = 1
-"""An unforced switch happens at the scheduler's tick."""
+"""The kernel preempts a thread whose slice is over at a scheduler tick."""
 
 GUESSED_HZ = 250
-"""Tick rate where the kernel does not tell: what most distributions set."""
+"""Assumed tick rate if it cannot be read: most distributions set it."""
 
 
 class LibvirtCputuneActuator:
-    """The one that works everywhere.
+    """Writes the cputune by libvirt; works on every host.
 
-    :param conf: with ``[vhpc_agent]``.
+    :param conf: configuration with ``[vhpc_agent]``.
     """
 
     def __init__(self, conf: Any) -> None:
@@ -41,11 +41,11 @@ class LibvirtCputuneActuator:
         self._limits: model.ActuatorLimits | None = None
 
     def check(self) -> str | None:
-        """libvirt always takes these calls."""
+        """Return None: libvirt always accepts these calls."""
         return None
 
     def limits(self) -> model.ActuatorLimits:
-        """Of libvirt, of the cgroup version, and of the kernel's tick."""
+        """Return the limits of libvirt, cgroup version and kernel tick."""
         if self._limits is None:
             v2 = cgroup.cpu_is_v2(self._cgroup)
             self._limits = model.ActuatorLimits(
@@ -63,7 +63,7 @@ class LibvirtCputuneActuator:
     def write(
         self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None
     ) -> None:
-        """One call for the bandwidth, one for shares, one per moved vCPU."""
+        """Make one call for bandwidth, one for shares, one per moved vCPU."""
         domain = guest.domain
         if tune.period_us is not None and tune.quota_us is not None:
             self._write_bandwidth(guest, tune.period_us, tune.quota_us)
@@ -93,7 +93,7 @@ class LibvirtCputuneActuator:
     def _write_bandwidth(
         guest: guest.Guest, period_us: int, quota_us: int
     ) -> None:
-        """Both or none: one without the other would change the share."""
+        """Write both or none: one of them alone changes the CPU share."""
         before = guest.expected.parameters
         try:
             cputune.write_bandwidth(guest.domain, period_us, quota_us, before)
@@ -108,18 +108,20 @@ class LibvirtCputuneActuator:
             raise
 
     def undo(self, guest: guest.Guest) -> None:
-        """All of it is in the journal."""
+        """Do nothing: the journal records all values."""
 
 
 def _pin(guest: guest.Guest, vcpu: int, cpus: frozenset[int]) -> bool:
-    """Whether a vCPU was pinned: not to CPUs that went off just now.
+    """Pin a vCPU unless one of the CPUs has just gone offline.
 
-    The kernel refuses these (cgroup v1), and the next ticks know of them.
+    The kernel (cgroup v1) refuses an offline CPU; the next ticks will not
+    use it.
 
-    :raises libvirt.libvirtError: it is refused for another reason.
+    :returns: whether the vCPU was pinned.
+    :raises libvirt.libvirtError: the pin was refused for another reason.
     """
     domain = guest.domain
-    # Its event may come before the call returns.
+    # The event of this write may arrive before the call returns.
     guest.echoes.note({cputune.pin_name(vcpu): cpus})
     try:
         cputune.write_pin(domain, vcpu, cpus, guest.expected.host_cpus)

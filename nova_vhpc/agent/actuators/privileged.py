@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Writes beyond libvirt, in a process of their own: oslo.privsep.
+"""Write scheduling attributes in a privileged process (oslo.privsep).
 
 The daemon is started at the first call and keeps CAP_SYS_NICE alone; it
-ends with the agent, however that ends. Import this module late: most
-agents never need it.
+ends with the agent, even if the agent is killed. Import this module only
+where it is needed: most agents never need it.
 """
 
 import contextlib
@@ -35,14 +35,14 @@ SECTION = 'vhpc_privileged'
 HELPER = 'privsep-helper'
 
 TIMEOUT_S = 10.0
-"""For one call; the first one waits for the daemon to start as well."""
+"""Timeout of a call, in seconds; the first one also starts the daemon."""
 
 
 def _without_eventlet(name: str) -> Any:
-    """Import a module as if there were no eventlet.
+    """Import a module as if eventlet were not installed.
 
-    oslo.privsep imports it wherever it is installed, to see what it has
-    patched. Nothing is patched here, and it must not get into the agent.
+    oslo.privsep imports eventlet if it is installed, to see what eventlet has
+    patched. The agent patches nothing and must not load eventlet.
     """
     if 'eventlet' in sys.modules:
         return importlib.import_module(name)
@@ -63,11 +63,14 @@ CONTEXT = _without_eventlet('oslo_privsep.priv_context').PrivContext(
 
 
 def _helper_command() -> str | None:
-    """Root needs no sudo, which may not even work (NoNewPrivileges)."""
+    """Return the helper's command; None for root.
+
+    Root needs no sudo, which may not even work (NoNewPrivileges).
+    """
     if os.geteuid() != 0:
         return None
     beside = pathlib.Path(sys.executable).with_name(HELPER)
-    # Split like a shell's, and the path may have spaces.
+    # oslo.privsep splits the command like a shell; paths may have spaces.
     return shlex.quote(str(beside)) if beside.exists() else HELPER
 
 
@@ -75,16 +78,18 @@ cfg.CONF.set_default('helper_command', _helper_command(), group=SECTION)
 
 
 def set_slice_us(tids: Iterable[int], slice_us: int) -> None:
-    """Give threads a slice; 0 for the kernel's own. One call for all.
+    """Set the slice of threads, in one call to the daemon.
 
-    :raises OSError: it is refused, or the daemon does not run.
+    :param tids: thread IDs.
+    :param slice_us: slice in microseconds; 0 for the kernel's default.
+    :raises OSError: the kernel refused it, or the daemon does not run.
     """
     try:
         _set_slice_us(list(tids), slice_us)
     except OSError:
         raise
     except Exception as error:
-        # Of oslo.privsep: what it raises has no base class of its own.
+        # The errors of oslo.privsep have no base class of their own.
         raise OSError(
             f'the privsep daemon does not work: {error!r}; {HELPER} must be '
             'installed, and sudo must allow it to an agent that is not root'

@@ -10,13 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Write a VM's weight where libvirt keeps it: in its control group.
+"""Write a guest's weight directly into its control group.
 
 At each border of a gang window two weights change. libvirt takes milliseconds
-for one: it saves the VM's state to a disk, and where systemd keeps the VM it
-asks systemd, which writes a file. The group's own file takes a tenth of one,
-waits for no libvirtd, and leaves the VM's XML as it was. libvirt reads the
-same file, so ``virsh schedinfo`` shows what is in force; it also puts back.
+for one: it saves the domain's state to disk, and if systemd keeps the domain's
+group, libvirt asks systemd, which writes the file. Writing the file directly
+takes a tenth of a millisecond, does not wait for libvirtd and does not change
+the domain's XML. libvirt reads the same file, so ``virsh schedinfo`` shows the
+weight in force. The original weight is restored by libvirt.
 """
 
 import logging
@@ -33,29 +34,31 @@ LOG = logging.getLogger(__name__)
 
 
 class Weights:
-    """Writes the weights of VMs; by libvirt where their files do not serve.
+    """Writes the weights of guests; by libvirt if the file cannot be used.
 
     :param options: ``[vhpc_agent]``.
-    :param host: reads the QEMU processes.
+    :param processes: the host's QEMU processes.
     """
 
-    def __init__(self, options: Any, host: qemu_process.Processes) -> None:
+    def __init__(
+        self, options: Any, processes: qemu_process.Processes
+    ) -> None:
         self._by_file = options.window_weights == 'cgroup'
-        self._host = host
-        self._told = False
+        self._processes = processes
+        self._logged = False
 
     def write(self, guest: guest.Guest, shares: int) -> None:
-        """Set the weight of a running VM. With its lock held.
+        """Set the weight of a running guest; the caller holds its lock.
 
-        :raises libvirt.libvirtError: it is refused.
+        :raises libvirt.libvirtError: libvirt refused it.
         """
         problem = self._write_file(guest, shares) if self._by_file else ''
         if problem or not self._by_file:
             cputune.write_shares(guest.domain, shares)
         guest.note_written({cputune.SHARES: shares})
-        if problem and not self._told:
-            # What is so for one VM is mostly so for all.
-            self._told = True
+        if problem and not self._logged:
+            # Logged once: the reason is mostly the same for all guests.
+            self._logged = True
             LOG.info(
                 'VM %s: libvirt writes its weight, which takes longer: %s',
                 guest.name,
@@ -63,9 +66,9 @@ class Weights:
             )
 
     def write_file(self, guest: guest.Guest, shares: int) -> bool:
-        """Set the weight of a VM whose file is known, and never by libvirt.
+        """Set the weight of a guest by its file, never by libvirt.
 
-        :returns: whether it was written.
+        :returns: whether the weight was written.
         """
         if self._write_file(guest, shares):
             return False
@@ -73,19 +76,20 @@ class Weights:
         return True
 
     def _write_file(self, guest: guest.Guest, shares: int) -> str:
-        """Why it was not written; empty if it was."""
+        """Return why the file was not written; empty if it was."""
         if guest.weight is None:
-            guest.weight = cgroup_weight.WeightFile(_find(guest, self._host))
+            guest.weight = cgroup_weight.WeightFile(
+                _find(guest, self._processes)
+            )
         return guest.weight.write(guest.domain, shares)
 
 
-def give_back(guest: guest.Guest, host: qemu_process.Processes) -> None:
-    """Put a window's weight back without libvirt.
+def give_back(guest: guest.Guest, processes: qemu_process.Processes) -> None:
+    """Restore a guest's original weight without libvirt.
 
-    For a VM that is being sent away: libvirt takes no writes for as long as
-    that lasts, which may be hours, and a window that was open when it began
-    would stay open so long. Never raises: nothing is worse than before if it
-    cannot be done.
+    For a guest that is being migrated away: libvirt accepts no writes during
+    the migration, which may take hours, and a gang window that was open when
+    it began would stay open. Never raises; without the file, the weight stays.
     """
     original = guest.original.parameters.get(cputune.SHARES)
     if (
@@ -95,38 +99,38 @@ def give_back(guest: guest.Guest, host: qemu_process.Processes) -> None:
         or guest.echoes.shares_theirs is not None
     ):
         return
-    file = _find(guest, host)
-    # A window that began to write before the VM was held ends first.
+    file = _find(guest, processes)
+    # A window that began its write before the guest was held ends first.
     with guest.weighing:
         known = guest.echoes.shares_ours
         if not _put_back(file, original, known.__contains__, guest.name):
             return
-        # What went into the file alone has never been in libvirt's XML.
+        # A weight that was only written to the file is not in libvirt's XML.
         guest.unweighed = not guest.weighs_by_file
         guest.echoes.shares_ours.add(original)
         guest.note_written({cputune.SHARES: original})
 
 
 def give_back_recorded(
-    domain: Any, record: store.JournalRecord, host: qemu_process.Processes
+    domain: Any, record: store.JournalRecord, processes: qemu_process.Processes
 ) -> None:
-    """The same for what an agent has left that was killed in a window.
+    """Restore the original weight that a killed agent's record holds.
 
-    :raises libvirt.libvirtError: it cannot tell what is in force.
+    :raises libvirt.libvirtError: libvirt cannot report the weight in force.
     """
     original = record.original.parameters.get(cputune.SHARES)
     if original is None or cputune.SHARES in record.released:
         return
-    pid = host.find(record.uuid)
+    pid = processes.find(record.uuid)
     if not pid:
         return
-    (tid,) = host.vcpu_threads(pid, 1) or (pid,)
-    file = host.weight_file(pid, tid)
+    (tid,) = processes.vcpu_threads(pid, 1) or (pid,)
+    file = processes.weight_file(pid, tid)
     told = domain.schedulerParametersFlags(cputune.LIVE).get(cputune.SHARES)
     _put_back(
         file,
         original,
-        # Nobody has proven that it is the file that libvirt means.
+        # It is not proven that libvirt reads this file.
         lambda now: (
             now == told
             and written_values.may_be(record.written, cputune.SHARES, now)
@@ -141,33 +145,37 @@ def _put_back(
     is_ours: Callable[[int], bool],
     name: str,
 ) -> bool:
-    """Set the weight, if it is one of ours.
+    """Restore the weight if the one in force is the agent's.
 
-    :param is_ours: whether a weight is.
-    :returns: whether it was set.
+    :param is_ours: returns whether the agent may have written a weight.
+    :returns: whether the weight was restored.
     """
     if file is None:
         return False
     try:
-        # Whatever else is in it is not ours.
+        # Another value is an external change and stays.
         now = int(file.read_text())
         if now == original or not is_ours(now):
             return False
         file.write_text(str(original))
     except (OSError, ValueError) as error:
-        LOG.debug('VM %s: its weight stays: %r', name, error)
+        LOG.debug(
+            'VM %s: cannot restore its weight by the file: %r', name, error
+        )
         return False
     return True
 
 
 def settle(guest: guest.Guest) -> None:
-    """Tell libvirt of it, now that the VM stays here.
+    """Write a weight that :func:`give_back` restored to libvirt, too.
 
-    :raises libvirt.libvirtError: it is refused.
+    For a guest whose migration failed, so that it stays on this host.
+
+    :raises libvirt.libvirtError: libvirt refused it.
     """
     if not guest.unweighed:
         return
-    # A window's write that waited for the migration comes first.
+    # A window's write that waited for the migration ends first.
     with guest.lock:
         original = guest.original.parameters[cputune.SHARES]
         cputune.write_shares(guest.domain, original)
@@ -176,8 +184,8 @@ def settle(guest: guest.Guest) -> None:
 
 
 def _find(
-    guest: guest.Guest, host: qemu_process.Processes
+    guest: guest.Guest, processes: qemu_process.Processes
 ) -> pathlib.Path | None:
-    pid = host.find(guest.uuid)
+    pid = processes.find(guest.uuid)
     tid = guest.tids[0] if guest.tids else pid
-    return host.weight_file(pid, tid) if pid else None
+    return processes.weight_file(pid, tid) if pid else None

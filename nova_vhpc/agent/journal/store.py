@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What every VM was set to before we first wrote to it, kept on disk.
+"""The journal: original settings of all managed guests, on disk.
 
-One JSON file per domain below ``state_path``. A record is on the disk,
-whole, before the first write to its domain: written beside its place,
-fsync, renamed over it, fsync of the directory. So a record is either there
-and whole or not there; one that is torn, or does not match its checksum, is
-the disk's own fault and is set aside as ``.bad``, never believed.
+One JSON file per domain below ``state_path``. A record is complete on the disk
+before the first write to its domain: written to a temporary file, fsync,
+rename, fsync of the directory. A record that is damaged, or does not match its
+checksum, therefore means a disk fault or an edit; it is renamed to ``.bad``
+and never used.
 """
 
 import contextlib
@@ -45,30 +45,33 @@ checksum ignore the key.
 
 
 class JournalError(Exception):
-    """A record cannot be written or read; says which, why, what to do."""
+    """A record cannot be written or read; the text says why and what to do."""
 
 
 class NewerVersion(JournalError):
-    """A record was written by a newer agent."""
+    """A newer agent wrote the record, in a newer format."""
 
 
 class Unreadable(JournalError):
-    """Nothing can be read now: not even whether there is a record."""
+    """The disk cannot be read: it is unknown whether there is a record."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JournalRecord:
     """One domain's original settings.
 
-    :ivar identity: of the QEMU process they belong to.
-    :ivar repin: whether we may pin the guest's vCPUs.
-    :ivar floats: it could use all CPUs that Nova gives to guests there.
-    :ivar settled: it was put back; the copy in the XML is there for another
-        host alone, to which the elements of our pins go along.
+    :ivar identity: run of the domain that the settings belong to.
+    :ivar original: settings before the agent's first write.
+    :ivar repin: whether the agent may pin the guest's vCPUs.
+    :ivar floats: whether the guest could use all CPUs that Nova gives to
+        guests on the host.
+    :ivar settled: the original settings are restored; the metadata copy
+        stays only for the destination host of a migration, to which the pin
+        elements of the live XML travel along.
     :ivar released: managed values that somebody else has taken over.
-    :ivar sliced: vCPU threads may have slices of their own.
-    :ivar written: values that we may have written; None if that is not
-        known, as in an older agent's record.
+    :ivar sliced: vCPU threads may have kernel slices set by the agent.
+    :ivar written: values that the agent may have written; None if that is
+        not known, as in an older agent's record.
     """
 
     uuid: str
@@ -83,7 +86,7 @@ class JournalRecord:
     settled: bool = False
 
     def to_json(self) -> str:
-        """Versioned JSON, one line."""
+        """Return the record as versioned JSON, one line."""
         data = _with_checksum(
             {
                 'version': VERSION,
@@ -103,16 +106,16 @@ class JournalRecord:
 
     @classmethod
     def from_json(cls, text: str, source: str) -> 'JournalRecord':
-        """Read what :meth:`to_json` made.
+        """Parse the output of :meth:`to_json`.
 
-        :param source: where the text stood, for the message.
-        :raises NewerVersion: a newer agent made it.
-        :raises JournalError: it is torn, altered, empty or something else.
+        :param source: where the text was read, for the error message.
+        :raises NewerVersion: a newer agent wrote the record.
+        :raises JournalError: the text is damaged, altered or no record.
         """
         try:
             data: Any = json.loads(text)
             version = int(data['version'])
-            # A newer agent may sum up otherwise.
+            # Before the checksum: a newer agent may compute it differently.
             if version > VERSION:
                 raise NewerVersion(
                     f'{source}: version {version} of a newer agent; this '
@@ -146,7 +149,7 @@ class JournalRecord:
 
 
 class Journal:
-    """All records of this host.
+    """The records of this host.
 
     :param state_path: ``[vhpc_agent]state_path``.
     """
@@ -155,15 +158,15 @@ class Journal:
         self.path = pathlib.Path(state_path, 'journal')
 
     def prepare(self) -> None:
-        """Make the directory and try a write, so trouble shows early.
+        """Create the directory and try a write, so that errors show early.
 
-        :raises JournalError: if nothing can be journalled there.
+        :raises JournalError: no record can be written.
         """
         probe = self.path / '.probe'
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for left in self.path.glob('.*.tmp'):
-                left.unlink(missing_ok=True)
+            for leftover in self.path.glob('.*.tmp'):
+                leftover.unlink(missing_ok=True)
             self._write(probe, 'x' * 4096)
             probe.unlink()
         except OSError as error:
@@ -173,12 +176,15 @@ class Journal:
             ) from None
 
     def make_directory(self) -> None:
-        """Make it if it is missing; :meth:`prepare` says why it cannot be."""
+        """Create the directory if it is missing; ignore errors.
+
+        :meth:`prepare` reports them.
+        """
         with contextlib.suppress(OSError):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def problem(self) -> str:
-        """Why nothing can be journalled; empty if something can."""
+        """Return why no record can be written; empty if one can."""
         try:
             self.prepare()
         except JournalError as error:
@@ -186,43 +192,45 @@ class Journal:
         return ''
 
     def save(self, record: JournalRecord) -> None:
-        """Put a record on the disk, whole.
+        """Write a record to the disk, atomically.
 
-        :raises JournalError: it is not there, then; an older record of
-            the domain is untouched.
+        :raises JournalError: the record was not written; an older record of
+            the domain is unchanged.
         """
-        target = self._file(record.uuid)
+        path = self._file(record.uuid)
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write(target, record.to_json() + '\n')
+            self._write(path, record.to_json() + '\n')
         except OSError as error:
             raise JournalError(
-                f'cannot journal {record.name} in {target}: '
+                f'cannot journal {record.name} in {path}: '
                 f'{error.strerror}; the VM is not written to'
             ) from None
 
     def load(self, uuid: str) -> JournalRecord | None:
-        """The record of a domain; None without one.
+        """Return the record of a domain; None if there is none.
 
-        :raises NewerVersion, JournalError: it cannot be used.
-        :raises Unreadable: for want of descriptors, or the disk fails.
+        :raises NewerVersion: a newer agent wrote the record.
+        :raises JournalError: the record is damaged.
+        :raises Unreadable: the file cannot be read, for example because the
+            disk fails or no file descriptor is left.
         """
-        target = self._file(uuid)
+        path = self._file(uuid)
         try:
-            text = target.read_text()
+            text = path.read_text()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise Unreadable(f'{target}: {error.strerror}') from None
+            raise Unreadable(f'{path}: {error.strerror}') from None
         except UnicodeDecodeError as error:
-            raise JournalError(f'{target}: {error}') from None
-        record = JournalRecord.from_json(text, str(target))
+            raise JournalError(f'{path}: {error}') from None
+        record = JournalRecord.from_json(text, str(path))
         if record.uuid != uuid:
-            raise JournalError(f'{target}: is about {record.uuid}')
+            raise JournalError(f'{path}: is about {record.uuid}')
         return record
 
     def uuids(self) -> tuple[str, ...]:
-        """Domains that have a record, whole or not."""
+        """Return the UUIDs of domains with a record, even a damaged one."""
         try:
             return tuple(
                 sorted(
@@ -235,31 +243,31 @@ class Journal:
             return ()
 
     def remove(self, uuid: str) -> None:
-        """Forget a domain: nothing of ours is left in it.
+        """Remove the record of a domain that has its original settings.
 
-        :raises JournalError: the record is still there.
+        :raises JournalError: the record could not be removed.
         """
-        target = self._file(uuid)
+        path = self._file(uuid)
         try:
-            target.unlink()
+            path.unlink()
             self._sync_directory()
         except FileNotFoundError:
             return
         except OSError as error:
             raise JournalError(
-                f'cannot remove {target}: {error.strerror}'
+                f'cannot remove {path}: {error.strerror}'
             ) from None
 
     def set_aside(self, uuid: str) -> pathlib.Path:
-        """Keep an unusable record for people, out of the agent's way."""
-        target = self._file(uuid)
-        aside = target.with_suffix('.bad')
+        """Rename an unusable record to ``.bad``; return the new path."""
+        path = self._file(uuid)
+        aside = path.with_suffix('.bad')
         with contextlib.suppress(OSError):
-            target.replace(aside)
+            path.replace(aside)
         return aside
 
     def size_bytes(self) -> int:
-        """Bytes in all records."""
+        """Return the size of all records, in bytes."""
         return sum(size for _, size in self._sizes())
 
     def _sizes(self) -> Iterator[tuple[str, int]]:
@@ -272,8 +280,8 @@ class Journal:
             raise JournalError(f"'{uuid}' is no domain's uuid")
         return self.path / f'{uuid}{SUFFIX}'
 
-    def _write(self, target: pathlib.Path, text: str) -> None:
-        draft = target.with_name(f'.{target.name}.tmp')
+    def _write(self, path: pathlib.Path, text: str) -> None:
+        draft = path.with_name(f'.{path.name}.tmp')
         try:
             descriptor = os.open(
                 draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
@@ -282,7 +290,7 @@ class Journal:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(target)
+            draft.replace(path)
         except OSError:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
