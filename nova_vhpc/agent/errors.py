@@ -11,17 +11,17 @@
 # under the License.
 
 
-"""Errors that the agent's parts raise to its service, and how to tell them."""
+"""Errors that the agent's parts raise to its service."""
 
 
 class AgentError(Exception):
-    """Base of all; its text says what was wrong, where, and what to do."""
+    """Base class; the text says what is wrong, where, and what to do."""
 
 
 class ConfigError(AgentError):
-    """One line that names the option, its value and what is allowed."""
+    """A wrong option; the text names it, its value and what is allowed."""
 
 
 def one_line(error: Exception) -> str:
-    """What an error of others says, in one line of the log; never empty."""
+    """Return the text of an exception in one line for the log; never empty."""
     return ' '.join(str(error).split()) or repr(error)

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The host CPUs that VMs may be pinned to, as they come and go.
+"""The host CPUs that guests may be pinned to, followed at run time.
 
 A host may lose CPUs while it runs, as by ``echo off`` into
 ``/sys/devices/system/cpu/smt/control``, or get them back. The kernel refuses
-pins to CPUs that are off, and all else that is to be written with them.
+a pin to an offline CPU, and all values that are written with it.
 """
 
 import logging
@@ -32,15 +32,15 @@ LOG = logging.getLogger(__name__)
 OPTION = '[vhpc_agent]cpu_shared_set'
 
 LOOK_S = 1.0
-"""Between two looks. One costs about 30 us."""
+"""Time between two checks, in seconds. A check takes about 30 us."""
 
 
 class SharedCpus:
-    """Those of ``cpu_shared_set`` that are online and that we may use.
+    """The CPUs of ``cpu_shared_set`` that are online and allowed.
 
     :param shared_set: ``[vhpc_agent]cpu_shared_set``.
-    :param sys_root: where sysfs is mounted.
-    :raises ConfigError: when the option is wrong or nothing is left.
+    :param sys_root: mount point of sysfs.
+    :raises ConfigError: the option is wrong, or no CPU is left.
     """
 
     def __init__(self, shared_set: str | None, sys_root: str = '/sys') -> None:
@@ -61,22 +61,23 @@ class SharedCpus:
             )
 
     def off(self) -> frozenset[int]:
-        """Numbers of all CPUs of the host that are switched off."""
+        """Return the numbers of all offline CPUs of the host."""
         return self._off
 
     def missing(self) -> frozenset[int]:
-        """Those of them that VMs may be pinned to once they are on."""
+        """Return the offline CPUs that may be used once they are online."""
         return self._off if self._wanted is None else self._off & self._wanted
 
     def usable(self) -> frozenset[int]:
-        """Their numbers."""
+        """Return the numbers of the CPUs that guests may be pinned to."""
         return self._usable
 
     def described(self) -> tuple[model.Cpu, ...]:
-        """How they lie in the host; the same object until some come or go.
+        """Return the usable CPUs with their topology.
 
-        Called each tick. What was known is kept where none would be left:
-        with no CPU at all nothing could be decided.
+        Called each tick; returns the same object until a CPU comes or goes.
+        If no CPU would be left, the last known CPUs are returned: without
+        any CPU the controller could decide nothing.
         """
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
@@ -102,9 +103,9 @@ def usable_cpus(
     sys_root: str = '/sys',
     affinity: frozenset[int] | None = None,
 ) -> frozenset[int]:
-    """CPUs in ``cpu_shared_set`` that are on and that the process may use.
+    """Return the CPUs of ``cpu_shared_set`` that are online and allowed.
 
-    :raises ConfigError: when the option is wrong or nothing is left.
+    :raises ConfigError: the option is wrong, or no CPU is left.
     """
     if affinity is None:
         affinity = frozenset(os.sched_getaffinity(0))
@@ -144,7 +145,7 @@ def usable_cpus(
 def host_cpus(
     usable: Iterable[int], sys_root: str = '/sys'
 ) -> tuple[model.Cpu, ...]:
-    """Describe CPUs by socket, last-level cache and core."""
+    """Return the CPUs with their socket, last-level cache and core."""
     base = pathlib.Path(sys_root, 'devices/system/cpu')
     return tuple(
         model.Cpu(
@@ -165,7 +166,7 @@ def _number(path: pathlib.Path, default: int = 0) -> int:
 
 
 def _last_level_cache(cache: pathlib.Path) -> int:
-    """Number of the first CPU that shares the last-level cache."""
+    """Return the lowest CPU number that shares the last-level cache."""
     best = (0, 0)
     for index in cache.glob('index*'):
         try:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One agent per host."""
+"""Ensure that only one agent runs per host."""
 
 import contextlib
 import fcntl
@@ -20,19 +20,19 @@ import pathlib
 from nova_vhpc.agent import errors
 
 MODE = 0o600
-"""Whoever can open the file can lock it, and keep agents from starting and
-VMs from being put back."""
+"""A user who can open the file could lock it, and so keep agents from starting
+and guests from being restored."""
 
 
 class Lock:
-    """A locked file; the kernel lets go of it when the process ends.
+    """A locked file; the kernel releases the lock when the process ends.
 
-    And the journal's directory, if somebody has one: what is in ``/run`` may
-    be removed under an agent that runs, as systemd does when another one that
-    was started as a service has ended.
+    The journal's directory is locked, too: files in ``/run`` may be removed
+    while an agent runs. systemd does so when another agent, started as a
+    service, has ended.
 
     :param run_path: ``[vhpc_agent]run_path``.
-    :param journal: the directory; None for who neither writes nor reads it.
+    :param journal: the journal's directory; None if it is not used.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class Lock:
     def acquire(self) -> None:
         """Take the lock.
 
-        :raises AgentError: another agent has it, or the directory is not
-            ours to write.
+        :raises AgentError: another agent holds it, or the directory cannot
+            be written.
         """
         try:
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             descriptor = os.open(
                 self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE
             )
-            # Of an older agent it may have another one.
+            # An older agent may have created the file with another mode.
             os.fchmod(descriptor, MODE)
         except OSError as error:
             raise errors.AgentError(
@@ -68,14 +68,14 @@ class Lock:
                 'runs on this host; stop it first'
             )
         self._acquire_journal()
-        # Only for the message above: a file system that is full must not keep
-        # VMs from being put back.
+        # Only for the message above: a full file system must not prevent the
+        # restore of guests.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f'{os.getpid()}\n'.encode(), 0)
 
     def release(self) -> None:
-        """Let go. The file stays: removing it would race."""
+        """Release the lock. The file stays: removing it would be a race."""
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors.clear()
@@ -88,7 +88,7 @@ class Lock:
                 self._journal, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
             )
         except OSError:
-            # Nobody writes to a VM without it.
+            # Without the directory no agent writes to a guest.
             return
         if not self._lock(descriptor):
             os.close(descriptor)
@@ -99,7 +99,7 @@ class Lock:
             )
 
     def _lock(self, descriptor: int) -> bool:
-        """Whether nobody else has it."""
+        """Try to lock; return whether no other process holds the lock."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A plugin by its name: stevedore's entry points of one namespace."""
+"""Load plugins by name from the entry points of a namespace."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +23,11 @@ from nova_vhpc.agent import errors
 def load(
     namespace: str, name: str, value: str, lacking: str
 ) -> Callable[..., Any]:
-    """Import the class of a name, and of no other.
+    """Import the plugin of the given name, and no other.
 
-    :param value: option and value, for the message.
-    :param lacking: what the message says where there is none.
-    :raises ConfigError: there is none, or it cannot be imported.
+    :param value: option and value, for the error message.
+    :param lacking: text of the error message if there is no such plugin.
+    :raises ConfigError: there is no such plugin, or its import failed.
     """
     failures: list[str] = []
 
@@ -48,7 +48,7 @@ def load(
 
 
 def allowed(namespace: str) -> str:
-    """All names of a namespace, for a message; none is imported."""
+    """Return all plugin names of a namespace, without importing any."""
     manager = named.NamedExtensionManager(namespace, [])
     names = sorted(manager.entry_points_names())
     return ', '.join(names) or 'none is installed'

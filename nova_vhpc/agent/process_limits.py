@@ -10,36 +10,39 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the daemon itself takes of its host: open files and memory."""
+"""Open files and garbage collection of the daemon."""
 
 import gc
 import resource
 
 
 def raise_file_limit() -> None:
-    """Each VM keeps a dozen files open; 1024 is soon too few."""
+    """Raise the limit of open files to the hard limit.
+
+    Each guest keeps a dozen files open, so the usual 1024 are too few.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def settle_memory() -> None:
-    """What is loaded now stays: keep it out of the garbage collector.
+    """Exempt all present objects from garbage collection.
 
-    Without this every full collection walks through all imported modules,
+    Otherwise every full collection visits all imported modules, which takes
     some 30 ms in the middle of a tick.
     """
     gc.collect()
     gc.freeze()
-    # A tick makes thousands of short-lived values, none of them in cycles.
+    # A tick makes thousands of short-lived objects, none of them in cycles.
     gc.set_threshold(50_000, 10, 10)
 
 
 def collect_young() -> None:
-    """Free what has died in cycles since the last call.
+    """Free the reference cycles that became garbage since the last call.
 
     A connection to a message broker that fails leaves 70 objects in cycles,
     too few to be collected for half an hour, and 128 KiB of buffers with them.
-    Takes less than a millisecond, as what is older is not looked at.
+    Takes less than a millisecond: older objects are not visited.
     """
     gc.collect(0)

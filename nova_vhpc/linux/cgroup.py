@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which control group controllers a host has, and of which version.
+"""Find the control group controllers of a host and their version.
 
 A *hybrid* host has cgroup v2 at ``unified`` below the mounts of v1, mostly
 without any controller that matters here, but it may have some of them.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 def controllers(root: Path) -> set[str]:
-    """Names of those that are usable below a mount, of both versions.
+    """Return the names of the usable controllers, of both versions.
 
     :param root: where the cgroup file systems are mounted.
     """
@@ -39,7 +39,9 @@ def controllers(root: Path) -> set[str]:
 
 
 def cpu_is_v2(root: Path) -> bool:
-    """Whether CPU time is shared out by cgroup v2: other files and weights.
+    """Return whether the cpu controller is cgroup v2.
+
+    Its files and the range of its weights differ from v1.
 
     :param root: where the cgroup file systems are mounted.
     """
@@ -49,7 +51,7 @@ def cpu_is_v2(root: Path) -> bool:
 
 
 def _unified(where: Path) -> set[str] | None:
-    """What a cgroup2 mount has; None if it is none."""
+    """Return the controllers of a cgroup2 mount; None if it is none."""
     try:
         return set((where / 'cgroup.controllers').read_text().split())
     except OSError:

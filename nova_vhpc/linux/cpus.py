@@ -17,15 +17,15 @@ import pathlib
 from collections.abc import Iterable
 
 MOST_CPUS = 65_536
-"""More than any host has. A slip of the keyboard must not take its memory."""
+"""More CPUs than any host has: a typing error must not exhaust memory."""
 
 SYNTAX = "CPU numbers, ranges and exclusions such as '2-15,^8'"
 
 
 def parse_cpu_set(text: str) -> frozenset[int]:
-    """Read a CPU set in the syntax of Nova's ``[compute]cpu_shared_set``.
+    """Parse a CPU set in the syntax of Nova's ``[compute]cpu_shared_set``.
 
-    :raises ValueError: if it is not in that syntax, or empty.
+    :raises ValueError: the text is not in that syntax, or names no CPU.
     """
     included: set[int] = set()
     excluded: set[int] = set()
@@ -49,7 +49,7 @@ def parse_cpu_set(text: str) -> frozenset[int]:
         if high >= MOST_CPUS:
             raise ValueError(f"'{part.strip()}': no host has so many CPUs")
         if target is excluded and dash:
-            # Nova takes single CPUs only after the caret.
+            # Nova accepts only single CPUs after the caret.
             raise ValueError(f"'{part.strip()}' excludes a range")
         target.update(range(low, high + 1))
     cpus = frozenset(included - excluded)
@@ -59,7 +59,7 @@ def parse_cpu_set(text: str) -> frozenset[int]:
 
 
 def format_cpu_set(cpus: Iterable[int]) -> str:
-    """Shortest text for a CPU set: ``0-3,8``."""
+    """Return the shortest text for a CPU set, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for cpu in sorted(cpus):
         if parts and cpu == parts[-1][1] + 1:
@@ -72,7 +72,7 @@ def format_cpu_set(cpus: Iterable[int]) -> str:
 
 
 def online_cpus(sys_root: str = '/sys') -> frozenset[int]:
-    """CPUs that are switched on."""
+    """Return the numbers of the online CPUs."""
     path = pathlib.Path(sys_root, 'devices/system/cpu/online')
     try:
         return parse_cpu_set(path.read_text())
@@ -81,10 +81,10 @@ def online_cpus(sys_root: str = '/sys') -> frozenset[int]:
 
 
 def switched_off_cpus(sys_root: str = '/sys') -> frozenset[int]:
-    """CPUs that are in the host, but off, as by ``smt/control``.
+    """Return the CPUs that are present but offline, as by ``smt/control``.
 
-    Not those that the kernel thinks could still be plugged in (``possible``):
-    mere slips of the keyboard would be among them.
+    CPUs that could only be plugged in later (``possible``) do not count:
+    a mistyped CPU number would mostly be among them.
     """
     path = pathlib.Path(sys_root, 'devices/system/cpu/present')
     try:
@@ -96,9 +96,9 @@ def switched_off_cpus(sys_root: str = '/sys') -> frozenset[int]:
 def present_cpus(
     wanted: frozenset[int] | None, sys_root: str = '/sys'
 ) -> frozenset[int]:
-    """Those of the wanted CPUs that can be used now; maybe none.
+    """Return the CPUs that are online and allowed for this process.
 
-    :param wanted: None for all.
+    :param wanted: CPUs to choose from; None for all.
     """
     found = frozenset(os.sched_getaffinity(0)) & online_cpus(sys_root)
     return found if wanted is None else found & wanted

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The QEMU process behind a domain: its id, its threads, its cgroups."""
+"""Find a domain's QEMU process, its threads and its control groups."""
 
 import contextlib
 import dataclasses
@@ -27,23 +27,23 @@ VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
 
 
 MACHINE = re.compile(r'qemu(-|\\x2d)')
-"""In the name of a domain's group; systemd escapes the hyphen."""
+"""Part of the name of a domain's group; systemd escapes the hyphen."""
 
 THREAD_GROUP = re.compile(r'/(emulator|vcpu\d+)$')
-"""What libvirt appends to a domain's group for its threads."""
+"""Suffix of the groups that libvirt makes for a domain's threads."""
 
 WEIGHT_FILES = ('cpu.weight', 'cpu.shares')
-"""Of cgroup v2 and v1; both hold what libvirt calls ``cpu_shares``."""
+"""Weight files of cgroup v2 and v1; libvirt calls both ``cpu_shares``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
     """One run of a domain; another run has another identity.
 
-    :ivar boot_id: of the host's kernel.
-    :ivar pid: of QEMU; 0 if it was not found.
-    :ivar start_ticks: its start time since boot, in clock ticks.
-    :ivar domain_id: libvirt's number of the run.
+    :ivar boot_id: ID of the host's boot.
+    :ivar pid: process ID of QEMU; 0 if it was not found.
+    :ivar start_ticks: start time of QEMU since boot, in clock ticks.
+    :ivar domain_id: libvirt's domain ID of the run.
     """
 
     boot_id: str
@@ -53,10 +53,10 @@ class Identity:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> 'Identity':
-        """From JSON.
+        """Return the identity that ``dataclasses.asdict`` gave as JSON.
 
-        :raises KeyError, TypeError, ValueError, OverflowError: if it is not
-            what ``dataclasses.asdict`` makes of one.
+        :raises KeyError, TypeError, ValueError, OverflowError: the data is
+            no identity.
         """
         return cls(
             str(data['boot_id']),
@@ -66,7 +66,7 @@ class Identity:
         )
 
     def same_run(self, other: 'Identity') -> bool:
-        """Whether both are the same QEMU process of the same boot."""
+        """Return whether both are the same QEMU process of the same boot."""
         if self.boot_id != other.boot_id:
             return False
         if self.pid and other.pid:
@@ -80,8 +80,8 @@ class Identity:
 class Processes:
     """Reads QEMU processes below a ``/proc``.
 
-    :param proc_root: where proc is mounted.
-    :param cgroup_root: where the cgroup file systems are mounted.
+    :param proc_root: mount point of proc.
+    :param cgroup_root: mount point of the cgroup file systems.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Processes:
         self._pids: dict[str, int] = {}
 
     def boot_id(self) -> str:
-        """Changes with every boot of the host."""
+        """Return the ID of the host's boot; it changes with every boot."""
         try:
             path = self.proc / 'sys/kernel/random/boot_id'
             return path.read_text().strip()
@@ -100,14 +100,14 @@ class Processes:
             return ''
 
     def identity(self, uuid: str, domain_id: int) -> Identity:
-        """Who runs a domain now."""
+        """Return the identity of a domain's present run."""
         pid = self.find(uuid)
         return Identity(
             self.boot_id(), pid, self.start_ticks(pid) if pid else 0, domain_id
         )
 
     def find(self, uuid: str) -> int:
-        """Pid of the QEMU process of a domain, 0 if there is none."""
+        """Return the process ID of a domain's QEMU; 0 if there is none."""
         pid = self._pids.get(uuid, 0)
         if pid and self._uuid_of(pid) == uuid:
             return pid
@@ -122,7 +122,10 @@ class Processes:
         return found.get(uuid, 0)
 
     def start_ticks(self, pid: int) -> int:
-        """Field 22 of ``/proc/PID/stat``; 0 if the process is gone."""
+        """Return the start time, in clock ticks since boot; 0 if it is gone.
+
+        Field 22 of ``/proc/PID/stat``.
+        """
         try:
             text = (self.proc / str(pid) / 'stat').read_text()
             return int(text.rpartition(')')[2].split()[19])
@@ -130,15 +133,15 @@ class Processes:
             return 0
 
     def vcpu_threads(self, pid: int, vcpus: int) -> tuple[int, ...]:
-        """Thread ids of the vCPUs 0..vcpus-1; empty if not all are found.
+        """Return the thread IDs of the vCPUs; empty if not all are found.
 
-        From libvirt's own ``vcpuN`` cgroups, else by thread names.
+        Read from libvirt's own ``vcpuN`` cgroups, else by thread names.
         """
         tids = self._threads_by_cgroup(pid, vcpus)
         return tids or self._threads_by_name(pid, vcpus)
 
     def vcpu_cgroups(self, pid: int, vcpus: int) -> tuple[pathlib.Path, ...]:
-        """Directories of the ``vcpuN`` groups; empty if there are none."""
+        """Return the paths of the ``vcpuN`` groups; empty without them."""
         for base in self._domain_cgroups(pid, 'cpu'):
             groups = tuple(base / f'vcpu{n}' for n in range(vcpus))
             if all(group.is_dir() for group in groups):
@@ -146,23 +149,24 @@ class Processes:
         return ()
 
     def weight_file(self, pid: int, tid: int) -> pathlib.Path | None:
-        """Where libvirt keeps the weight of a whole domain, if it can be seen.
+        """Return the file with the weight of a domain; None if not found.
 
-        Of the scope where systemd keeps one, above libvirt's own group.
+        If systemd keeps a scope above libvirt's own group, the scope's file.
 
-        :param tid: a thread that it is to apply to, such as a vCPU's.
+        :param tid: ID of a thread that the weight must cover, such as a
+            vCPU's.
         """
         for base in self._domain_cgroups(pid, 'cpu', tid):
             group = base.parent if base.name == 'libvirt' else base
             for name in WEIGHT_FILES:
                 path = group / name
-                # Never that of all machines together.
+                # Never the file of the group of all machines.
                 if MACHINE.search(group.name) and path.is_file():
                     return path
         return None
 
     def block_cgroup(self, pid: int) -> pathlib.Path | None:
-        """Directory with the domain's own block I/O accounting."""
+        """Return the cgroup with the domain's own block I/O accounting."""
         for base in self._domain_cgroups(pid, 'blkio'):
             for name in ('io.stat', 'blkio.throttle.io_serviced'):
                 # The root group's figures would be the whole host's.
@@ -171,9 +175,9 @@ class Processes:
         return None
 
     def cpuset(self, pid: int) -> frozenset[int] | None:
-        """CPUs that the domain's own group has; None if that is not told.
+        """Return the CPUs of the domain's own cpuset group; None if unknown.
 
-        In cgroup v1 that of a vCPU takes no others.
+        In cgroup v1 a vCPU's group accepts no other CPUs.
         """
         for base in self._domain_cgroups(pid, 'cpuset'):
             if self._is_machine(base):
@@ -184,11 +188,12 @@ class Processes:
         return None
 
     def confined_to(self, pid: int) -> frozenset[int] | None:
-        """CPUs that cgroup v2 leaves to a domain; None for all.
+        """Return the CPUs to which cgroup v2 confines a domain; None for all.
 
-        As of ``systemctl set-property machine.slice AllowedCPUs=``, of which
-        libvirt knows nothing, and outside of which pins are refused. What is
-        set counts, not what is in force: that leaves out CPUs that are off.
+        For example by ``systemctl set-property machine.slice AllowedCPUs=``.
+        libvirt does not know this set, and pins outside of it are refused.
+        The configured set counts, not the effective one, which lacks offline
+        CPUs.
         """
         for base in self._domain_cgroups(pid, 'cpuset'):
             if (base / 'cgroup.controllers').is_file():
@@ -198,7 +203,7 @@ class Processes:
                         own = cpus.parse_cpu_set(
                             (group / 'cpuset.cpus').read_text()
                         )
-                        # Where nothing is common, that above is in force.
+                        # Without a common CPU, the parent's set is in force.
                         left = own if left is None else left & own or left
                 return left
         return None
@@ -239,9 +244,9 @@ class Processes:
     def _domain_cgroups(
         self, pid: int, controller: str, tid: int | None = None
     ) -> tuple[pathlib.Path, ...]:
-        """The domain's own group, as v1 and as v2 may have it.
+        """Return the possible paths of the domain's group in v1 and v2.
 
-        :param tid: by one of its threads; by QEMU's main one if None.
+        :param tid: ID of a thread of the domain; QEMU's main one if None.
         """
         task = self.proc / str(pid)
         if tid not in (None, pid):
@@ -269,7 +274,7 @@ class Processes:
         return any(MACHINE.search(part) for part in base.parts)
 
     def _uuid_of(self, pid: int) -> str | None:
-        """The ``-uuid`` that a QEMU process was started with."""
+        """Return the ``-uuid`` argument of a QEMU process; None without it."""
         try:
             with open(self.proc / str(pid) / 'cmdline', 'rb') as file:
                 words = file.read(65536).split(b'\0')
@@ -284,6 +289,6 @@ class Processes:
 
 
 def make_processes(conf: Any) -> Processes:
-    """Those of this host, below the roots of ``[vhpc_agent]``."""
+    """Return this host's QEMU processes, by the roots of ``[vhpc_agent]``."""
     options = conf.vhpc_agent
     return Processes(options.proc_root, options.cgroup_root)

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The kernel's per-thread scheduling attributes: the bare system calls.
+"""System calls for the scheduling attributes of a thread.
 
-Only what ``kernel_slice`` needs: the slice of an ordinary thread
-(``sched_runtime`` of ``SCHED_OTHER``, Linux 6.12). Whoever may see a thread
-may read it; to write another user's takes CAP_SYS_NICE, so writes go
+Only what the actuator ``kernel_slice`` needs: the slice of an ordinary thread
+(``sched_runtime`` of ``SCHED_OTHER``, Linux 6.12). Reading needs no
+capability; writing another user's thread needs CAP_SYS_NICE, so writes go
 through :mod:`nova_vhpc.agent.actuators.privileged`.
 """
 
@@ -28,10 +28,10 @@ _NUMBERS = {
     'aarch64': (274, 275),
     'ppc64le': (355, 356),
 }
-"""Of sched_setattr and sched_getattr, by machine."""
+"""Numbers of sched_setattr and sched_getattr, by machine."""
 
 SUPPORTED = platform.machine() in _NUMBERS
-"""Whether the numbers of the system calls are known here."""
+"""Whether the system call numbers of this machine are known."""
 
 
 class _SchedAttr(ctypes.Structure):
@@ -67,12 +67,20 @@ def _get(tid: int) -> _SchedAttr:
 
 
 def get_slice_us(tid: int) -> int:
-    """The slice that a thread has now; 0 for the caller. Raises OSError."""
+    """Return the slice of a thread, in microseconds.
+
+    :param tid: thread ID; 0 for the calling thread.
+    :raises OSError: the kernel refused it.
+    """
     return int(_get(tid).sched_runtime) // 1000
 
 
 def set_slice_us(tid: int, slice_us: int) -> None:
-    """Give a thread a slice; 0 for the kernel's own. Raises OSError."""
+    """Set the slice of a thread.
+
+    :param slice_us: slice in microseconds; 0 for the kernel's default.
+    :raises OSError: the kernel refused it.
+    """
     attr = _get(tid)
     attr.size = ctypes.sizeof(attr)
     attr.sched_runtime = slice_us * 1000

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the running kernel tells of itself."""
+"""Read the tick rate of the running kernel."""
 
 import gzip
 import os
@@ -20,12 +20,12 @@ from pathlib import Path
 
 
 def tick_hz(files: Sequence[Path] | None = None) -> int | None:
-    """CONFIG_HZ, the tick rate; None where nothing tells.
+    """Return CONFIG_HZ, the tick rate in Hz; None if it is unknown.
 
-    User space otherwise sees only USER_HZ, which is 100 everywhere.
+    The kernel otherwise shows user space only USER_HZ, which is always 100.
 
-    :param files: configurations of the kernel, plain or ``.gz``; by default
-        where distributions keep them.
+    :param files: kernel configuration files, plain or ``.gz``; by default
+        the files in which distributions keep it.
     """
     if files is None:
         release = os.uname().release
