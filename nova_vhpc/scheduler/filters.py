@@ -47,13 +47,13 @@ class VirtualClusterFilter(filters.BaseHostFilter):
         super().__init__()
         scheduler_conf.register_opts(CONF)
         scheduler_conf.check(CONF)
-        # Wrong extra specs that were already told of, by flavor.
-        self._told: set[str] = set()
+        # Ids of the flavors whose invalid extra specs were logged.
+        self._logged_flavors: set[str] = set()
 
     def filter_all(
         self, filter_obj_list: Iterable[Any], spec_obj: Any
     ) -> Iterable[Any]:
-        """The hosts that pass; some twice (see ``claim_attempts``)."""
+        """Return the hosts that pass; some twice (see ``claim_attempts``)."""
         flavor = spec_obj.flavor
         if 'extra_specs' not in flavor or not extra_specs.requested(
             flavor.extra_specs
@@ -67,25 +67,25 @@ class VirtualClusterFilter(filters.BaseHostFilter):
         session = SchedulingSession.of(states[0], spec_obj)
         if session is None:
             session = SchedulingSession(spec_obj, CONF)
-            self._tell(flavor, session)
+            self._log_problems(flavor, session)
         return session.filter(states)
 
     def host_passes(self, host_state: Any, filter_properties: Any) -> bool:
-        """Whether one host passes; Nova itself asks for all at once."""
+        """Return whether one host passes; Nova calls :meth:`filter_all`."""
         return bool(list(self.filter_all([host_state], filter_properties)))
 
-    def _tell(self, flavor: Any, session: SchedulingSession) -> None:
-        if flavor.flavorid in self._told:
+    def _log_problems(self, flavor: Any, session: SchedulingSession) -> None:
+        if flavor.flavorid in self._logged_flavors:
             return
-        found = validation.problems(flavor.extra_specs)
-        if not found:
+        problems = validation.problems(flavor.extra_specs)
+        if not problems:
             return
-        self._told.add(flavor.flavorid)
+        self._logged_flavors.add(flavor.flavorid)
         LOG.warning(
             'Flavor %s has extra specs that nobody can follow%s: %s',
             flavor.name,
             '; its servers count as vhpc:workload=general'
             if session.wanted.specs.errors
             else '',
-            '; '.join(found),
+            '; '.join(problems),
         )

@@ -47,16 +47,16 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
         scheduler_conf.check(CONF)
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """``[vhpc_scheduler] weight_multiplier``, or the aggregate's."""
+        """Return a host's multiplier, 0.0 without a virtual cluster."""
         host_info = getattr(host_state, ATTRIBUTE, None)
-        # Without a virtual cluster, the raw weight is 0.0 anyhow; and with
-        # a multiplier of 0.0, but for what sorts duplicates last.
+        # Without a virtual cluster, all raw weights are 0.0. So they are with
+        # a multiplier of 0.0, but for the penalty of a duplicate entry.
         return 0.0 if host_info is None else float(host_info.multiplier or 1.0)
 
     def weigh_objects(
         self, weighed_obj_list: Sequence[Any], weight_properties: Any
     ) -> list[float]:
-        """Raw weights of all hosts for the next member."""
+        """Return the raw weights of all hosts for the next member."""
         spec_obj = weight_properties
         flavor = spec_obj.flavor
         if (

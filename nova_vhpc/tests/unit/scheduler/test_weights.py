@@ -235,7 +235,7 @@ class WeigherTest(world.WorldTestCase):
             self.assertEqual(
                 20.0, self.weigher.weight_multiplier(self.states[1])
             )
-        self.assertIn('of host host00001 is no finite number', log.output)
+        self.assertIn('of host host00001: not a finite number', log.output)
 
     def test_option_that_is_no_number_or_negative_is_refused(self):
         for value in (-1.0, float('nan'), float('inf')):

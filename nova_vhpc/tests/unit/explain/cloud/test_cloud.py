@@ -53,7 +53,7 @@ class MultipliersTest(base.TestCase):
                 for number, aggregate in enumerate(aggregates)
             ]
             self.assertEqual(
-                hosts.multiplier(state, 20.0),
+                hosts.weight_multiplier(state, 20.0),
                 cloud._multipliers(aggregates).get(state.host, 20.0),
                 texts,
             )
