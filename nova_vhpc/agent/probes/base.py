@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a probe is: opened per VM, read once per tick, cheap.
+"""The interface of probes: opened per guest, read once per tick, cheap.
 
 A probe class is made once per agent; ``check`` says whether the host can
-serve it. ``attach`` opens what it needs of one VM and returns a reader that
-keeps its files open; ``read`` is called once per tick by the tick's thread.
+serve it. ``attach`` opens the files of one guest and returns a reader that
+keeps them open; ``read`` is called once per tick by the tick's thread.
 """
 
 import dataclasses
@@ -33,9 +33,10 @@ SPIN = 'spin'
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """What probes may read from.
+    """The sources that probes may read.
 
-    :ivar connection: gives the libvirt connection, or raises libvirtError.
+    :ivar period_s: control period, in seconds.
+    :ivar connection: returns the libvirt connection, or raises libvirtError.
     """
 
     proc_root: str = '/proc'
@@ -47,10 +48,10 @@ class Host:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """One VM, as the host sees it.
+    """One guest, as the host sees it.
 
-    :ivar tids: thread ids of the vCPUs, in vCPU order.
-    :ivar vcpu_groups: their cgroups, where each has its own.
+    :ivar tids: thread IDs of the vCPUs, in vCPU order.
+    :ivar vcpu_groups: cgroups of the vCPUs, if each has its own.
     :ivar block_group: cgroup with the domain's own block accounting.
     """
 
@@ -64,9 +65,12 @@ class Target:
 
 
 class SyncReading(NamedTuple):
-    """Of one VM since the last read; microseconds, not scaled.
+    """Times of one guest since the last read, in microseconds, not scaled.
 
-    :ivar latency_us: mean over the vCPUs.
+    :ivar latency_us: synchronisation latency, mean over the vCPUs.
+    :ivar run_us: CPU time of each vCPU.
+    :ivar wait_us: waiting time of each vCPU.
+    :ivar runs: number of times that each vCPU got a CPU.
     """
 
     latency_us: float
@@ -79,27 +83,33 @@ class SyncReader(Protocol):
     """Reads one VM's synchronisation latency."""
 
     def read(self) -> SyncReading | None:
-        """Since the last call; None on the first, or without the VM."""
+        """Return the times since the last call; None if they are unknown.
+
+        They are unknown at the first call, and once the guest is gone.
+        """
 
     def close(self) -> None:
-        """Give back files."""
+        """Close all files."""
 
 
 class IoReader(Protocol):
     """Reads one VM's I/O events."""
 
     def read(self) -> float | None:
-        """Events since the last call; None on the first, or without it."""
+        """Return the events since the last call; None if they are unknown.
+
+        They are unknown at the first call, and once the guest is gone.
+        """
 
     def close(self) -> None:
-        """Give back files."""
+        """Close all files."""
 
 
 class SyncProbe(Protocol):
     """A source of synchronisation latency.
 
-    :cvar covers: what it measures, of WAIT, THROTTLE and SPIN. Two probes
-        that cover the same are never added up.
+    :cvar covers: the parts of the latency that the probe measures, of WAIT,
+        THROTTLE and SPIN. Probes that cover the same are never added up.
     """
 
     covers: frozenset[str]
@@ -107,10 +117,10 @@ class SyncProbe(Protocol):
     def __init__(self, host: Host) -> None: ...
 
     def check(self) -> str | None:
-        """Why this host cannot serve it; None if it can."""
+        """Return why the probe cannot work on this host; None if it can."""
 
     def attach(self, target: Target) -> SyncReader | None:
-        """Open a VM; None if this VM has nothing to read."""
+        """Return a reader of a guest; None if there is nothing to read."""
 
 
 class IoProbe(Protocol):
@@ -119,16 +129,17 @@ class IoProbe(Protocol):
     def __init__(self, host: Host) -> None: ...
 
     def check(self) -> str | None:
-        """Why this host cannot serve it; None if it can."""
+        """Return why the probe cannot work on this host; None if it can."""
 
     def attach(self, target: Target) -> IoReader | None:
-        """Open a VM; None if this VM has nothing to read."""
+        """Return a reader of a guest; None if there is nothing to read."""
 
 
 class KeptFiles:
     """Files that stay open and are read again from their start.
 
-    :raises OSError: when one cannot be opened; none stays open then.
+    :param size: largest number of bytes to read of each file.
+    :raises OSError: a file cannot be opened; all others are closed then.
     """
 
     __slots__ = ('_descriptors', '_offsets', '_sizes')
@@ -143,18 +154,24 @@ class KeptFiles:
         except OSError:
             self.close()
             raise
-        # Made once: thousands of reads per second take these.
+        # Made once: thousands of reads per second use them.
         self._sizes = (size,) * len(self._descriptors)
         self._offsets = (0,) * len(self._descriptors)
 
     def read(self) -> list[bytes]:
-        """Contents of each, at most ``size`` bytes. Raises OSError."""
+        """Return the contents of each file, at most ``size`` bytes.
+
+        :raises OSError: a file cannot be read.
+        """
         return list(
             map(os.pread, self._descriptors, self._sizes, self._offsets)
         )
 
     def read_joined(self) -> bytes:
-        """Contents of all, one after another. Raises OSError."""
+        """Return the joined contents of all files.
+
+        :raises OSError: a file cannot be read.
+        """
         return b''.join(
             map(os.pread, self._descriptors, self._sizes, self._offsets)
         )
@@ -163,11 +180,11 @@ class KeptFiles:
         return len(self._descriptors)
 
     def __del__(self) -> None:
-        """Of a VM that came and went between two ticks, nobody closes them."""
+        """Close the files of a guest that came and went between two ticks."""
         self.close()
 
     def close(self) -> None:
-        """Close all."""
+        """Close all files."""
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             os.close(descriptor)

@@ -42,14 +42,14 @@ class BlockProbe:
         self._proc = pathlib.Path(host.proc_root)
 
     def check(self) -> str | None:
-        """Whether the kernel accounts I/O at all."""
+        """Return why the kernel has no I/O accounting, or None."""
         path = self._proc / 'self' / 'io'
         if not path.exists():
             return f'{path}: not there; kernel without I/O accounting'
         return None
 
     def attach(self, target: base.Target) -> 'BlockReader | None':
-        """Open the best source that this VM has."""
+        """Open the best source that the guest has."""
         sources: list[tuple[pathlib.Path, re.Pattern[bytes], int]] = []
         if target.block_group is not None:
             sources.append((target.block_group / 'io.stat', _V2, 1))
@@ -96,5 +96,5 @@ class BlockReader:
         return None if last is None else (now - last) / self._divisor
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
         self._files.close()

@@ -38,7 +38,7 @@ class CpuStatProbe:
         self._cgroup = pathlib.Path(host.cgroup_root)
 
     def check(self) -> str | None:
-        """Whether there is a cpu controller."""
+        """Return why there is no cpu controller, or None."""
         if 'cpu' in cgroup.controllers(self._cgroup):
             return None
         return f'{self._cgroup}: no cpu controller, neither v1 nor v2'
@@ -92,5 +92,5 @@ class CpuStatReader:
         return base.SyncReading(sum(wait) / len(wait), None, wait, None)
 
     def close(self) -> None:
-        """Give back the files."""
+        """Close all files."""
         self._files.close()

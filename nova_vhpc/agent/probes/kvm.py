@@ -41,7 +41,7 @@ class KvmProbe:
         self._kvm = pathlib.Path(host.sys_root, 'kernel/debug/kvm')
 
     def check(self) -> str | None:
-        """Whether debugfs shows KVM."""
+        """Return why debugfs does not show KVM, or None."""
         try:
             if not self._kvm.is_dir():
                 return f'{self._kvm}: not there; no KVM, or no debugfs'
@@ -86,5 +86,5 @@ class KvmReader:
         return base.SyncReading((now - last) * SPIN_US / len(self._files))
 
     def close(self) -> None:
-        """Give back the files."""
+        """Close all files."""
         self._files.close()

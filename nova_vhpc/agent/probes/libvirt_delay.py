@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Run-queue delay as libvirt tells it: ``vcpu.N.delay``.
+"""Run-queue delay as libvirt reports it: ``vcpu.N.delay``.
 
 Measures: the same as schedstat, where the agent cannot see the host's
 ``/proc`` (a container). Units: nanoseconds. Cost: one call for all domains
@@ -42,13 +42,13 @@ class LibvirtDelayProbe:
         self._thread: threading.Thread | None = None
 
     def check(self) -> str | None:
-        """Whether there is a libvirt to ask."""
+        """Return why libvirt cannot be asked, or None."""
         if self._connection is None:
             return 'no libvirt connection'
         return None
 
     def attach(self, target: base.Target) -> 'LibvirtDelayReader':
-        """Begin to poll with the first VM."""
+        """Return a reader; start polling with the first guest."""
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._poll, name='libvirt-delay', daemon=True
@@ -57,7 +57,7 @@ class LibvirtDelayProbe:
         return LibvirtDelayReader(self, target.uuid)
 
     def latest(self, uuid: str) -> tuple[int, tuple[int, ...] | None]:
-        """Number of the answer, and the VM's delays in it (ns)."""
+        """Return the answer's number and the guest's delays in it (ns)."""
         return self._serial, self._delays.get(uuid)
 
     def _poll(self) -> None:
@@ -100,7 +100,7 @@ class LibvirtDelayReader:
         self._last: tuple[int, ...] | None = None
 
     def read(self) -> base.SyncReading | None:
-        """None as long as no new answer has come."""
+        """Return the times; None until libvirt has answered again."""
         serial, now = self._probe.latest(self._uuid)
         if serial == self._serial:
             return None
@@ -114,4 +114,4 @@ class LibvirtDelayReader:
         return base.SyncReading(sum(wait) / len(wait), None, wait, None)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is open."""

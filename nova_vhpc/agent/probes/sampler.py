@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The probes together: one sample per VM and tick."""
+"""Combine all probes into one sample per guest and tick."""
 
 import logging
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ IO_SCALE_US = 100_000
 
 
 class Sampler:
-    """Chooses the probes that this host can serve.
+    """Chooses the probes that work on this host.
 
     :param sync: synchronisation probes by name, in order of preference.
     :param io: I/O probes by name.
@@ -73,7 +73,7 @@ class Sampler:
         LOG.info('Probes in use: %s', ', '.join(self.names()) or 'none')
 
     def names(self) -> list[str]:
-        """Of the probes in use."""
+        """Return the names of the probes in use."""
         return [name for name, _ in self.sync] + [name for name, _ in self.io]
 
     def attach(self, target: base.Target, every: int = 1) -> 'VmReader':
@@ -191,10 +191,10 @@ class VmReader:
         """
 
     def read(self, now_us: int, period_us: int) -> model.Sample:
-        """Since the last call, scaled to a whole period.
+        """Return a sample since the last call, scaled to a whole period.
 
-        :param now_us: monotonic time of this tick.
-        :param period_us: length of the control period.
+        :param now_us: monotonic time of this tick, in microseconds.
+        :param period_us: control period, in microseconds.
         """
         self._number = number = self._number + 1
         first = self._sync_us == 0
@@ -275,7 +275,7 @@ class VmReader:
         )
 
     def close(self) -> None:
-        """Give back all files."""
+        """Close all files."""
         readers: list[Any] = [*self._sync, *self._io]
         for reader in readers:
             try:
@@ -287,8 +287,8 @@ class VmReader:
 def make_sampler(conf: Any, host: base.Host, follows_io: bool) -> Sampler:
     """Load the probes that ``[vhpc_agent]`` names.
 
-    :param follows_io: whether each period's I/O events are needed.
-    :raises ConfigError: for a name that no one provides.
+    :param follows_io: whether I/O events are needed in every period.
+    :raises ConfigError: a probe is unknown.
     """
     return Sampler(
         _load(conf.vhpc_agent.sync_probes, SYNC_NAMESPACE, 'sync', host),
@@ -317,7 +317,7 @@ def _load(
 
 
 def _check(probe: Any) -> str | None:
-    """Why a probe cannot be used; None if it can."""
+    """Return why a probe cannot be used; None if it can."""
     try:
         reason: str | None = probe.check()
     except Exception as error:

@@ -37,7 +37,7 @@ class SchedstatProbe:
         self._proc = pathlib.Path(host.proc_root)
 
     def check(self) -> str | None:
-        """Whether the kernel keeps schedstat."""
+        """Return why the kernel does not keep schedstat, or None."""
         path = self._proc / 'self' / 'schedstat'
         try:
             fields = path.read_text().split()
@@ -91,7 +91,7 @@ class SchedstatReader:
         self._nothing = base.SyncReading(0.0, zeros, zeros, (0,) * vcpus)
 
     def read(self) -> base.SyncReading | None:
-        """One pread per vCPU; who slept all the time is not looked at."""
+        """Read with one pread per vCPU; skip vCPUs whose counters stand."""
         try:
             texts = self._files.read()
             due = self._starvation.due()
@@ -108,10 +108,11 @@ class SchedstatReader:
             return None
 
     def _differences(self, texts: list[bytes], due: bool) -> base.SyncReading:
-        """What the counters have gone up by.
+        """Return the increase of the counters.
 
-        :param due: whether some may wait for a CPU, which no counter shows.
-        :raises ValueError: it is not what the kernel writes.
+        :param due: whether vCPUs may wait for a CPU without any counter
+            showing it.
+        :raises ValueError: the text is not what the kernel writes.
         """
         vcpus = len(texts)
         run_us, runs = [0.0] * vcpus, [0] * vcpus
@@ -140,7 +141,7 @@ class SchedstatReader:
         )
 
     def close(self) -> None:
-        """Give back the files."""
+        """Close all files."""
         self._files.close()
         self._starvation.clear()
 

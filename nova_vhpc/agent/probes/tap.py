@@ -33,7 +33,7 @@ class TapProbe:
         self._net = pathlib.Path(host.sys_root, 'class/net')
 
     def check(self) -> str | None:
-        """Whether sysfs shows network interfaces."""
+        """Return why sysfs shows no network interfaces, or None."""
         if not self._net.is_dir():
             return f'{self._net}: not there'
         return None
@@ -81,5 +81,5 @@ class CounterReader:
         return None if last is None else now - last
 
     def close(self) -> None:
-        """Give back the files."""
+        """Close all files."""
         self._files.close()

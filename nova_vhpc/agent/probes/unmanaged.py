@@ -11,12 +11,12 @@
 # under the License.
 
 
-"""VMs that did not opt in: how much CPU they want. Read, never written.
+"""Measure the CPU demand of unmanaged VMs. They are read, never written.
 
-Gang windows must leave such VMs their fair share, so the controller has to
-know of them. Two libvirt calls per VM when it starts or its XML changes; per
-tick, one pread per vCPU. vCPUs on other CPUs than ours, such as dedicated
-ones, compete with nobody of ours and are not shown.
+Gang windows must leave unmanaged VMs their fair share, so the controller must
+know them. Two libvirt calls per VM when it starts or its XML changes; per
+tick, one pread per vCPU. vCPUs on CPUs that no guest may use, such as
+dedicated ones, do not compete with guests and are not shown.
 """
 
 import logging
@@ -34,7 +34,7 @@ from nova_vhpc.linux import qemu_process
 LOG = logging.getLogger(__name__)
 
 
-class _Neighbour:
+class _UnmanagedVm:
     __slots__ = ('last_us', 'pins', 'reader', 'tune', 'vcpus')
 
     def __init__(
@@ -52,30 +52,32 @@ class _Neighbour:
 
 
 class UnmanagedVms:
-    """Followed by libvirt's workers, read by the tick.
+    """The unmanaged VMs of the host.
 
-    :param host: reads the QEMU processes.
-    :param usable: gives the CPUs that our VMs may be pinned to.
-    :ivar usable: the same.
+    Updated in the threads of the executor, read by the tick.
+
+    :param processes: the host's QEMU processes.
+    :param usable: returns the CPUs that guests may be pinned to.
+    :ivar usable: the same callable.
     """
 
     def __init__(
         self,
-        host: qemu_process.Processes,
+        processes: qemu_process.Processes,
         usable: Callable[[], frozenset[int]],
     ) -> None:
-        self._host = host
+        self._processes = processes
         self.usable = usable
         self._probe = schedstat.SchedstatProbe(
-            base.Host(proc_root=str(host.proc))
+            base.Host(proc_root=str(processes.proc))
         )
         self._lock = threading.Lock()
-        self._known: Mapping[str, _Neighbour] = {}
+        self._known: Mapping[str, _UnmanagedVm] = {}
         # A reader may be in use by the tick, which therefore closes it.
         self._closing: list[base.SyncReader] = []
 
     def follow(self, uuid: str, domain: Any, vcpus: int) -> None:
-        """Begin, or begin again, to read a VM."""
+        """Start to read a VM, or read its settings again."""
         pins, usable = self._pins(uuid, domain), self.usable()
         # With ``hw:cpu_policy=mixed`` some vCPUs are near and some are not.
         near = tuple(
@@ -86,8 +88,8 @@ class UnmanagedVms:
         if not near:
             self.forget(uuid)
             return
-        pid = self._host.find(uuid)
-        tids = self._host.vcpu_threads(pid, vcpus) if pid else ()
+        pid = self._processes.find(uuid)
+        tids = self._processes.vcpu_threads(pid, vcpus) if pid else ()
         if tids:
             tids = tuple(tids[vcpu] for vcpu in near)
         reader = self._probe.attach(base.Target(uuid, '', pid, tids))
@@ -105,15 +107,15 @@ class UnmanagedVms:
         known = None
         if pins.keys() >= set(near):
             known = tuple(pins[vcpu] for vcpu in near)
-        self._replace(uuid, _Neighbour(len(near), known, tune, reader))
+        self._replace(uuid, _UnmanagedVm(len(near), known, tune, reader))
 
     def forget(self, uuid: str) -> None:
-        """The VM is gone, or opted in, or has none of our CPUs."""
+        """Stop reading a VM: it is gone, managed, or uses other CPUs."""
         if uuid in self._known:
             self._replace(uuid, None)
 
     def views(self, now_us: int) -> tuple[model.OtherVm, ...]:
-        """What the tick shows to the controller.
+        """Return the VMs with their samples, for the controller.
 
         :param now_us: monotonic time of this tick.
         """
@@ -135,7 +137,7 @@ class UnmanagedVms:
         )
 
     def _pins(self, uuid: str, domain: Any) -> dict[int, frozenset[int]]:
-        """CPUs of each vCPU; none where libvirt cannot tell."""
+        """Return the CPUs of each vCPU; empty if libvirt cannot say."""
         try:
             pins = domain.vcpuPinInfo(cputune.LIVE)
         except libvirt.libvirtError as error:
@@ -143,7 +145,7 @@ class UnmanagedVms:
             return {}
         return {vcpu: cputune.pin_cpus(pin) for vcpu, pin in enumerate(pins)}
 
-    def _replace(self, uuid: str, new: _Neighbour | None) -> None:
+    def _replace(self, uuid: str, new: _UnmanagedVm | None) -> None:
         with self._lock:
             known = dict(self._known)
             old = known.pop(uuid, None)
@@ -154,7 +156,7 @@ class UnmanagedVms:
             self._known = known
 
 
-def _sample(known: _Neighbour, now_us: int) -> model.Sample:
+def _sample(known: _UnmanagedVm, now_us: int) -> model.Sample:
     if known.reader is None:
         return model.Sample()
     elapsed_us = now_us - known.last_us
