@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Where hosts are in the fabric, as the metadata of their aggregates says."""
+"""Switch and rack of hosts, from the metadata of their aggregates."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,8 +21,8 @@ from nova_vhpc.scheduler.planner.model import one_of
 
 LOG = logging.getLogger(__name__)
 
-# Pairs of names of which this process has told already.
-_told: set[tuple[str, frozenset[str]]] = set()
+# Pairs of conflicting names that this process has logged.
+_logged: set[tuple[str, frozenset[str]]] = set()
 
 
 class Fabric:
@@ -41,7 +41,7 @@ class Fabric:
         self._by_host: dict[str, tuple[str | None, str | None]] = {}
 
     def place(self, state: Any) -> tuple[str | None, str | None]:
-        """Switch and rack of a host state."""
+        """Return switch and rack of a host state."""
         switch = rack = None
         for aggregate in state.aggregates:
             # Nova keeps one object per aggregate, shared by all hosts.
@@ -53,11 +53,11 @@ class Fabric:
         return switch, rack
 
     def place_of(self, host: str) -> tuple[str | None, str | None]:
-        """Switch and rack of a host that did not pass the filters."""
+        """Return switch and rack of a host that did not pass the filters."""
         return self._by_host.get(host, (None, None))
 
     def racks_missing(self, names: Iterable[str]) -> set[str]:
-        """Hosts of unknown rack; none as long as no rack is known at all."""
+        """Return hosts of unknown rack; none if no rack is known at all."""
         if not any(rack for _, rack in self._by_host.values()):
             return set()
         return {name for name in names if self.place_of(name)[1] is None}
@@ -82,23 +82,23 @@ class Fabric:
         if place != (None, None):
             for host in aggregate.hosts:
                 switch, rack = self.place_of(host)
-                self._tell(host, self._keys[0], switch, place[0])
-                self._tell(host, self._keys[1], rack, place[1])
+                self._log_conflict(host, self._keys[0], switch, place[0])
+                self._log_conflict(host, self._keys[1], rack, place[1])
                 self._by_host[host] = (
                     one_of(switch, place[0]),
                     one_of(rack, place[1]),
                 )
         return place
 
-    def _tell(
+    def _log_conflict(
         self, host: str, key: str, one: str | None, other: str | None
     ) -> None:
-        """Tell once of two names that aggregates give one host."""
+        """Log, once, that aggregates give a host two different names."""
         if not one or not other or one == other:
             return
-        told = (key, frozenset((one, other)))
-        if told not in _told:
-            _told.add(told)
+        conflict = (key, frozenset((one, other)))
+        if conflict not in _logged:
+            _logged.add(conflict)
             LOG.warning(
                 'Aggregates of host %s, for one, have two values of %s: %s; '
                 'the first counts',

@@ -37,9 +37,9 @@ _UPLINK = model.UPLINK
 
 
 def uplinks_of(candidate: Candidate) -> tuple[str, ...]:
-    """Uuids of the uplinks that a candidate would claim."""
-    # No generators here and in offered(): thousands of hosts have several
-    # candidates each, and all of this is asked of every one of them.
+    """Return the uuids of the uplinks that a candidate would claim."""
+    # Lists are faster than generators here and in offered(), which run for
+    # every candidate of thousands of hosts.
     return tuple(
         [
             uuid
@@ -50,7 +50,7 @@ def uplinks_of(candidate: Candidate) -> tuple[str, ...]:
 
 
 def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
-    """Uuids of all uplinks that Placement offers in these candidates."""
+    """Return the uuids of all uplinks that these candidates offer."""
     return frozenset(
         [
             uuid
@@ -62,7 +62,7 @@ def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
 
 
 def asked(candidates: Iterable[Candidate], root: str) -> Mapping[str, int]:
-    """What one member takes of a host itself, by resource class.
+    """Return what a member takes of the host itself, by resource class.
 
     :param root: uuid of the host's root provider.
     """
@@ -124,7 +124,7 @@ class Candidates(list[Candidate]):
 
 
 class UplinkReservations:
-    """What the members of one request have claimed on one host.
+    """Uplinks that the members of one session have claimed on one host.
 
     :param uplinks: those that serve the request there and are offered.
     :param rule: of the network configuration.
@@ -141,33 +141,33 @@ class UplinkReservations:
         self._uplinks = {uplink.uuid: uplink for uplink in uplinks}
         self._rule = network_fit.ANY if rule is None else rule
         self._unknown = unknown
-        # No counters: there are thousands of ledgers, and most stay empty.
+        # Plain dicts: there are thousands of these objects, mostly empty.
         self._used: dict[str, int] = {}
         self._lost: dict[str, int] = {}
 
     def members_left(self) -> int:
-        """Members whose uplinks can still be claimed at the same time."""
+        """Return how many further members can claim uplinks here."""
         if self._unknown:
             return NO_LIMIT
         return network_fit.members(self._rule, self._free())
 
     def _free(self) -> Iterable[tuple[str, int]]:
-        """Bridge and free slots of each uplink."""
+        """Return bridge and free slots of each uplink."""
         return (
             (u.bridge, max(0, _offered_slots(u) - self._used.get(u.uuid, 0)))
             for u in self._uplinks.values()
         )
 
     def settle(self, candidates: Sequence[Candidate], gained: bool) -> None:
-        """Take note of what became of the candidates handed out.
+        """Take note of which handed-out candidates were claimed.
 
         :param candidates: those of the host as they are now.
-        :param gained: whether a member has landed on the host since.
+        :param gained: whether a member was placed on the host since.
         """
         if isinstance(candidates, Candidates):
             tried = candidates.handed_out
         else:
-            # A later filter put a list of its own in place of ours.
+            # A later filter replaced our list.
             tried = list(candidates[:1]) if gained else []
         for number, candidate in enumerate(tried, 1):
             won = gained and number == len(tried)
@@ -182,7 +182,7 @@ class UplinkReservations:
         chance: Callable[[], float] = random.random,
         more: int = 0,
     ) -> Candidates:
-        """Those that may still be claimed, the best first.
+        """Return the candidates that may still be claimed, the best first.
 
         Fast links first, then those with most free slots; chance decides
         between equals, so that schedulers do not race for the same. On a

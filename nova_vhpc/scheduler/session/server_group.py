@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The server group of one request: who runs where, and who is to be placed."""
+"""The server group of a request: running and remaining members."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,10 +20,10 @@ from nova_vhpc.scheduler.sources import nova_db
 
 
 def of(spec_obj: Any) -> Any:
-    """The request's server group, or None.
+    """Return the request's server group, or None.
 
-    Nova's own requests say None where there is none; those that were made
-    by hand or by an old release may not say it at all.
+    The field is None in Nova's own requests without a group, and may be
+    unset in those of an old release.
     """
     return spec_obj.instance_group if 'instance_group' in spec_obj else None
 
@@ -31,8 +31,8 @@ def of(spec_obj: Any) -> Any:
 class Members:
     """The members of a request's server group before its first plan.
 
-    Peers run also on hosts that are not among the request's: Placement
-    offers no host that is full.
+    Members also run on hosts that are not among the request's, because
+    Placement does not offer a full host.
 
     :param member_count: members that the request is for.
     :param is_move: whether the request moves a server that exists.
@@ -63,11 +63,11 @@ class Members:
             return
         members = set(group.members or ())
         others = members - {spec_obj.instance_uuid}
-        # For a move Nova names those of one cell only.
+        # For a move, Nova lists the hosts of one cell only.
         everywhere = frozenset(group.hosts or ())
         not_offered = set(everywhere)
-        # But for the worker that placed it, a host state has a member only
-        # when nova-compute has started it; the group's hosts have it at once.
+        # Other workers' host states list a member only once nova-compute has
+        # started it; the group's hosts have it at once.
         seen: dict[str, str] = {}
         doubtful = False
         for host_info in dict.fromkeys(host_infos):
@@ -76,27 +76,27 @@ class Members:
                 here = members.intersection(host_info.state.instances)
                 if here:
                     not_offered.discard(host)
-                # One that moved may still be seen where it was.
+                # A member that moved may still be listed on its former host.
                 doubtful = doubtful or any(
                     seen.get(uuid, host) != host for uuid in here
                 )
                 seen.update(dict.fromkeys(here & others, host))
         found = None
-        # Beside one that runs, another one may just start.
+        # Another member may be starting on a host where one runs.
         if not_offered or doubtful or nova_db.may_tell(others - seen.keys()):
             found = nova_db.locate(members)
             if found is None:
-                # Each of the other hosts has one member at least.
+                # Each host that is not offered has at least one member.
                 self._add(not_offered)
         if found is not None:
             self._add(
                 host_info.state.host
                 for host_info in placed
-                # No database has it yet.
+                # The databases do not have this member yet.
                 if host_info.state.host in not_offered
             )
             seen.update(found.hosts)
-            # So may one whose boot has failed there.
+            # A member whose boot failed may still be listed on that host.
             for uuid in found.gone | (seen.keys() - others):
                 seen.pop(uuid, None)
             if is_move:
@@ -120,21 +120,21 @@ class Members:
 def _stranded(
     spec_obj: Any, found: nova_db.InstanceLocations, seen: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Members that are on the host that one is evacuated from.
+    """Return the members left on the host that this one is evacuated from.
 
-    :param found: also the host of the one that is moved.
-    :param seen: hosts of the others.
-    :returns: the host that each is just evacuated to, None without one.
+    :param found: locations, with the host of the member that is moved.
+    :param seen: host by uuid of the other members.
+    :returns: by uuid the host that the member is being evacuated to, or None.
     """
     source = found.hosts.get(spec_obj.instance_uuid)
     beside = [uuid for uuid, host in seen.items() if host == source]
-    # Only a resize in place has its host among those it may go to.
+    # Nova ignores the source host, except for a resize on the same host.
     avoided = ('ignore_hosts' in spec_obj and spec_obj.ignore_hosts) or ()
     if source is None or not beside or source not in avoided:
         return {}
     cell = spec_obj.requested_destination.cell
     if not nova_db.is_down(cell, source):
         return {}
-    # Who evacuates a host does not wait for each.
+    # Operators evacuate all servers of a host at the same time.
     landing = nova_db.landing(cell, source)
     return {uuid: landing.get(uuid) for uuid in beside}
