@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The newest wish is written in the end, and nobody waits for it."""
+"""The newest shares are written in the end, without waiting for them."""
 
 import threading
 import time
@@ -48,7 +48,7 @@ class TestShareWriter(tests_base.TestCase):
         self.addCleanup(self.gate.release.set)
         return share_writer.ShareWriter(self.gate)
 
-    def test_who_was_left_alone_is_written_later(self) -> None:
+    def test_guest_left_alone_is_written_later(self) -> None:
         writer = self.make()
         for held in ({'a'}, set()):
             self.gate.held = held
@@ -63,7 +63,7 @@ class TestShareWriter(tests_base.TestCase):
         writer.leave({'a': 1, 'b': 1})
         self.assertTrue(writer.close(30))
 
-    def test_done_when_the_last_is_written(self) -> None:
+    def test_done_is_called_after_the_last_write(self) -> None:
         writer = self.make('a')
         done = threading.Event()
         writer.want({'a': 7, 'b': 8}, done.set)
@@ -73,7 +73,7 @@ class TestShareWriter(tests_base.TestCase):
         self.assertTrue(done.wait(30))
         self.assertEqual({('a', 7), ('b', 8)}, set(self.gate.writes))
 
-    def test_done_at_once_when_all_is_as_wanted(self) -> None:
+    def test_done_is_called_at_once_if_nothing_changes(self) -> None:
         writer = self.make()
         for _ in range(2):
             done = threading.Event()
@@ -81,7 +81,7 @@ class TestShareWriter(tests_base.TestCase):
             self.assertTrue(done.wait(30))
         self.assertEqual([('a', 7)], self.gate.writes)
 
-    def test_one_that_hangs_is_waited_for_once(self) -> None:
+    def test_hanging_guest_delays_done_only_once(self) -> None:
         writer = self.make('a')
         first, second = threading.Event(), threading.Event()
         writer.want({'a': 7, 'b': 8}, first.set)
@@ -90,7 +90,7 @@ class TestShareWriter(tests_base.TestCase):
         self.assertTrue(second.wait(30))
         self.assertFalse(first.is_set())
 
-    def test_the_newest_wish_is_written_last(self) -> None:
+    def test_only_the_newest_shares_are_written_after_a_hang(self) -> None:
         writer = self.make('a')
         writer.want({'a': 7})
         self.assertTrue(self.gate.begun.wait(30))
@@ -100,7 +100,7 @@ class TestShareWriter(tests_base.TestCase):
         self.assertTrue(writer.close(30))
         self.assertEqual([('a', 7), ('a', 1024)], self.gate.writes)
 
-    def test_what_fails_is_tried_again_unasked(self) -> None:
+    def test_failed_write_is_retried_without_a_call(self) -> None:
         writer = self.make()
         done = threading.Event()
         self.gate.refused = {'a'}
@@ -115,7 +115,7 @@ class TestShareWriter(tests_base.TestCase):
         self.assertTrue(writer.close(30))
         self.assertEqual(('a', 1024), self.gate.writes[-1])
 
-    def test_one_failure_is_not_worth_a_word(self) -> None:
+    def test_warning_is_logged_from_the_second_failure(self) -> None:
         """Another call about the VM took its time; a border later it works."""
         for failures, told in ((1, False), (2, True)):
             answers = [OSError('busy')] * failures + [True]
@@ -130,7 +130,7 @@ class TestShareWriter(tests_base.TestCase):
             self.assertEqual(told, log.warning.called)
             self.assertEqual(told, log.info.called)
 
-    def test_close_says_what_is_left(self) -> None:
+    def test_close_is_false_if_a_write_failed(self) -> None:
         writer = self.make()
         writer.want({'a': 7, 'b': 7})
         self.gate.refused = {'a'}
@@ -138,13 +138,13 @@ class TestShareWriter(tests_base.TestCase):
         self.assertFalse(writer.close(30))
         self.assertIn(('b', 1024), self.gate.writes)
 
-    def test_a_vm_that_was_never_written_is_left_alone(self) -> None:
+    def test_leave_does_not_write_an_unknown_guest(self) -> None:
         writer = self.make()
         writer.leave({'a': 1024})
         self.assertTrue(writer.close(30))
         self.assertEqual([], self.gate.writes)
 
-    def test_no_thread_is_told_once_and_tried_again(self) -> None:
+    def test_missing_thread_is_logged_once_and_retried(self) -> None:
         writer = self.make()
         with (
             mock.patch.object(

@@ -22,7 +22,7 @@ from oslotest import base
 from nova_vhpc.agent.libvirt import executor
 
 
-class TestWorkers(base.BaseTestCase):
+class TestDomainExecutor(base.BaseTestCase):
     def make(
         self, size: int = 2, deadline: float = 0.05
     ) -> executor.DomainExecutor:
@@ -34,7 +34,7 @@ class TestWorkers(base.BaseTestCase):
         self.addCleanup(pool.close)
         return pool
 
-    def test_order_within_a_key(self) -> None:
+    def test_calls_of_one_key_run_in_order(self) -> None:
         pool = self.make(4)
         seen: list[int] = []
         for number in range(200):
@@ -42,7 +42,7 @@ class TestWorkers(base.BaseTestCase):
         self.assertTrue(pool.drain(10))
         self.assertEqual(list(range(200)), seen)
 
-    def test_late_calls_stop_no_one_else(self) -> None:
+    def test_late_calls_do_not_delay_other_keys(self) -> None:
         pool = self.make(2)
         gate = threading.Event()
         for key in ('a', 'b'):
@@ -59,7 +59,7 @@ class TestWorkers(base.BaseTestCase):
         self.assertTrue(pool.drain(10))
         self.assertFalse(pool.is_late('a'))
 
-    def test_slow_calls_are_told_until_they_end(self) -> None:
+    def test_on_slow_is_called_until_slow_calls_end(self) -> None:
         told: list[bool] = []
         pool = executor.DomainExecutor(
             1,
@@ -81,7 +81,7 @@ class TestWorkers(base.BaseTestCase):
         self.assertEqual(3, len(told))
         self.assertFalse(pool.slow())
 
-    def test_late_threads_end(self) -> None:
+    def test_extra_threads_end_when_late_calls_return(self) -> None:
         pool = self.make(1)
         before = threading.active_count()
         for _ in range(3):
@@ -105,7 +105,7 @@ class TestWorkers(base.BaseTestCase):
         pool.submit('a', done.set)
         self.assertTrue(done.wait(10))
 
-    def test_closed(self) -> None:
+    def test_closed_executor_refuses_calls(self) -> None:
         pool = self.make(1)
         pool.close()
         self.assertFalse(pool.submit('a', lambda: None))
@@ -137,7 +137,7 @@ class TestWorkers(base.BaseTestCase):
         self.watch_until(pool, lambda: len(self.late) == count)
         return gate
 
-    def test_many_that_hang_stop_no_one_else(self) -> None:
+    def test_many_hanging_calls_do_not_delay_other_keys(self) -> None:
         pool = self.make(2, deadline=0.0)
         with self.assertLogs(executor.LOG, 'WARNING') as logs:
             gate = self.hang(pool, 20)
@@ -161,7 +161,7 @@ class TestWorkers(base.BaseTestCase):
             gate.set()
             self.assertTrue(pool.drain(20))
 
-    def test_a_call_of_somebody_else_is_watched(self) -> None:
+    def test_watched_call_of_another_thread_is_reported_late(self) -> None:
         pool = self.make(1, deadline=0.0)
         with pool.watched('a'):
             self.watch_until(pool, lambda: self.late == ['a'])
@@ -172,7 +172,7 @@ class TestWorkers(base.BaseTestCase):
         self.assertFalse(pool.is_late('a'))
         self.assertEqual(['a'], self.returned)
 
-    def test_back_only_with_the_last_late_call(self) -> None:
+    def test_returned_is_reported_with_the_last_late_call(self) -> None:
         pool = self.make(1, deadline=0.0)
         gate = self.hang(pool, 1)
         with pool.watched('vm0'):
@@ -182,7 +182,7 @@ class TestWorkers(base.BaseTestCase):
         self.assertTrue(pool.drain(20))
         self.assertEqual(['vm0'], self.returned)
 
-    def test_a_thread_that_cannot_be_started(self) -> None:
+    def test_thread_that_cannot_start_is_logged_once_and_retried(self) -> None:
         with (
             mock.patch.object(
                 threading.Thread, 'start', side_effect=RuntimeError('no more')
