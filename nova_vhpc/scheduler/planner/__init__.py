@@ -21,7 +21,7 @@ import dataclasses
 import math
 
 from nova_vhpc.scheduler.planner.group_policies import place
-from nova_vhpc.scheduler.planner.host_groups import rooms
+from nova_vhpc.scheduler.planner.host_groups import capacities
 from nova_vhpc.scheduler.planner.infeasibility import why_not
 from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
@@ -53,7 +53,7 @@ def capacity(host: HostFacts, request: PlanRequest) -> int:
     are not looked at. Never more than ``request.members``.
     """
     alone = dataclasses.replace(request, hosts=(host,), existing={})
-    return rooms(alone, Objective(alone))[0]
+    return capacities(alone, Objective(alone))[0]
 
 
 def plan(request: PlanRequest) -> ClusterPlacement:
@@ -62,7 +62,7 @@ def plan(request: PlanRequest) -> ClusterPlacement:
     Soft policies come before cost, hard ones always hold.
 
     :returns: a placement, or one with ``infeasible_reason``. Never
-        raises for want of room.
+        raises for want of capacity.
     """
     objective = Objective(request)
     counts = place(objective) if request.members > 0 else {}

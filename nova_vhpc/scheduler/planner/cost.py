@@ -44,9 +44,9 @@ def load_of(busy_vcpus: float, total_cpus: int) -> float:
 def _at(columns: table.Columns, position: float) -> float:
     """A table's row between its columns, the first being at 1."""
     position = min(max(position, 1.0), float(len(columns)))
-    left = min(int(position), len(columns) - 1)
-    part = position - left
-    return columns[left - 1] * (1.0 - part) + columns[left] * part
+    lower = min(int(position), len(columns) - 1)
+    part = position - lower
+    return columns[lower - 1] * (1.0 - part) + columns[lower] * part
 
 
 def _scale(link_mbps: float) -> float:

@@ -16,12 +16,12 @@
 import dataclasses
 from collections.abc import Sequence
 
-from nova_vhpc.scheduler.planner import single_member as lone
+from nova_vhpc.scheduler.planner import single_member
 from nova_vhpc.scheduler.planner.host_groups import (
-    Field,
+    HostPool,
+    capacities,
     limited,
-    make_field,
-    rooms,
+    make_host_pool,
 )
 from nova_vhpc.scheduler.planner.local_search import search
 from nova_vhpc.scheduler.planner.model import PlanRequest, Policy, Tier
@@ -35,25 +35,29 @@ OVERCOMMITS = (1.0, 1.125, 1.25, 1.5, 2.0, 4.0)
 def place(objective: Objective) -> Counts | None:
     """Place the request's members as its policy says, None if it cannot."""
     request = objective.request
-    room = limited(objective, rooms(request, objective), limit_of(request))
+    capacity = limited(
+        objective, capacities(request, objective), limit_of(request)
+    )
     if request.members > 1:
-        return _placed(objective, room)
+        return _placed(objective, capacity)
     if not objective.existing:
-        return lone.first(objective, room)
-    found = _placed(objective, room)
+        return single_member.first(objective, capacity)
+    found = _placed(objective, capacity)
     return (
-        found if request.policy is None else lone.later(objective, room, found)
+        found
+        if request.policy is None
+        else single_member.later(objective, capacity, found)
     )
 
 
-def _placed(objective: Objective, room: list[int]) -> Counts | None:
+def _placed(objective: Objective, capacity: list[int]) -> Counts | None:
     request = objective.request
     if request.policy == Policy.SOFT_ANTI_AFFINITY:
-        return _apart(objective, room)
-    field = make_field(objective, room)
+        return _apart(objective, capacity)
+    pool = make_host_pool(objective, capacity)
     if request.policy == Policy.AFFINITY:
-        return _together(field)
-    return search(field, _starts(field))
+        return _together(pool)
+    return search(pool, _seed_pools(pool))
 
 
 def limit_of(request: PlanRequest) -> int | None:
@@ -63,16 +67,16 @@ def limit_of(request: PlanRequest) -> int | None:
     return None
 
 
-def _starts(field: Field) -> list[Field]:
+def _seed_pools(pool: HostPool) -> list[HostPool]:
     """The hosts as far as they are not over-committed, and as they are.
 
-    Where over-commit is allowed, patterns fill a host beyond its CPUs before
+    Where over-commit is allowed, seeds fill a host beyond its CPUs before
     they take the next one, and moves do not find back: each undoes a part of
     it, while the slowest member stays as slow. Where all members do not fit
     without it, or in no rack, the least over-commit at which they do is
     tried. Spare CPUs are used before any is shared.
     """
-    objective = field.objective
+    objective = pool.objective
     request = objective.request
     least = Tier.ALL + 1
     found = []
@@ -84,62 +88,62 @@ def _starts(field: Field) -> list[Field]:
         strict = dataclasses.replace(
             request, max_overcommit=most, spare_cpus=spare
         )
-        room = list(map(min, rooms(strict, objective), field.room))
-        if room == field.room:
+        capacity = list(map(min, capacities(strict, objective), pool.capacity))
+        if capacity == pool.capacity:
             break
-        if sum(room) < request.members:
+        if sum(capacity) < request.members:
             continue
-        tier = _tier(field, room)
+        tier = _tier(pool, capacity)
         if tier < least:
             least = tier
-            found.append(make_field(objective, room))
-        if tier < Tier.ALL or not field.racks:
+            found.append(make_host_pool(objective, capacity))
+        if tier < Tier.ALL or not pool.racks:
             break
-    return [*found, field]
+    return [*found, pool]
 
 
-def _tier(field: Field, room: Sequence[int]) -> Tier:
+def _tier(pool: HostPool, capacity: Sequence[int]) -> Tier:
     """The smallest tier that holds all new members."""
-    members = field.objective.request.members
+    members = pool.objective.request.members
     for groups, tier in (
-        (field.switches, Tier.SWITCH),
-        (field.racks, Tier.RACK),
+        (pool.switches, Tier.SWITCH),
+        (pool.racks, Tier.RACK),
     ):
         for group in groups.values():
             if (
                 group.total >= members
-                and sum(map(room.__getitem__, group.order)) >= members
+                and sum(map(capacity.__getitem__, group.order)) >= members
             ):
                 return tier
     return Tier.ALL
 
 
-def _together(field: Field) -> Counts | None:
+def _together(pool: HostPool) -> Counts | None:
     """``affinity``: one host, or where Nova has put the first ones."""
-    objective = field.objective
+    objective = pool.objective
     members = objective.request.members
     if not objective.existing:
-        return one_host(field, members)
-    room = [0] * len(field.room)
+        return one_host(pool, members)
+    capacity = [0] * len(pool.capacity)
     for index in objective.existing:
-        room[index] = field.room[index]
-    return search(make_field(objective, room))
+        capacity[index] = pool.capacity[index]
+    return search(make_host_pool(objective, capacity))
 
 
-def _apart(objective: Objective, room: list[int]) -> Counts | None:
+def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
     """``soft-anti-affinity``: as evenly as the hosts' room allows.
 
     All hosts are filled to the level below the one that holds the job;
     where the rest goes is chosen by cost.
     """
     request = objective.request
-    level = _water_level(objective, room)
+    level = _water_level(objective, capacity)
     if level is None:
         return None
-    room = limited(objective, room, level)
+    capacity = limited(objective, capacity, level)
     below = {
         index: new
-        for index, new in enumerate(limited(objective, room, level - 1))
+        for index, new in enumerate(limited(objective, capacity, level - 1))
         if new
     }
     if below:
@@ -148,7 +152,7 @@ def _apart(objective: Objective, room: list[int]) -> Counts | None:
         for index, new in below.items():
             busy = hosts[index].used_vcpus + new * request.vcpus
             hosts[index] = hosts[index]._replace(used_vcpus=busy)
-            room[index] -= new
+            capacity[index] -= new
         running = objective.merged(below)
         objective = Objective(
             dataclasses.replace(
@@ -158,8 +162,8 @@ def _apart(objective: Objective, room: list[int]) -> Counts | None:
                 existing={hosts[i].name: n for i, n in running.items()},
             )
         )
-    field = make_field(objective, room)
-    rest = search(field, _starts(field))
+    pool = make_host_pool(objective, capacity)
+    rest = search(pool, _seed_pools(pool))
     if rest is None:
         return None
     for index, new in below.items():
@@ -167,15 +171,15 @@ def _apart(objective: Objective, room: list[int]) -> Counts | None:
     return rest
 
 
-def _water_level(objective: Objective, room: list[int]) -> int | None:
-    """Least number of members per host at which all have room."""
+def _water_level(objective: Objective, capacity: list[int]) -> int | None:
+    """Least number of members per host at which all have capacity."""
     members = objective.request.members
-    if sum(room) < members:
+    if sum(capacity) < members:
         return None
     low, high = 1, members + max(objective.existing.values(), default=0)
     while low < high:
         middle = (low + high) // 2
-        if sum(limited(objective, room, middle)) >= members:
+        if sum(limited(objective, capacity, middle)) >= members:
             high = middle
         else:
             low = middle + 1

@@ -14,7 +14,7 @@
 """The hosts of one request, sorted once and grouped by the fabric.
 
 All that the search asks a group is answered without walking its hosts:
-they are sorted by room, and their room is summed up from the front.
+they are sorted by capacity, and their capacity is summed up from the front.
 """
 
 import dataclasses
@@ -40,10 +40,10 @@ class Group:
     """
 
     __slots__ = (
+        '_capacity',
         '_children',
         '_negative',
         '_ranks',
-        '_room',
         '_sums',
         'most',
         'order',
@@ -53,15 +53,15 @@ class Group:
     def __init__(
         self,
         order: list[int],
-        room: Sequence[int],
+        capacity: Sequence[int],
         children: 'Sequence[Group] | Callable[[], Sequence[Group]]' = (),
     ) -> None:
         self.order = order
         self._children = children
-        self.total = sum(map(room.__getitem__, order))
-        self.most = room[order[0]] if order else 0
+        self.total = sum(map(capacity.__getitem__, order))
+        self.most = capacity[order[0]] if order else 0
         # Most groups are too small for the job and never asked again.
-        self._room = room
+        self._capacity = capacity
         self._negative: list[int] | None = None
         self._sums: list[int] | None = None
         self._ranks: dict[int, _Ranks] | None = None
@@ -82,7 +82,7 @@ class Group:
         return level * full + self.total - self.holds_on(full)
 
     def hosts(self, least: int) -> int:
-        """Hosts of at least so much room."""
+        """Hosts of at least so much capacity."""
         return bisect_right(self._negative or self._negated(), -least)
 
     def holds_on(self, hosts: int) -> int:
@@ -92,7 +92,7 @@ class Group:
     def needed(self, level: int, members: int) -> int:
         """Hosts that ``members`` take, ``level`` new ones per host.
 
-        More than there are where they have no room.
+        More than there are where they have no capacity.
         """
         full = bisect_right(self._negative or self._negated(), -level)
         if level * full >= members:
@@ -135,13 +135,13 @@ class Group:
 
     def _negated(self) -> list[int]:
         """Room of each host, negated, which makes it ascend."""
-        self._negative = [-self._room[index] for index in self.order]
+        self._negative = [-self._capacity[index] for index in self.order]
         return self._negative
 
     def _summed(self) -> list[int]:
         """Room of none, one, two... of the roomiest hosts."""
-        rooms = map(self._room.__getitem__, self.order)
-        self._sums = list(accumulate(rooms, initial=0))
+        ordered = map(self._capacity.__getitem__, self.order)
+        self._sums = list(accumulate(ordered, initial=0))
         return self._sums
 
 
@@ -149,57 +149,57 @@ _Ranks = tuple[list[Group], list[int]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Field:
-    """All hosts with room.
+class HostPool:
+    """All hosts with capacity.
 
-    :ivar room: new members by position of the host, policy observed.
-    :ivar switches: hosts with room by switch.
-    :ivar racks: hosts with room by rack.
+    :ivar capacity: new members by position of the host, policy observed.
+    :ivar switches: hosts with capacity by switch.
+    :ivar racks: hosts with capacity by rack.
     """
 
     objective: Objective
-    room: list[int]
+    capacity: list[int]
     everything: Group
     switches: dict[str, Group]
     racks: dict[str, Group]
 
 
-def make_field(objective: Objective, room: list[int]) -> Field:
+def make_host_pool(objective: Objective, capacity: list[int]) -> HostPool:
     """Sort and group the hosts of a request; costs a sort of all hosts.
 
-    :param room: new members that each host may get.
+    :param capacity: new members that each host may get.
     """
     hosts = objective.hosts
     keys = [
         (free << _LINK_BITS)
         + min(host.link_mbps or PAPER_LINK_MBPS, _BIG) * _LOAD_STEPS
         - _LOAD_STEPS * host.used_vcpus // (host.total_cpus or 1)
-        for free, host in zip(room, hosts, strict=True)
+        for free, host in zip(capacity, hosts, strict=True)
     ]
     order = sorted(
-        (index for index, free in enumerate(room) if free),
+        (index for index, free in enumerate(capacity) if free),
         key=keys.__getitem__,
         reverse=True,
     )
-    return _grouped(objective, room, order)
+    return _grouped(objective, capacity, order)
 
 
 def limited(
-    objective: Objective, room: list[int], limit: int | None
+    objective: Objective, capacity: list[int], limit: int | None
 ) -> list[int]:
     """Room with a limit on members per host, running ones included.
 
     :param limit: None for none.
     """
     if limit is None:
-        return room
-    found = [limit if free > limit else free for free in room]
+        return capacity
+    found = [limit if free > limit else free for free in capacity]
     for index, count in objective.existing.items():
-        found[index] = max(0, min(room[index], limit - count))
+        found[index] = max(0, min(capacity[index], limit - count))
     return found
 
 
-def rooms(request: PlanRequest, objective: Objective) -> list[int]:
+def capacities(request: PlanRequest, objective: Objective) -> list[int]:
     """New members that each host can take by CPUs, RAM and uplinks.
 
     One loop without calls: this is most of the planner's time.
@@ -229,8 +229,10 @@ def rooms(request: PlanRequest, objective: Objective) -> list[int]:
     return found
 
 
-def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
-    """Group hosts with room by switch and by rack, keeping their order."""
+def _grouped(
+    objective: Objective, capacity: list[int], order: list[int]
+) -> HostPool:
+    """Group hosts with capacity by switch and by rack, keeping their order."""
     by_switch: dict[str, list[int]] = {}
     by_rack: dict[str, list[int]] = {}
     loose: list[int] = []
@@ -245,7 +247,7 @@ def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
             by_rack.setdefault(rack, []).append(index)
         elif switch is None:
             loose.append(index)
-    switches = {name: Group(ids, room) for name, ids in by_switch.items()}
+    switches = {name: Group(ids, capacity) for name, ids in by_switch.items()}
     racks = {}
     top = []
     in_racks: set[str] = set()
@@ -257,31 +259,33 @@ def _grouped(objective: Objective, room: list[int], order: list[int]) -> Field:
         whole = []
         for name, part in parts.items():
             if name is None:
-                inside.append(Group(part, room))
+                inside.append(Group(part, capacity))
                 whole.append(inside[-1])
                 continue
             in_racks.add(name)
             whole.append(switches[name])
             # Of a switch that serves several racks, the hosts in this one.
             shared = len(part) < len(by_switch[name])
-            inside.append(Group(part, room) if shared else switches[name])
-        racks[rack] = Group(ids, room, inside)
+            inside.append(Group(part, capacity) if shared else switches[name])
+        racks[rack] = Group(ids, capacity, inside)
         # A job that needs several racks better keeps to whole switches.
-        top.append(racks[rack] if inside == whole else Group(ids, room, whole))
+        top.append(
+            racks[rack] if inside == whole else Group(ids, capacity, whole)
+        )
     top += [group for name, group in switches.items() if name not in in_racks]
     if loose:
-        top.append(Group(loose, room))
-    everything = Group(order, room, top if len(top) > 1 else ())
+        top.append(Group(loose, capacity))
+    everything = Group(order, capacity, top if len(top) > 1 else ())
     if len(top) == 1:
-        everything = Group(order, room, top[0].children)
-    return Field(objective, room, everything, switches, racks)
+        everything = Group(order, capacity, top[0].children)
+    return HostPool(objective, capacity, everything, switches, racks)
 
 
 def fill(
     group: Group,
     level: int,
     members: int,
-    room: Sequence[int],
+    capacity: Sequence[int],
     into: Counts,
     least: int = 1,
 ) -> int:
@@ -291,11 +295,11 @@ def fill(
     takes it: so a job touches few switches and leaves big holes whole.
 
     :param into: changed; hosts that it has already are left out.
-    :param least: hosts of less room are left out.
-    :returns: members that found no room.
+    :param least: hosts of less capacity are left out.
+    :returns: members that found no capacity.
     """
     if not group.children:
-        return fill_hosts(group.order, level, members, room, into, least)
+        return fill_hosts(group.order, level, members, capacity, into, least)
     children, negative = group.ranked(level)
     position = 0
     while members > 0 and position < len(negative) and negative[position]:
@@ -303,21 +307,21 @@ def fill(
         if -negative[position] >= members:
             taken = bisect_right(negative, -members) - 1
         child = children[taken]
-        left = members
+        remaining = members
         if child.most >= least:
-            left = fill(child, level, members, room, into, least)
+            remaining = fill(child, level, members, capacity, into, least)
         # It would be taken for all up to it again.
-        position = taken + 1 if left == members else position + 1
-        members = left
+        position = taken + 1 if remaining == members else position + 1
+        members = remaining
     # A switch that serves several racks is counted in each of them.
-    return fill_hosts(group.order, level, members, room, into, least)
+    return fill_hosts(group.order, level, members, capacity, into, least)
 
 
 def fill_hosts(
     order: Iterable[int],
     level: int,
     members: int,
-    room: Sequence[int],
+    capacity: Sequence[int],
     into: Counts,
     least: int = 1,
 ) -> int:
@@ -325,9 +329,9 @@ def fill_hosts(
     for index in order:
         if members <= 0:
             break
-        if room[index] < least or index in into:
+        if capacity[index] < least or index in into:
             continue
-        new = min(room[index], level, members)
+        new = min(capacity[index], level, members)
         if new > 0:
             into[index] = new
             members -= new

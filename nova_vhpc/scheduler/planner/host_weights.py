@@ -14,7 +14,7 @@
 """Raw weights of hosts from a plan; for the weigher and for explanations.
 
 Pure. Hosts of the plan come first, in its order; all others follow by
-what a lone member would cost there.
+what a single member would cost there.
 """
 
 import math
@@ -65,11 +65,11 @@ def other_weights(
     :param unknown: names of hosts whose topology is unknown.
     :returns: one for each of ``facts``, 0.0 to :data:`OTHERS_MOST`.
     """
-    prices = lone_costs_us(question, placement, facts)
-    least = min(prices, default=math.inf)
+    costs_us = single_member_costs_us(question, placement, facts)
+    least = min(costs_us, default=math.inf)
     weights = [
-        OTHERS_MOST * least / price if price > 0 else OTHERS_MOST
-        for price in prices
+        OTHERS_MOST * least / cost_us if cost_us > 0 else OTHERS_MOST
+        for cost_us in costs_us
     ]
     if unknown:
         for number, fact in enumerate(facts):
@@ -78,7 +78,7 @@ def other_weights(
     return weights
 
 
-def lone_costs_us(
+def single_member_costs_us(
     question: PlanRequest,
     placement: ClusterPlacement,
     facts: Sequence[HostFacts],
@@ -93,7 +93,7 @@ def lone_costs_us(
     switches = {fact.switch for fact in near} - {None}
     racks = {fact.rack for fact in near} - {None}
     members = question.members + sum(existing.values())
-    costs: dict[tuple[Any, ...], float] = {}
+    known_us: dict[tuple[Any, ...], float] = {}
     found = []
     for fact in facts:
         if fact.switch in switches:
@@ -105,9 +105,9 @@ def lone_costs_us(
         here = existing.get(fact.name, 0) + 1
         busy = fact.used_vcpus + question.vcpus
         key = (tier, fact.link_mbps, fact.total_cpus, busy, here)
-        price = costs.get(key)
-        if price is None:
-            price = costs[key] = cost.member_us(
+        cost_us = known_us.get(key)
+        if cost_us is None:
+            cost_us = known_us[key] = cost.member_us(
                 question.network,
                 here,
                 max(members, here),
@@ -117,5 +117,5 @@ def lone_costs_us(
                 overcommit=busy / max(1, fact.total_cpus),
                 paradigm=question.paradigm,
             )
-        found.append(price)
+        found.append(cost_us)
     return found

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Why a virtual cluster has no room, for an operator."""
+"""Why a virtual cluster has no capacity, for an operator."""
 
 from nova_vhpc.scheduler.planner.group_policies import limit_of
-from nova_vhpc.scheduler.planner.host_groups import limited, rooms
+from nova_vhpc.scheduler.planner.host_groups import capacities, limited
 from nova_vhpc.scheduler.planner.model import Policy
 from nova_vhpc.scheduler.planner.objective import Objective
 
@@ -22,7 +22,7 @@ from nova_vhpc.scheduler.planner.objective import Objective
 def why_not(objective: Objective) -> str:
     """What is short: places by CPUs, RAM and uplinks, and the policy."""
     request = objective.request
-    room = rooms(request, objective)
+    capacity = capacities(request, objective)
     most = request.members
     hosts = request.hosts
     by_cpus = by_ram = by_uplinks = 0
@@ -37,7 +37,7 @@ def why_not(objective: Objective) -> str:
     overcommit = f'{ratio:g}' if ratio < 1000 else 'without limit'
     text = (
         f'{most} members of {request.vcpus} vCPUs and {request.ram_mb} MB '
-        f'need {most} places; {len(hosts)} hosts have {sum(room)} '
+        f'need {most} places; {len(hosts)} hosts have {sum(capacity)} '
         f'(CPUs give {by_cpus} with {request.spare_cpus} spare per host and '
         f'over-commit {overcommit}, RAM {by_ram}, '
         f'uplinks, devices and disk {by_uplinks})'
@@ -45,10 +45,10 @@ def why_not(objective: Objective) -> str:
     if request.policy == Policy.AFFINITY:
         if objective.existing:
             return text + '; affinity ties them to the hosts of the others'
-        roomiest = max(room, default=0)
+        roomiest = max(capacity, default=0)
         return text + f'; affinity wants one host, the best has {roomiest}'
     if request.policy == Policy.ANTI_AFFINITY:
         each = limit_of(request)
-        places = sum(limited(objective, room, each))
+        places = sum(limited(objective, capacity, each))
         return text + f'; anti-affinity at {each} per host leaves {places}'
     return text

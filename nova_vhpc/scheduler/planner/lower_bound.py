@@ -13,12 +13,12 @@
 
 """What a placement costs at the very least, before it is made.
 
-The planner's patterns are tried from many members per host to few, and those
+The planner's seeds are tried from many members per host to few, and those
 of few take longest: they touch hundreds of hosts. Where not even the best
 hosts there could be would make one cheap enough, none is tried.
 """
 
-from nova_vhpc.scheduler.planner.host_groups import Field
+from nova_vhpc.scheduler.planner.host_groups import HostPool
 from nova_vhpc.scheduler.planner.model import HostFacts, Policy
 from nova_vhpc.scheduler.planner.objective import (
     NEXT_RACK,
@@ -35,14 +35,14 @@ ROUNDING = 1.0 - 1e-9
 
 
 class Bound:
-    """Least values of the placements that a field has room for."""
+    """Least values of the placements that a pool has room for."""
 
-    def __init__(self, field: Field, fastest: int) -> None:
+    def __init__(self, pool: HostPool, fastest: int) -> None:
         """Look at no more than the sizes of the parts of the fabric.
 
         :param fastest: position of a host whose link none is faster than.
         """
-        objective = field.objective
+        objective = pool.objective
         self._objective = objective
         # The cost model gets no cheaper than on an idle host without end.
         self._best = HostFacts(
@@ -55,7 +55,7 @@ class Bound:
         )
         self._in_switch, self._in_rack = (
             max((len(group.order) for group in groups.values()), default=1)
-            for groups in (field.switches, field.racks)
+            for groups in (pool.switches, pool.racks)
         )
 
     def least(self, level: int) -> Value:

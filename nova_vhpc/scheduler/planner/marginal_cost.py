@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What members cost on the hosts of one placement, roughly.
+"""Estimate what a move would change, without valuing the whole placement.
 
-To value a placement takes a look at each of its hosts, and a cluster on
-dozens of hosts has thousands of neighbours. :class:`Prices` tells, host by
-host, what it would save or cost to move members away or there.
+Valuing a placement visits each of its hosts, and a cluster on dozens of
+hosts has thousands of neighbouring placements. :class:`MarginalCosts`
+estimates, host by host, what adding or removing members would change.
 """
 
 import heapq
@@ -59,8 +59,8 @@ class _Place(NamedTuple):
     each_us: float = 0.0
 
 
-class Prices:
-    """Prices of one placement.
+class MarginalCosts:
+    """MarginalCosts of one placement.
 
     Two hosts that change at a time are priced as if each did so alone.
 

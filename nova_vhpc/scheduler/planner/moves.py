@@ -10,16 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Moves that lead from one placement to a better one.
+"""Moves of members between hosts, which the local search tries.
 
-Those that promise to pay by their prices, and all neighbours there are.
+:func:`promising` and :func:`emptied` choose by marginal costs;
+:func:`neighbours` lists all neighbouring placements.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nova_vhpc.scheduler.planner.host_groups import Field
-from nova_vhpc.scheduler.planner.marginal_cost import Prices
+from nova_vhpc.scheduler.planner.host_groups import HostPool
+from nova_vhpc.scheduler.planner.marginal_cost import MarginalCosts
 from nova_vhpc.scheduler.planner.objective import Counts
 
 MOST_SPARE = 48
@@ -36,52 +37,54 @@ class Move(NamedTuple):
     target: int
     amount: int
 
-    def of(self, counts: Counts, room: Sequence[int]) -> Counts | None:
+    def of(self, counts: Counts, capacity: Sequence[int]) -> Counts | None:
         """The placement with the move made, None where it cannot be."""
         have = counts.get(self.source, 0) - self.amount
         there = counts.get(self.target, 0) + self.amount
-        if have < 0 or there > room[self.target]:
+        if have < 0 or there > capacity[self.target]:
             return None
         return {**counts, self.source: have, self.target: there}
 
 
 def promising(
-    prices: Prices, room: Sequence[int], spare: Sequence[int]
+    marginal_costs: MarginalCosts,
+    capacity: Sequence[int],
+    spare: Sequence[int],
 ) -> list[Move]:
     """Moves of all members of a host, half or one, that look as if they paid.
 
     :param spare: further hosts that members may move to.
     :returns: the most promising first.
     """
-    counts = prices.counts
+    counts = marginal_costs.counts
     targets = list(dict.fromkeys((*counts, *spare[:MOST_SPARE])))
-    rest_us = prices.worst_without(prices.dearest[0])
+    rest_us = marginal_costs.worst_without(marginal_costs.dearest[0])
     found: list[tuple[int, float, Move]] = []
     for amount, sources in _amounts(counts).items():
         offers = []
         for target in targets:
-            if room[target] - counts.get(target, 0) >= amount:
-                there = prices.change(target, amount)
-                value_us = prices.objective.value_us(
-                    there.total_us, max(there.each_us, rest_us)
+            if capacity[target] - counts.get(target, 0) >= amount:
+                addition = marginal_costs.change(target, amount)
+                value_us = marginal_costs.objective.value_us(
+                    addition.total_us, max(addition.each_us, rest_us)
                 )
-                offers.append((there.first, value_us, target, there))
+                offers.append((addition.first, value_us, target, addition))
         offers.sort(key=lambda offer: offer[:3])
         # One more, as a host may be its own best one.
         offers = offers[: MOST_TARGETS + 1]
         for source in sources:
-            left = prices.change(source, -amount)
-            for _, _, target, there in offers:
+            removal = marginal_costs.change(source, -amount)
+            for _, _, target, addition in offers:
                 worst_us = max(
-                    prices.worst_without(source, target),
-                    there.each_us,
-                    left.each_us,
+                    marginal_costs.worst_without(source, target),
+                    addition.each_us,
+                    removal.each_us,
                 )
                 value = (
-                    there.first + left.first,
-                    prices.objective.value_us(
-                        there.total_us + left.total_us,
-                        worst_us - prices.worst_us,
+                    addition.first + removal.first,
+                    marginal_costs.objective.value_us(
+                        addition.total_us + removal.total_us,
+                        worst_us - marginal_costs.worst_us,
                     ),
                 )
                 if target != source and value < (0, 0.0):
@@ -91,26 +94,31 @@ def promising(
 
 
 def emptied(
-    prices: Prices, room: Sequence[int], spare: Sequence[int], have: int
+    marginal_costs: MarginalCosts,
+    capacity: Sequence[int],
+    spare: Sequence[int],
+    have: int,
 ) -> Counts | None:
     """The placement and the members of a host that it has no more.
 
     They may well need several others, on which no single move leads.
 
-    :param prices: of the placement without that host.
+    :param marginal_costs: of the placement without that host.
     :param spare: further hosts, but not that one.
     :param have: its members.
-    :returns: None where they find no room.
+    :returns: None where they find no capacity.
     """
-    counts = prices.counts
+    counts = marginal_costs.counts
     offers = []
     for target in dict.fromkeys((*counts, *spare[:MOST_SPARE])):
-        free = min(room[target] - counts.get(target, 0), have)
+        free = min(capacity[target] - counts.get(target, 0), have)
         if free > 0:
-            there = prices.change(target, free)
-            slower_us = max(0.0, there.each_us - prices.worst_us)
-            value_us = prices.objective.value_us(there.total_us, slower_us)
-            offers.append((there.first, value_us / free, target, free))
+            addition = marginal_costs.change(target, free)
+            slower_us = max(0.0, addition.each_us - marginal_costs.worst_us)
+            value_us = marginal_costs.objective.value_us(
+                addition.total_us, slower_us
+            )
+            offers.append((addition.first, value_us / free, target, free))
     offers.sort()
     changed = dict(counts)
     for _, _, target, free in offers:
@@ -123,14 +131,14 @@ def emptied(
 
 
 def neighbours(
-    field: Field, counts: Counts, spare: Sequence[int]
+    pool: HostPool, counts: Counts, spare: Sequence[int]
 ) -> Iterator[tuple[int, Counts | None]]:
     """All placements with a host emptied, or one or half of it moved.
 
     :returns: pairs of hosts looked at since the last answer, and a
         placement; None when a host has no (further) one.
     """
-    room = field.room
+    capacity = pool.capacity
     used = sorted(
         (index for index, new in counts.items() if new),
         key=lambda index: counts[index],
@@ -144,7 +152,7 @@ def neighbours(
             pairs += 1
             if target == source:
                 continue
-            free = room[target] - counts.get(target, 0)
+            free = capacity[target] - counts.get(target, 0)
             for amount in amounts:
                 if 0 < amount <= free:
                     changed = dict(counts)
@@ -155,19 +163,19 @@ def neighbours(
         yield pairs, None
 
 
-def spare_hosts(field: Field, counts: Counts) -> list[int]:
+def spare_hosts(pool: HostPool, counts: Counts) -> list[int]:
     """Unused hosts worth moving to: the roomiest near by and anywhere.
 
     Those near running members come last, since there may be hundreds.
     """
-    objective = field.objective
+    objective = pool.objective
     hosts = objective.hosts
-    found = [i for i in field.everything.order[:24] if i not in counts][:8]
-    found += [i for i in objective.existing if field.room[i]][:8]
+    found = [i for i in pool.everything.order[:24] if i not in counts][:8]
+    found += [i for i in objective.existing if pool.capacity[i]][:8]
     for part in (counts, objective.existing):
         for name in dict.fromkeys(hosts[index].switch for index in part):
-            if name is not None and name in field.switches:
-                near = field.switches[name].order[:12]
+            if name is not None and name in pool.switches:
+                near = pool.switches[name].order[:12]
                 found += [i for i in near if i not in counts][:4]
     return [i for i in dict.fromkeys(found) if i not in counts]
 

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Patterns that put new members where the slowest running ones gain most.
+"""Seeds that put new members where the slowest running ones gain most.
 
 The whole cluster waits for its slowest member. Where several are as slow,
 no single move pays: the next one is then the slowest. So new members go to
-one after the other of them, and for some of their numbers a pattern results.
+one after the other of them, and for some of their numbers a seed results.
 """
 
 import heapq
@@ -22,8 +22,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from nova_vhpc.scheduler.planner.host_groups import (
-    Field,
     Group,
+    HostPool,
     fill,
     fill_hosts,
 )
@@ -36,40 +36,40 @@ MOST_EASING = 32
 """New members that are spent on them."""
 
 
-def relieving(field: Field, nearest: Sequence[Group]) -> Iterator[Counts]:
+def relieving(pool: HostPool, nearest: Sequence[Group]) -> Iterator[Counts]:
     """Placements that help the slowest running members, each complete.
 
     :param nearest: groups that members run in, for all other new ones.
     """
-    objective = field.objective
+    objective = pool.objective
     if not objective.existing:
         return
-    room = field.room
+    capacity = pool.capacity
     members = objective.request.members
     order = sorted(
-        (index for index in objective.existing if room[index]),
+        (index for index in objective.existing if capacity[index]),
         key=lambda index: (-objective.existing[index], index),
     )
-    for eased in _eased(field):
+    for eased in _eased(pool):
         rest = members - sum(eased.values())
         for grow in (members, 0) if rest else (0,):
             counts = dict(eased)
-            left = fill_hosts(order, grow, rest, room, counts)
+            remaining = fill_hosts(order, grow, rest, capacity, counts)
             for group in nearest:
-                if left <= 0:
+                if remaining <= 0:
                     break
-                left = fill(group, members, left, room, counts)
+                remaining = fill(group, members, remaining, capacity, counts)
             if not fill_hosts(
-                field.everything.order, members, left, room, counts
+                pool.everything.order, members, remaining, capacity, counts
             ):
                 yield counts
 
 
-def _eased(field: Field) -> Iterator[Counts]:
+def _eased(pool: HostPool) -> Iterator[Counts]:
     """Members for the slowest: one, two, four... up to all."""
-    objective = field.objective
+    objective = pool.objective
     hosts = objective.hosts
-    room = field.room
+    capacity = pool.capacity
     eased: Counts = {}
     switches, racks = objective.spread(eased)
     known_us: dict[tuple[int, int, int | None, int | None], float] = {}
@@ -95,12 +95,12 @@ def _eased(field: Field) -> Iterator[Counts]:
     def near(index: int) -> int | None:
         """Where a new member helps those of a host."""
         groups = (
-            field.switches.get(hosts[index].switch or ''),
-            field.racks.get(hosts[index].rack or ''),
+            pool.switches.get(hosts[index].switch or ''),
+            pool.racks.get(hosts[index].rack or ''),
         )
         orders = [group.order for group in groups if group is not None]
         for other in itertools.chain((index,), *orders):
-            if room[other] > eased.get(other, 0):
+            if capacity[other] > eased.get(other, 0):
                 return other
         return None
 

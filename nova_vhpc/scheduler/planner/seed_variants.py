@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Patterns that leave out hosts with little room.
+"""Seeds that leave out hosts with little capacity.
 
 A few members alone on a host talk to all others over the network, and the
 whole job waits for them. A job that nearly fills a rack is often better off
@@ -22,8 +22,8 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_vhpc.scheduler.planner.host_groups import (
-    Field,
     Group,
+    HostPool,
     fill,
     fill_hosts,
 )
@@ -34,7 +34,7 @@ MOST_GROUPS = 2
 
 
 def roomy(
-    field: Field,
+    pool: HostPool,
     large: Sequence[Iterable[Group]],
     whole: Sequence[Group],
     nearest: Sequence[Group],
@@ -45,31 +45,33 @@ def roomy(
     :param whole: groups of all hosts.
     :param nearest: groups that members run in.
     """
-    room = field.room
-    members = field.objective.request.members
-    everything = field.everything
+    capacity = pool.capacity
+    members = pool.objective.request.members
+    everything = pool.everything
     first = [
         *nearest[:MOST_GROUPS],
-        *_roomiest(field, field.racks.values()),
-        *_roomiest(field, field.switches.values()),
+        *_roomiest(pool, pool.racks.values()),
+        *_roomiest(pool, pool.switches.values()),
         *whole,
     ]
     for groups in large:
-        first += _fewest_hosts(field, groups)
+        first += _fewest_hosts(pool, groups)
     first = list({id(group): group for group in first}.values())
     for least in _leasts(everything, members):
         for group in first:
             counts: Counts = {}
-            left = fill(group, members, members, room, counts, least)
-            if not left:
+            remaining = fill(group, members, members, capacity, counts, least)
+            if not remaining:
                 yield counts
                 continue
-            if left == members or group in whole:
+            if remaining == members or group in whole:
                 continue
             rest = dict(counts)
-            if not fill(everything, members, left, room, rest, least):
+            if not fill(everything, members, remaining, capacity, rest, least):
                 yield rest
-            if not fill_hosts(everything.order, members, left, room, counts):
+            if not fill_hosts(
+                everything.order, members, remaining, capacity, counts
+            ):
                 yield counts
 
 
@@ -83,23 +85,23 @@ def _leasts(hosts: Group, members: int) -> Iterator[int]:
         least += max(1, least // 3)
 
 
-def _roomiest(field: Field, groups: Iterable[Group]) -> list[Group]:
+def _roomiest(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
     """Groups that hold most of a job which none of them holds."""
     found = heapq.nlargest(
         MOST_GROUPS, groups, key=operator.attrgetter('total')
     )
-    members = field.objective.request.members
+    members = pool.objective.request.members
     return [group for group in found if group.total < members]
 
 
-def _fewest_hosts(field: Field, groups: Iterable[Group]) -> list[Group]:
-    """Groups that take the job on the fewest hosts, of most room."""
-    room = field.room
-    members = field.objective.request.members
-    roomiest = field.everything.most
+def _fewest_hosts(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
+    """Groups that take the job on the fewest hosts, of most capacity."""
+    capacity = pool.capacity
+    members = pool.objective.request.members
+    roomiest = pool.everything.most
 
     def hosts(group: Group) -> tuple[int, int]:
         needed = group.needed(roomiest, members)
-        return needed, -room[group.order[needed - 1]]
+        return needed, -capacity[group.order[needed - 1]]
 
     return heapq.nsmallest(MOST_GROUPS, groups, key=hosts)

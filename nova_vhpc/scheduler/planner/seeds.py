@@ -11,9 +11,9 @@
 # under the License.
 
 
-"""Patterns that the planner's search starts from.
+"""Seeds that the planner's search starts from.
 
-A pattern is "at most so many members per host, within this part of the
+A seed is "at most so many members per host, within this part of the
 fabric". All sensible levels are tried in the few switches and racks that
 promise most.
 """
@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner.host_groups import (
-    Field,
     Group,
+    HostPool,
     fill,
     fill_hosts,
 )
@@ -34,7 +34,7 @@ from nova_vhpc.scheduler.planner.relief import relieving
 from nova_vhpc.scheduler.planner.seed_variants import roomy
 
 MOST_LEVELS = 16
-"""Patterns per part of the fabric; jobs to 64 members have no more."""
+"""Seeds per part of the fabric; jobs to 64 members have no more."""
 
 MOST_GROUPS = 4
 """Switches, and racks, in which a level is tried."""
@@ -43,32 +43,32 @@ MOST_SPEEDS = 2
 """Link speeds that are tried without the slower hosts."""
 
 
-def patterns(
-    field: Field, hopeless: Callable[[Value], bool] = lambda _: False
+def seeds(
+    pool: HostPool, hopeless: Callable[[Value], bool] = lambda _: False
 ) -> Iterator[Counts]:
     """Placements to start from, each complete.
 
     :param hopeless: whether placements of no less than a value are of no
         use; asked for each level before it is tried.
     """
-    objective = field.objective
+    objective = pool.objective
     members = objective.request.members
-    room = field.room
+    capacity = pool.capacity
     if not objective.existing:
-        single = one_host(field, members)
+        single = one_host(pool, members)
         if single:
             yield single
-    orders = _by_speed(field)
+    orders = _by_speed(pool)
     large = [
         [group for group in groups.values() if group.total >= members]
-        for groups in (field.switches, field.racks)
+        for groups in (pool.switches, pool.racks)
     ]
-    whole = [field.everything]
+    whole = [pool.everything]
     for order in orders[1:]:
-        fast = _Fast(field, order)
+        fast = _Fast(pool, order)
         large += [fast.groups(groups) for groups in large[:2]]
         whole += fast.groups(whole[:1])
-    around = _surroundings(field)
+    around = _surroundings(pool)
     # Judged by who runs there they may be best, though not by their hosts.
     near = [
         group
@@ -78,36 +78,36 @@ def patterns(
     ]
     nearest = [group for groups in around for group in groups]
     running = sorted(
-        (index for index in objective.existing if room[index]),
+        (index for index in objective.existing if capacity[index]),
         key=lambda index: (-objective.existing[index], index),
     )
     # All of the last have the fastest links.
-    bound = Bound(field, orders[-1][0])
+    bound = Bound(pool, orders[-1][0])
     for level in dict.fromkeys(
-        min(level, field.everything.most) for level in levels(members)
+        min(level, pool.everything.most) for level in levels(members)
     ):
         # Fewer members per host are never of a lower bound.
         if hopeless(bound.least(level)):
             break
-        yield from _near(field, level, running, orders, nearest)
+        yield from _near(pool, level, running, orders, nearest)
         each_us: dict[int, float] = {}
         groups = [
             group
             for part in large
-            for group in _promising(field, part, level, each_us)
+            for group in _promising(pool, part, level, each_us)
         ]
         groups += [group for group in near if group.holds(level) >= members]
         groups += [group for group in whole if group.holds(level) >= members]
         for group in groups:
             counts: Counts = {}
-            left = fill(group, level, members, room, counts)
-            if not left:
+            remaining = fill(group, level, members, capacity, counts)
+            if not remaining:
                 yield counts
-    yield from roomy(field, large, whole, nearest)
-    yield from relieving(field, nearest)
+    yield from roomy(pool, large, whole, nearest)
+    yield from relieving(pool, nearest)
 
 
-def one_host(field: Field, members: int) -> Counts | None:
+def one_host(pool: HostPool, members: int) -> Counts | None:
     """The best single host for all new members, or None.
 
     Of equally good ones the fullest: big holes are kept whole.
@@ -115,10 +115,10 @@ def one_host(field: Field, members: int) -> Counts | None:
     best: tuple[Value, float] | None = None
     found: Counts | None = None
     tried: dict[tuple[int, int, int], Value] = {}
-    objective = field.objective
+    objective = pool.objective
     plain = not objective.existing
-    for index in field.everything.order:
-        if field.room[index] < members:
+    for index in pool.everything.order:
+        if pool.capacity[index] < members:
             break
         host = objective.hosts[index]
         key = (host.total_cpus, host.used_vcpus, host.link_mbps)
@@ -150,20 +150,22 @@ def levels(members: int) -> list[int]:
     return [found[round(step * number)] for number in range(MOST_LEVELS)]
 
 
-def balanced(counts: Counts, room: Sequence[int]) -> Counts:
-    """The same hosts with the members spread as evenly as they have room.
+def balanced(counts: Counts, capacity: Sequence[int]) -> Counts:
+    """The same hosts with the members spread as evenly as they have capacity.
 
-    Patterns leave the last host with the rest, whose few members would
+    Seeds leave the last host with the rest, whose few members would
     be far from all others.
     """
     if max(counts.values()) - min(counts.values()) <= 1:
         return counts
-    left = sum(counts.values())
+    remaining = sum(counts.values())
     evened: Counts = {}
-    ordered = sorted(counts, key=room.__getitem__)
+    ordered = sorted(counts, key=capacity.__getitem__)
     for number, index in enumerate(ordered):
-        evened[index] = min(room[index], left // (len(ordered) - number))
-        left -= evened[index]
+        evened[index] = min(
+            capacity[index], remaining // (len(ordered) - number)
+        )
+        remaining -= evened[index]
     return evened
 
 
@@ -174,13 +176,13 @@ class _Fast:
     of them makes all members of the job wait.
     """
 
-    def __init__(self, field: Field, order: Iterable[int]) -> None:
+    def __init__(self, pool: HostPool, order: Iterable[int]) -> None:
         """Keep the hosts of fast links.
 
         :param order: these hosts.
         """
-        self._members = field.objective.request.members
-        self._room = field.room
+        self._members = pool.objective.request.members
+        self._capacity = pool.capacity
         self._kept = set(order)
         self._made: dict[int, Group] = {}
 
@@ -204,7 +206,9 @@ class _Fast:
                 # rack may have hosts elsewhere.
                 found = group
             else:
-                found = Group(order, self._room, lambda: self._parts(group))
+                found = Group(
+                    order, self._capacity, lambda: self._parts(group)
+                )
             self._made[id(group)] = found
         return found
 
@@ -214,7 +218,7 @@ class _Fast:
 
 
 def _promising(
-    field: Field,
+    pool: HostPool,
     groups: Sequence[Group],
     level: int,
     each_us: dict[int, float],
@@ -226,7 +230,7 @@ def _promising(
 
     :param each_us: that cost by host at this level, as far as it is known.
     """
-    objective = field.objective
+    objective = pool.objective
     members = objective.request.members
     judged = []
     for number, group in enumerate(groups):
@@ -242,7 +246,7 @@ def _promising(
         for index in (order[0], order[needed - 1]):
             found = each_us.get(index)
             if found is None:
-                new = min(field.room[index], level)
+                new = min(pool.capacity[index], level)
                 here = new + objective.existing.get(index, 0)
                 host = objective.hosts[index]
                 found = sum(objective.term(host, here, new))
@@ -253,41 +257,45 @@ def _promising(
 
 
 def _near(
-    field: Field,
+    pool: HostPool,
     level: int,
     running: list[int],
     orders: list[list[int]],
     nearest: list[Group],
 ) -> Iterator[Counts]:
-    """Patterns around the members that run already, if any.
+    """Seeds around the members that run already, if any.
 
     On their hosts first; or on other hosts of their switches and racks.
     Without any, the roomiest hosts wherever they are.
 
-    :param running: their hosts that have room, most of them first.
+    :param running: their hosts that have capacity, most of them first.
     :param orders: hosts for those that find no room near by.
     :param nearest: their switches and racks, in this order.
     """
-    objective = field.objective
+    objective = pool.objective
     members = objective.request.members
-    room = field.room
+    capacity = pool.capacity
     for grow in (members, level, 0) if running else (0,):
         for near in (nearest, []) if nearest else ([],):
             for anywhere in orders:
                 counts: Counts = {}
-                left = fill_hosts(running, grow, members, room, counts)
+                remaining = fill_hosts(
+                    running, grow, members, capacity, counts
+                )
                 for group in near:
-                    if left <= 0:
+                    if remaining <= 0:
                         break
-                    left = fill(group, level, left, room, counts)
-                if not fill_hosts(anywhere, level, left, room, counts):
+                    remaining = fill(group, level, remaining, capacity, counts)
+                if not fill_hosts(
+                    anywhere, level, remaining, capacity, counts
+                ):
                     yield counts
 
 
-def _by_speed(field: Field) -> list[list[int]]:
-    """All hosts with room, and those without the slowest links."""
-    hosts = field.objective.hosts
-    order = field.everything.order
+def _by_speed(pool: HostPool) -> list[list[int]]:
+    """All hosts with capacity, and those without the slowest links."""
+    hosts = pool.objective.hosts
+    order = pool.everything.order
     # An unknown one counts as the cost model takes it.
     links = [hosts[index].link_mbps or PAPER_LINK_MBPS for index in order]
     speeds = sorted(set(links))
@@ -302,9 +310,9 @@ def _by_speed(field: Field) -> list[list[int]]:
     ]
 
 
-def _surroundings(field: Field) -> tuple[list[Group], list[Group]]:
+def _surroundings(pool: HostPool) -> tuple[list[Group], list[Group]]:
     """Switches and racks of the running members, fullest of them first."""
-    objective = field.objective
+    objective = pool.objective
     if not objective.existing:
         return [], []
     hosts = objective.hosts
@@ -326,4 +334,4 @@ def _surroundings(field: Field) -> tuple[list[Group], list[Group]]:
         found.sort(key=lambda item: item[0], reverse=True)
         return [group for _, group in found]
 
-    return chosen(switches, field.switches), chosen(racks, field.racks)
+    return chosen(switches, pool.switches), chosen(racks, pool.racks)

@@ -21,7 +21,7 @@ Of a member without a server group none follow: it leaves big holes whole.
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from nova_vhpc.scheduler.planner.host_groups import limited, rooms
+from nova_vhpc.scheduler.planner.host_groups import capacities, limited
 from nova_vhpc.scheduler.planner.model import NO_LIMIT, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective, Value
 
@@ -31,17 +31,17 @@ _PEER = '\0peer'
 _TOGETHER = (Policy.AFFINITY, Policy.SOFT_AFFINITY)
 
 
-def first(objective: Objective, room: Sequence[int]) -> Counts | None:
-    """The host of a cluster's first member, None if there is no room.
+def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
+    """The host of a cluster's first member, None if there is no capacity.
 
-    :param room: new members by position of the host, policy observed.
+    :param capacity: new members by position of the host, policy observed.
     """
     request = objective.request
     # Load, link and over-commit count as soon as there is somebody to talk to.
     paired = Objective(dataclasses.replace(request, existing={_PEER: 1}))
     value = _valued(paired)
     hosts = objective.hosts
-    indices = [index for index, free in enumerate(room) if free > 0]
+    indices = [index for index, free in enumerate(capacity) if free > 0]
     if not indices:
         return None
     if request.policy is None:
@@ -78,7 +78,7 @@ def first(objective: Objective, room: Sequence[int]) -> Counts | None:
 
 
 def later(
-    objective: Objective, room: Sequence[int], found: Counts | None
+    objective: Objective, capacity: Sequence[int], found: Counts | None
 ) -> Counts | None:
     """Of the hosts as good as that which was found, the roomiest.
 
@@ -94,7 +94,7 @@ def later(
     most, where = value(index), near(index)
     equal = [
         i
-        for i, free in enumerate(room)
+        for i, free in enumerate(capacity)
         if free > 0
         and i not in objective.existing
         and near(i) == where
@@ -121,7 +121,7 @@ def _followers(objective: Objective) -> list[int]:
         limit = request.max_server_per_host or 1
     elif request.policy == Policy.SOFT_ANTI_AFFINITY:
         limit = 1
-    return limited(objective, rooms(strict, objective), limit)
+    return limited(objective, capacities(strict, objective), limit)
 
 
 def _around(

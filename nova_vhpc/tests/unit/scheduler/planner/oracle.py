@@ -27,7 +27,7 @@ from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.planner import cost, cost_table
 from nova_vhpc.scheduler.planner.group_policies import limit_of
-from nova_vhpc.scheduler.planner.host_groups import limited, rooms
+from nova_vhpc.scheduler.planner.host_groups import capacities, limited
 from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
     HostFacts,
@@ -39,7 +39,7 @@ from nova_vhpc.scheduler.planner.objective import Objective
 
 
 def allowed(objective, counts):
-    """Whether affinity holds; room and anti-affinity are kept by room."""
+    """Whether affinity holds; room and anti-affinity are kept by capacity."""
     if objective.request.policy != Policy.AFFINITY:
         return True
     if objective.existing:
@@ -47,16 +47,18 @@ def allowed(objective, counts):
     return len(counts) <= 1
 
 
-def room_of(objective):
+def capacity_of(objective):
     request = objective.request
-    return limited(objective, rooms(request, objective), limit_of(request))
+    return limited(
+        objective, capacities(request, objective), limit_of(request)
+    )
 
 
 def exhaustive(request):
     """Least value over all placements there are, None without any."""
     objective = Objective(request)
-    room = room_of(objective)
-    hosts = [index for index, free in enumerate(room) if free]
+    capacity = capacity_of(objective)
+    hosts = [index for index, free in enumerate(capacity) if free]
     best = None
 
     def walk(position, left, counts):
@@ -70,7 +72,7 @@ def exhaustive(request):
         if position == len(hosts):
             return
         index = hosts[position]
-        for new in range(min(room[index], left), -1, -1):
+        for new in range(min(capacity[index], left), -1, -1):
             more = {**counts, index: new} if new else counts
             walk(position + 1, left - new, more)
 
@@ -82,15 +84,15 @@ def greedy(request):
     """One member after another, each on the cheapest host; never back.
 
     It knows the cost model and the members already placed, as a weigher
-    without a plan would. None where it ends without room.
+    without a plan would. None where it ends without capacity.
     """
     whole = Objective(request)
-    room = room_of(whole)
+    capacity = capacity_of(whole)
     counts = {}
     for members in range(1, request.members + 1):
         so_far = Objective(dataclasses.replace(request, members=members))
         best = None
-        for index, free in enumerate(room):
+        for index, free in enumerate(capacity):
             if counts.get(index, 0) >= free:
                 continue
             more = {**counts, index: counts.get(index, 0) + 1}

@@ -84,7 +84,7 @@ class WeighingTest(base.TestCase):
         hosts = [facts(n, link_mbps=1000 * 10**n) for n in range(3)]
         question = PlanRequest(4, 4, 1024, hosts, 'shared')
         placement = planner.plan(question)
-        costs = host_weights.lone_costs_us(question, placement, hosts)
+        costs = host_weights.single_member_costs_us(question, placement, hosts)
         self.assertEqual(min(costs), costs[2])
         found = host_weights.other_weights(question, placement, hosts)
         for weight, cost_us in zip(found, costs, strict=True):
@@ -99,7 +99,7 @@ class WeighingTest(base.TestCase):
             facts(1, switch='s0', link_mbps=0),
         ]
         question = PlanRequest(1, 4, 1024, hosts, 'shared', existing={'h0': 2})
-        costs = host_weights.lone_costs_us(
+        costs = host_weights.single_member_costs_us(
             question, planner.plan(question), hosts
         )
         self.assertEqual(

@@ -16,7 +16,7 @@ from unittest import mock
 
 from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.planner import seeds
-from nova_vhpc.scheduler.planner.host_groups import make_field
+from nova_vhpc.scheduler.planner.host_groups import make_host_pool
 from nova_vhpc.scheduler.planner.lower_bound import MOST_LEVEL, Bound
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest, Policy
 from nova_vhpc.scheduler.planner.objective import Objective
@@ -34,10 +34,10 @@ def request(members, facts, **values):
 def bound_of(question):
     """The bound of a request's hosts, and what values its placements."""
     objective = Objective(question)
-    field = make_field(objective, oracle.room_of(objective))
-    order = field.everything.order
+    pool = make_host_pool(objective, oracle.capacity_of(objective))
+    order = pool.everything.order
     fastest = max(order, key=lambda i: objective.hosts[i].link_mbps)
-    return Bound(field, fastest), field
+    return Bound(pool, fastest), pool
 
 
 class BoundTest(base.TestCase):
@@ -48,16 +48,16 @@ class BoundTest(base.TestCase):
             choose = random.Random(seed)
             question = oracle.random_request(choose)
             objective = Objective(question)
-            if question.existing or not any(oracle.room_of(objective)):
+            if question.existing or not any(oracle.capacity_of(objective)):
                 continue
-            bound, field = bound_of(question)
+            bound, pool = bound_of(question)
             for _ in range(8):
                 counts = {}
                 for _ in range(question.members):
                     free = [
                         index
-                        for index in field.everything.order
-                        if counts.get(index, 0) < field.room[index]
+                        for index in pool.everything.order
+                        if counts.get(index, 0) < pool.capacity[index]
                     ]
                     if not free:
                         break
@@ -100,8 +100,8 @@ class BoundTest(base.TestCase):
                 )
                 for n in range(hosts)
             ]
-            bound, field = bound_of(request(8, facts))
-            value = field.objective.value(dict.fromkeys(range(4), 2))
+            bound, pool = bound_of(request(8, facts))
+            value = pool.objective.value(dict.fromkeys(range(4), 2))
             first, least_us = bound.least(2)
             self.assertEqual(value[0], first)
             self.assertAlmostEqual(1.0, value[1] / least_us)

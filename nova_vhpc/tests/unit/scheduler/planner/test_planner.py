@@ -181,11 +181,11 @@ class FabricTest(base.TestCase):
         objective = planner_objective.Objective(
             PlanRequest(16, 1, 1024, facts)
         )
-        room = [1] * len(facts)
-        field = host_groups.make_field(objective, room)
-        for name, group in field.racks.items():
+        capacity = [1] * len(facts)
+        pool = host_groups.make_host_pool(objective, capacity)
+        for name, group in pool.racks.items():
             counts = {}
-            left = host_groups.fill(group, 1, 16, room, counts)
+            left = host_groups.fill(group, 1, 16, capacity, counts)
             self.assertEqual(0, left)
             self.assertEqual({name}, {facts[index].rack for index in counts})
 
@@ -313,15 +313,15 @@ class RoomTest(base.TestCase):
     def test_who_fits_is_placed_and_nobody_else(
         self, offered, members, vcpus, spare, ratio, policy
     ):
-        room = {}
+        capacity = {}
         for number, (total, used, cpus, ram, slots, _, _) in enumerate(
             offered
         ):
             by_cpus = min((total - spare) * ratio - used, cpus) / vcpus
             limits = (by_cpus, ram / 1024, slots, members)
-            room[f'host{number}'] = max(0, math.floor(min(limits)))
+            capacity[f'host{number}'] = max(0, math.floor(min(limits)))
             if policy == 'anti-affinity':
-                room[f'host{number}'] = min(1, room[f'host{number}'])
+                capacity[f'host{number}'] = min(1, capacity[f'host{number}'])
         found = plan(
             members,
             [
@@ -333,7 +333,7 @@ class RoomTest(base.TestCase):
             max_overcommit=ratio,
             policy=policy,
         )
-        if sum(room.values()) < members:
+        if sum(capacity.values()) < members:
             self.assertIsNotNone(found.infeasible_reason)
             self.assertIn(f'need {members} places', found.infeasible_reason)
             return
@@ -341,7 +341,7 @@ class RoomTest(base.TestCase):
         self.assertEqual(members, sum(found.assignments.values()))
         for name, new in found.assignments.items():
             self.assertGreater(new, 0)
-            self.assertLessEqual(new, room[name])
+            self.assertLessEqual(new, capacity[name])
 
     def test_no_members_need_no_room(self):
         found = plan(0, [])
@@ -517,7 +517,7 @@ class GrowingTest(base.TestCase):
 
     def test_under_the_same_switch_wherever_that_is(self):
         # Other switches look as good, but for who runs there; on the hosts
-        # of the running members there is no room.
+        # of the running members there is no capacity.
         facts = fabric(40, 4)
         for n in (101, 105):
             facts[n] = facts[n]._replace(slots=0)
@@ -646,7 +646,7 @@ class OptimumTest(base.TestCase):
         )
 
     def test_a_slow_link_is_not_needed_in_a_switch_with_enough_fast_ones(self):
-        # What is elsewhere has room, too, but not for all in one switch.
+        # What is elsewhere has capacity, too, but not for all in one switch.
         slots = dict.fromkeys(range(6), (8, 8, 2))
         slots[1] = (3, 7, 5, 8, 8)
         facts = [
@@ -728,7 +728,7 @@ class OptimumTest(base.TestCase):
             )
             counts = {0: 2, 1: 4, 3: 3}
             first, cost_us = objective.value(counts)
-            prices = marginal_cost.Prices(objective, counts)
+            marginal_costs = marginal_cost.MarginalCosts(objective, counts)
             for source, target, amount in itertools.product(
                 counts, range(6), (1, 2)
             ):
@@ -737,19 +737,19 @@ class OptimumTest(base.TestCase):
                 changed = dict(counts)
                 changed[source] -= amount
                 changed[target] = changed.get(target, 0) + amount
-                less = prices.change(source, -amount)
-                more = prices.change(target, amount)
+                less = marginal_costs.change(source, -amount)
+                more = marginal_costs.change(target, amount)
                 worst_us = max(
-                    prices.worst_without(source, target),
+                    marginal_costs.worst_without(source, target),
                     less.each_us,
                     more.each_us,
                 )
                 found = (
                     first + less.first + more.first,
                     cost_us
-                    + prices.objective.value_us(
+                    + marginal_costs.objective.value_us(
                         less.total_us + more.total_us,
-                        worst_us - prices.worst_us,
+                        worst_us - marginal_costs.worst_us,
                     ),
                 )
                 value = objective.value(changed)
@@ -983,7 +983,7 @@ class OptimumTest(base.TestCase):
         facts = oracle.cloud(2000)
         looked_at = []
         whole = planner_objective.Objective.cost_us
-        price = marginal_cost.Prices._each_us
+        price = marginal_cost.MarginalCosts._each_us
 
         def counted(objective, counts):
             found = whole(objective, counts)
@@ -996,7 +996,7 @@ class OptimumTest(base.TestCase):
 
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.planner.marginal_cost.Prices._each_us',
+                'nova_vhpc.scheduler.planner.marginal_cost.MarginalCosts._each_us',
                 priced,
             )
         )

@@ -63,23 +63,25 @@ class ReliefTest(base.TestCase):
         for n in (1, 10, 11):
             facts[n] = facts[n]._replace(slots=0)
         request = PlanRequest(3, 1, 1024, facts, existing=existing)
-        room = [fact.slots for fact in facts]
-        field = host_groups.make_field(objective.Objective(request), room)
-        found = list(relief.relieving(field, []))
+        capacity = [fact.slots for fact in facts]
+        pool = host_groups.make_host_pool(
+            objective.Objective(request), capacity
+        )
+        found = list(relief.relieving(pool, []))
         self.assertIn({0: 1, 8: 1, 17: 1}, found)
         for counts in found:
             self.assertEqual(3, sum(counts.values()))
-            self.assertEqual({1}, {room[index] for index in counts})
+            self.assertEqual({1}, {capacity[index] for index in counts})
 
     def relieving(self, members, facts, existing, near=()):
-        """Patterns by names of hosts; ``near`` names switches."""
+        """Seeds by names of hosts; ``near`` names switches."""
         request = PlanRequest(members, 1, 1024, facts, existing=existing)
-        field = host_groups.make_field(
+        pool = host_groups.make_host_pool(
             objective.Objective(request),
             [fact.slots for fact in facts],
         )
         return list(
-            relief.relieving(field, [field.switches[name] for name in near])
+            relief.relieving(pool, [pool.switches[name] for name in near])
         )
 
     def test_the_rest_goes_where_most_run_or_near_by(self):
@@ -128,5 +130,7 @@ class ReliefTest(base.TestCase):
 
     def test_nobody_runs_yet(self):
         request = PlanRequest(3, 1, 1024, [host(n) for n in range(3)])
-        field = host_groups.make_field(objective.Objective(request), [16] * 3)
-        self.assertEqual([], list(relief.relieving(field, [])))
+        pool = host_groups.make_host_pool(
+            objective.Objective(request), [16] * 3
+        )
+        self.assertEqual([], list(relief.relieving(pool, [])))

@@ -21,10 +21,10 @@ from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.scheduler.planner.test_planner import host
 
 
-def field_of(facts, members):
+def pool_of(facts, members):
     objective = Objective(PlanRequest(members, 1, 1024, facts))
-    room = host_groups.rooms(objective.request, objective)
-    return host_groups.make_field(objective, room)
+    capacity = host_groups.capacities(objective.request, objective)
+    return host_groups.make_host_pool(objective, capacity)
 
 
 def hosts_within(group):
@@ -44,9 +44,9 @@ class FastTest(base.TestCase):
             host(3, link_mbps=25_000, switch='s1', rack='r0'),
             host(4, link_mbps=25_000, switch='s2', rack='r1'),
         ]
-        field = field_of(facts, 20)
-        fast = seeds._Fast(field, [0, 3, 4])
-        (whole,) = fast.groups([field.everything])
+        pool = pool_of(facts, 20)
+        fast = seeds._Fast(pool, [0, 3, 4])
+        (whole,) = fast.groups([pool.everything])
         self.assertEqual({0, 3, 4}, hosts_within(whole))
         self.assertEqual({0, 3, 4}, set(whole.order))
 
@@ -56,9 +56,9 @@ class FastTest(base.TestCase):
             for slow in [{0, 4, 5, 6}]
             for n in range(12)
         ]
-        field = field_of(facts, 33)
+        pool = pool_of(facts, 33)
         kept = [index for index in range(12) if index not in {0, 4, 5, 6}]
-        found = seeds._Fast(field, kept).groups(field.racks.values())
+        found = seeds._Fast(pool, kept).groups(pool.racks.values())
         # Of r1 one host is fast, of r2 all are.
         self.assertEqual([{1, 2, 3}], [set(group.order) for group in found])
 
@@ -70,13 +70,13 @@ class FillTest(base.TestCase):
             host(n, cpus=2, switch=f's{n // 2}', rack=f'r{n // 2}')
             for n in range(80)
         ]
-        field = field_of([*facts, host(80, cpus=4, rack='r80')], 4)
+        pool = pool_of([*facts, host(80, cpus=4, rack='r80')], 4)
         counts = {}
         with mock.patch.object(
             host_groups, 'bisect_right', wraps=bisect.bisect_right
         ) as looked:
             left = host_groups.fill(
-                field.everything, 4, 4, field.room, counts, least=3
+                pool.everything, 4, 4, pool.capacity, counts, least=3
             )
         self.assertEqual((0, {80: 4}), (left, counts))
         self.assertLess(looked.call_count, 5)
