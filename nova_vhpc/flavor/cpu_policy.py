@@ -46,8 +46,8 @@ def dedicated(vcpus: int, specs: Mapping[str, str]) -> int:
         return 0
 
 
-def claims(vcpus: int, specs: Mapping[str, str]) -> dict[str, int]:
-    """What Nova claims in Placement for a flavor's vCPUs.
+def resources(vcpus: int, specs: Mapping[str, str]) -> dict[str, int]:
+    """Return what Nova asks Placement for, for a flavor's vCPUs.
 
     Nothing, where the flavor's request groups say it themselves.
     """

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The request groups of a flavor: the uplinks that its members claim.
+"""The request groups of a flavor: what a member asks Placement for.
 
 Pure; for the filter and for all that writes or judges flavors.
 """
@@ -34,18 +34,18 @@ BRIDGE_TRAITS: Mapping[str, tuple[str, ...]] = {
     'separate': (model.TRAIT_SEPARATE,),
     'shared-separate': (model.TRAIT_SEPARATE,),
 }
-"""Trait of the bridge behind each uplink that a member claims."""
+"""Trait of the bridge behind each uplink that a request group asks for."""
 
 _PREFIXES = ('resources_', 'trait_')
-_CLAIM = re.compile(f'resources([a-zA-Z0-9_-]{{1,64}})?:{model.UPLINK}')
+_UPLINK_GROUP = re.compile(f'resources([a-zA-Z0-9_-]{{1,64}})?:{model.UPLINK}')
 
 
-def uplink_claims(specs: Mapping[str, str]) -> int:
-    """Uplinks that a flavor claims over all its request groups."""
+def requested_uplinks(specs: Mapping[str, str]) -> int:
+    """Return the number of uplinks that all request groups ask for."""
     return sum(
         _amount(value)
         for name, value in specs.items()
-        if _CLAIM.fullmatch(name)
+        if _UPLINK_GROUP.fullmatch(name)
     )
 
 
@@ -57,10 +57,10 @@ def _amount(text: str) -> int:
         return 0
 
 
-def flaw(network: str | None, claims: int, devices: int) -> str | None:
+def flaw(network: str | None, uplinks: int, devices: int) -> str | None:
     """Why the filter lets a flavor onto no host at all, or None.
 
-    :param claims: uplinks that it claims.
+    :param uplinks: uplinks that all its request groups ask for.
     :param devices: PCI devices that it or the server's ports ask for.
     """
     if network == 'exported' and not devices:
@@ -72,16 +72,16 @@ def flaw(network: str | None, claims: int, devices: int) -> str | None:
     if network is None:
         return None
     traits = BRIDGE_TRAITS[network]
-    if not claims and model.TRAIT_SEPARATE in traits:
+    if not uplinks and model.TRAIT_SEPARATE in traits:
         return (
-            f'the flavor says vhpc:network={network}, but claims no '
+            f'the flavor says vhpc:network={network}, but requests no '
             f'uplink: add resources_uplink:{model.UPLINK}=1, or let '
             'nova-vhpc-flavor write it'
         )
-    if claims and claims != len(traits):
+    if uplinks and uplinks != len(traits):
         return (
-            f'the flavor says vhpc:network={network} and claims '
-            f'{claims} uplink(s), {len(traits)} would be right: let '
+            f'the flavor says vhpc:network={network} and requests '
+            f'{uplinks} uplink(s), {len(traits)} would be right: let '
             'nova-vhpc-flavor write it'
         )
     return None

@@ -28,8 +28,8 @@ from nova_vhpc.flavor.request_groups import (
     flaw,
     is_ours,
     recipe,
+    requested_uplinks,
     suffixes,
-    uplink_claims,
 )
 from nova_vhpc.topology import model
 
@@ -39,7 +39,7 @@ def problems(
 ) -> list[str]:
     """What does not fit together in a flavor's extra specs.
 
-    Of its claims only what filter or Placement would refuse; see
+    Of its request groups only what filter or Placement would refuse; see
     :func:`advice` for what they let pass.
 
     :param sriov_ports: whether an ``exported`` flavor gets its devices
@@ -49,7 +49,7 @@ def problems(
     parsed = extra_specs.parse(specs)
     found = list(parsed.errors)
     network = parsed.network
-    found += _claim_problems(specs, network)
+    found += _request_group_problems(specs, network)
     if network == 'exported' and ALIAS not in specs and sriov_ports is False:
         found.append(
             f'vhpc:network=exported without {ALIAS}: name the alias, or '
@@ -81,7 +81,7 @@ def problems(
 def advice(specs: Mapping[str, str]) -> list[str]:
     """What works, but is likely not what was meant."""
     parsed = extra_specs.parse(specs)
-    found = _claim_advice(specs, parsed.network)
+    found = _request_group_advice(specs, parsed.network)
     overcommit = parsed.max_overcommit
     if (
         parsed.paradigm in ('openmp', 'hybrid')
@@ -124,12 +124,12 @@ def _exported_problems(
     return found
 
 
-def _claim_problems(
+def _request_group_problems(
     specs: Mapping[str, str], network: str | None
 ) -> list[str]:
     """Request groups with which no host would be found."""
     found = []
-    refused = flaw(network, uplink_claims(specs), devices=1)
+    refused = flaw(network, requested_uplinks(specs), devices=1)
     if refused:
         found = _departures(specs, network) or [refused]
     else:
@@ -169,25 +169,27 @@ def _claim_problems(
     return found
 
 
-def _claim_advice(specs: Mapping[str, str], network: str | None) -> list[str]:
+def _request_group_advice(
+    specs: Mapping[str, str], network: str | None
+) -> list[str]:
     """Request groups that do, but are not those of the recipe."""
-    claims = uplink_claims(specs)
-    if flaw(network, claims, devices=1):
+    uplinks = requested_uplinks(specs)
+    if flaw(network, uplinks, devices=1):
         return []
     if network is None:
         return (
             [
-                'an uplink is claimed without vhpc:network: one on any '
-                'bridge will do, and no NIC is plugged into it'
+                'a request group asks for an uplink without vhpc:network: '
+                'one on any bridge will do, and no NIC is plugged into it'
             ]
-            if claims
+            if uplinks
             else []
         )
-    if claims == 0 and BRIDGE_TRAITS[network]:
+    if uplinks == 0 and BRIDGE_TRAITS[network]:
         return [
-            f'vhpc:network={network} without a claim: bridges and links '
-            'are checked, but nobody counts the members of an uplink, and '
-            'no NIC is plugged into it; set writes the claim'
+            f'vhpc:network={network} without a request group: bridges and '
+            'links are checked, but nobody counts the members of an uplink, '
+            'and no NIC is plugged into it; set writes the group'
         ]
     return _departures(specs, network)
 

@@ -57,7 +57,7 @@ def query(flavor: Flavor, translated: bool = True) -> str:
     specs = dict(flavor.extra_specs)
     traits = {}
     if translated:
-        cpus = cpu_policy.claims(flavor.vcpus, specs)
+        cpus = cpu_policy.resources(flavor.vcpus, specs)
         policy = _THREAD_POLICIES.get(specs.get('hw:cpu_thread_policy', ''))
         if policy:
             traits['trait:' + _HYPERTHREADING] = policy

@@ -143,7 +143,7 @@ def requirements(
         ``vhpc:max_overcommit``; absent for no limit.
     """
     specs = extra_specs.parse(flavor_specs)
-    claims = request_groups.uplink_claims(flavor_specs)
+    claims = request_groups.requested_uplinks(flavor_specs)
     spare_cpus = (
         default_spare_cpus if specs.spare_cpus is None else specs.spare_cpus
     )

@@ -219,7 +219,7 @@ class ShowTest(FlavorTestCase):
         status, out, _ = self.run_('show', flavor_id)
         self.assertEqual(0, status)
         self.assertNotIn('Wrong:', out)
-        self.assertIn('Mind: vhpc:network=shared without a claim', out)
+        self.assertIn('Mind: vhpc:network=shared without a request group', out)
         (server,) = self.boot_cluster(flavor_id, 1)
         self.assertEqual({}, self.claims(server))
 

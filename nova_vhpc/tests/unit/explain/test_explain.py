@@ -240,7 +240,7 @@ class VerdictTest(base.TestCase):
         ]
         found = answer(document)
         self.assertIn('resources_uplink', found.flaws[0])
-        self.assertIn('claims no uplink', found.hosts[0].reason)
+        self.assertIn('requests no uplink', found.hosts[0].reason)
 
 
 class PlanTest(base.TestCase):

@@ -63,10 +63,10 @@ def refusal(network=None, **options):
 
 
 class RecipeTest(base.TestCase):
-    def test_each_configuration_claims_what_it_needs(self):
-        for network, claims in RECIPES.items():
+    def test_each_configuration_requests_the_uplinks_it_needs(self):
+        for network, group_specs in RECIPES.items():
             self.assertEqual(
-                {'vhpc:network': network, **claims}, recipe(network)
+                {'vhpc:network': network, **group_specs}, recipe(network)
             )
 
     def test_exported_by_alias(self):
@@ -82,28 +82,30 @@ class RecipeTest(base.TestCase):
             recipe('exported', alias='hpcnic:2')['pci_passthrough:alias'],
         )
 
-    def test_exported_by_ports_claims_nothing(self):
+    def test_exported_by_ports_writes_no_request_group(self):
         self.assertEqual(
             {'vhpc:network': 'exported'}, recipe('exported', sriov_ports=True)
         )
 
     def test_the_physical_network_is_a_trait_of_every_uplink(self):
-        for network, claims in RECIPES.items():
+        for network, group_specs in RECIPES.items():
             found = recipe(network, physnet='fast-1')
             traits = [key for key in found if 'PHYSNET' in key]
-            groups = [key for key in claims if key.startswith('resources')]
+            groups = [
+                key for key in group_specs if key.startswith('resources')
+            ]
             self.assertEqual(len(groups), len(traits))
             for key in traits:
                 self.assertTrue(key.endswith(':CUSTOM_PHYSNET_FAST_1'))
 
-    def test_what_is_said_of_an_uplink_goes_with_every_claim(self):
-        for network, claims in RECIPES.items():
+    def test_uplink_options_are_written_beside_every_request_group(self):
+        for network, group_specs in RECIPES.items():
             self.assertEqual(
                 {
                     'vhpc:network': network,
                     'vhpc:uplink_nic': '0',
                     'vhpc:min_link_mbps': '10000',
-                    **claims,
+                    **group_specs,
                 },
                 recipe(network, uplink_nic='0', min_link_mbps='10000'),
             )
@@ -140,7 +142,7 @@ class RecipeTest(base.TestCase):
         from nova import objects
 
         objects.register_all()
-        for network, claims in RECIPES.items():
+        for network, group_specs in RECIPES.items():
             flavor = objects.Flavor(
                 vcpus=1,
                 memory_mb=1,
@@ -156,7 +158,7 @@ class RecipeTest(base.TestCase):
                 )
             )
             query = request.to_querystring()
-            for key in claims:
+            for key in group_specs:
                 group, _, name = key.partition(':')
                 if group.startswith('resources'):
                     self.assertIn(f'{group}={name}%3A1', query)

@@ -221,10 +221,10 @@ class AdviceTest(base.TestCase):
 
 class AmountTest(base.TestCase):
     def test_less_than_none_is_none(self):
-        for text, claims in (('2', 2), ('-1', 0), ('many', 0)):
+        for text, uplinks in (('2', 2), ('-1', 0), ('many', 0)):
             self.assertEqual(
-                claims,
-                request_groups.uplink_claims(
+                uplinks,
+                request_groups.requested_uplinks(
                     {UPLINK: text, 'resources2:CUSTOM_VHPC_UPLINK': '0'}
                 ),
             )

@@ -46,7 +46,7 @@ class RequirementsTest(base.BaseTestCase):
     def test_claims_of_all_groups_count(self):
         self.assertEqual(
             4,
-            request_groups.uplink_claims(
+            request_groups.requested_uplinks(
                 {
                     'resources:CUSTOM_VHPC_UPLINK': '1',
                     'resources_a:CUSTOM_VHPC_UPLINK': '2',
@@ -108,12 +108,12 @@ class RequirementsTest(base.BaseTestCase):
     def test_flaws_are_told_with_what_to_do(self):
         for specs, words in (
             ({'vhpc:network': 'separate'}, 'add resources_uplink:'),
-            ({'vhpc:network': 'shared-separate'}, 'claims no uplink'),
+            ({'vhpc:network': 'shared-separate'}, 'requests no uplink'),
             ({'vhpc:network': 'exported'}, 'pci_passthrough:alias'),
             ({**SEPARATE, 'vhpc:network': 'multiple-shared'}, '2 would be'),
             (
                 {**SEPARATE, 'resources_b:CUSTOM_VHPC_UPLINK': '1'},
-                'claims 2 uplink(s), 1 would be right',
+                'requests 2 uplink(s), 1 would be right',
             ),
         ):
             with self.subTest(specs):
