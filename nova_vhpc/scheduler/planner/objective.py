@@ -20,7 +20,7 @@ comes before it: ``soft-affinity`` wants few hosts, ``soft-anti-affinity``
 few co-located pairs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nova_vhpc.scheduler.planner import cost, cost_table
 from nova_vhpc.scheduler.planner.model import (
@@ -29,7 +29,6 @@ from nova_vhpc.scheduler.planner.model import (
     Policy,
     Tier,
 )
-from nova_vhpc.scheduler.planner.standing import Standing
 
 Counts = dict[int, int]
 """New members by position of the host in :attr:`Objective.hosts`."""
@@ -71,7 +70,7 @@ class Objective:
                     self.existing[position[name]] = count
         self.members = request.members + sum(self.existing.values())
         self._terms: dict[tuple[int, int, int, int, int], _Term] = {}
-        self._standing = Standing(self)
+        self._running = _RunningMembers(self)
         self.looked_at = 0
 
     def value(self, counts: Counts) -> Value:
@@ -84,7 +83,7 @@ class Objective:
                 if new and index not in existing:
                     first += 1
         elif policy == Policy.SOFT_ANTI_AFFINITY:
-            first = self._standing.pairs
+            first = self._running.pairs
             for index, new in counts.items():
                 # Among themselves, and each with those that run there.
                 first += new * (new - 1) // 2 + new * existing.get(index, 0)
@@ -109,16 +108,16 @@ class Objective:
         member's peers are counted by switch and by rack. Running members
         of whose part of the fabric nothing changes are not looked at.
         """
-        standing = self._standing
+        running = self._running
         switches: dict[str, int] = {}
         racks: dict[str, int] = {}
         self._count(counts, switches, racks)
-        walked, total, worst = standing.around(switches, racks, counts)
+        walked, total, worst = running.around(switches, racks, counts)
         self.looked_at = len(walked)
         for name in switches:
-            switches[name] += standing.switches.get(name, 0)
+            switches[name] += running.switches.get(name, 0)
         for name in racks:
-            racks[name] += standing.racks.get(name, 0)
+            racks[name] += running.racks.get(name, 0)
         more, most = self.walk(walked, counts, switches, racks)
         total += more
         worst = max(worst, most)
@@ -132,8 +131,8 @@ class Objective:
 
     def spread(self, counts: Counts) -> tuple[dict[str, int], dict[str, int]]:
         """Members of the whole cluster by switch and by rack."""
-        switches = dict(self._standing.switches)
-        racks = dict(self._standing.racks)
+        switches = dict(self._running.switches)
+        racks = dict(self._running.racks)
         self._count(counts, switches, racks)
         return switches, racks
 
@@ -166,7 +165,7 @@ class Objective:
         :param racks: the same by rack.
         """
         hosts = self.hosts
-        standing = self._standing
+        running = self._running
         members = self.members
         total = worst = 0.0
         for index, here in merged.items():
@@ -178,10 +177,10 @@ class Objective:
                 if host.switch is not None:
                     near = middle = (
                         switches.get(host.switch)
-                        or standing.switches[host.switch]
+                        or running.switches[host.switch]
                     )
                 if host.rack is not None:
-                    in_rack = racks.get(host.rack) or standing.racks[host.rack]
+                    in_rack = racks.get(host.rack) or running.racks[host.rack]
                     if in_rack > near:
                         middle = in_rack
                 factor = SAME_SWITCH + (
@@ -250,3 +249,103 @@ def _unknown(name: str, request: PlanRequest, count: int) -> HostFacts:
     """
     busy = count * request.vcpus
     return HostFacts(name, 2 * busy, busy, 0, 0, slots=0)
+
+
+_Place = tuple[str | None, str | None]
+"""Switch and rack of a host: one part of the fabric."""
+
+
+class _RunningMembers:
+    """The running members of one request.
+
+    :ivar switches: running members by switch.
+    :ivar racks: running members by rack.
+    :ivar pairs: pairs of co-located ones.
+    """
+
+    def __init__(self, objective: 'Objective') -> None:
+        self.switches: dict[str, int] = {}
+        self.racks: dict[str, int] = {}
+        self.pairs = 0
+        self._objective = objective
+        self._parts: dict[_Place, Counts] = {}
+        # No sets: sums depend, in the last digit, on the order of what is
+        # summed up, and that of strings in a set on the process.
+        self._of_switch: dict[str, dict[_Place, None]] = {}
+        self._of_rack: dict[str, dict[_Place, None]] = {}
+        self._costs: dict[_Place, tuple[float, float]] | None = None
+        self._total = 0.0
+        self._slowest: list[tuple[float, _Place]] = []
+        for index, here in objective.existing.items():
+            self.pairs += here * (here - 1) // 2
+            host = objective.hosts[index]
+            place = (host.switch, host.rack)
+            self._parts.setdefault(place, {})[index] = here
+            if host.switch is not None:
+                self._add(self.switches, host.switch, here)
+                self._of_switch.setdefault(host.switch, {})[place] = None
+            if host.rack is not None:
+                self._add(self.racks, host.rack, here)
+                self._of_rack.setdefault(host.rack, {})[place] = None
+
+    def around(
+        self,
+        switches: Iterable[str],
+        racks: Iterable[str],
+        counts: Counts,
+    ) -> tuple[Counts, float, float]:
+        """Hosts whose members' cost a placement changes, and the rest's.
+
+        :param switches: on which members are added.
+        :param racks: in which members are added.
+        :param counts: the members that are added.
+        :returns: all members by host of those that must be looked at;
+            the sum and the slowest of all others.
+        """
+        if not self._parts:
+            return {i: new for i, new in counts.items() if new}, 0.0, 0.0
+        if self._costs is None:
+            self._learn()
+        assert self._costs is not None
+        changed: dict[_Place, None] = {}
+        for name in switches:
+            changed |= self._of_switch.get(name, {})
+        for name in racks:
+            changed |= self._of_rack.get(name, {})
+        hosts = self._objective.hosts
+        walked: Counts = {}
+        for index, new in counts.items():
+            if new:
+                host = hosts[index]
+                place = (host.switch, host.rack)
+                if place in self._parts:
+                    changed[place] = None
+                walked[index] = new
+        total = self._total
+        for place in changed:
+            total -= self._costs[place][0]
+            for index, here in self._parts[place].items():
+                walked[index] = walked.get(index, 0) + here
+        worst = 0.0
+        for slowest, place in self._slowest:
+            if place not in changed:
+                worst = slowest
+                break
+        return walked, total, worst
+
+    def _learn(self) -> None:
+        """Sum up every part of the fabric, once: it needs all members."""
+        self._costs = {
+            place: self._objective.walk(part, {}, self.switches, self.racks)
+            for place, part in self._parts.items()
+        }
+        self._total = sum(total for total, _ in self._costs.values())
+        self._slowest = sorted(
+            ((worst, place) for place, (_, worst) in self._costs.items()),
+            key=lambda item: item[0],
+            reverse=True,
+        )
+
+    @staticmethod
+    def _add(sums: dict[str, int], name: str, here: int) -> None:
+        sums[name] = sums.get(name, 0) + here

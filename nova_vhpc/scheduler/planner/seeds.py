@@ -30,8 +30,10 @@ from nova_vhpc.scheduler.planner.host_groups import (
 )
 from nova_vhpc.scheduler.planner.lower_bound import Bound
 from nova_vhpc.scheduler.planner.objective import Counts, Value
-from nova_vhpc.scheduler.planner.relief import relieving
-from nova_vhpc.scheduler.planner.seed_variants import roomy
+from nova_vhpc.scheduler.planner.seed_variants import (
+    relieving,
+    without_small_hosts,
+)
 
 MOST_LEVELS = 16
 """Seeds per part of the fabric; jobs to 64 members have no more."""
@@ -103,7 +105,7 @@ def seeds(
             remaining = fill(group, level, members, capacity, counts)
             if not remaining:
                 yield counts
-    yield from roomy(pool, large, whole, nearest)
+    yield from without_small_hosts(pool, large, whole, nearest)
     yield from relieving(pool, nearest)
 
 
