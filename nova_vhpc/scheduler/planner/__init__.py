@@ -11,10 +11,11 @@
 # under the License.
 
 
-"""Places a whole virtual cluster before its first member is placed.
+"""Plan where all members of a virtual cluster go.
 
-DESIGN.md section 4. Pure: values in, values out, the same answer for the
-same question. :func:`plan` is the only door.
+The plan is made before Nova places the first member (DESIGN.md section 4).
+Pure: the same request always gets the same placement. Other rooms call
+:func:`plan` and :func:`capacity` only.
 """
 
 import dataclasses
@@ -46,11 +47,14 @@ __all__ = [
 
 
 def capacity(host: HostFacts, request: PlanRequest) -> int:
-    """Members that a host can still take, by CPUs, RAM and uplinks.
+    """Return how many members a host can still take.
 
-    The host keeps ``spare_cpus`` for its packet work, and its vCPUs stay
-    within ``max_overcommit`` times the other CPUs. Server group policies
-    are not looked at. Never more than ``request.members``.
+    CPUs, RAM, uplinks, devices and disk limit that number. ``spare_cpus``
+    host CPUs stay free for packet work, and the host's vCPUs stay within
+    ``max_overcommit`` times its other CPUs. The policy of the server group
+    is ignored.
+
+    :returns: 0 to ``request.members``.
     """
     alone = dataclasses.replace(request, hosts=(host,), existing={})
     return capacities(alone, Objective(alone))[0]
@@ -59,10 +63,11 @@ def capacity(host: HostFacts, request: PlanRequest) -> int:
 def plan(request: PlanRequest) -> ClusterPlacement:
     """Place all members of a virtual cluster at the least predicted cost.
 
-    Soft policies come before cost, hard ones always hold.
+    A hard policy of the server group is always kept; a soft one comes
+    before cost.
 
-    :returns: a placement, or one with ``infeasible_reason``. Never
-        raises for want of capacity.
+    :returns: a placement. If the members do not fit, it is empty and has an
+        ``infeasible_reason``; no exception is raised.
     """
     objective = Objective(request)
     counts = place(objective) if request.members > 0 else {}

@@ -11,18 +11,19 @@
 # under the License.
 
 
-"""Predicted communication cost of a placement.
+"""Predict what members of a virtual cluster pay for communication.
 
-Pure functions over :mod:`nova_vhpc.scheduler.planner.cost_table`. Two views:
+Pure functions over :mod:`nova_vhpc.scheduler.planner.cost_table`. They
+answer two questions:
 
-* what one *message* costs, from the micro-benchmarks (HPCVirt'09 tables 1,
-  3 and 5); the planner minimises its mean over all members;
-* what a *program* loses against native Linux (section 6.4), for people who
-  choose a configuration.
+* how long one *message* takes, from the micro-benchmarks (HPCVirt'09 tables
+  1, 3 and 5); the planner minimises the mean over all members;
+* how much slower a *program* runs than on native Linux (HPCVirt'09 section
+  6.4), for users who choose a network configuration.
 
-``load`` is a column of the paper's tables: its guests keep one CPU each
-busy, so that four on its 4-CPU hosts leave none for the packet work.
-:func:`load_of` says which end of that a host is at.
+``load`` is a column of the paper's tables, 1.0 to 4.0. Each guest there
+keeps one CPU busy, so four guests on a 4-CPU host leave no CPU for packet
+work. :func:`load_of` maps a host to that range.
 """
 
 from nova_vhpc.scheduler.planner import cost_table as table
@@ -31,18 +32,21 @@ FULL_LOAD = float(table.PAPER_HOST_CPUS)
 
 
 def load_of(busy_vcpus: float, total_cpus: int) -> float:
-    """1.0 while a host has a CPU for its packet work, 4.0 when it has none.
+    """Return 1.0 if a host has a spare CPU for packet work, 4.0 if none.
 
-    An absolute number and no share: the papers ask for "at least one CPU
-    spare" (HPCVirt'09 section 6.2), and leave room between for part of
-    one.
+    One CPU is enough whatever the size of the host: the paper asks for "at
+    least one CPU spare" (HPCVirt'09 section 6.2). Part of a CPU gives a
+    value between the two.
+
+    :param busy_vcpus: vCPUs that run on the host.
+    :param total_cpus: CPUs of the host.
     """
     spare = min(1.0, max(0.0, total_cpus - busy_vcpus))
     return FULL_LOAD - (FULL_LOAD - 1.0) * spare
 
 
 def _at(columns: table.Columns, position: float) -> float:
-    """A table's row between its columns, the first being at 1."""
+    """Interpolate linearly in a table row whose first column is 1."""
     position = min(max(position, 1.0), float(len(columns)))
     lower = min(int(position), len(columns) - 1)
     part = position - lower
@@ -50,7 +54,7 @@ def _at(columns: table.Columns, position: float) -> float:
 
 
 def _scale(link_mbps: float) -> float:
-    """Speed of a link over the paper's; an unknown one is the paper's."""
+    """Return a link's speed relative to the paper's; 1.0 if unknown."""
     return (link_mbps or table.PAPER_LINK_MBPS) / table.PAPER_LINK_MBPS
 
 
@@ -60,19 +64,21 @@ def remote_mb_s(
     load: float,
     link_mbps: float = table.PAPER_LINK_MBPS,
 ) -> float:
-    """Bandwidth of one member to members on other hosts, in MB/s.
+    """Return one member's bandwidth to other hosts, in MB/s.
 
-    The lesser of what the host's CPUs carry for it, and its share of the
-    uplinks that it shares (HPCVirt'09 table 3).
+    It is the smaller of two limits: what the host's CPUs can carry for the
+    member, and the member's part of shared uplinks (HPCVirt'09 table 3).
 
-    :param network: a network configuration, or ``native``.
-    :param talking: members of the host that talk to other hosts at a time.
-    :param load: see the module.
+    :param network: network configuration, or ``native``.
+    :param talking: number of the host's members that talk to other hosts at
+        the same time.
+    :param load: load of the host, 1.0 to 4.0, by :func:`load_of`.
+    :param link_mbps: speed of the uplink in Mbit/s; 0 if unknown.
     """
     row = table.REMOTE_AS.get(network, network)
     uplinks = table.SHARED_UPLINKS.get(network)
-    # With one guest there is no distinction between shared and separate
-    # (section 6.4); what sets them apart is the sharing.
+    # With one guest, shared and separate are the same (section 6.4): only
+    # sharing the uplink makes them differ, and is counted below.
     cpu_row = table.REMOTE_MB_S['separate' if uplinks else row]
     rate = _at(cpu_row, load) / load
     if network in table.TWO_INTERFACES:
@@ -89,12 +95,13 @@ def remote_mb_s(
 def local_mb_s(
     network: str, load: float, link_mbps: float = table.PAPER_LINK_MBPS
 ) -> float:
-    """Bandwidth of one pair of members on the same host, in MB/s.
+    """Return the bandwidth of one pair on the same host, in MB/s.
 
     HPCVirt'09 table 5: one pair keeps two of four CPUs busy, two pairs all.
-    Through a software bridge or shared memory a slow link does not matter;
-    a fast one is taken as the sign of a host that is as much faster, so
-    that the order of the configurations stays as measured.
+    Through a software bridge or shared memory, a link slower than the
+    paper's does not matter. A faster link scales the result, on the
+    assumption that such a host is faster by as much; without that, the
+    order of the configurations would no longer be the measured one.
     """
     row = table.LOCAL_AS.get(network, network)
     pairs = max(1.0, load / 2)
@@ -104,15 +111,15 @@ def local_mb_s(
 
 
 def _by_switch(row: str) -> bool:
-    """Whether co-located members talk through the physical switch."""
+    """Return whether co-located members talk through the physical switch."""
     return row in ('separate', 'exported')
 
 
 def remote_latency_us(network: str, load: float) -> float:
-    """Latency of a small message to another host (HPCVirt'09 table 1).
+    """Return the latency of a small message to another host, in us.
 
-    ``exported`` by-passes the host's CPUs, and its figures show no trend
-    with their load: its mean is taken.
+    HPCVirt'09 table 1. ``exported`` bypasses the host's CPUs and its figures
+    show no trend with their load, so their mean is used.
     """
     row = table.LATENCY_US[table.REMOTE_AS.get(network, network)]
     if network == 'exported':
@@ -121,10 +128,11 @@ def remote_latency_us(network: str, load: float) -> float:
 
 
 def local_latency_us(network: str, load: float) -> float:
-    """Latency of a small message on the same host, in microseconds.
+    """Return the latency of a small message on the same host, in us.
 
-    Through the physical switch it is table 1's. Otherwise no paper has it;
-    it is taken to fall as the bandwidth rises (table 5 over table 3).
+    Through the physical switch it is that of HPCVirt'09 table 1. No paper
+    measured the other configurations; their latency is assumed to fall as
+    bandwidth rises (table 5 over table 3).
     """
     row = table.LOCAL_AS.get(network, network)
     latency_us = remote_latency_us(row, load)
@@ -136,7 +144,7 @@ def local_latency_us(network: str, load: float) -> float:
 def local_us(
     network: str, load: float, link_mbps: float = table.PAPER_LINK_MBPS
 ) -> float:
-    """Time of a nominal message between co-located members."""
+    """Return the time of a nominal message on the same host, in us."""
     return local_latency_us(network, load) + (
         table.MESSAGE_BYTES / local_mb_s(network, load, link_mbps)
     )
@@ -148,7 +156,7 @@ def remote_us(
     load: float,
     link_mbps: float = table.PAPER_LINK_MBPS,
 ) -> float:
-    """Time of a nominal message between hosts of one switch."""
+    """Return the time of a nominal message within one switch, in us."""
     return remote_latency_us(network, load) + (
         table.MESSAGE_BYTES / remote_mb_s(network, talking, load, link_mbps)
     )
@@ -157,11 +165,13 @@ def remote_us(
 def remote_share(
     here: int, members: int, locality: float = table.LOCALITY
 ) -> float:
-    """Share of a member's traffic that leaves its host.
+    """Return the share of a member's traffic that leaves its host.
 
-    :param here: members on its host, itself included.
-    :param members: members of the whole virtual cluster.
-    :returns: 0.0 when all are here, 1.0 when it is alone.
+    :param here: number of members on its host, the member included.
+    :param members: number of members of the whole virtual cluster.
+    :param locality: 0.0 for all-to-all traffic; the greater, the more of
+        the traffic stays between neighbours.
+    :returns: 0.0 if all members are on its host, 1.0 if it is alone there.
     """
     if members <= 1 or here >= members:
         return 0.0
@@ -180,13 +190,17 @@ def member_us(
     overcommit: float = 1.0,
     paradigm: str = 'mpi',
 ) -> float:
-    """Mean time of a nominal message of a member on one host.
+    """Return the mean time of a nominal message of a member, in us.
 
-    :param here: members on its host, itself included.
-    :param members: members of the whole virtual cluster.
-    :param load: of its host with all members placed, by :func:`load_of`.
-    :param tier_factor: mean of ``TIER_FACTOR`` over its remote peers.
+    :param network: network configuration; None counts as ``shared``.
+    :param here: number of members on its host, the member included.
+    :param members: number of members of the whole virtual cluster.
+    :param load: load of its host once all members are placed, 1.0 to 4.0,
+        by :func:`load_of`.
+    :param link_mbps: speed of its uplink in Mbit/s; 0 if unknown.
+    :param tier_factor: mean ``TIER_FACTOR`` of its peers on other hosts.
     :param overcommit: vCPUs per CPU of its host.
+    :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
     """
     local, remote = split_us(
         network,
@@ -210,9 +224,11 @@ def split_us(
     overcommit: float = 1.0,
     paradigm: str = 'mpi',
 ) -> tuple[float, float]:
-    """:func:`member_us` in its co-located and its remote part.
+    """Return the parts of :func:`member_us`: same host, other hosts.
 
-    Both are 0.0 for a virtual cluster of one: nobody to talk to.
+    The second part is that of peers within the same switch; a caller
+    multiplies it by the tier factor. Both are 0.0 for a virtual cluster of
+    one member, which has no peer.
     """
     if members <= 1:
         return 0.0, 0.0
@@ -220,9 +236,9 @@ def split_us(
     share = remote_share(here, members)
     factor = overcommit_factor(paradigm, overcommit)
     if network != 'exported':
-        # The tables' columns mix the number of pairs with the lack of
-        # CPUs; for programs, section 6.4 has the latter by itself. A
-        # by-passed host does no packet work.
+        # The tables' columns mix the number of pairs with the lack of CPUs.
+        # Section 6.4 has the effect of the latter alone, so load is 1.0
+        # below. With exported, the host does no packet work.
         factor *= spare_cpu_factor((FULL_LOAD - load) / (FULL_LOAD - 1.0))
     return (
         factor * (1.0 - share) * local_us(network, 1.0, link_mbps),
@@ -233,21 +249,24 @@ def split_us(
 
 
 def overcommit_factor(paradigm: str, ratio: float) -> float:
-    """Growth of run time at a number of vCPUs per host CPU.
+    """Return by what factor over-commit prolongs a program's run time.
 
-    NPC'09 sections 4.2 and 6: none up to 1.0, then steep for OpenMP and
-    hybrid programs, less so for MPI.
+    NPC'09 sections 4.2 and 6: no loss up to 1.0, then a steep one for
+    OpenMP and hybrid programs and a smaller one for MPI.
+
+    :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
+    :param ratio: vCPUs per host CPU.
     """
     return 1.0 + table.OVERCOMMIT_SLOPE[paradigm] * max(0.0, ratio - 1.0)
 
 
 def spare_cpu_factor(spare_cpus: float) -> float:
-    """Growth of run time when the CPU for the packet work is missing.
+    """Return by what factor a missing spare CPU prolongs the run time.
 
-    HPCVirt'09 section 6.4: 1.30 to 1.35 when there is none.
+    HPCVirt'09 section 6.4: 1.30 to 1.35 without a CPU for packet work.
 
-    :param spare_cpus: host CPUs that no vCPU claims; more than one gain
-        nothing.
+    :param spare_cpus: host CPUs that no vCPU uses; more than one do not
+        help further.
     """
     missing = 1.0 - min(1.0, max(0.0, spare_cpus))
     return 1.0 + (table.NO_SPARE_CPU - 1.0) * missing
@@ -260,20 +279,20 @@ def slowdown(
     load: float = FULL_LOAD,
     link_mbps: float = table.PAPER_LINK_MBPS,
 ) -> float:
-    """Run time of a program over that on native Linux, same layout.
+    """Return a program's run time relative to native Linux, same layout.
 
     All-to-all traffic, ``here`` members on each host (HPCVirt'09 section
     6.4: 2x4 is ``here=4, members=8``, 8x2 is ``here=2, members=16``).
     """
-    ours = _per_mb(network, here, members, load, link_mbps)
+    virtual = _per_mb(network, here, members, load, link_mbps)
     native = _per_mb(table.NATIVE, here, members, load, link_mbps)
-    return 1.0 + table.COMMUNICATION_SHARE * (ours / native - 1.0)
+    return 1.0 + table.COMMUNICATION_SHARE * (virtual / native - 1.0)
 
 
 def _per_mb(
     network: str, here: int, members: int, load: float, link_mbps: float
 ) -> float:
-    """Seconds per MB of a member's all-to-all traffic."""
+    """Return the seconds per MB of a member's all-to-all traffic."""
     share = remote_share(here, members, locality=0.0)
     return (1.0 - share) / local_mb_s(network, load, link_mbps) + (
         share / remote_mb_s(network, here, load, link_mbps)

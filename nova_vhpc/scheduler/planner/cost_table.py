@@ -11,12 +11,13 @@
 # under the License.
 
 
-"""Every number of the cost model, with where it comes from.
+"""All numbers of the cost model, each with its source.
 
 HPCVirt'09 is *An Evaluation of Multiple Communication Interfaces for
 Virtualized SMP Clusters* (4-CPU hosts, Gigabit Ethernet); NPC'09 is
 *Performance Evaluation of Parallel Programming in Virtual Machine
-Environment*. What no paper measured is marked as derived or as ours.
+Environment*. A number that no paper measured is marked "Derived" (from the
+paper's other figures) or "Ours" (our assumption).
 """
 
 from collections.abc import Mapping
@@ -25,14 +26,14 @@ from typing import Final
 Columns = tuple[float, ...]
 
 NATIVE: Final = 'native'
-"""The baseline, Linux without a hypervisor (OpenMPI unless said)."""
+"""The baseline: Linux without a hypervisor, with OpenMPI unless stated."""
 
 PAPER_LINK_MBPS: Final = 1000
 """Link speed of all tables, in Mbit/s."""
 
 PAPER_HOST_CPUS: Final = 4
-"""CPUs of the hosts of all tables; a table's column is also how many of
-them the guests keep busy."""
+"""CPUs of the hosts of all tables. Column n of a table is also the load at
+which guests keep n of these CPUs busy."""
 
 LATENCY_US: Final[Mapping[str, Columns]] = {
     'native': (125, 94, 114, 123),
@@ -105,7 +106,8 @@ TWO_INTERFACES: Final[Mapping[str, float]] = {
     'shared-separate': 1.6,
     'multiple-shared': 1.1,
 }
-"""Gain of a second guest interface on what CPUs can carry to other hosts.
+"""Factor by which a second guest interface raises what the host's CPUs can
+carry to other hosts.
 Derived: the least round value that puts ``shared-separate`` at 8-10% below
 native on 2x4 (HPCVirt'09 section 6.4), and ``multiple-shared`` "slightly
 better" than ``shared`` and ``separate`` on 8x2. The micro-benchmarks could

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What a server group's policy leaves the search to choose from."""
+"""Apply a server group's policy: choose the hosts that the search may use."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -29,11 +29,14 @@ from nova_vhpc.scheduler.planner.objective import Counts, Objective
 from nova_vhpc.scheduler.planner.seeds import one_host
 
 OVERCOMMITS = (1.0, 1.125, 1.25, 1.5, 2.0, 4.0)
-"""vCPUs per CPU that are tried one after another."""
+"""Limits on vCPUs per CPU that are tried in turn, the lowest first."""
 
 
 def place(objective: Objective) -> Counts | None:
-    """Place the request's members as its policy says, None if it cannot."""
+    """Place the request's members within its policy.
+
+    :returns: number of new members by host, None if they do not fit.
+    """
     request = objective.request
     capacity = limited(
         objective, capacities(request, objective), limit_of(request)
@@ -42,12 +45,10 @@ def place(objective: Objective) -> Counts | None:
         return _placed(objective, capacity)
     if not objective.existing:
         return single_member.first(objective, capacity)
-    found = _placed(objective, capacity)
-    return (
-        found
-        if request.policy is None
-        else single_member.later(objective, capacity, found)
-    )
+    counts = _placed(objective, capacity)
+    if request.policy is None:
+        return counts
+    return single_member.later(objective, capacity, counts)
 
 
 def _placed(objective: Objective, capacity: list[int]) -> Counts | None:
@@ -61,25 +62,26 @@ def _placed(objective: Objective, capacity: list[int]) -> Counts | None:
 
 
 def limit_of(request: PlanRequest) -> int | None:
-    """Most members per host that the policy allows, None for any."""
+    """Return how many members per host a hard policy allows; None: any."""
     if request.policy == Policy.ANTI_AFFINITY:
         return request.max_server_per_host or 1
     return None
 
 
 def _seed_pools(pool: HostPool) -> list[HostPool]:
-    """The hosts as far as they are not over-committed, and as they are.
+    """Return pools to construct seeds in, with the least over-commit first.
 
-    Where over-commit is allowed, seeds fill a host beyond its CPUs before
-    they take the next one, and moves do not find back: each undoes a part of
-    it, while the slowest member stays as slow. Where all members do not fit
-    without it, or in no rack, the least over-commit at which they do is
-    tried. Spare CPUs are used before any is shared.
+    If over-commit is allowed, seeds fill a host beyond its CPUs before they
+    use the next one. Single moves cannot repair that: each of them removes
+    part of the over-commit, while the slowest member stays as slow. So seeds
+    are also constructed with the least over-commit at which all members fit,
+    anywhere and then within a rack. Spare CPUs are used before CPUs are
+    shared.
     """
     objective = pool.objective
     request = objective.request
     least = Tier.ALL + 1
-    found = []
+    pools = []
     spare = request.spare_cpus
     ladder = [(1.0, spare)] if spare else []
     for most, spare in ladder + [(most, 0) for most in OVERCOMMITS]:
@@ -96,14 +98,14 @@ def _seed_pools(pool: HostPool) -> list[HostPool]:
         tier = _tier(pool, capacity)
         if tier < least:
             least = tier
-            found.append(make_host_pool(objective, capacity))
+            pools.append(make_host_pool(objective, capacity))
         if tier < Tier.ALL or not pool.racks:
             break
-    return [*found, pool]
+    return [*pools, pool]
 
 
 def _tier(pool: HostPool, capacity: Sequence[int]) -> Tier:
-    """The smallest tier that holds all new members."""
+    """Return the smallest tier with capacity for all new members."""
     members = pool.objective.request.members
     for groups, tier in (
         (pool.switches, Tier.SWITCH),
@@ -119,7 +121,7 @@ def _tier(pool: HostPool, capacity: Sequence[int]) -> Tier:
 
 
 def _together(pool: HostPool) -> Counts | None:
-    """``affinity``: one host, or where Nova has put the first ones."""
+    """Place by ``affinity``: on one host, that of running members if any."""
     objective = pool.objective
     members = objective.request.members
     if not objective.existing:
@@ -131,10 +133,11 @@ def _together(pool: HostPool) -> Counts | None:
 
 
 def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
-    """``soft-anti-affinity``: as evenly as the hosts' room allows.
+    """Place by ``soft-anti-affinity``: as evenly as capacities allow.
 
-    All hosts are filled to the level below the one that holds the job;
-    where the rest goes is chosen by cost.
+    The lowest level is found at which all members fit, with so many on each
+    host. All hosts are filled to the level below it; the search chooses by
+    cost which hosts get one more.
     """
     request = objective.request
     level = _water_level(objective, capacity)
@@ -147,7 +150,7 @@ def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
         if new
     }
     if below:
-        # Those members are as good as running.
+        # These members are certain, so they count as running ones.
         hosts = list(objective.hosts)
         for index, new in below.items():
             busy = hosts[index].used_vcpus + new * request.vcpus
@@ -172,7 +175,7 @@ def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
 
 
 def _water_level(objective: Objective, capacity: list[int]) -> int | None:
-    """Least number of members per host at which all have capacity."""
+    """Return the lowest limit per host at which all members fit."""
     members = objective.request.members
     if sum(capacity) < members:
         return None

@@ -13,8 +13,8 @@
 
 """The hosts of one request, sorted once and grouped by the fabric.
 
-All that the search asks a group is answered without walking its hosts:
-they are sorted by capacity, and their capacity is summed up from the front.
+Hosts of a group are sorted by capacity, and their capacities are summed up
+cumulatively. Therefore no question of the search needs a loop over hosts.
 """
 
 import dataclasses
@@ -32,11 +32,11 @@ _LOAD_STEPS = 64
 
 
 class Group:
-    """Hosts of one switch, one rack, or all; roomiest first.
+    """Hosts of one switch, of one rack, or all hosts.
 
-    :ivar order: positions of the hosts.
-    :ivar most: of one host.
-    :ivar total: members that fit.
+    :ivar order: positions of the hosts, the largest capacity first.
+    :ivar most: largest capacity of one host, in members.
+    :ivar total: capacity of all hosts, in members.
     """
 
     __slots__ = (
@@ -60,7 +60,8 @@ class Group:
         self._children = children
         self.total = sum(map(capacity.__getitem__, order))
         self.most = capacity[order[0]] if order else 0
-        # Most groups are too small for the job and never asked again.
+        # Computed at the first use: most groups are too small for the job
+        # and are never used.
         self._capacity = capacity
         self._negative: list[int] | None = None
         self._sums: list[int] | None = None
@@ -68,31 +69,31 @@ class Group:
 
     @property
     def children(self) -> Sequence['Group']:
-        """Smaller groups that make it up, made when first asked for."""
-        found = self._children
-        if callable(found):
-            found = self._children = found()
-        return found
+        """Return the smaller groups in this one; made at the first use."""
+        children = self._children
+        if callable(children):
+            children = self._children = children()
+        return children
 
     def holds(self, level: int) -> int:
-        """Members that fit with at most ``level`` new ones per host."""
+        """Return how many members fit with at most ``level`` per host."""
         if level >= self.most:
             return self.total
         full = self.hosts(level)
         return level * full + self.total - self.holds_on(full)
 
     def hosts(self, least: int) -> int:
-        """Hosts of at least so much capacity."""
+        """Return the number of hosts with a capacity of ``least`` or more."""
         return bisect_right(self._negative or self._negated(), -least)
 
     def holds_on(self, hosts: int) -> int:
-        """Members that fit on so many of the roomiest hosts."""
+        """Return the capacity of the given number of largest hosts."""
         return (self._sums or self._summed())[hosts]
 
     def needed(self, level: int, members: int) -> int:
-        """Hosts that ``members`` take, ``level`` new ones per host.
+        """Return how many hosts take ``members``, at most ``level`` each.
 
-        More than there are where they have no capacity.
+        :returns: a number above the number of hosts if members do not fit.
         """
         full = bisect_right(self._negative or self._negated(), -level)
         if level * full >= members:
@@ -102,14 +103,16 @@ class Group:
         return bisect_right(sums, sums[full] + rest - 1)
 
     def ranked(self, level: int) -> '_Ranks':
-        """Children by what they hold, most first, and that negated."""
+        """Return the children that hold most first, and what each holds.
+
+        :returns: children, and their capacities at ``level``, negated.
+        """
         level = min(level, self.most)
         if self._ranks is None:
             self._ranks = {}
-        found = self._ranks.get(level)
-        if found is None:
-            # What they hold without a call for each, as a part of the fabric
-            # may have thousands.
+        ranks = self._ranks.get(level)
+        if ranks is None:
+            # Group.holds() inlined: a group may have thousands of children.
             children = self.children
             held = [
                 -child.total
@@ -126,20 +129,20 @@ class Group:
                 for child in children
             ]
             order = sorted(range(len(held)), key=held.__getitem__)
-            found = (
+            ranks = (
                 [children[index] for index in order],
                 [held[index] for index in order],
             )
-            self._ranks[level] = found
-        return found
+            self._ranks[level] = ranks
+        return ranks
 
     def _negated(self) -> list[int]:
-        """Room of each host, negated, which makes it ascend."""
+        """Negate the capacities, so that they ascend as bisect needs it."""
         self._negative = [-self._capacity[index] for index in self.order]
         return self._negative
 
     def _summed(self) -> list[int]:
-        """Room of none, one, two... of the roomiest hosts."""
+        """Sum up the capacities of the 0, 1, 2... largest hosts."""
         ordered = map(self._capacity.__getitem__, self.order)
         self._sums = list(accumulate(ordered, initial=0))
         return self._sums
@@ -150,11 +153,13 @@ _Ranks = tuple[list[Group], list[int]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostPool:
-    """All hosts with capacity.
+    """The hosts that may take new members.
 
-    :ivar capacity: new members by position of the host, policy observed.
-    :ivar switches: hosts with capacity by switch.
-    :ivar racks: hosts with capacity by rack.
+    :ivar capacity: number of new members that each host may get, by
+        position, within the policy's limit.
+    :ivar everything: all hosts with capacity.
+    :ivar switches: hosts with capacity, by switch.
+    :ivar racks: hosts with capacity, by rack.
     """
 
     objective: Objective
@@ -165,9 +170,11 @@ class HostPool:
 
 
 def make_host_pool(objective: Objective, capacity: list[int]) -> HostPool:
-    """Sort and group the hosts of a request; costs a sort of all hosts.
+    """Sort and group the hosts of a request.
 
-    :param capacity: new members that each host may get.
+    Larger capacity comes first, then the faster link, then the lower load.
+
+    :param capacity: number of new members that each host may get.
     """
     hosts = objective.hosts
     keys = [
@@ -187,29 +194,30 @@ def make_host_pool(objective: Objective, capacity: list[int]) -> HostPool:
 def limited(
     objective: Objective, capacity: list[int], limit: int | None
 ) -> list[int]:
-    """Room with a limit on members per host, running ones included.
+    """Return capacities under a limit on each host's members.
 
-    :param limit: None for none.
+    :param limit: most members per host, running and new; None for no limit.
     """
     if limit is None:
         return capacity
-    found = [limit if free > limit else free for free in capacity]
+    limited_capacity = [limit if free > limit else free for free in capacity]
     for index, count in objective.existing.items():
-        found[index] = max(0, min(capacity[index], limit - count))
-    return found
+        limited_capacity[index] = max(0, min(capacity[index], limit - count))
+    return limited_capacity
 
 
 def capacities(request: PlanRequest, objective: Objective) -> list[int]:
-    """New members that each host can take by CPUs, RAM and uplinks.
+    """Return how many new members each host can take.
 
-    One loop without calls: this is most of the planner's time.
+    CPUs, RAM, uplinks, devices and disk limit that number. The loop makes
+    no calls, because most of the planner's time is spent here.
     """
     vcpus = request.vcpus
     ram_mb = request.ram_mb or 1
     spare = request.spare_cpus
     ratio = request.max_overcommit
     most = request.members
-    found = []
+    new_capacities = []
     for _, total, used, cpus, ram, slots, _, _, _ in objective.hosts:
         limit = (total - spare) * ratio - used + 1e-9
         if limit > cpus:
@@ -225,17 +233,17 @@ def capacities(request: PlanRequest, objective: Objective) -> list[int]:
                 free = max(0, by_ram)
         else:
             free = 0
-        found.append(free)
-    return found
+        new_capacities.append(free)
+    return new_capacities
 
 
 def _grouped(
     objective: Objective, capacity: list[int], order: list[int]
 ) -> HostPool:
-    """Group hosts with capacity by switch and by rack, keeping their order."""
+    """Group hosts by switch and by rack, keeping their order."""
     by_switch: dict[str, list[int]] = {}
     by_rack: dict[str, list[int]] = {}
-    loose: list[int] = []
+    no_group: list[int] = []
     hosts = objective.hosts
     for index in order:
         host = hosts[index]
@@ -246,7 +254,7 @@ def _grouped(
         if rack is not None:
             by_rack.setdefault(rack, []).append(index)
         elif switch is None:
-            loose.append(index)
+            no_group.append(index)
     switches = {name: Group(ids, capacity) for name, ids in by_switch.items()}
     racks = {}
     top = []
@@ -264,17 +272,17 @@ def _grouped(
                 continue
             in_racks.add(name)
             whole.append(switches[name])
-            # Of a switch that serves several racks, the hosts in this one.
+            # A switch may serve several racks: only its hosts in this rack.
             shared = len(part) < len(by_switch[name])
             inside.append(Group(part, capacity) if shared else switches[name])
         racks[rack] = Group(ids, capacity, inside)
-        # A job that needs several racks better keeps to whole switches.
+        # A job that needs several racks costs less on whole switches.
         top.append(
             racks[rack] if inside == whole else Group(ids, capacity, whole)
         )
     top += [group for name, group in switches.items() if name not in in_racks]
-    if loose:
-        top.append(Group(loose, capacity))
+    if no_group:
+        top.append(Group(no_group, capacity))
     everything = Group(order, capacity, top if len(top) > 1 else ())
     if len(top) == 1:
         everything = Group(order, capacity, top[0].children)
@@ -289,14 +297,18 @@ def fill(
     into: Counts,
     least: int = 1,
 ) -> int:
-    """Put members into a group, whole smaller groups before parts.
+    """Put members on the hosts of a group, as in best-fit decreasing.
 
-    The roomiest child first, and for the rest the smallest child that
-    takes it: so a job touches few switches and leaves big holes whole.
+    The largest child is filled first, and the last members go to the
+    smallest child that can take all of them. So a job uses few switches
+    and does not break up large free parts.
 
-    :param into: changed; hosts that it has already are left out.
-    :param least: hosts of less capacity are left out.
-    :returns: members that found no capacity.
+    :param level: most members per host.
+    :param members: number of members to place.
+    :param capacity: number of new members that each host may get.
+    :param into: placement to add to; hosts that it has are skipped.
+    :param least: smallest capacity of a host that is used.
+    :returns: number of members that did not fit.
     """
     if not group.children:
         return fill_hosts(group.order, level, members, capacity, into, least)
@@ -310,10 +322,12 @@ def fill(
         remaining = members
         if child.most >= least:
             remaining = fill(child, level, members, capacity, into, least)
-        # It would be taken for all up to it again.
+        # If the child took no member, it would be chosen again for each
+        # position up to its own.
         position = taken + 1 if remaining == members else position + 1
         members = remaining
-    # A switch that serves several racks is counted in each of them.
+    # A switch that serves several racks was counted in each of them, so
+    # members may remain.
     return fill_hosts(group.order, level, members, capacity, into, least)
 
 
@@ -325,7 +339,10 @@ def fill_hosts(
     into: Counts,
     least: int = 1,
 ) -> int:
-    """Put members on hosts in order, at most ``level`` on each."""
+    """Put members on hosts in the given order, at most ``level`` on each.
+
+    The parameters and the result are those of :func:`fill`.
+    """
     for index in order:
         if members <= 0:
             break

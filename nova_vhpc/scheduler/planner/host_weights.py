@@ -11,10 +11,11 @@
 # under the License.
 
 
-"""Raw weights of hosts from a plan; for the weigher and for explanations.
+"""Turn a plan into raw weights of hosts.
 
-Pure. Hosts of the plan come first, in its order; all others follow by
-what a single member would cost there.
+Pure; used by the weigher and by ``nova-vhpc-explain``. The hosts of the plan
+come first, in its order. All others follow, ordered by what a single further
+member would cost on them.
 """
 
 import math
@@ -39,11 +40,12 @@ OTHERS_MOST = 0.5
 """Raw weight of the cheapest host outside of the plan."""
 
 AVOIDED = 1.0
-"""Raw weight of a host whose multiplier is below 0: it counts in full."""
+"""Raw weight of a host whose multiplier is negative: all of the negative
+multiplier then counts against the host."""
 
 
 def planned_weights(placement: ClusterPlacement) -> dict[str, float]:
-    """Raw weights of the hosts of a plan, by name."""
+    """Return the raw weights of a plan's hosts, by host name."""
     step = (1.0 - PLANNED_LEAST) / max(1, len(placement.assignments))
     return {
         name: 1.0 - number * step
@@ -52,20 +54,22 @@ def planned_weights(placement: ClusterPlacement) -> dict[str, float]:
 
 
 def other_weights(
-    question: PlanRequest,
+    request: PlanRequest,
     placement: ClusterPlacement,
     facts: Sequence[HostFacts],
     unknown: Set[str] = frozenset(),
     weight_of_unknown: float = -1.0,
 ) -> list[float]:
-    """Raw weights of hosts as if they were not in the plan.
+    """Return raw weights of hosts as if they were not in the plan.
 
-    :param question: what was planned, with all hosts that hold members.
-    :param facts: the hosts to weigh.
-    :param unknown: names of hosts whose topology is unknown.
-    :returns: one for each of ``facts``, 0.0 to :data:`OTHERS_MOST`.
+    :param request: the request that was planned; its hosts include all that
+        have running members.
+    :param facts: hosts to weigh.
+    :param unknown: names of the hosts whose topology is unknown.
+    :param weight_of_unknown: raw weight of those hosts.
+    :returns: one weight for each of ``facts``, 0.0 to :data:`OTHERS_MOST`.
     """
-    costs_us = single_member_costs_us(question, placement, facts)
+    costs_us = single_member_costs_us(request, placement, facts)
     least = min(costs_us, default=math.inf)
     weights = [
         OTHERS_MOST * least / cost_us if cost_us > 0 else OTHERS_MOST
@@ -79,22 +83,23 @@ def other_weights(
 
 
 def single_member_costs_us(
-    question: PlanRequest,
+    request: PlanRequest,
     placement: ClusterPlacement,
     facts: Sequence[HostFacts],
 ) -> list[float]:
-    """What one further member costs on each host, in us per message.
+    """Return what one further member costs on each host, in us per message.
 
-    Its peers are where the plan and the running members are.
+    Its peers are on the hosts of the plan and of the running members.
     """
-    existing: Mapping[str, int] = question.existing
+    existing: Mapping[str, int] = request.existing
     used = set(placement.assignments) | set(existing)
-    near = [fact for fact in question.hosts if fact.name in used]
+    near = [fact for fact in request.hosts if fact.name in used]
     switches = {fact.switch for fact in near} - {None}
     racks = {fact.rack for fact in near} - {None}
-    members = question.members + sum(existing.values())
+    members = request.members + sum(existing.values())
+    # Most hosts are alike: 1,000 take 0.7 ms with this memo, 4.7 without.
     known_us: dict[tuple[Any, ...], float] = {}
-    found = []
+    costs_us = []
     for fact in facts:
         if fact.switch in switches:
             tier = Tier.SWITCH
@@ -103,19 +108,19 @@ def single_member_costs_us(
         else:
             tier = Tier.ALL
         here = existing.get(fact.name, 0) + 1
-        busy = fact.used_vcpus + question.vcpus
+        busy = fact.used_vcpus + request.vcpus
         key = (tier, fact.link_mbps, fact.total_cpus, busy, here)
         cost_us = known_us.get(key)
         if cost_us is None:
             cost_us = known_us[key] = cost.member_us(
-                question.network,
+                request.network,
                 here,
                 max(members, here),
                 cost.load_of(busy, fact.total_cpus),
                 link_mbps=fact.link_mbps or cost_table.PAPER_LINK_MBPS,
                 tier_factor=cost_table.TIER_FACTOR[tier],
                 overcommit=busy / max(1, fact.total_cpus),
-                paradigm=question.paradigm,
+                paradigm=request.paradigm,
             )
-        found.append(cost_us)
-    return found
+        costs_us.append(cost_us)
+    return costs_us

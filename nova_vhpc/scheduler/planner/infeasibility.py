@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Why a virtual cluster has no capacity, for an operator."""
+"""Explain to an operator why a virtual cluster does not fit."""
 
 from nova_vhpc.scheduler.planner.group_policies import limit_of
 from nova_vhpc.scheduler.planner.host_groups import capacities, limited
@@ -20,7 +20,11 @@ from nova_vhpc.scheduler.planner.objective import Objective
 
 
 def why_not(objective: Objective) -> str:
-    """What is short: places by CPUs, RAM and uplinks, and the policy."""
+    """Return a sentence that says what the hosts are short of.
+
+    It counts the members that fit by CPUs, by RAM and by uplinks, and names
+    a hard policy of the server group with what that policy leaves.
+    """
     request = objective.request
     capacity = capacities(request, objective)
     most = request.members
@@ -45,8 +49,8 @@ def why_not(objective: Objective) -> str:
     if request.policy == Policy.AFFINITY:
         if objective.existing:
             return text + '; affinity ties them to the hosts of the others'
-        roomiest = max(capacity, default=0)
-        return text + f'; affinity wants one host, the best has {roomiest}'
+        largest = max(capacity, default=0)
+        return text + f'; affinity wants one host, the best has {largest}'
     if request.policy == Policy.ANTI_AFFINITY:
         each = limit_of(request)
         places = sum(limited(objective, capacity, each))

@@ -30,23 +30,23 @@ from nova_vhpc.scheduler.planner.objective import Counts, Value
 from nova_vhpc.scheduler.planner.seeds import balanced, seeds
 
 MOST_IMPROVED = 3
-"""Seeds of each pool that are improved by moves."""
+"""Most seeds of each pool that the local search improves."""
 
 MOVE_WORK = 6000
-"""Hosts that the moves of a pool's seeds together may look at."""
+"""Budget of work for improving the seeds of one pool, in visited hosts."""
 
 PAIR_WORK = 0.1
-"""What it costs to see that a host has no room for another one's members,
-against a look at a host: thousands of full hosts make millions of pairs."""
+"""Work of finding that one host cannot take another's members, in visited
+hosts. It counts because thousands of full hosts make millions of pairs."""
 
 MARGINAL_COST_WORK = 3
-"""What a price costs, against a look at a host."""
+"""Work of computing one marginal cost, in visited hosts."""
 
 MOST_LOST = 6
-"""Promising moves that may turn out not to pay before others are tried."""
+"""Promising moves that may fail to pay before other moves are tried."""
 
 MOST_EMPTIED = 6
-"""Hosts, those of the slowest members, that are tried to do without."""
+"""Most hosts, those of the slowest members, that are tried to empty."""
 
 _Key = tuple[tuple[int, int], ...]
 
@@ -54,12 +54,13 @@ _Key = tuple[tuple[int, int], ...]
 def search(
     pool: HostPool, seed_pools: Sequence[HostPool] = ()
 ) -> Counts | None:
-    """Least-cost placement that was found, None if there is no capacity.
+    """Search for the placement of least value.
 
-    Deterministic: the hosts' order breaks ties.
+    Deterministic: the order of the hosts breaks ties.
 
-    :param seed_pools: pools of the same hosts, with no more capacity, to find
-        seeds in; the pool itself if none is given.
+    :param seed_pools: pools to construct seeds in, of the same hosts with
+        the same or less capacity; if empty, ``pool`` itself.
+    :returns: number of new members by host, None if they do not fit.
     """
     objective = pool.objective
     members = objective.request.members
@@ -68,11 +69,11 @@ def search(
     chosen: dict[_Key, Counts] = {}
     values: dict[_Key, Value] = {}
     for part in seed_pools or (pool,):
-        found: dict[_Key, Counts] = {}
+        candidates: dict[_Key, Counts] = {}
         best: list[Value] = []
 
         def hopeless(least: Value, best: Sequence[Value] = best) -> bool:
-            """Whether no start comes of placements of at least a value."""
+            """Return whether a seed of this value would not be improved."""
             return len(best) == MOST_IMPROVED and least > best[-1]
 
         for seed in seeds(part, hopeless):
@@ -82,15 +83,16 @@ def search(
                 key = tuple(sorted(counts.items()))
                 if key not in values:
                     values[key] = objective.value(counts)
-                if key not in chosen and key not in found:
-                    found[key] = counts
+                if key not in chosen and key not in candidates:
+                    candidates[key] = counts
                     bisect.insort(best, values[key])
                     del best[MOST_IMPROVED:]
-        # Some of each: what is cheapest to begin with need not be in the end.
+        # Take some seeds of each pool: the cheapest seed need not lead to the
+        # cheapest placement.
         for key in heapq.nsmallest(
-            MOST_IMPROVED, found, key=values.__getitem__
+            MOST_IMPROVED, candidates, key=values.__getitem__
         ):
-            chosen[key] = found[key]
+            chosen[key] = candidates[key]
     each = min(len(chosen), MOST_IMPROVED)
     improved = [
         improve(pool, counts, values[key], MOVE_WORK // each)
@@ -102,9 +104,9 @@ def search(
 def improve(
     pool: HostPool, counts: Counts, value: Value, work: float = MOVE_WORK
 ) -> tuple[Value, Counts]:
-    """Move members while that pays and the work allows it.
+    """Improve a placement by moves while they pay and the budget lasts.
 
-    :param work: hosts that all moves together may look at.
+    :param work: budget of work, in visited hosts.
     """
     local_search = _LocalSearch(pool, counts, value, work)
     while local_search.work > 0 and local_search.step():
@@ -115,9 +117,11 @@ def improve(
 
 
 class _LocalSearch:
-    """One placement on its way to a better one.
+    """Hill climbing from one placement.
 
-    :ivar work: what is left to be spent.
+    :ivar counts: the best placement so far.
+    :ivar value: the value of that placement.
+    :ivar work: remaining budget, in visited hosts.
     """
 
     def __init__(
@@ -130,8 +134,8 @@ class _LocalSearch:
         self._spare = moves.spare_hosts(pool, counts)
 
     def step(self) -> bool:
-        """Make it better; False if no move was found that does."""
-        # What was emptied on the way may be worth coming back to.
+        """Improve the placement; return whether a move did."""
+        # Hosts that earlier moves emptied may be worth using again.
         spare = list(dict.fromkeys((*self._spare, *self.counts)))
         marginal_costs = MarginalCosts(self._pool.objective, self.counts)
         paid = self._promising(marginal_costs, spare)
@@ -141,14 +145,15 @@ class _LocalSearch:
         self, marginal_costs: MarginalCosts, spare: list[int]
     ) -> bool:
         capacity = self._pool.capacity
-        found = moves.promising(marginal_costs, capacity, spare)
+        promising_moves = moves.promising(marginal_costs, capacity, spare)
         self.work -= MARGINAL_COST_WORK * marginal_costs.work
         paid = False
         lost = 0
-        for move in found:
+        for move in promising_moves:
             if lost == MOST_LOST or self.work <= 0:
                 break
-            # The marginal_costs of a host that has changed since may be wrong.
+            # Marginal costs are those before the moves of this loop, so a
+            # later move may not pay although it looked so.
             changed = move.of(self.counts, capacity)
             if changed is not None:
                 if self._take(changed):
@@ -186,7 +191,10 @@ class _LocalSearch:
         return False
 
     def _take(self, changed: Counts) -> bool:
-        """Go on with a placement if it is better by more than rounding."""
+        """Accept a placement if it is better by more than rounding.
+
+        Charge the budget for valuing it, and return whether it was accepted.
+        """
         objective = self._pool.objective
         first, cost_us = objective.value(changed)
         self.work -= max(len(changed), objective.looked_at)

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""What a placement costs at the very least, before it is made.
+"""Lower bounds on the values of placements, as in branch and bound.
 
-The planner's seeds are tried from many members per host to few, and those
-of few take longest: they touch hundreds of hosts. Where not even the best
-hosts there could be would make one cheap enough, none is tried.
+Seeds are constructed from many members per host down to few. Those with few
+take longest, because they use hundreds of hosts. They are skipped if even
+ideal hosts could not make such a placement good enough.
 """
 
 from nova_vhpc.scheduler.planner.host_groups import HostPool
@@ -28,23 +28,23 @@ from nova_vhpc.scheduler.planner.objective import (
 )
 
 MOST_LEVEL = 512
-"""Members per host up to which a bound is looked for, one after another."""
+"""Most members per host for which a bound is computed; each takes a step."""
 
 ROUNDING = 1.0 - 1e-9
-"""What a sum of costs may be below the cost it should be."""
+"""Margin for a sum of costs that rounding makes too small."""
 
 
 class Bound:
-    """Least values of the placements that a pool has room for."""
+    """Lower bounds on the values of a pool's placements."""
 
     def __init__(self, pool: HostPool, fastest: int) -> None:
-        """Look at no more than the sizes of the parts of the fabric.
+        """Read the sizes of the pool's switches and racks.
 
-        :param fastest: position of a host whose link none is faster than.
+        :param fastest: position of a host with the fastest link.
         """
         objective = pool.objective
         self._objective = objective
-        # The cost model gets no cheaper than on an idle host without end.
+        # In the cost model, no host is cheaper than an idle, endless one.
         self._best = HostFacts(
             '',
             1 << 30,
@@ -59,12 +59,14 @@ class Bound:
         )
 
     def least(self, level: int) -> Value:
-        """No placement with at most so many new members per host is below.
+        """Return a lower bound for placements with a limit per host.
 
-        A smaller level has no smaller one; none is greater than the number
-        of members. ``(0, 0.0)`` where members run
-        already, as these may be more on a host, and beyond
-        :data:`MOST_LEVEL`.
+        The bound never falls as ``level`` falls. It is ``(0, 0.0)`` if
+        members run already, because a host may have more of them than the
+        limit, and if ``level`` exceeds :data:`MOST_LEVEL`.
+
+        :param level: most new members per host, at most the number of
+            members.
         """
         objective = self._objective
         members = objective.members
@@ -80,7 +82,7 @@ class Bound:
                 factor = SAME_SWITCH + tiers / (members - here)
                 each_us += remote_us * factor
             least_us = min(least_us, each_us)
-        # The mean is no less than the least, nor is the slowest.
+        # Neither the mean nor the maximum is below the minimum.
         first = 0
         if objective.request.policy == Policy.SOFT_AFFINITY:
             first = -(-members // level)

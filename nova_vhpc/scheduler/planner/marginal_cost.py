@@ -31,11 +31,11 @@ from nova_vhpc.scheduler.planner.objective import (
 
 
 class Change(NamedTuple):
-    """What it changes that a host gets members or loses them.
+    """Effect of a host's gaining or losing members.
 
-    :ivar first: of what the soft policy counts.
-    :ivar total_us: of the sum over all members.
-    :ivar each_us: what each member on the host costs then.
+    :ivar first: change of what the soft policy counts.
+    :ivar total_us: change of the sum of all members' costs, in us.
+    :ivar each_us: cost of each member of the host afterwards, in us.
     """
 
     first: int
@@ -44,11 +44,15 @@ class Change(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A host of the placement, or one that it may take.
+    """A host of the placement, or one that the placement may use.
 
-    :ivar here: members on it, running ones included.
-    :ivar near: members in its switch.
-    :ivar pull_us: what all hosts near it save by one more member there.
+    :ivar here: number of its members, running and new.
+    :ivar new: number of its new members.
+    :ivar near: number of the cluster's members in its switch.
+    :ivar in_rack: number of the cluster's members in its rack.
+    :ivar pull_us: what members on hosts near it save, in us, by one more
+        member on it.
+    :ivar each_us: cost of each of its members, in us.
     """
 
     here: int
@@ -60,11 +64,12 @@ class _Place(NamedTuple):
 
 
 class MarginalCosts:
-    """MarginalCosts of one placement.
+    """Marginal costs of adding members to, or removing them from, hosts.
 
-    Two hosts that change at a time are priced as if each did so alone.
+    A move changes two hosts; each is estimated as if it changed alone.
 
-    :ivar work: hosts looked at.
+    :ivar work: number of hosts visited, the unit of the search's budget.
+    :ivar dearest: positions of the used hosts, highest member cost first.
     """
 
     def __init__(self, objective: Objective, counts: Counts) -> None:
@@ -76,7 +81,8 @@ class MarginalCosts:
         self._pull_switch: dict[str | None, float] = {}
         self._pull_rack: dict[str | None, float] = {}
         self._own_pull: dict[int, float] = {}
-        # Of the placement's own hosts only, and without pull_us.
+        # A memo that also counts work: each host is charged once. First it
+        # has the used hosts only, without pull_us.
         self._places: dict[int, _Place] = {}
         each_us = {index: self._place(index).each_us for index in self.counts}
         for index in self.counts:
@@ -89,18 +95,21 @@ class MarginalCosts:
 
     @property
     def worst_us(self) -> float:
-        """What the slowest of the new members costs."""
+        """Return the cost of the slowest new member, in us."""
         return self._slowest[0][0]
 
     def worst_without(self, one: int, other: int = -1) -> float:
-        """The same without those of one host or two."""
+        """Return the cost of the slowest new member on the other hosts."""
         for each_us, index in self._slowest:
             if index not in (one, other):
                 return each_us
         return 0.0
 
     def change(self, index: int, more: int) -> Change:
-        """What it changes that a host has more members, or fewer."""
+        """Return the effect of adding members to a host.
+
+        :param more: number of members to add; negative to remove.
+        """
         self.work += 1
         place = self._place(index)
         here = place.here
@@ -119,9 +128,9 @@ class MarginalCosts:
         )
 
     def _place(self, index: int) -> _Place:
-        found = self._places.get(index)
-        if found is not None:
-            return found
+        place = self._places.get(index)
+        if place is not None:
+            return place
         self.work += 1
         objective = self.objective
         host = objective.hosts[index]
@@ -135,16 +144,16 @@ class MarginalCosts:
         if host.rack is not None:
             in_rack = self._racks.get(host.rack, 0)
             pull_us += self._pull_rack.get(host.rack, 0.0)
-        # Its own members are priced as they will be.
+        # The host's own members count with their new cost instead.
         pull_us -= self._own_pull.get(index, 0.0)
-        found = _Place(here, new, near, in_rack, pull_us)
+        place = _Place(here, new, near, in_rack, pull_us)
         if here:
-            found = found._replace(each_us=self._each_us(index, found, 0))
-        self._places[index] = found
-        return found
+            place = place._replace(each_us=self._each_us(index, place, 0))
+        self._places[index] = place
+        return place
 
     def _each_us(self, index: int, place: _Place, more: int) -> float:
-        """Cost of one member of a host that has got some."""
+        """Return the cost of one member after ``more`` were added, in us."""
         here = place.here + more
         objective = self.objective
         local_us, remote_us = objective.term(
@@ -166,7 +175,7 @@ class MarginalCosts:
         return local_us + remote_us * factor
 
     def _pull(self, index: int) -> None:
-        """Count a host's members among those that want others near."""
+        """Add what a host's members save by one more peer near them."""
         here = self._places[index].here
         if here >= self._members:
             return
@@ -175,7 +184,7 @@ class MarginalCosts:
         weight_us = here * remote_us / (self._members - here)
         own_us = 0.0
         if host.switch is not None:
-            # Where no rack is known, nobody is in the same one elsewhere.
+            # Without a known rack, no other switch is in the same rack.
             step = NEXT_SWITCH + (NEXT_RACK if host.rack is None else 0.0)
             own_us = weight_us * step
             self._pull_switch[host.switch] = (

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""The words of the planner: hosts, the request and the answer.
+"""The planner's values: hosts, the request and the placement.
 
-Plain values, pure. :class:`HostFacts` is a named tuple and no dataclass,
-since a scheduler makes ten thousand of them for one request.
+:class:`HostFacts` is a named tuple, which is faster to make than a frozen
+dataclass: a scheduler makes ten thousand of them for one request.
 """
 
 import dataclasses
@@ -23,11 +23,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 NO_LIMIT = 1 << 30
-"""``HostFacts.slots`` where nothing but CPUs and RAM limits the members."""
+"""``HostFacts.slots`` of a host that only CPUs and RAM limit."""
 
 
 class Tier(enum.IntEnum):
-    """The smallest part of the fabric that holds a whole placement."""
+    """Smallest part of the fabric that contains a whole placement."""
 
     HOST = 0
     SWITCH = 1
@@ -45,21 +45,21 @@ class Policy(enum.StrEnum):
 
 
 class HostFacts(NamedTuple):
-    """What the planner must know of one host that passed the filters.
+    """One host that passed the filters, as the planner sees it.
 
-    :ivar name: any name that is unique among the hosts of the request.
+    :ivar name: name that is unique among the hosts of the request.
     :ivar total_cpus: host CPUs (``HostState.vcpus_total``).
-    :ivar used_vcpus: vCPUs of all guests that run or are claimed there.
-    :ivar free_cpus: vCPUs that Nova would still claim there (total times
-        allocation ratio, less the used ones).
-    :ivar free_ram_mb: RAM that Nova would still claim there, in MB.
-    :ivar slots: members that its free uplinks can still take in this
-        network configuration, its devices and its disk; :data:`NO_LIMIT`
-        if they take none of these.
-    :ivar link_mbps: speed of the slowest uplink that would be used, in
-        Mbit/s; 0 when unknown, taken as 1000.
-    :ivar switch: value of ``vhpc:switch`` of its aggregate, or None.
-    :ivar rack: value of ``vhpc:rack`` of its aggregate, or None.
+    :ivar used_vcpus: vCPUs of all guests that run or are being built there.
+    :ivar free_cpus: vCPUs that Nova can still allocate there: total times
+        allocation ratio, minus the used ones.
+    :ivar free_ram_mb: RAM that Nova can still allocate there, in MB.
+    :ivar slots: members for which the host has free uplinks (in the
+        request's network configuration), PCI devices and disk;
+        :data:`NO_LIMIT` if members need none of these.
+    :ivar link_mbps: speed of the slowest uplink that members would use, in
+        Mbit/s; 0 if unknown, which counts as 1000.
+    :ivar switch: ``vhpc:switch`` of the host's aggregate, or None.
+    :ivar rack: ``vhpc:rack`` of the host's aggregate, or None.
     """
 
     name: str
@@ -74,32 +74,32 @@ class HostFacts(NamedTuple):
 
 
 def one_of(name: str | None, other: str | None) -> str | None:
-    """Which of two switches or racks counts that aggregates name for a host.
+    """Choose between two switches (or racks) that aggregates give a host.
 
-    Always the same, in whatever order Nova has the aggregates: hosts that
-    are in both are to be seen together.
+    The choice does not depend on the order in which Nova lists aggregates,
+    so all hosts that are in both aggregates get the same switch.
     """
     return min(name, other) if name and other else name or other or None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A virtual cluster to be placed, and where it may go.
+    """A virtual cluster to place, and the hosts that may take it.
 
-    :ivar members: members to place now, without the running ones.
+    :ivar members: number of members to place now, running ones excluded.
     :ivar vcpus: vCPUs of one member.
     :ivar ram_mb: RAM of one member in MB.
-    :ivar hosts: all hosts that may take members. A host that holds
-        members but takes no more belongs here too, with ``slots=0``:
-        then its place in the fabric is known.
-    :ivar network: network configuration, None if the flavor names none
-        (its cost is then that of ``shared``, what Nova does by default).
+    :ivar hosts: all hosts that may take members. A host with running
+        members that can take no more belongs here too, with ``slots=0``,
+        so that its switch and rack are known.
+    :ivar network: network configuration; None if the flavor names none,
+        which costs as much as ``shared``, Nova's default.
     :ivar paradigm: ``mpi``, ``openmp`` or ``hybrid``.
-    :ivar policy: of the server group, or None.
-    :ivar max_server_per_host: rule of ``anti-affinity``; None is 1.
+    :ivar policy: policy of the server group, None without a group.
+    :ivar max_server_per_host: rule of ``anti-affinity``; None counts as 1.
     :ivar spare_cpus: host CPUs to leave free for packet work.
-    :ivar max_overcommit: vCPUs per remaining host CPU at most.
-    :ivar existing: members that run already: host name to their number.
+    :ivar max_overcommit: most vCPUs per host CPU, spare CPUs excluded.
+    :ivar existing: number of running members by host name.
     """
 
     members: int
@@ -117,16 +117,18 @@ class PlanRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterPlacement:
-    """How many new members each host gets.
+    """Number of new members for each host.
 
-    :ivar assignments: host name to number of new members (>= 1), in the
-        order in which the hosts should be filled; empty if infeasible.
+    :ivar assignments: number of new members (>= 1) by host name, in the
+        order in which to fill the hosts; empty if infeasible.
     :ivar cost: predicted communication cost of the whole cluster, in
         microseconds per nominal message
         (:mod:`nova_vhpc.scheduler.planner.objective`); ``inf`` if
         infeasible.
-    :ivar tier: smallest tier that holds running and new members.
-    :ivar infeasible_reason: for people, None if there is a placement.
+    :ivar tier: smallest part of the fabric that contains all members,
+        running and new.
+    :ivar infeasible_reason: sentence for an operator, None if the members
+        fit.
     """
 
     assignments: Mapping[str, int]

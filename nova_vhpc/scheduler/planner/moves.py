@@ -24,21 +24,26 @@ from nova_vhpc.scheduler.planner.marginal_cost import MarginalCosts
 from nova_vhpc.scheduler.planner.objective import Counts
 
 MOST_SPARE = 48
-"""Unused hosts that are priced."""
+"""Most unused hosts whose marginal costs are computed."""
 
 MOST_TARGETS = 3
-"""Hosts that a host's members may move to; the cheapest ones."""
+"""Most hosts, the cheapest ones, to which a host's members may move."""
 
 
 class Move(NamedTuple):
-    """Some new members of one host that go to another one."""
+    """A move of new members from one host to another.
+
+    :ivar source: position of the host that loses members.
+    :ivar target: position of the host that gains them.
+    :ivar amount: number of moved members.
+    """
 
     source: int
     target: int
     amount: int
 
     def of(self, counts: Counts, capacity: Sequence[int]) -> Counts | None:
-        """The placement with the move made, None where it cannot be."""
+        """Return the placement after the move, None if it is impossible."""
         have = counts.get(self.source, 0) - self.amount
         there = counts.get(self.target, 0) + self.amount
         if have < 0 or there > capacity[self.target]:
@@ -51,15 +56,17 @@ def promising(
     capacity: Sequence[int],
     spare: Sequence[int],
 ) -> list[Move]:
-    """Moves of all members of a host, half or one, that look as if they paid.
+    """Return moves that pay according to marginal costs.
 
-    :param spare: further hosts that members may move to.
-    :returns: the most promising first.
+    All members of a host, half of them, or one may move.
+
+    :param spare: unused hosts that members may move to.
+    :returns: moves, the most promising first.
     """
     counts = marginal_costs.counts
     targets = list(dict.fromkeys((*counts, *spare[:MOST_SPARE])))
     rest_us = marginal_costs.worst_without(marginal_costs.dearest[0])
-    found: list[tuple[int, float, Move]] = []
+    valued_moves: list[tuple[int, float, Move]] = []
     for amount, sources in _amounts(counts).items():
         offers = []
         for target in targets:
@@ -70,7 +77,7 @@ def promising(
                 )
                 offers.append((addition.first, value_us, target, addition))
         offers.sort(key=lambda offer: offer[:3])
-        # One more, as a host may be its own best one.
+        # One more than needed, because a host may be its own best target.
         offers = offers[: MOST_TARGETS + 1]
         for source in sources:
             removal = marginal_costs.change(source, -amount)
@@ -88,9 +95,9 @@ def promising(
                     ),
                 )
                 if target != source and value < (0, 0.0):
-                    found.append((*value, Move(source, target, amount)))
-    found.sort()
-    return [move for _, _, move in found]
+                    valued_moves.append((*value, Move(source, target, amount)))
+    valued_moves.sort()
+    return [move for _, _, move in valued_moves]
 
 
 def emptied(
@@ -99,14 +106,15 @@ def emptied(
     spare: Sequence[int],
     have: int,
 ) -> Counts | None:
-    """The placement and the members of a host that it has no more.
+    """Return the placement after the members of a host were spread.
 
-    They may well need several others, on which no single move leads.
+    The members may need several other hosts, which a sequence of single
+    moves does not find if each of the moves makes the placement worse.
 
-    :param marginal_costs: of the placement without that host.
-    :param spare: further hosts, but not that one.
-    :param have: its members.
-    :returns: None where they find no capacity.
+    :param marginal_costs: marginal costs of the placement without the host.
+    :param spare: unused hosts, the emptied one excluded.
+    :param have: number of members of the emptied host.
+    :returns: None if the members do not fit on the other hosts.
     """
     counts = marginal_costs.counts
     offers = []
@@ -133,10 +141,12 @@ def emptied(
 def neighbours(
     pool: HostPool, counts: Counts, spare: Sequence[int]
 ) -> Iterator[tuple[int, Counts | None]]:
-    """All placements with a host emptied, or one or half of it moved.
+    """Yield all placements that are one move away.
 
-    :returns: pairs of hosts looked at since the last answer, and a
-        placement; None when a host has no (further) one.
+    All members of a host, half of them, or one move.
+
+    :returns: number of pairs of hosts visited since the last item, and a
+        placement, or None at the end of a source host's targets.
     """
     capacity = pool.capacity
     used = sorted(
@@ -164,27 +174,27 @@ def neighbours(
 
 
 def spare_hosts(pool: HostPool, counts: Counts) -> list[int]:
-    """Unused hosts worth moving to: the roomiest near by and anywhere.
+    """Return unused hosts worth moving to: the largest, near by and anywhere.
 
-    Those near running members come last, since there may be hundreds.
+    Hosts near running members come last, because there may be hundreds.
     """
     objective = pool.objective
     hosts = objective.hosts
-    found = [i for i in pool.everything.order[:24] if i not in counts][:8]
-    found += [i for i in objective.existing if pool.capacity[i]][:8]
+    spare = [i for i in pool.everything.order[:24] if i not in counts][:8]
+    spare += [i for i in objective.existing if pool.capacity[i]][:8]
     for part in (counts, objective.existing):
         for name in dict.fromkeys(hosts[index].switch for index in part):
             if name is not None and name in pool.switches:
                 near = pool.switches[name].order[:12]
-                found += [i for i in near if i not in counts][:4]
-    return [i for i in dict.fromkeys(found) if i not in counts]
+                spare += [i for i in near if i not in counts][:4]
+    return [i for i in dict.fromkeys(spare) if i not in counts]
 
 
 def _amounts(counts: Counts) -> dict[int, list[int]]:
-    """Hosts by how many of their members may be moved at a time."""
-    found: dict[int, list[int]] = {}
+    """Return, by number of members to move, the hosts to move them from."""
+    sources: dict[int, list[int]] = {}
     for index, have in counts.items():
         for amount in dict.fromkeys((have, 1, have // 2)):
             if amount:
-                found.setdefault(amount, []).append(index)
-    return found
+                sources.setdefault(amount, []).append(index)
+    return sources

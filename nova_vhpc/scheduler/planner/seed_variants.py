@@ -10,11 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Seeds that leave out hosts with little capacity.
+"""Two further kinds of seeds.
 
-A few members alone on a host talk to all others over the network, and the
-whole job waits for them. A job that nearly fills a rack is often better off
-with a host elsewhere than with the rack's last small holes.
+:func:`without_small_hosts`: a few members alone on a host talk to all others
+over the network, and the whole job waits for them. A job that nearly fills a
+rack often costs less with a host elsewhere than with the rack's last small
+capacities.
+
+:func:`relieving`: the whole cluster waits for its slowest member. If several
+running members are equally slow, no single move pays, because the next one
+is then the slowest. Therefore new members go near each of them in turn.
 """
 
 import heapq
@@ -31,13 +36,13 @@ from nova_vhpc.scheduler.planner.host_groups import (
 from nova_vhpc.scheduler.planner.objective import Counts
 
 MOST_GROUPS = 2
-"""Switches, and racks, that are filled so."""
+"""Most switches, and most racks, that are filled without small hosts."""
 
 MOST_SLOW = 12
-"""Hosts of running members that are looked at."""
+"""Most hosts of running members that are considered."""
 
 MOST_EASING = 32
-"""New members that are spent on them."""
+"""Most new members that are placed near slow running members."""
 
 
 def without_small_hosts(
@@ -46,11 +51,12 @@ def without_small_hosts(
     whole: Sequence[Group],
     nearest: Sequence[Group],
 ) -> Iterator[Counts]:
-    """Placements on hosts of some room at least, each complete.
+    """Yield seeds that use only hosts with a minimum capacity.
 
-    :param large: groups that hold the job, by kind.
-    :param whole: groups of all hosts.
-    :param nearest: groups that members run in.
+    :param large: groups that hold the job: switches, racks, and both without
+        slow links.
+    :param whole: groups of all hosts, with and without slow links.
+    :param nearest: switches and racks with running members.
     """
     capacity = pool.capacity
     members = pool.objective.request.members
@@ -83,7 +89,7 @@ def without_small_hosts(
 
 
 def _leasts(hosts: Group, members: int) -> Iterator[int]:
-    """Rooms to ask of a host, a third more each time, while all fit."""
+    """Yield minimum capacities, rising by a third, while all members fit."""
     least = 1
     kept = -1
     while hosts.holds_on(hosts.hosts(least)) >= members:
@@ -93,31 +99,32 @@ def _leasts(hosts: Group, members: int) -> Iterator[int]:
 
 
 def _roomiest(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
-    """Groups that hold most of a job which none of them holds."""
-    found = heapq.nlargest(
+    """Return the largest groups, if they do not hold the whole job."""
+    largest = heapq.nlargest(
         MOST_GROUPS, groups, key=operator.attrgetter('total')
     )
     members = pool.objective.request.members
-    return [group for group in found if group.total < members]
+    return [group for group in largest if group.total < members]
 
 
 def _fewest_hosts(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
-    """Groups that take the job on the fewest hosts, of most capacity."""
+    """Return groups that hold the job on the fewest and largest hosts."""
     capacity = pool.capacity
     members = pool.objective.request.members
-    roomiest = pool.everything.most
+    largest = pool.everything.most
 
     def hosts(group: Group) -> tuple[int, int]:
-        needed = group.needed(roomiest, members)
+        needed = group.needed(largest, members)
         return needed, -capacity[group.order[needed - 1]]
 
     return heapq.nsmallest(MOST_GROUPS, groups, key=hosts)
 
 
 def relieving(pool: HostPool, nearest: Sequence[Group]) -> Iterator[Counts]:
-    """Placements that help the slowest running members, each complete.
+    """Yield seeds that place new members near the slowest running ones.
 
-    :param nearest: groups that members run in, for all other new ones.
+    :param nearest: switches and racks with running members, for the new
+        members that remain.
     """
     objective = pool.objective
     if not objective.existing:
@@ -144,34 +151,20 @@ def relieving(pool: HostPool, nearest: Sequence[Group]) -> Iterator[Counts]:
 
 
 def _eased(pool: HostPool) -> Iterator[Counts]:
-    """Members for the slowest: one, two, four... up to all."""
+    """Yield where 1, 2, 4... members help the slowest running ones most."""
     objective = pool.objective
     hosts = objective.hosts
     capacity = pool.capacity
     eased: Counts = {}
     switches, racks = objective.spread(eased)
-    known_us: dict[tuple[int, int, int | None, int | None], float] = {}
 
     def each_us(index: int) -> float:
-        """What a running member on a host costs."""
-        new = eased.get(index, 0)
-        host = hosts[index]
-        # A new member changes it for few of the others.
-        key = (
-            index,
-            new,
-            switches.get(host.switch or ''),
-            racks.get(host.rack or ''),
-        )
-        found = known_us.get(key)
-        if found is None:
-            here = {index: objective.existing[index] + new}
-            found = objective.walk(here, eased, switches, racks)[1]
-            known_us[key] = found
-        return found
+        """Return the cost of a running member on a host, in us."""
+        here = {index: objective.existing[index] + eased.get(index, 0)}
+        return objective.walk(here, eased, switches, racks)[1]
 
     def near(index: int) -> int | None:
-        """Where a new member helps those of a host."""
+        """Return the host where a new member helps a host's members most."""
         groups = (
             pool.switches.get(hosts[index].switch or ''),
             pool.racks.get(hosts[index].rack or ''),

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""Seeds that the planner's search starts from.
+"""Construct seeds, the placements that the local search starts from.
 
-A seed is "at most so many members per host, within this part of the
-fabric". All sensible levels are tried in the few switches and racks that
-promise most.
+A seed has at most a given number of members per host (its *level*), within
+one part of the fabric. All sensible levels are tried, each in the few
+switches and racks that promise the least cost.
 """
 
 import heapq
@@ -36,22 +36,22 @@ from nova_vhpc.scheduler.planner.seed_variants import (
 )
 
 MOST_LEVELS = 16
-"""Seeds per part of the fabric; jobs to 64 members have no more."""
+"""Most levels that are tried; jobs of up to 64 members have no more."""
 
 MOST_GROUPS = 4
-"""Switches, and racks, in which a level is tried."""
+"""Most switches, and most racks, in which a level is tried."""
 
 MOST_SPEEDS = 2
-"""Link speeds that are tried without the slower hosts."""
+"""Most link speeds for which slower hosts are left out in turn."""
 
 
 def seeds(
     pool: HostPool, hopeless: Callable[[Value], bool] = lambda _: False
 ) -> Iterator[Counts]:
-    """Placements to start from, each complete.
+    """Yield seeds; each places all members.
 
-    :param hopeless: whether placements of no less than a value are of no
-        use; asked for each level before it is tried.
+    :param hopeless: function that returns whether placements are useless if
+        their value is not below the given one; called before each level.
     """
     objective = pool.objective
     members = objective.request.members
@@ -71,7 +71,8 @@ def seeds(
         large += [fast.groups(groups) for groups in large[:2]]
         whole += fast.groups(whole[:1])
     around = _surroundings(pool)
-    # Judged by who runs there they may be best, though not by their hosts.
+    # Near running members, these groups may be best although their hosts
+    # alone do not promise the least cost.
     near = [
         group
         for groups in around
@@ -83,12 +84,12 @@ def seeds(
         (index for index in objective.existing if capacity[index]),
         key=lambda index: (-objective.existing[index], index),
     )
-    # All of the last have the fastest links.
+    # All hosts of the last order have the fastest links.
     bound = Bound(pool, orders[-1][0])
     for level in dict.fromkeys(
         min(level, pool.everything.most) for level in levels(members)
     ):
-        # Fewer members per host are never of a lower bound.
+        # The bound never falls as the level falls.
         if hopeless(bound.least(level)):
             break
         yield from _near(pool, level, running, orders, nearest)
@@ -110,12 +111,14 @@ def seeds(
 
 
 def one_host(pool: HostPool, members: int) -> Counts | None:
-    """The best single host for all new members, or None.
+    """Choose the best single host for all new members, if there is one.
 
-    Of equally good ones the fullest: big holes are kept whole.
+    Among equally good hosts it is the fullest, which keeps large hosts free.
     """
     best: tuple[Value, float] | None = None
-    found: Counts | None = None
+    counts: Counts | None = None
+    # Most hosts are alike: four members on 1,000 hosts take 2.9 ms with
+    # this memo, and 4.7 without.
     tried: dict[tuple[int, int, int], Value] = {}
     objective = pool.objective
     plain = not objective.existing
@@ -130,33 +133,37 @@ def one_host(pool: HostPool, members: int) -> Counts | None:
             tried[key] = value
         if best is None or (value, host.free_cpus) < best:
             best = (value, host.free_cpus)
-            found = {index: members}
-    return found
+            counts = {index: members}
+    return counts
 
 
 def levels(members: int) -> list[int]:
-    """Members per host worth trying: an even spread over 1, 2, 3 hosts...
+    """Return the levels to try: an even spread over 1, 2, 3... hosts.
 
-    At most :data:`MOST_LEVELS`, thinned out evenly, both ends kept.
+    :returns: most members per host, falling; at most :data:`MOST_LEVELS`
+        numbers, thinned out evenly, with the first and the last kept.
     """
-    found = []
+    all_levels = []
     hosts = 1
     while hosts <= members:
         level = -(-members // hosts)
-        found.append(level)
-        # Not host by host: an absurd number of members is to end, too.
+        all_levels.append(level)
+        # Skip numbers of hosts that give the same level: a loop over all
+        # would take minutes for an absurd number of members.
         hosts = (members - 1) // (level - 1) + 1 if level > 1 else members + 1
-    if len(found) <= MOST_LEVELS:
-        return found
-    step = (len(found) - 1) / (MOST_LEVELS - 1)
-    return [found[round(step * number)] for number in range(MOST_LEVELS)]
+    if len(all_levels) <= MOST_LEVELS:
+        return all_levels
+    step = (len(all_levels) - 1) / (MOST_LEVELS - 1)
+    return [all_levels[round(step * number)] for number in range(MOST_LEVELS)]
 
 
 def balanced(counts: Counts, capacity: Sequence[int]) -> Counts:
-    """The same hosts with the members spread as evenly as they have capacity.
+    """Spread the members evenly over the hosts of a placement.
 
-    Seeds leave the last host with the rest, whose few members would
-    be far from all others.
+    A seed leaves the remainder to its last host, whose few members would be
+    far from all others.
+
+    :returns: the given placement itself if it is even already.
     """
     if max(counts.values()) - min(counts.values()) <= 1:
         return counts
@@ -172,16 +179,16 @@ def balanced(counts: Counts, capacity: Sequence[int]) -> Counts:
 
 
 class _Fast:
-    """Groups without their slower links, where these are not needed.
+    """Groups without their hosts of slow links.
 
-    The hosts with most room come first, however slow their links are; one
-    of them makes all members of the job wait.
+    Groups list hosts by capacity first, whatever their links. A single host
+    with a slow link would make all members of the job wait.
     """
 
     def __init__(self, pool: HostPool, order: Iterable[int]) -> None:
-        """Keep the hosts of fast links.
+        """Remember which hosts to keep.
 
-        :param order: these hosts.
+        :param order: positions of the hosts with fast links.
         """
         self._members = pool.objective.request.members
         self._capacity = pool.capacity
@@ -189,30 +196,31 @@ class _Fast:
         self._made: dict[int, Group] = {}
 
     def groups(self, groups: Iterable[Group]) -> list[Group]:
-        """Of these, what holds the job still and has fewer hosts."""
+        """Return the reduced groups that still hold the job.
+
+        Groups that have no slow host are left out.
+        """
         return [
-            found
+            fast
             for group in groups
-            if (found := self._fast(group)).total >= self._members
-            and len(found.order) < len(group.order)
+            if (fast := self._fast(group)).total >= self._members
+            and len(fast.order) < len(group.order)
         ]
 
     def _fast(self, group: Group) -> Group:
-        # Racks are asked for on their own and as parts of the whole.
-        found = self._made.get(id(group))
-        if found is None:
+        # A rack is used on its own and as part of the whole.
+        fast = self._made.get(id(group))
+        if fast is None:
             kept = self._kept
             order = [index for index in group.order if index in kept]
             if not group.children and len(order) == len(group.order):
-                # With all that it has been asked before. The switches of a
-                # rack may have hosts elsewhere.
-                found = group
+                # Reuse the group with the sums it has computed. Not so for a
+                # rack: its switches may have hosts in other racks.
+                fast = group
             else:
-                found = Group(
-                    order, self._capacity, lambda: self._parts(group)
-                )
-            self._made[id(group)] = found
-        return found
+                fast = Group(order, self._capacity, lambda: self._parts(group))
+            self._made[id(group)] = fast
+        return fast
 
     def _parts(self, group: Group) -> list[Group]:
         fast = map(self._fast, group.children)
@@ -225,18 +233,20 @@ def _promising(
     level: int,
     each_us: dict[int, float],
 ) -> list[Group]:
-    """The few groups in which a level looks cheapest.
+    """Return the few groups in which a level looks cheapest.
 
-    Judged by how many hosts it takes, and by the cost of a member on the
-    first and on the last of them.
+    A group is judged by the cost of a member on its first and on its last
+    used host, then by how many hosts the job needs.
 
-    :param each_us: that cost by host at this level, as far as it is known.
+    :param each_us: cost of a member at this level, by host; filled in here.
+        It is shared by the switches and racks of a level, which saves 3% of
+        a plan.
     """
     objective = pool.objective
     members = objective.request.members
     judged = []
     for number, group in enumerate(groups):
-        # Most have too few hosts at a low level, and are not asked then.
+        # Cheap test first: at a low level most groups have too few hosts.
         hosts = len(group.order)
         if level * hosts < members:
             continue
@@ -246,14 +256,14 @@ def _promising(
         order = group.order
         total = 0.0
         for index in (order[0], order[needed - 1]):
-            found = each_us.get(index)
-            if found is None:
+            member_us = each_us.get(index)
+            if member_us is None:
                 new = min(pool.capacity[index], level)
                 here = new + objective.existing.get(index, 0)
                 host = objective.hosts[index]
-                found = sum(objective.term(host, here, new))
-                each_us[index] = found
-            total += found
+                member_us = sum(objective.term(host, here, new))
+                each_us[index] = member_us
+            total += member_us
         judged.append((total, needed, number))
     return [groups[item[2]] for item in heapq.nsmallest(MOST_GROUPS, judged)]
 
@@ -265,14 +275,16 @@ def _near(
     orders: list[list[int]],
     nearest: list[Group],
 ) -> Iterator[Counts]:
-    """Seeds around the members that run already, if any.
+    """Yield seeds around running members.
 
-    On their hosts first; or on other hosts of their switches and racks.
-    Without any, the roomiest hosts wherever they are.
+    New members go to hosts with running members first, or to other hosts of
+    their switches and racks. Without running members, the hosts with the
+    largest capacity are used, wherever they are.
 
-    :param running: their hosts that have capacity, most of them first.
-    :param orders: hosts for those that find no room near by.
-    :param nearest: their switches and racks, in this order.
+    :param running: hosts with running members and capacity, most running
+        members first.
+    :param orders: lists of hosts for members that do not fit near by.
+    :param nearest: switches, then racks, with running members.
     """
     objective = pool.objective
     members = objective.request.members
@@ -295,10 +307,10 @@ def _near(
 
 
 def _by_speed(pool: HostPool) -> list[list[int]]:
-    """All hosts with capacity, and those without the slowest links."""
+    """Return all hosts with capacity, then lists without the slower links."""
     hosts = pool.objective.hosts
     order = pool.everything.order
-    # An unknown one counts as the cost model takes it.
+    # An unknown link counts as in the cost model.
     links = [hosts[index].link_mbps or PAPER_LINK_MBPS for index in order]
     speeds = sorted(set(links))
     return [order] + [
@@ -313,7 +325,7 @@ def _by_speed(pool: HostPool) -> list[list[int]]:
 
 
 def _surroundings(pool: HostPool) -> tuple[list[Group], list[Group]]:
-    """Switches and racks of the running members, fullest of them first."""
+    """Return the switches and racks with running members, most first."""
     objective = pool.objective
     if not objective.existing:
         return [], []
@@ -328,12 +340,12 @@ def _surroundings(pool: HostPool) -> tuple[list[Group], list[Group]]:
     def chosen(
         weights: dict[str | None, int], groups: dict[str, Group]
     ) -> list[Group]:
-        found = [
+        weighted = [
             (weights[name], group)
             for name, group in groups.items()
             if name in weights
         ]
-        found.sort(key=lambda item: item[0], reverse=True)
-        return [group for _, group in found]
+        weighted.sort(key=lambda item: item[0], reverse=True)
+        return [group for _, group in weighted]
 
     return chosen(switches, pool.switches), chosen(racks, pool.racks)

