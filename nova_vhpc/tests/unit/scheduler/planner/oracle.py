@@ -39,7 +39,7 @@ from nova_vhpc.scheduler.planner.objective import Objective
 
 
 def allowed(objective, counts):
-    """Whether affinity holds; room and anti-affinity are kept by capacity."""
+    """Return whether affinity holds; capacities cover the other limits."""
     if objective.request.policy != Policy.AFFINITY:
         return True
     if objective.existing:
@@ -55,7 +55,7 @@ def capacity_of(objective):
 
 
 def exhaustive(request):
-    """Least value over all placements there are, None without any."""
+    """Return the least value of all placements, None if there is none."""
     objective = Objective(request)
     capacity = capacity_of(objective)
     hosts = [index for index, free in enumerate(capacity) if free]
@@ -81,10 +81,10 @@ def exhaustive(request):
 
 
 def greedy(request):
-    """One member after another, each on the cheapest host; never back.
+    """Return the value of placing members one by one on the cheapest host.
 
-    It knows the cost model and the members already placed, as a weigher
-    without a plan would. None where it ends without capacity.
+    This is what a weigher with the cost model but without a plan does.
+    None if a member does not fit in the end.
     """
     whole = Objective(request)
     capacity = capacity_of(whole)
@@ -107,13 +107,13 @@ def greedy(request):
 
 
 def plain_value(objective, counts):
-    """An objective's value of a placement, in full, member by member."""
+    """Compute a placement's value anew, member by member."""
     hosts = objective.hosts
     merged = objective.merged(counts)
     members = sum(merged.values())
 
     def within(part, index):
-        """Members in the same switch or rack as a host, or on it."""
+        """Return the members on a host, in its switch or in its rack."""
         name = getattr(hosts[index], part)
         if name is None:
             return merged[index]
@@ -163,7 +163,7 @@ def plain_value(objective, counts):
 
 
 def value_of(request, placement):
-    """Value of what the planner answered."""
+    """Return the value of the planner's placement."""
     objective = Objective(request)
     position = {host.name: i for i, host in enumerate(objective.hosts)}
     return objective.value(
@@ -172,7 +172,7 @@ def value_of(request, placement):
 
 
 def random_request(choose, hosts=6, members=7):
-    """A small request. ``choose`` has the methods of random.Random."""
+    """Return a small request; ``choose`` is like random.Random."""
     facts = []
     for number in range(choose.randint(2, hosts)):
         cpus = choose.choice([4, 8, 16, 32])
@@ -220,7 +220,10 @@ class Tally:
     infeasible: int = 0
 
     def add(self, request):
-        """Plan one case. Raises AssertionError if a solution is missed."""
+        """Plan one case.
+
+        :raises AssertionError: the planner missed a solution.
+        """
         best = exhaustive(request)
         placement = planner.plan(request)
         if best is None:
@@ -244,7 +247,7 @@ class Tally:
             self.greedy.append(over(other, best))
 
     def report(self):
-        """The figures, as lines of text."""
+        """Return the figures as lines of text."""
         cases = len(self.ours) + self.soft_lost
         return [
             f'{cases} cases with a solution, {self.infeasible} without',
@@ -265,7 +268,7 @@ def over(value, best):
 
 
 def cloud(hosts, seed=1, per_switch=32):
-    """Hosts of 64 CPUs, 4 switches to a rack, half full."""
+    """Return half-full hosts of 64 CPUs, 4 switches to a rack."""
     choose = random.Random(seed)
     facts = []
     for number in range(hosts):

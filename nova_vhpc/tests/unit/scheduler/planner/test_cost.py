@@ -29,7 +29,7 @@ BRIDGED = ('separate', 'shared', 'multiple-shared', 'shared-separate')
 
 
 def remote_mb_s(network, pairs, link_mbps=1000):
-    """All pairs together, as the tables have it."""
+    """Return the bandwidth of all pairs together, as in the tables."""
     return pairs * cost.remote_mb_s(network, pairs, pairs, link_mbps)
 
 
@@ -40,7 +40,7 @@ def local_mb_s(network, pairs, link_mbps=1000):
 class HpcVirtTable1Test(base.TestCase):
     """Latency at 1 byte, members on different hosts."""
 
-    def test_bridges_as_measured(self):
+    def test_latency_of_bridges_equals_the_table(self):
         for network in ('separate', 'shared'):
             for pairs in PAIRS:
                 self.assertAlmostEqual(
@@ -85,7 +85,7 @@ class HpcVirtTable2Test(base.TestCase):
 class HpcVirtTable3Test(base.TestCase):
     """Bandwidth, members on different hosts, one to four pairs."""
 
-    def test_every_figure_as_measured(self):
+    def test_every_figure_equals_the_table(self):
         for network in (*MEASURED, 'native'):
             for pairs in PAIRS:
                 self.assertAlmostEqual(
@@ -159,7 +159,7 @@ class HpcVirtTable4Test(base.TestCase):
 class HpcVirtTable5Test(base.TestCase):
     """Bandwidth, members on one host, one and two pairs."""
 
-    def test_every_figure_as_measured(self):
+    def test_every_figure_equals_the_table(self):
         for network in (*MEASURED, 'native'):
             for pairs in (1, 2):
                 self.assertAlmostEqual(
@@ -321,7 +321,7 @@ class CoLocationTest(base.TestCase):
         apart = cost.member_us(network, 4, 8, load)
         return together, apart
 
-    def test_cheap_with_a_shared_bridge(self):
+    def test_co_location_is_cheap_with_a_shared_bridge(self):
         for network in ('shared', 'shared-separate', 'multiple-shared'):
             together, apart = self.halves(network)
             self.assertLess(together, apart, network)
@@ -339,7 +339,7 @@ class CoLocationTest(base.TestCase):
             else:
                 self.assertAlmostEqual(alone, four)
 
-    def test_a_message_that_stays_on_the_host_is_there_sooner(self):
+    def test_message_on_one_host_is_faster(self):
         for network in ('shared', 'shared-separate', 'multiple-shared'):
             self.assertLess(
                 cost.local_latency_us(network, 1.0),
@@ -347,7 +347,7 @@ class CoLocationTest(base.TestCase):
                 network,
             )
 
-    def test_dear_through_the_physical_switch(self):
+    def test_co_location_is_expensive_through_the_physical_switch(self):
         # Table 5: 84 MB/s co-located against 102 in table 3.
         for network in ('separate', 'exported'):
             together, _ = self.halves(network, load=1.0)
@@ -417,7 +417,7 @@ class ScalingTest(base.TestCase):
             cost.local_mb_s('separate', 2, 1000),
         )
 
-    def test_an_unknown_speed_is_the_papers(self):
+    def test_unknown_link_counts_as_that_of_the_papers(self):
         self.assertEqual(
             cost.remote_mb_s('shared', 1, 1, 1000),
             cost.remote_mb_s('shared', 1, 1, 0),
@@ -450,11 +450,11 @@ class ScalingTest(base.TestCase):
         self.assertGreater(near, 0)
         self.assertGreater(far, near)
 
-    def test_a_lone_member_costs_nothing(self):
+    def test_member_without_peers_costs_nothing(self):
         for network in (None, *extra_specs.NETWORKS):
             self.assertEqual(0.0, cost.member_us(network, 1, 1, 4.0))
 
-    def test_a_host_is_full_or_has_a_cpu_left(self):
+    def test_load_is_4_on_a_full_host_and_1_with_a_spare_cpu(self):
         for busy, total in ((0, 0), (4, 4), (9, 4), (64, 64)):
             self.assertEqual(4.0, cost.load_of(busy, total))
         for busy, total in ((3, 4), (0, 4), (63, 64)):
@@ -462,7 +462,7 @@ class ScalingTest(base.TestCase):
 
 
 class SharingTest(base.TestCase):
-    """What members of a host take from each other, and what stays there."""
+    """What co-located members share, and which traffic leaves the host."""
 
     def test_two_shared_uplinks_are_shared_by_half_as_many_each(self):
         for guests in (4, 6, 8):
@@ -476,7 +476,7 @@ class SharingTest(base.TestCase):
         self.assertAlmostEqual(4 / 7 / 2, cost.remote_share(4, 8))
         self.assertAlmostEqual(4 / 7, cost.remote_share(4, 8, locality=0.0))
 
-    def test_so_many_share_an_uplink_as_talk_to_other_hosts(self):
+    def test_only_members_that_talk_to_other_hosts_share_an_uplink(self):
         share = cost.remote_share(16, 32)
         _, remote_us = cost.split_us('shared', 16, 32, 1.0)
         self.assertAlmostEqual(

@@ -33,8 +33,8 @@ def weigh(hosts, members=4, unknown=frozenset(), **request):
     )
 
 
-class WeighingTest(base.TestCase):
-    def test_the_plan_outweighs_all_others_by_far(self):
+class HostWeightsTest(base.TestCase):
+    def test_planned_hosts_outweigh_all_others_by_far(self):
         planned, others = weigh([facts(n) for n in range(6)], members=12)
         self.assertGreater(len(planned), 1)
         self.assertEqual(1.0, max(planned.values()))
@@ -51,7 +51,7 @@ class WeighingTest(base.TestCase):
         self.assertGreater(others['h1'], others['h2'])
         self.assertGreater(others['h2'], others['h3'])
 
-    def test_beside_running_members_is_cheaper_than_near_them(self):
+    def test_hosts_of_running_members_outweigh_hosts_near_them(self):
         hosts = [facts(0, switch='s0'), facts(1, switch='s0')]
         _, others = weigh(hosts, members=1, existing={'h0': 2})
         self.assertGreater(others['h0'], others['h1'])
@@ -76,7 +76,7 @@ class WeighingTest(base.TestCase):
         _, others = weigh([facts(n) for n in range(3)])
         self.assertEqual(1, len(set(others.values())))
 
-    def test_unknown_topology_weighs_what_the_option_says(self):
+    def test_hosts_of_unknown_topology_get_the_weight_of_the_option(self):
         _, others = weigh([facts(0), facts(1)], unknown={'h1'})
         self.assertEqual({'h0': host_weights.OTHERS_MOST, 'h1': -1.0}, others)
 
@@ -92,8 +92,7 @@ class WeighingTest(base.TestCase):
                 host_weights.OTHERS_MOST, weight * cost_us / min(costs)
             )
 
-    def test_what_a_lone_member_costs(self):
-        """It talks to peers on its host, or in its switch."""
+    def test_single_member_costs_as_on_its_host_or_in_its_switch(self):
         hosts = [
             facts(0, switch='s0'),
             facts(1, switch='s0', link_mbps=0),
@@ -111,12 +110,12 @@ class WeighingTest(base.TestCase):
             costs,
         )
 
-    def test_no_hosts_and_no_plan(self):
+    def test_no_hosts_or_no_plan_gives_no_planned_weights(self):
         self.assertEqual(({}, {}), weigh([]))
         planned, others = weigh([facts(0)], members=40)
         self.assertEqual({}, planned)
         self.assertEqual(1, len(others))
 
-    def test_a_lone_member_may_go_anywhere(self):
+    def test_all_hosts_weigh_the_same_for_a_cluster_of_one(self):
         _, others = weigh([facts(0), facts(1)], members=1)
         self.assertEqual({host_weights.OTHERS_MOST}, set(others.values()))

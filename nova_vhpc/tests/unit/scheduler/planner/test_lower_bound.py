@@ -26,13 +26,13 @@ from nova_vhpc.tests.unit.scheduler.planner.test_planner import host
 
 
 def request(members, facts, **values):
-    """A request for members of one vCPU."""
+    """Return a request for members of one vCPU."""
     values = {'vcpus': 1, 'ram_mb': 1024, 'hosts': facts, **values}
     return PlanRequest(members=members, **values)
 
 
 def bound_of(question):
-    """The bound of a request's hosts, and what values its placements."""
+    """Return the bound of a request's hosts, and their pool."""
     objective = Objective(question)
     pool = make_host_pool(objective, oracle.capacity_of(objective))
     order = pool.everything.order
@@ -41,7 +41,7 @@ def bound_of(question):
 
 
 class BoundTest(base.TestCase):
-    def test_no_placement_is_below_it(self):
+    def test_no_placement_is_below_the_bound(self):
         looked_at = 0
         closest = {None: 1e9, Policy.SOFT_AFFINITY: 1e9}
         for seed in range(400):
@@ -77,7 +77,7 @@ class BoundTest(base.TestCase):
         # It is of use: some placements are hardly above it.
         self.assertLess(closest[None], 1.01)
 
-    def test_fewer_members_per_host_are_never_of_a_lower_one(self):
+    def test_bound_does_not_fall_with_the_level(self):
         facts = [
             host(n, cpus=64, switch=f's{n // 4}', rack=f'r{n // 8}')
             for n in range(32)
@@ -88,7 +88,7 @@ class BoundTest(base.TestCase):
             self.assertEqual(sorted(found, reverse=True), found)
             self.assertLess(found[-1][1], found[0][1] / 2)
 
-    def test_what_no_host_or_fabric_spoils_costs_as_little(self):
+    def test_ideal_placement_has_the_value_of_the_bound(self):
         """On idle hosts, in one switch or under several of one rack."""
         for hosts, per_switch, per_rack in ((8, 8, 8), (12, 2, 6)):
             facts = [
@@ -106,7 +106,7 @@ class BoundTest(base.TestCase):
             self.assertEqual(value[0], first)
             self.assertAlmostEqual(1.0, value[1] / least_us)
 
-    def test_soft_affinity_counts_hosts_first(self):
+    def test_bound_of_soft_affinity_counts_hosts_first(self):
         facts = [host(n, cpus=64) for n in range(8)]
         bound, _ = bound_of(request(12, facts, policy=Policy.SOFT_AFFINITY))
         self.assertEqual(
@@ -114,18 +114,18 @@ class BoundTest(base.TestCase):
             [bound.least(level)[0] for level in (1, 4, 5, 11, 12)],
         )
 
-    def test_there_is_none_beside_running_members(self):
+    def test_bound_is_zero_if_members_run_already(self):
         facts = [host(n, cpus=64) for n in range(8)]
         bound, _ = bound_of(request(4, facts, existing={'host1': 1}))
         self.assertEqual((0, 0.0), bound.least(1))
 
-    def test_there_is_none_for_absurd_numbers(self):
+    def test_bound_is_zero_for_absurd_levels(self):
         facts = [HostFacts('host0', 1 << 30, 0, 1 << 30, 1 << 40)]
         bound, _ = bound_of(PlanRequest(10**9, 1, 1, facts))
         self.assertEqual((0, 0.0), bound.least(MOST_LEVEL + 1))
         self.assertGreater(bound.least(MOST_LEVEL), (0, 0.0))
 
-    def test_plans_are_as_without_it(self):
+    def test_plans_do_not_change_with_the_bound(self):
         hopeless = []
         least = Bound.least
 

@@ -105,19 +105,19 @@ def growing_clusters(turned=dict):
 
 
 class PackOrSpreadTest(base.TestCase):
-    def test_one_host_when_co_location_is_cheap(self):
+    def test_members_share_one_host_if_co_location_is_cheap(self):
         # HPCVirt'09 table 5.
         for network in CHEAP:
             found = plan(8, hosts(20), network=network)
             self.assertEqual([8], list(found.assignments.values()))
             self.assertIs(Tier.HOST, found.tier)
 
-    def test_few_hosts_when_one_does_not_hold_the_job(self):
+    def test_few_hosts_are_used_if_one_cannot_hold_the_job(self):
         for network in CHEAP:
             found = plan(40, hosts(40), network=network)
             self.assertLessEqual(len(found.assignments), 4, network)
 
-    def test_many_hosts_when_co_location_is_dear(self):
+    def test_many_hosts_are_used_if_co_location_is_expensive(self):
         # HPCVirt'09 table 5: 84 MB/s with separate bridges, table 3: 102.
         for network in DEAR:
             facts = hosts(20, switch='s0')
@@ -142,7 +142,7 @@ class PackOrSpreadTest(base.TestCase):
 
 
 class FabricTest(base.TestCase):
-    def test_smallest_tier_that_holds_the_job(self):
+    def test_job_stays_in_the_smallest_tier_that_holds_it(self):
         facts = fabric(4, 4, cpus=4)
         for members, tier in (
             (4, Tier.HOST),
@@ -158,7 +158,7 @@ class FabricTest(base.TestCase):
         self.assertIs(Tier.SWITCH, found.tier)
         self.assertEqual({4}, set(found.assignments.values()))
 
-    def test_the_one_switch_with_room_is_found_among_many(self):
+    def test_only_switch_with_capacity_is_found_among_many(self):
         facts = fabric(300, 8, cpus=16, used=14)
         for n in range(1600, 1608):
             facts[n] = facts[n]._replace(used_vcpus=0, free_cpus=16)
@@ -168,7 +168,7 @@ class FabricTest(base.TestCase):
             set(found.assignments), {f'host{n}' for n in range(1600, 1608)}
         )
 
-    def test_a_rack_is_kept_to_whose_switch_serves_others_too(self):
+    def test_job_stays_in_a_rack_whose_switch_serves_other_racks_too(self):
         # Each rack has four hosts of the row's switch, its largest part.
         facts = [
             host(
@@ -194,7 +194,7 @@ class FabricTest(base.TestCase):
         self.assertIsNone(found.infeasible_reason)
         self.assertIs(Tier.ALL, found.tier)
 
-    def test_hosts_with_a_place_are_preferred_to_those_without(self):
+    def test_hosts_of_known_fabric_are_preferred_to_unknown_ones(self):
         facts = hosts(4) + [host(n, switch='s', rack='r') for n in range(4, 8)]
         found = plan(30, facts)
         self.assertEqual(
@@ -209,8 +209,8 @@ class FabricTest(base.TestCase):
                 set(found.assignments), {f'host{n}' for n in range(4, 8)}
             )
 
-    def test_an_unknown_link_is_planned_with_as_the_papers(self):
-        """As the cost model takes it, and not as the slowest of all."""
+    def test_unknown_link_counts_as_that_of_the_papers(self):
+        """As in the cost model, and not as the slowest link of all."""
         for network in extra_specs.NETWORKS:
             unknown, known = (
                 plan(
@@ -228,7 +228,7 @@ class FabricTest(base.TestCase):
             )
 
 
-class RoomTest(base.TestCase):
+class CapacityTest(base.TestCase):
     def test_spare_cpus_stay_free(self):
         found = plan(14, hosts(2, cpus=8), spare_cpus=1)
         self.assertEqual([7, 7], sorted(found.assignments.values()))
@@ -236,7 +236,7 @@ class RoomTest(base.TestCase):
             plan(15, hosts(2, cpus=8), spare_cpus=1).infeasible_reason
         )
 
-    def test_no_over_commit_beyond_the_limit(self):
+    def test_cpus_are_not_overcommitted_beyond_the_limit(self):
         # Nova's own ratio would let 16 vCPUs share a CPU.
         facts = hosts(1, cpus=8, free_cpus=128)
         for limit, fits in ((1.0, 8), (1.5, 12)):
@@ -247,7 +247,7 @@ class RoomTest(base.TestCase):
                 plan(fits + 1, facts, max_overcommit=limit).infeasible_reason
             )
 
-    def test_a_limit_that_no_float_hits_is_reached_all_the_same(self):
+    def test_limit_that_no_float_equals_exactly_is_reached(self):
         # 100 * 1.15 is 114.99999999999999.
         found = plan(
             1,
@@ -257,7 +257,7 @@ class RoomTest(base.TestCase):
         )
         self.assertEqual({'host0': 1}, dict(found.assignments))
 
-    def test_novas_own_limits_hold_as_well(self):
+    def test_limits_of_nova_are_kept_too(self):
         tight = [
             host(0, free_cpus=2),
             host(1, free_ram_mb=2048),
@@ -269,13 +269,13 @@ class RoomTest(base.TestCase):
         )
         self.assertIsNotNone(plan(7, tight).infeasible_reason)
 
-    def test_over_commit_is_avoided_while_there_is_room_elsewhere(self):
+    def test_overcommit_is_avoided_while_other_hosts_have_capacity(self):
         # NPC'09 section 4.2: steep loss for OpenMP beyond one per CPU.
         facts = hosts(2, cpus=8, free_cpus=16)
         found = plan(10, facts, paradigm='openmp', max_overcommit=2.0)
         self.assertLessEqual(max(found.assignments.values()), 8)
 
-    def test_capacity_is_what_the_plan_fills(self):
+    def test_capacity_equals_the_members_that_a_plan_places(self):
         facts = host(0, cpus=16, used=3, slots=20)
         request = PlanRequest(40, 2, 4096, [facts], spare_cpus=1)
         self.assertEqual(6, planner.capacity(facts, request))
@@ -284,7 +284,7 @@ class RoomTest(base.TestCase):
         ).assignments
         self.assertEqual({'host0': 6}, dict(found))
 
-    def test_a_broken_host_takes_nobody(self):
+    def test_host_without_cpus_takes_no_member(self):
         facts = [HostFacts('none', 0, 0, 0, 0), *hosts(1)]
         self.assertEqual({'host0': 4}, dict(plan(4, facts).assignments))
 
@@ -310,7 +310,7 @@ class RoomTest(base.TestCase):
         ),
     )
     @settings(deadline=None)
-    def test_who_fits_is_placed_and_nobody_else(
+    def test_members_are_placed_exactly_if_they_fit(
         self, offered, members, vcpus, spare, ratio, policy
     ):
         capacity = {}
@@ -343,7 +343,7 @@ class RoomTest(base.TestCase):
             self.assertGreater(new, 0)
             self.assertLessEqual(new, capacity[name])
 
-    def test_no_members_need_no_room(self):
+    def test_no_members_are_placed_without_any_capacity(self):
         found = plan(0, [])
         self.assertIsNone(found.infeasible_reason)
         self.assertEqual({}, dict(found.assignments))
@@ -356,14 +356,14 @@ class ReasonTest(base.TestCase):
         self.assertEqual(math.inf, found.cost)
         return found.infeasible_reason
 
-    def test_names_what_is_short(self):
+    def test_reason_names_what_is_short(self):
         reason = self.reason(9, hosts(4, slots=2))
         self.assertIn('need 9 places', reason)
         self.assertIn('4 hosts have 8', reason)
         self.assertIn('devices and disk 8', reason)
         self.assertIn('CPUs give 36', reason)
 
-    def test_names_the_policy(self):
+    def test_reason_names_the_policy(self):
         self.assertIn(
             'anti-affinity at 1 per host leaves 4',
             self.reason(5, hosts(4), policy='anti-affinity'),
@@ -373,25 +373,25 @@ class ReasonTest(base.TestCase):
             self.reason(17, hosts(4), policy='affinity'),
         )
 
-    def test_without_hosts(self):
+    def test_reason_is_given_without_any_host(self):
         self.assertIn('0 hosts have 0', self.reason(1, []))
 
 
 class PolicyTest(base.TestCase):
-    def test_affinity(self):
+    def test_affinity_places_all_members_on_one_host(self):
         found = plan(6, hosts(4), policy='affinity', network='separate')
         self.assertEqual([6], list(found.assignments.values()))
 
-    def test_affinity_keeps_big_holes_whole(self):
+    def test_affinity_keeps_large_hosts_free(self):
         facts = [host(0, cpus=128), host(1, cpus=16), host(2, cpus=128)]
         found = plan(4, facts, policy='affinity')
         self.assertEqual({'host1': 4}, dict(found.assignments))
 
-    def test_affinity_follows_the_running_members(self):
+    def test_affinity_places_beside_the_running_members(self):
         found = plan(4, hosts(4), policy='affinity', existing={'host2': 1})
         self.assertEqual({'host2': 4}, dict(found.assignments))
 
-    def test_anti_affinity(self):
+    def test_anti_affinity_places_one_member_per_host(self):
         found = plan(4, hosts(4), policy='anti-affinity')
         self.assertEqual([1] * 4, list(found.assignments.values()))
 
@@ -406,7 +406,7 @@ class PolicyTest(base.TestCase):
             ).infeasible_reason
         )
 
-    def test_max_server_per_host_makes_no_room_where_there_is_none(self):
+    def test_max_server_per_host_does_not_raise_capacity(self):
         # host0 has a CPU left, and the policy leaves it three members.
         found = plan(
             4,
@@ -426,19 +426,19 @@ class PolicyTest(base.TestCase):
             ).infeasible_reason
         )
 
-    def test_soft_anti_affinity_goes_on_where_all_of_them_run(self):
+    def test_soft_anti_affinity_uses_hosts_that_all_have_members(self):
         found = plan(
             1, [host(0)], policy='soft-anti-affinity', existing={'host0': 5}
         )
         self.assertEqual({'host0': 1}, dict(found.assignments))
 
-    def test_max_server_per_host(self):
+    def test_max_server_per_host_limits_members_per_host(self):
         found = plan(
             8, hosts(4), policy='anti-affinity', max_server_per_host=2
         )
         self.assertEqual([2] * 4, list(found.assignments.values()))
 
-    def test_max_server_per_host_is_anti_affinitys_alone(self):
+    def test_max_server_per_host_is_ignored_by_other_policies(self):
         found = plan(8, hosts(4), max_server_per_host=1)
         self.assertEqual([8], list(found.assignments.values()))
 
@@ -452,7 +452,7 @@ class PolicyTest(base.TestCase):
         found = plan(4, hosts(8), policy='soft-anti-affinity')
         self.assertEqual([1] * 4, list(found.assignments.values()))
 
-    def test_soft_anti_affinity_gives_way_evenly(self):
+    def test_soft_anti_affinity_fills_hosts_evenly_if_they_are_too_few(self):
         facts = [host(0, cpus=1), *(host(n) for n in range(1, 4))]
         found = plan(9, facts, policy='soft-anti-affinity')
         self.assertEqual([1, 2, 3, 3], sorted(found.assignments.values()))
@@ -502,11 +502,11 @@ class PolicyTest(base.TestCase):
 class GrowingTest(base.TestCase):
     """Members that join a running cluster."""
 
-    def test_on_the_same_host_when_that_is_cheap(self):
+    def test_new_members_join_the_running_host_if_that_is_cheap(self):
         found = plan(4, fabric(4, 4), existing={'host5': 4})
         self.assertEqual({'host5': 4}, dict(found.assignments))
 
-    def test_under_the_same_switch_when_the_host_is_full(self):
+    def test_new_members_stay_under_the_switch_if_the_host_is_full(self):
         facts = fabric(4, 4)
         facts[5] = facts[5]._replace(slots=0)
         found = plan(4, facts, existing={'host5': 4})
@@ -515,7 +515,7 @@ class GrowingTest(base.TestCase):
             set(found.assignments), {'host4', 'host6', 'host7'}
         )
 
-    def test_under_the_same_switch_wherever_that_is(self):
+    def test_new_members_stay_under_the_switch_wherever_it_is_listed(self):
         # Other switches look as good, but for who runs there; on the hosts
         # of the running members there is no capacity.
         facts = fabric(40, 4)
@@ -533,7 +533,7 @@ class GrowingTest(base.TestCase):
                 )
                 self.assertLessEqual(set(found.assignments), near)
 
-    def test_in_the_same_rack_when_the_switch_is_full(self):
+    def test_new_members_stay_in_the_rack_if_the_switch_is_full(self):
         facts = fabric(4, 2, per_rack=2)
         for n in (4, 5):
             facts[n] = facts[n]._replace(slots=0)
@@ -541,7 +541,7 @@ class GrowingTest(base.TestCase):
         self.assertLessEqual(set(found.assignments), {'host6', 'host7'})
         self.assertIs(Tier.RACK, found.tier)
 
-    def test_beside_and_not_on_it_when_co_location_is_dear(self):
+    def test_new_members_go_near_if_co_location_is_expensive(self):
         found = plan(
             2, fabric(4, 4), network='separate', existing={'host5': 1}
         )
@@ -550,7 +550,7 @@ class GrowingTest(base.TestCase):
             set(found.assignments), {'host4', 'host6', 'host7'}
         )
 
-    def test_one_at_a_time_ends_where_it_should(self):
+    def test_members_placed_one_at_a_time_end_on_the_planned_hosts(self):
         facts = fabric(8, 4, cpus=4)
         existing = {}
         for _ in range(16):
@@ -567,16 +567,16 @@ class GrowingTest(base.TestCase):
         self.assertEqual([4] * 4, list(existing.values()))
         self.assertIs(Tier.SWITCH, found.tier)
 
-    def test_running_members_on_hosts_that_are_not_named(self):
+    def test_running_members_may_be_on_hosts_that_are_not_listed(self):
         found = plan(4, fabric(2, 2), existing={'gone': 3})
         self.assertEqual(4, sum(found.assignments.values()))
         self.assertNotIn('gone', found.assignments)
 
 
 class OptimumTest(base.TestCase):
-    """Against all placements there are."""
+    """The planner against an exhaustive search."""
 
-    def test_within_5_percent_on_the_mean_and_never_without_a_solution(self):
+    def test_mean_cost_is_within_5_percent_and_no_solution_is_missed(self):
         tally = oracle.Tally()
 
         @settings(
@@ -597,7 +597,7 @@ class OptimumTest(base.TestCase):
         self.assertLess(statistics.mean(tally.ours), 1.01)
         self.assertLess(max(tally.ours), 1.5)
 
-    def test_beats_greedy_placement(self):
+    def test_plans_cost_less_than_greedy_placement(self):
         import random
 
         tally = oracle.Tally()
@@ -611,7 +611,7 @@ class OptimumTest(base.TestCase):
         )
         self.assertGreater(tally.greedy_lost, 0)
 
-    def test_a_host_that_was_left_too_early_is_come_back_to(self):
+    def test_host_that_a_move_emptied_is_used_again_if_that_pays(self):
         facts = [
             host(0, cpus=4, used=2, free_cpus=62),
             host(1, cpus=4),
@@ -632,7 +632,7 @@ class OptimumTest(base.TestCase):
             {'host1', 'host2', 'host3'}, set(placement.assignments)
         )
 
-    def test_members_of_one_host_may_need_several_others(self):
+    def test_host_is_emptied_onto_several_others_if_that_pays(self):
         facts = [
             host(0, cpus=4, slots=1, link_mbps=25_000, switch='s0', rack='r1'),
             host(1, slots=4, switch='s2', rack='r1'),
@@ -645,7 +645,7 @@ class OptimumTest(base.TestCase):
             {'host0', 'host1', 'host3'}, set(placement.assignments)
         )
 
-    def test_a_slow_link_is_not_needed_in_a_switch_with_enough_fast_ones(self):
+    def test_slow_link_is_avoided_in_a_switch_with_enough_fast_links(self):
         # What is elsewhere has capacity, too, but not for all in one switch.
         slots = dict.fromkeys(range(6), (8, 8, 2))
         slots[1] = (3, 7, 5, 8, 8)
@@ -669,7 +669,7 @@ class OptimumTest(base.TestCase):
             {'host5', 'host6', 'host7', 'host8'}, set(placement.assignments)
         )
 
-    def test_middling_links_do_where_the_fastest_are_too_few(self):
+    def test_medium_links_are_used_if_the_fastest_are_too_few(self):
         speeds = {r: [25_000] * 5 + [10_000] * 4 + [1000] * 7 for r in 'abc'}
         speeds['b'] = [25_000] * 8 + [10_000] * 5 + [1000] * 3
         facts = [
@@ -690,7 +690,7 @@ class OptimumTest(base.TestCase):
         )
 
     def test_spare_cpus_are_used_before_any_is_shared(self):
-        """Where no rack has room for all beside the spare ones."""
+        """In a cloud where no rack holds the job without its spare CPUs."""
         used = (26, 25, 21, 18, 17, 16, 14, 14, 7, 6, 5, 36, 42, 43, 44, 50)
         facts = [
             host(
@@ -717,7 +717,7 @@ class OptimumTest(base.TestCase):
             new = found.assignments.get(fact.name, 0)
             self.assertLessEqual(fact.used_vcpus + 4 * new, 64)
 
-    def test_prices_of_hosts_that_are_far_apart(self):
+    def test_marginal_costs_of_hosts_far_apart_add_up_to_the_value(self):
         facts = [
             host(n, used=n, link_mbps=1000 * n, switch=f's{n}', rack=f'r{n}')
             for n in range(1, 7)
@@ -756,8 +756,8 @@ class OptimumTest(base.TestCase):
                 self.assertEqual(value[0], found[0])
                 self.assertAlmostEqual(value[1], found[1], places=6)
 
-    def test_moves_suffice_for_jobs_on_many_hosts(self):
-        """A hundred times as many find hardly anything better."""
+    def test_work_budget_suffices_for_jobs_on_many_hosts(self):
+        """A hundred times the budget finds hardly anything better."""
 
         def cost(seed):
             choose = random.Random(seed)
@@ -806,8 +806,8 @@ class OptimumTest(base.TestCase):
         self.assertLess(statistics.mean(over), 1.01)
         self.assertLess(max(over), 1.1)
 
-    def test_leave_to_over_commit_is_used_no_more_than_it_takes(self):
-        """The CPUs of all hosts, or of any rack, do not do for the job."""
+    def test_overcommit_is_used_only_as_far_as_the_job_needs_it(self):
+        """All hosts, or any rack, have too few CPUs for the job."""
         source = random.Random(3)
         for _ in range(6):
             facts = []
@@ -838,8 +838,8 @@ class OptimumTest(base.TestCase):
             )
             self.assertLess(free / bound, 1.1)
 
-    def test_leave_to_over_commit_makes_no_plan_dearer(self):
-        """As it is by default for MPI: nothing but Nova's ratio limits it."""
+    def test_allowed_overcommit_makes_no_plan_more_expensive(self):
+        """The default for MPI: only Nova's allocation ratio is a limit."""
         source = random.Random(2)
         over = []
         for _ in range(10):
@@ -868,7 +868,7 @@ class OptimumTest(base.TestCase):
         self.assertLess(statistics.mean(over), 1.02)
         self.assertLess(max(over), 1.1)
 
-    def test_the_same_question_has_the_same_answer(self):
+    def test_same_request_gets_the_same_placement(self):
         facts = oracle.cloud(500)
         request = PlanRequest(48, 4, 4096, facts, 'shared-separate')
         first, second = planner.plan(request), planner.plan(request)
@@ -876,8 +876,8 @@ class OptimumTest(base.TestCase):
             list(first.assignments.items()), list(second.assignments.items())
         )
 
-    def test_the_same_answer_in_every_process(self):
-        """The order of strings in a set is another one in each."""
+    def test_same_request_gets_the_same_placement_in_every_process(self):
+        """The order of strings in a set differs between processes."""
         answers = [
             subprocess.run(
                 [
@@ -899,7 +899,7 @@ class OptimumTest(base.TestCase):
         self.assertEqual(answers[0], answers[1])
         self.assertEqual(answers[0], answers[2])
 
-    def test_the_same_answer_in_whatever_order_members_are_named(self):
+    def test_order_of_running_members_does_not_change_the_placement(self):
         self.assertEqual(
             growing_clusters(),
             growing_clusters(lambda named: dict(reversed(named.items()))),
@@ -920,7 +920,7 @@ class OptimumTest(base.TestCase):
                         new, planner.capacity(by_name[name], request)
                     )
 
-    def test_no_room_is_lost_to_switches_that_serve_several_racks(self):
+    def test_capacity_of_a_switch_that_serves_several_racks_is_used(self):
         facts = [
             host(n, cpus=2, switch=f's{n % 3}', rack=f'r{n % 2}')
             for n in range(12)
@@ -928,7 +928,7 @@ class OptimumTest(base.TestCase):
         self.assertIsNone(plan(24, facts).infeasible_reason)
 
     @given(st.randoms(use_true_random=False))
-    def test_the_value_is_that_of_all_members(self, choose):
+    def test_value_equals_the_sum_over_all_members(self, choose):
         request = oracle.random_request(choose)
         for _ in range(3):
             counts = {
@@ -945,18 +945,18 @@ class OptimumTest(base.TestCase):
             self.assertEqual(plain[0], first)
             self.assertAlmostEqual(plain[1], cost_us, places=6)
 
-    def test_slots_without_limit(self):
+    def test_slots_without_limit_do_not_limit_members(self):
         self.assertEqual(
             {'host0': 16},
             dict(plan(16, [host(0, slots=NO_LIMIT)]).assignments),
         )
 
-    def test_an_absurd_number_of_members_ends(self):
+    def test_absurd_number_of_members_is_planned_quickly(self):
         members = 10**9
         found = plan(members, hosts(3, cpus=members, free_ram_mb=1e18))
         self.assertEqual(members, sum(found.assignments.values()))
 
-    def test_full_hosts_that_are_looked_at_count_as_work(self):
+    def test_visits_of_full_hosts_count_as_work(self):
         # As many members as places, one to a host: no move is possible,
         # and there are millions of pairs of hosts to find that out from.
         facts = [host(n, cpus=1) for n in range(4000)]
@@ -1015,7 +1015,7 @@ class OptimumTest(base.TestCase):
             plan(16, facts, vcpus=4, existing=existing, network=network)
             self.assertLess(sum(looked_at), 60_000, (running, network))
 
-    def test_switches_of_one_host_each_cost_little(self):
+    def test_switches_of_one_host_each_take_little_time(self):
         facts = [
             host(n, used=n % 16, switch=f's{n}', link_mbps=mbps)
             for n, mbps in enumerate((1000, 10_000, 25_000) * 200)

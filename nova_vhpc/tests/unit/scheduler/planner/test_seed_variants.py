@@ -21,8 +21,8 @@ from nova_vhpc.tests.unit.scheduler.planner.test_planner import host, plan
 
 
 class WithoutSmallHostsTest(base.TestCase):
-    def test_small_holes_of_a_rack_are_not_filled_at_any_price(self):
-        """Without its small hosts, a cloud is hardly ever cheaper."""
+    def test_small_hosts_of_a_rack_stay_empty_if_they_cost_more(self):
+        """Plans cost about as little as without the small hosts."""
         over = []
         for seed in range(8):
             choose = random.Random(seed)
@@ -54,23 +54,23 @@ class WithoutSmallHostsTest(base.TestCase):
 
 
 class RelievingTest(base.TestCase):
-    def test_several_members_as_slow_are_all_helped(self):
-        """To help one of them only would not make the cluster faster."""
+    def test_all_of_several_equally_slow_members_are_relieved(self):
+        """Relieving only one of them would not make the cluster faster."""
         existing = {}
         facts = []
         for n in range(24):
-            lone = n in (0, 4, 8)
+            slow = n in (0, 4, 8)
             facts.append(
                 host(
                     n,
                     cpus=64,
                     slots=3,
-                    link_mbps=1000 if lone else 25_000,
+                    link_mbps=1000 if slow else 25_000,
                     switch=f's{n // 2}',
                     rack=f'r{n // 4}',
                 )
             )
-            if lone:
+            if slow:
                 existing[f'host{n}'] = 1
             elif n % 4 == 2:
                 existing[f'host{n}'] = 4
@@ -83,7 +83,7 @@ class RelievingTest(base.TestCase):
                 dict(found.assignments),
             )
 
-    def test_members_of_full_hosts_are_helped_from_near_by(self):
+    def test_members_of_full_hosts_are_relieved_by_hosts_near_by(self):
         existing = {f'host{n}': 1 for n in (1, 10, 17)}
         facts = [
             host(
@@ -110,7 +110,7 @@ class RelievingTest(base.TestCase):
             self.assertEqual({1}, {capacity[index] for index in counts})
 
     def relieving(self, members, facts, existing, near=()):
-        """Seeds by names of hosts; ``near`` names switches."""
+        """Return the relieving seeds; ``near`` has names of switches."""
         request = PlanRequest(members, 1, 1024, facts, existing=existing)
         pool = host_groups.make_host_pool(
             objective.Objective(request),
@@ -122,7 +122,7 @@ class RelievingTest(base.TestCase):
             )
         )
 
-    def test_the_rest_goes_where_most_run_or_near_by(self):
+    def test_remaining_members_go_where_most_run_or_near_by(self):
         facts = [
             host(n, slots=slots, link_mbps=mbps, switch=f's{n // 2}')
             for n, (slots, mbps) in enumerate(
@@ -139,7 +139,7 @@ class RelievingTest(base.TestCase):
         found = self.relieving(12, facts, existing, near=['s1'])
         self.assertIn({0: 1, 3: 3, 2: 2, 4: 6}, found)
 
-    def test_a_switch_that_is_in_no_rack_helps_too(self):
+    def test_switch_without_a_rack_relieves_too(self):
         facts = [
             host(0, slots=0, link_mbps=100, switch='s0'),
             host(1, slots=1, switch='s1'),
@@ -149,7 +149,7 @@ class RelievingTest(base.TestCase):
         found = self.relieving(1, facts, {'host0': 1, 'host3': 1})
         self.assertIn({2: 1}, found)
 
-    def test_many_members_are_spent_in_few_steps(self):
+    def test_absurd_number_of_members_takes_few_steps(self):
         members = 10**9
         facts = [
             host(n, slots=members, link_mbps=1000 * (n + 1)) for n in range(2)
@@ -159,14 +159,14 @@ class RelievingTest(base.TestCase):
         for counts in found:
             self.assertEqual(members, sum(counts.values()))
 
-    def test_where_nobody_can_be_helped(self):
+    def test_no_seed_if_no_member_can_be_relieved(self):
         facts = [
             host(0, slots=0, switch='s0'),
             host(1, slots=4, switch='s1'),
         ]
         self.assertEqual([], self.relieving(2, facts, {'host0': 1}))
 
-    def test_nobody_runs_yet(self):
+    def test_no_seed_if_no_member_runs(self):
         request = PlanRequest(3, 1, 1024, [host(n) for n in range(3)])
         pool = host_groups.make_host_pool(
             objective.Objective(request), [16] * 3

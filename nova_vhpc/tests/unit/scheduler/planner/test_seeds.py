@@ -28,7 +28,7 @@ def pool_of(facts, members):
 
 
 def hosts_within(group):
-    """Hosts of a group and of all groups that it is made of."""
+    """Return the hosts of a group and of all its children."""
     found = set(group.order)
     for child in group.children:
         found |= hosts_within(child)
@@ -36,7 +36,7 @@ def hosts_within(group):
 
 
 class FastTest(base.TestCase):
-    def test_no_slow_host_of_a_switch_that_serves_several_racks(self):
+    def test_slow_hosts_of_a_switch_in_several_racks_are_left_out(self):
         facts = [
             host(0, link_mbps=25_000, switch='s0', rack='r0'),
             host(1, link_mbps=1000, switch='s0'),
@@ -50,7 +50,7 @@ class FastTest(base.TestCase):
         self.assertEqual({0, 3, 4}, hosts_within(whole))
         self.assertEqual({0, 3, 4}, set(whole.order))
 
-    def test_only_groups_that_lose_a_host_and_hold_the_job(self):
+    def test_only_reduced_groups_that_hold_the_job_are_returned(self):
         facts = [
             host(n, link_mbps=1000 if n in slow else 25_000, rack=f'r{n // 4}')
             for slow in [{0, 4, 5, 6}]
@@ -64,8 +64,8 @@ class FastTest(base.TestCase):
 
 
 class FillTest(base.TestCase):
-    def test_parts_of_too_small_hosts_are_passed_over_at_once(self):
-        """Else each of thousands of parts is looked at for each other one."""
+    def test_parts_with_too_small_hosts_are_skipped_at_once(self):
+        """Otherwise the time would grow with the square of the parts."""
         facts = [
             host(n, cpus=2, switch=f's{n // 2}', rack=f'r{n // 2}')
             for n in range(80)

@@ -27,11 +27,11 @@ def host(name, used=0, slots=4, total=8, mbps=1000, switch=None):
     )
 
 
-class LoneMemberTest(testtools.TestCase):
+class SingleMemberTest(testtools.TestCase):
     """Members of one vCPU, in a network configuration that counts uplinks."""
 
     def planned(self, *hosts, policy=None, existing=None, **more):
-        """Name of the host that the planner takes."""
+        """Return the name of the host that the planner chooses."""
         (name,) = planner.plan(
             planner.PlanRequest(
                 1,
@@ -48,7 +48,7 @@ class LoneMemberTest(testtools.TestCase):
         return name
 
     def grown(self, members, *hosts, **more):
-        """Names of the hosts of a cluster that is made one by one."""
+        """Return the hosts of a cluster whose members come one by one."""
         existing = {}
         for _ in range(members):
             name = self.planned(*hosts, existing=existing, **more)
@@ -65,31 +65,31 @@ class LoneMemberTest(testtools.TestCase):
             ]
         return existing
 
-    def test_the_first_one_goes_to_no_overcommitted_host(self):
+    def test_first_member_avoids_overcommitted_hosts(self):
         hosts = (host('over', used=20), host('full', used=8), host('idle'))
         for policy in (None, *TOGETHER, *APART):
             self.assertEqual('idle', self.planned(*hosts, policy=policy))
 
-    def test_the_first_one_leaves_a_cpu_for_packet_work(self):
+    def test_first_member_leaves_a_cpu_for_packet_work(self):
         hosts = (host('tight', used=7), host('idle'))
         for policy in (None, *TOGETHER, *APART):
             self.assertEqual('idle', self.planned(*hosts, policy=policy))
 
-    def test_the_first_one_gets_a_fast_link(self):
+    def test_first_member_gets_a_fast_link(self):
         hosts = (host('slow', mbps=100), host('fast', mbps=10_000))
         for policy in (None, *TOGETHER, *APART):
             self.assertEqual('fast', self.planned(*hosts, policy=policy))
 
-    def test_without_a_group_big_holes_are_kept_whole(self):
+    def test_member_without_a_group_keeps_large_hosts_free(self):
         hosts = (host('idle'), host('half', used=4))
         self.assertEqual('half', self.planned(*hosts))
 
-    def test_those_that_follow_find_room_on_the_same_host(self):
+    def test_followers_find_capacity_on_the_same_host(self):
         hosts = (host('a', slots=1), host('b', slots=3), host('c', slots=2))
         for policy in TOGETHER:
             self.assertEqual({'b': 3}, self.grown(3, *hosts, policy=policy))
 
-    def test_one_more_slot_is_a_reason_only_where_others_must_follow(self):
+    def test_one_more_slot_decides_only_if_followers_must_share_the_host(self):
         hosts = (
             host('slow', slots=3, mbps=100),
             host('fast', slots=2, mbps=10_000),
@@ -98,7 +98,7 @@ class LoneMemberTest(testtools.TestCase):
         # Where the third one would else not be placed at all, it is.
         self.assertEqual('slow', self.planned(*hosts, policy='affinity'))
 
-    def test_the_next_host_has_room_for_more(self):
+    def test_next_host_has_capacity_for_followers(self):
         hosts = (
             *(host(f'small{number}', slots=1) for number in range(4)),
             host('b', slots=3),
@@ -108,7 +108,7 @@ class LoneMemberTest(testtools.TestCase):
             {'b': 3, 'c': 3}, self.grown(6, *hosts, policy='soft-affinity')
         )
 
-    def test_those_that_follow_find_hosts_under_the_same_switch(self):
+    def test_followers_find_hosts_under_the_same_switch(self):
         hosts = (
             host('a1', switch='a'),
             *(host(f'b{number}', switch='b') for number in range(3)),
@@ -120,7 +120,7 @@ class LoneMemberTest(testtools.TestCase):
                 self.grown(3, *hosts, policy=policy),
             )
 
-    def test_as_many_per_host_as_the_rule_allows(self):
+    def test_followers_per_host_are_limited_by_the_rule(self):
         hosts = (
             host('a', slots=1),
             host('b', slots=4, used=1),
@@ -133,7 +133,7 @@ class LoneMemberTest(testtools.TestCase):
             ),
         )
 
-    def test_no_room(self):
+    def test_no_host_is_chosen_without_capacity(self):
         for policy in (None, *TOGETHER, *APART):
             found = planner.plan(
                 planner.PlanRequest(
