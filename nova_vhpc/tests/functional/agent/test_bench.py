@@ -40,10 +40,10 @@ class TestBench(base.BaseTestCase):
                 sys.executable,
                 '-c',
                 'import argparse, sys\n'
-                'from nova_vhpc.bench import agent\n'
+                'from nova_vhpc.bench.agent import driver\n'
                 'parser = argparse.ArgumentParser()\n'
-                'agent.add_arguments(parser)\n'
-                'sys.exit(agent.run(parser.parse_args()))',
+                'driver.add_arguments(parser)\n'
+                'sys.exit(driver.run(parser.parse_args()))',
                 *('--vms', '10', '--vcpus', '2', '--seconds', '3'),
                 *('--guests', '2', '--soak', '30', '--json', str(file)),
                 *('--pinning-policy', 'io_pool'),

@@ -33,10 +33,11 @@ time.sleep(600)
 """
 LAB = """
 import json, time
-from nova_vhpc.bench.lab import guest, host, mixes
+from nova_vhpc.bench.lab import guest_set, mixes
+from nova_vhpc.testbed import guest
 web = next(one for one in mixes.MIXES['web'].guests if one.network)
 image = guest.build_image()
-with host.Lab(mixes.Mix('orphan', '', (web,)), image) as lab:
+with guest_set.Lab(mixes.Mix('orphan', '', (web,)), image) as lab:
     pid = lab.guests[web.name].pid
     found = [str(lab.root), str(lab.aside), f'/sys/class/net/{lab.bridge}']
     print(json.dumps([f'/proc/{pid}', *found]), flush=True)
@@ -44,16 +45,17 @@ with host.Lab(mixes.Mix('orphan', '', (web,)), image) as lab:
 """
 CLOCK = """
 import os, sys, tempfile, threading
-from nova_vhpc.bench.lab import clock, cpu_group, reaper
+from nova_vhpc.bench.lab import clock_error
+from nova_vhpc.testbed import cpu_controller, supervisor
 tempfile.tempdir = sys.argv[1]
 threading.Thread(
-    target=clock.measure, args=(600, 1, print), daemon=True
+    target=clock_error.measure, args=(600, 1, print), daemon=True
 ).start()
-while len(found := reaper.descendants(os.getpid())) < 2 or not all(
+while len(found := supervisor.descendants(os.getpid())) < 2 or not all(
     open(f'/proc/{pid}/comm').read() == 'member\\n' for pid in found
 ):
     pass
-print(cpu_group.CpuController.find().group_of(found[0]).parent, *found)
+print(cpu_controller.CpuController.find().group_of(found[0]).parent, *found)
 sys.stdout.flush()
 threading.Event().wait(600)
 """
