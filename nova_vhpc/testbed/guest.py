@@ -18,6 +18,7 @@ described it, extra specs included, so that the agent cannot tell a lab
 guest from a real server.
 """
 
+import dataclasses
 import uuid as uuid_module
 import zlib
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,32 @@ WORKLOADS = (
     'allreduce',
     'web',
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestSpec:
+    """One guest that is to run.
+
+    :ivar kind: guests of one kind do the same work and should progress
+        alike.
+    :ivar cluster: virtual cluster of the guest; None for a guest outside
+        of any.
+    :ivar extra_specs: extra specs of the flavor; None makes a domain that
+        is not Nova's, to which the agent never writes.
+    :ivar parallel: whether the guest runs a parallel program.
+    """
+
+    name: str
+    workload: str
+    kind: str
+    vcpus: int = 2
+    cluster: str | None = None
+    extra_specs: Mapping[str, str] | None = None
+    parallel: bool = True
+    network: bool = False
+    arguments: Mapping[str, str | int] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 def nonce_of(name: str) -> int:

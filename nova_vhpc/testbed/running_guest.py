@@ -18,14 +18,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.bench.lab import mixes
 from nova_vhpc.testbed import errors, guest, progress
 
 
 class Running:
     """One guest that runs."""
 
-    def __init__(self, spec: mixes.Guest, domain: Any, pid: int) -> None:
+    def __init__(self, spec: guest.GuestSpec, domain: Any, pid: int) -> None:
         self.spec = spec
         self.domain = domain
         self.pid = pid

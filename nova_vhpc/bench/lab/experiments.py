@@ -49,8 +49,8 @@ _LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 _THREE = dataclasses.replace(mixes.MIXES['clusters'], name='slices')
 
 
-def _cpi(name: str, vcpus: int) -> mixes.Guest:
-    return mixes.Guest(
+def _cpi(name: str, vcpus: int) -> guest.GuestSpec:
+    return guest.GuestSpec(
         name=name, workload='cpi', kind=f'cpi{vcpus}', vcpus=vcpus
     )
 
@@ -70,7 +70,7 @@ _MEMORY = mixes.Mix(
     'programs that are bound by memory beside such that compute',
     (
         *(
-            mixes.Guest(name, 'stream', 'stream', vcpus=1, parallel=False)
+            guest.GuestSpec(name, 'stream', 'stream', vcpus=1, parallel=False)
             for name in 'st'
         ),
         _cpi('e', 1),

@@ -223,7 +223,7 @@ class Lab:
         self._stack.callback(_go_home, home)
 
     def _boot(
-        self, spec: mixes.Guest, bridge: str | None, run_dir: Path
+        self, spec: guest.GuestSpec, bridge: str | None, run_dir: Path
     ) -> None:
         name = f'{self._tag}{spec.name}'
         cpuset = ','.join(str(cpu) for cpu in self.cpus)
@@ -250,7 +250,7 @@ class Lab:
         """First three numbers of the guests' addresses; one net per lab."""
         return f'10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}'
 
-    def _address(self, spec: mixes.Guest) -> str:
+    def _address(self, spec: guest.GuestSpec) -> str:
         rank = int(spec.arguments.get('rank', 0))
         offset = int(spec.arguments.get('net_offset', 0))
         return f'{self._net}.{rank + offset + 2}'

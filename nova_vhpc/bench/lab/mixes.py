@@ -19,34 +19,10 @@ On a larger host the lab uses the first two CPUs that it may use.
 import dataclasses
 from collections.abc import Mapping
 
+from nova_vhpc.testbed.guest import GuestSpec
+
 PARALLEL: Mapping[str, str] = {'vhpc:workload': 'parallel'}
 LATENCY: Mapping[str, str] = {'vhpc:workload': 'latency'}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Guest:
-    """One guest of a mix.
-
-    :ivar kind: guests of one kind do the same work and should progress
-        alike.
-    :ivar cluster: its virtual cluster; None for guests that are no part
-        of one.
-    :ivar extra_specs: of its flavor; None makes it a domain that is not
-        Nova's, which the agent never writes to.
-    :ivar parallel: whether it runs a parallel program.
-    """
-
-    name: str
-    workload: str
-    kind: str
-    vcpus: int = 2
-    cluster: str | None = None
-    extra_specs: Mapping[str, str] | None = None
-    parallel: bool = True
-    network: bool = False
-    arguments: Mapping[str, str | int] = dataclasses.field(
-        default_factory=dict
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,14 +37,14 @@ class Mix:
 
     name: str
     about: str
-    guests: tuple[Guest, ...]
+    guests: tuple[GuestSpec, ...]
     overcommitted: bool = True
     cycle_s: float = 0.0
 
     @property
-    def clusters(self) -> dict[str, tuple[Guest, ...]]:
+    def clusters(self) -> dict[str, tuple[GuestSpec, ...]]:
         """Parallel guests by cluster."""
-        found: dict[str, tuple[Guest, ...]] = {}
+        found: dict[str, tuple[GuestSpec, ...]] = {}
         for guest in self.guests:
             if guest.cluster is not None:
                 members = found.get(guest.cluster, ())
@@ -76,8 +52,8 @@ class Mix:
         return found
 
 
-def _barrier(cluster: str) -> Guest:
-    return Guest(
+def _barrier(cluster: str) -> GuestSpec:
+    return GuestSpec(
         name=cluster,
         workload='barrier',
         kind='barrier',
@@ -86,16 +62,16 @@ def _barrier(cluster: str) -> Guest:
     )
 
 
-def _hog(name: str) -> Guest:
-    return Guest(name=name, workload='hog', kind='hog', parallel=False)
+def _hog(name: str) -> GuestSpec:
+    return GuestSpec(name=name, workload='hog', kind='hog', parallel=False)
 
 
 def _talkers(
     workload: str, cluster: str, **arguments: str | int
-) -> tuple[Guest, ...]:
+) -> tuple[GuestSpec, ...]:
     """Two guests that send messages to each other."""
     return tuple(
-        Guest(
+        GuestSpec(
             name=f'{cluster}{rank}',
             workload=workload,
             kind=f'{workload}-{cluster}',
@@ -134,7 +110,7 @@ MIXES: Mapping[str, Mix] = {
             (
                 _barrier('a'),
                 _barrier('b'),
-                Guest(
+                GuestSpec(
                     'w',
                     'web',
                     'web',
