@@ -10,19 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The console script ``nova-vhpc-agent``, before what takes a second to load.
+"""The console script ``nova-vhpc-agent``: blocks SIGHUP, then loads the agent.
 
-SIGHUP ends a process that does not catch it, and systemd takes that for a
-clean end and starts no other. So it waits until the agent catches it.
+Loading the agent takes about a second. A SIGHUP in that time would end the
+process, and systemd takes that for a clean exit and does not restart it. So
+the signal stays blocked until the agent handles it.
 """
 
 import signal
 
 
 def main() -> int:
-    """Hold SIGHUP back, and run the agent.
+    """Block SIGHUP, and run the agent.
 
-    :returns: its exit status.
+    :returns: exit status of the agent.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from nova_vhpc.cmd import agent

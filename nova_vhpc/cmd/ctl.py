@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""``nova-vhpc-ctl``: asks or tells agents over the message bus."""
+"""``nova-vhpc-ctl``: controls agents over the message bus."""
 
 import argparse
 import concurrent.futures
@@ -32,34 +32,34 @@ from nova_vhpc.conf import peers as peers_conf
 
 COMMANDS = {
     'status': 'show what agents know and do',
-    'pause': 'put all servers back and write nothing until resume',
-    'resume': 'go on after pause or restore',
-    'restore': 'put one server, or all, back and leave them alone',
+    'pause': 'restore all servers and write nothing until resume',
+    'resume': 'manage servers again after pause or restore',
+    'restore': 'restore one server, or all, and write nothing to them',
 }
 
-_AT_ONCE = 32
+_MAX_CALLS = 32
+"""Agents that are called at a time."""
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog='nova-vhpc-ctl',
-        description='Ask or tell agents over the message bus of '
-        'transport_url.',
+        description='Control agents over the message bus of transport_url.',
     )
     version.add_argument(parser)
     _add_options(parser, 'config_file')
     commands = parser.add_subparsers(dest='command', required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
-        # Who adds one to a command that he has typed puts it last.
+        # Also after the command, where people add an option later.
         _add_options(command, 'more_files', default=argparse.SUPPRESS)
         command.add_argument(
             '--host',
             action='append',
             type=_name,
             metavar='HOST',
-            help="an agent's host, may be repeated; without it, this one",
+            help='host of an agent, may be repeated; default: this host',
         )
         if name == 'restore':
             command.add_argument(
@@ -72,9 +72,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _name(text: str) -> str:
-    """Of a host or server; a script's variable may be empty.
+    """Return the name of a host or server.
 
-    :raises ArgumentTypeError: it names nobody.
+    :raises ArgumentTypeError: it is empty, as by an unset script variable.
     """
     if not text.strip():
         raise argparse.ArgumentTypeError(f"'{text}' is no name")
@@ -84,10 +84,10 @@ def _name(text: str) -> str:
 def _add_options(
     parser: argparse.ArgumentParser, files: str, **default: Any
 ) -> None:
-    """Those of all commands.
+    """Add the options that all commands have.
 
-    :param files: where files go: argparse would drop those before a command
-        for those behind it.
+    :param files: attribute for the configuration files; argparse would
+        otherwise replace files before the command by those after it.
     """
     parser.add_argument(
         '--config-file',
@@ -116,7 +116,8 @@ def _add_options(
 def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
     """Read the agents' configuration.
 
-    :raises cfg.Error: when a file cannot be read or a value is wrong.
+    :raises cfg.Error: a file cannot be read, or a value is invalid.
+    :raises ValueError: ``--timeout`` is invalid.
     """
     files = [*(args.config_file or ()), *getattr(args, 'more_files', ())]
     conf = cfg.ConfigOpts()
@@ -137,7 +138,7 @@ def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def describe(host: str, answer: dict[str, Any]) -> str:
-    """The answer to ``status`` in a few lines for people."""
+    """Return the answer to ``status`` as text of a few lines."""
     agent = answer.get('agent', {})
     lines = [
         f'{host}: agent {answer.get("version", "?")}'
@@ -156,28 +157,29 @@ def describe(host: str, answer: dict[str, Any]) -> str:
     clusters = (answer.get('peers') or {}).get('clusters') or {}
     for name, cluster in sorted(clusters.items()):
         hosts = ', '.join(
-            f'{other} {word["phase"]}'
-            for other, word in sorted(cluster['hosts'].items())
+            f'{other} {statement["phase"]}'
+            for other, statement in sorted(cluster['hosts'].items())
         )
         lines.append(
             f'  cluster {name}: {cluster["phase"]}'
-            f' (here {cluster["own"]}; {hosts or "no other host heard"})'
+            f' (here {cluster["own"]}; {hosts or "no other host"})'
         )
     vms = answer.get('vms') or []
     lines.append(f'  servers: {len(vms)}')
     return '\n'.join(lines)
 
 
-def ask(
+def call_all(
     hosts: Sequence[str], call: Callable[[str], Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Ask hosts side by side.
+    """Call the agents of several hosts in parallel.
 
-    :returns: answers, and what went wrong, by host.
+    :param call: calls the agent of one host, and returns its answer.
+    :returns: answers, and reasons for failures, by host.
     """
     answers: dict[str, Any] = {}
     failures: dict[str, str] = {}
-    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    with concurrent.futures.ThreadPoolExecutor(_MAX_CALLS) as pool:
         pending = {host: pool.submit(call, host) for host in hosts}
         for host, future in pending.items():
             try:
@@ -190,8 +192,8 @@ def ask(
 def main(argv: list[str] | None = None) -> int:
     """Run one command.
 
-    :returns: 0; 1 when a host did not do it, a server was not put back or
-        is known nowhere; 2 on bad arguments.
+    :returns: exit status: 0; 1 if a host failed, or a server was not restored
+        or is unknown; 2 on invalid arguments.
     """
     output.take_any_name()
     args = make_parser().parse_args(argv)
@@ -200,7 +202,7 @@ def main(argv: list[str] | None = None) -> int:
         client = control.ControlClient(conf)
         if getattr(conf, 'transport_url', None) == transport.NO_URL:
             raise errors.ConfigError(
-                'transport_url is not set, so no agent hears of this; give '
+                'transport_url is not set, so no agent can be called; name '
                 "the agents' configuration by --config-file"
             )
     except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
@@ -212,25 +214,27 @@ def main(argv: list[str] | None = None) -> int:
     if getattr(args, 'server', None) is not None:
         arguments['server'] = args.server
     try:
-        answers, failures = ask(
+        answers, failures = call_all(
             list(dict.fromkeys(hosts)),
             lambda host: client.call(host, args.command, **arguments),
         )
     finally:
         client.close()
     show(args, answers)
-    problems = [*failures.values(), *not_done(args, answers)]
+    problems = [*failures.values(), *find_failures(args, answers)]
     for text in problems:
         print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
     return 1 if problems else 0
 
 
-def not_done(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
-    """What hosts that answered could not do, a line for each server."""
+def find_failures(
+    args: argparse.Namespace, answers: dict[str, Any]
+) -> list[str]:
+    """Return what hosts that answered could not do, one line per server."""
     if args.command not in ('pause', 'restore'):
         return []
     problems = [
-        f'host {host}: server {server} is not put back: {reason}'
+        f'host {host}: server {server} is not restored: {reason}'
         for host, answer in answers.items()
         for server, reason in sorted((answer.get('failed') or {}).items())
     ]
@@ -253,7 +257,7 @@ def not_done(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
 
 
 def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
-    """Print what hosts answered."""
+    """Print the answers of the hosts."""
     if args.json:
         output.print_json(answers, sort_keys=True)
         return
@@ -265,7 +269,7 @@ def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
             print(f'{host}: {args.command}: done')
         if 'restored' in answer:
             servers = answer['restored']
-            # Agents before 1.1 do not wait until it is done.
+            # Agents of RPC version 1.0 do not wait until it is done.
             verb = 'restored' if 'failed' in answer else 'is restoring'
             print(f'{host}: {verb} {len(servers)} servers', *servers)
 

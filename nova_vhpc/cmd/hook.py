@@ -10,10 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-hook``: libvirt asks it what to make of a VM that comes.
+"""``nova-vhpc-hook``: removes another agent's settings from arriving domains.
 
-Called by the script ``etc/nova-vhpc/libvirt-qemu-hook``. While it runs, the
-migration waits for it, and libvirt takes no calls about the VM.
+libvirt calls it, by the script ``etc/nova-vhpc/libvirt-qemu-hook``, for a
+domain that arrives by live migration or from a managed save. While it runs,
+the migration waits, and libvirt accepts no calls about the domain.
 """
 
 import argparse
@@ -26,22 +27,27 @@ from nova_vhpc.agent.restore import incoming
 from nova_vhpc.linux import cpus
 
 ARRIVALS = (('migrate', 'begin'), ('restore', 'begin'))
-"""Operations with a domain's XML that libvirt lets a hook change."""
+"""Operations, and sub-operations, in which a hook may change the XML."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Answer libvirt. A hook that fails would stop the VM: it never does."""
+    """Write the changed domain XML to stdout, if there is a change.
+
+    :returns: always 0, because a hook that fails would stop the domain.
+    """
     parser = argparse.ArgumentParser(
         prog='nova-vhpc-hook',
-        description="libvirt's hook for VMs that come by live migration or "
-        'from a managed save: reads the XML of a domain, and writes it as '
-        'Nova has made it. What an agent elsewhere has set is taken out. '
-        'Writes nothing if there is nothing to change.',
+        description="libvirt's hook for servers that arrive by live "
+        'migration or from a managed save. Reads the XML of a domain, and '
+        'writes it without the settings of an agent on another host, as Nova '
+        'has made it. Writes nothing if there is nothing to change.',
         epilog='libvirt calls it by /etc/libvirt/hooks/qemu.d/nova-vhpc.',
     )
-    parser.add_argument('name', help='of the domain')
-    parser.add_argument('operation', help="libvirt's word: migrate, restore")
-    parser.add_argument('sub_operation', help='begin; others are ignored')
+    parser.add_argument('name', help='name of the domain')
+    parser.add_argument(
+        'operation', help='migrate or restore; any other is ignored'
+    )
+    parser.add_argument('sub_operation', help='begin; any other is ignored')
     parser.add_argument('extra', nargs='*', help='not used')
     version.add_argument(parser)
     args, _ = parser.parse_known_args(argv)
@@ -51,21 +57,24 @@ def main(argv: list[str] | None = None) -> int:
     try:
         changed = incoming.without_us(sys.stdin.read(), cpus.online_cpus())
     except (ValueError, store.JournalError) as error:
-        _say(syslog.LOG_WARNING, f'VM {args.name}: left as it came: {error}')
+        _log(
+            syslog.LOG_WARNING,
+            f'VM {args.name}: settings of another host stay: {error}',
+        )
         return 0
     if changed is not None:
-        # Whole, before anything else can hold us up: half of it would be an
-        # error to libvirt, nothing is none.
+        # At once and whole, before the log can block: an incomplete document
+        # would be an error to libvirt.
         sys.stdout.write(changed)
         sys.stdout.flush()
-        _say(
+        _log(
             syslog.LOG_INFO,
-            f'VM {args.name}: arrives without what an agent has set elsewhere',
+            f'VM {args.name}: removed the settings of another host',
         )
     return 0
 
 
-def _say(priority: int, text: str) -> None:
-    """To the system's log: libvirt keeps what a hook prints to itself."""
+def _log(priority: int, text: str) -> None:
+    """Write to syslog, too: libvirt does not show a hook's stderr."""
     syslog.syslog(priority, text)
     print(text, file=sys.stderr)

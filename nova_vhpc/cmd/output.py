@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How the console scripts print."""
+"""Printing of the console scripts: any character, and JSON."""
 
 import io
 import json
@@ -21,20 +21,20 @@ from rich.console import Console
 
 
 def take_any_name() -> None:
-    """Have standard output take characters that its encoding lacks.
+    """Make standard output accept characters that its encoding lacks.
 
-    Names in a cloud may have any, and a locale need not: such a character is
-    printed as Python writes it, and ends no program.
+    Names in a cloud may have any character. One that the locale's encoding
+    lacks is printed with a backslash escape, instead of ending the program.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors='backslashreplace')
 
 
 def print_json(document: Any, *, sort_keys: bool = False) -> None:
-    """Print a document for scripts.
+    """Print a document as JSON, for scripts.
 
-    Without colours, also where ``FORCE_COLOR`` wants them. Unlike
-    ``print()``, it lets head and the like end the program.
+    Never in colours, not even with ``FORCE_COLOR``. Unlike with ``print()``,
+    a closed pipe, for instance to ``head``, ends the program quietly.
     """
     text = json.dumps(document, indent=2, sort_keys=sort_keys)
     Console(highlight=False).out(text)

@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-status upgrade check``: is this host ready? Codes as Nova's."""
+"""``nova-vhpc-status upgrade check``: checks whether this host is ready.
+
+The exit codes are those of ``nova-status upgrade check``.
+"""
 
 import sys
 from pathlib import Path
@@ -33,14 +36,14 @@ DEFAULT_FILES = (
 
 
 class _Options(cfg.ConfigOpts):
-    """Has a ``--version``, which upgradecheck.main() gives nobody."""
+    """Options with ``--version``, which upgradecheck.main() does not add."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         super().__call__(*args, version=version.version_string(), **kwargs)
 
 
 def make_conf() -> cfg.ConfigOpts:
-    """Every option that the checks read, nova's own ones as nova has them."""
+    """Return the options that the checks read, also Nova's if installed."""
     conf = _Options()
     agent_conf.register_opts(conf)
     placement_conf.register_opts(conf)
@@ -56,8 +59,8 @@ def make_conf() -> cfg.ConfigOpts:
 def main(argv: list[str] | None = None) -> int:
     """Run the checks.
 
-    :returns: 0 all is well, 1 a warning, 2 a failure or a configuration
-        that cannot be read, 255 a fault of ours.
+    :returns: exit status: 0 success, 1 a warning, 2 a failure or a
+        configuration that cannot be read, 255 an unexpected error.
     """
     conf = make_conf()
     files = [name for name in DEFAULT_FILES if Path(name).exists()]
@@ -70,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
             default_config_files=files,
         )
     except (cfg.Error, OSError, ValueError) as error:
-        # Python's own code for a traceback is that of a mere warning.
+        # Not a traceback: Python's exit status for it, 1, means a warning.
         text = conf_package.reason(error)
         print(f'nova-vhpc-status: {text}', file=sys.stderr)
         return 2

@@ -10,9 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-top``: the live plan of this host, like top.
+"""``nova-vhpc-top``: shows the live plan of this host, like top.
 
-Talks to the agent over its local socket; never to libvirt.
+Reads the agent's status socket only; does not use libvirt.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from nova_vhpc.cmd import output
 from nova_vhpc.conf import types
 
 PIPE_WIDTH = 160
-"""Columns of text where there is no terminal to ask."""
+"""Width in characters if standard output is no terminal."""
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 COLUMNS = (
     ('VM', 'left'),
@@ -53,7 +53,7 @@ COLUMNS = (
 def main(argv: list[str] | None = None) -> int:
     """Show the live plan.
 
-    :returns: 0, or 1 if the agent cannot be asked.
+    :returns: exit status: 0; 1 if the agent does not answer.
     """
     output.take_any_name()
     parser = _parser()
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f'nova-vhpc-top: cannot print: {error}', file=sys.stderr)
         return 1
     except (AttributeError, KeyError, TypeError) as error:
-        # An agent that was not restarted after an upgrade, for one.
+        # For instance an agent that was not restarted after an upgrade.
         print(
             f'nova-vhpc-top: {path}: its answer is not that of '
             f'nova-vhpc-agent {version.version_string()} '
@@ -111,25 +111,29 @@ def _parser() -> argparse.ArgumentParser:
         help="the agent's [vhpc_agent]run_path (default: %(default)s)",
     )
     parser.add_argument(
-        '--socket', metavar='PATH', help='the socket itself, for another one'
+        '--socket',
+        metavar='PATH',
+        help='path of the status socket, instead of --run-path',
     )
     parser.add_argument(
         '--interval',
         default='1.0',
         metavar='SECONDS',
-        help='between two looks, from 0.1 (default: %(default)s)',
+        help='time between two updates, from 0.1 (default: %(default)s)',
     )
     parser.add_argument(
-        '--once', action='store_true', help='show it once, then end'
+        '--once', action='store_true', help='show the plan once, then exit'
     )
     parser.add_argument(
-        '--json', action='store_true', help='with --once: for scripts'
+        '--json',
+        action='store_true',
+        help='with --once: print JSON, for scripts',
     )
     return parser
 
 
 class _NoAgentError(Exception):
-    """No agent answers; unlike an output that takes nothing."""
+    """No agent answers; unlike an OSError of standard output."""
 
 
 def _fetch(path: str) -> dict[str, Any]:
@@ -143,13 +147,13 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
         output.print_json(document, sort_keys=True)
         return
-    # A pipe has no width; the names of columns are not cut there.
+    # A pipe has no width; with this one no column name is cut.
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     console.Console(width=width).print(render(document))
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """End by an exception: the terminal's other screen is left on the way."""
+    """Exit by an exception, so that the terminal leaves the other screen."""
     raise SystemExit(128 + number)
 
 
@@ -157,17 +161,17 @@ def _follow(path: str, interval_s: float) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     shown = render(_fetch(path))
-    # What is not wholly entered would not be left.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    # A signal while the other screen is entered would not leave it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     with live.Live(shown, screen=True, auto_refresh=False) as screen:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
         while True:
             time.sleep(interval_s)
             screen.update(render(_fetch(path)), refresh=True)
 
 
 def render(document: dict[str, Any]) -> panel.Panel:
-    """The status document as a table.
+    """Return the status document as a table.
 
     :param document: the status document, see
         :mod:`nova_vhpc.agent.daemon.status`.
@@ -177,7 +181,7 @@ def render(document: dict[str, Any]) -> panel.Panel:
     for name, side in COLUMNS:
         rows.add_column(name, justify='right' if side == 'right' else 'left')
     for vm in document['vms']:
-        # Text, since reasons may hold what rich would take for markup.
+        # Text objects, because rich would take [...] in a reason for markup.
         rows.add_row(*map(text.Text, _row(vm, agent['period_us'])))
     marks = [
         word
@@ -204,7 +208,7 @@ def render(document: dict[str, Any]) -> panel.Panel:
     subtitle = text.Text(
         f'uplinks {state}; {_windows(document)}; {_bus(document)}'
     )
-    # Whole sentences: cells of the table would cut them.
+    # Sentences go below the table, whose cells would cut them.
     left_alone = agent.get('refused', {}).items()
     below = [f'{uuid}: left alone: {reason}' for uuid, reason in left_alone]
     below += agent.get('remarks', ())
@@ -242,7 +246,7 @@ def _row(vm: dict[str, Any], period_us: int) -> list[str]:
             None,
             (
                 vm['problem'] or vm['hands_off'] or vm['reason'],
-                # An agent of before has none.
+                # Agents of earlier versions have none.
                 *vm.get('remarks', ()),
             ),
         )

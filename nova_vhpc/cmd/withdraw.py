@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-agent --withdraw``: this host goes out of Placement."""
+"""``nova-vhpc-agent --withdraw``: removes its uplinks from Placement."""
 
 import contextlib
 import signal
@@ -27,63 +27,66 @@ from nova_vhpc.placement import client
 
 
 def withdraw(conf: cfg.ConfigOpts) -> int:
-    """Take this host's uplinks out of Placement.
+    """Remove this host's uplinks from Placement.
 
-    :returns: 0; 1 when Placement is away, claims keep some of them, or an
-        agent has published them again.
-    :raises AgentError: an agent runs; it would publish them again.
+    :returns: exit status: 0; 1 if Placement is away, claims keep some
+        uplinks, or an agent has published them again.
+    :raises AgentError: an agent is running, and would publish them again.
     """
     worker = publish_worker.PublishWorker(
         conf, conf.vhpc_agent.host or socket.gethostname()
     )
     try:
-        away = worker.withdrawal()
+        withdrawal = worker.withdrawal()
         with _no_agent(conf):
-            withdrawn = away.move_out()
+            withdrawn = withdrawal.move_out()
         if withdrawn.moved and conf.withdraw_wait:
-            # Not for the log, which may be a file that nobody looks into now.
-            _say(
-                'withdrawn; what is left, empty and of no node, goes in '
-                f'{conf.withdraw_wait} s, as a nova-compute that runs may '
-                'still ask for it. To end this earlier does no harm: run it '
-                'again for the rest'
+            # Printed, not logged: the log may be a file.
+            _print(
+                'withdrawn; the empty providers that are left go in '
+                f'{conf.withdraw_wait} s, because a running nova-compute may '
+                'still ask for them. You may interrupt this, and run it again '
+                'later for the rest'
             )
             time.sleep(conf.withdraw_wait)
         with _no_agent(conf):
-            back = frozenset(away.delete()).difference(withdrawn.kept)
+            republished = frozenset(withdrawal.delete()).difference(
+                withdrawn.kept
+            )
     except client.PlacementError as error:
-        _say(str(error))
+        _print(str(error))
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    if back:
-        _say(
-            f'{", ".join(sorted(back))}: published again by an agent that '
-            'ran meanwhile; leave it stopped, and run this again'
+    if republished:
+        _print(
+            f'{", ".join(sorted(republished))}: published again by an agent '
+            'that ran meanwhile; keep it stopped, and run this again'
         )
         return 1
-    _say(
-        'withdrawn and deleted as far as no server has a claim on it'
+    _print(
+        'withdrawn; deleted as far as no server has a claim'
         if withdrawn.kept
         else 'withdrawn, and all of it deleted'
     )
     for name in withdrawn.kept:
-        _say(
-            f'{name} is reserved, as servers still have claims on it; run '
-            f'this again when they are gone'
+        _print(
+            f'{name} is reserved, because servers still have claims on it; '
+            'run this again when they are gone'
         )
     return 1 if withdrawn.kept else 0
 
 
 @contextlib.contextmanager
 def _no_agent(conf: cfg.ConfigOpts) -> Iterator[None]:
-    guard = host_lock.Lock(conf.vhpc_agent.run_path)
-    guard.acquire()
+    """Keep any agent of this host from starting meanwhile."""
+    lock = host_lock.Lock(conf.vhpc_agent.run_path)
+    lock.acquire()
     try:
         yield
     finally:
-        guard.release()
+        lock.release()
 
 
-def _say(sentence: str) -> None:
+def _print(sentence: str) -> None:
     print(f'nova-vhpc-agent: {sentence}', file=sys.stderr)

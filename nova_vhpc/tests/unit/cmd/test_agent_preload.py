@@ -39,8 +39,8 @@ sys.exit(agent_preload.main())
 """
 
 
-class AgentScriptTest(base.TestCase):
-    def test_a_reload_waits_until_the_agent_catches_it(self):
+class AgentPreloadTest(base.TestCase):
+    def test_sighup_waits_until_the_agent_handles_it(self):
         ended = subprocess.run(
             [sys.executable, '-c', CODE],
             capture_output=True,

@@ -30,7 +30,7 @@ def told(*restored: str, **failed: str) -> dict[str, Any]:
     return {'restored': list(restored), 'failed': failed, 'unknown': []}
 
 
-class TestCtl(base.BaseTestCase):
+class CtlTest(base.BaseTestCase):
     def run_with(
         self, answers: dict[str, Any], *words: str
     ) -> tuple[int, str, str]:
@@ -49,20 +49,20 @@ class TestCtl(base.BaseTestCase):
             code = ctl.main(['--config-file', os.devnull, *words, *hosts])
         return code, out.getvalue(), err.getvalue()
 
-    def test_all_put_back(self) -> None:
+    def test_all_servers_restored_exits_with_0(self) -> None:
         for command in ('restore', 'pause'):
             code, out, err = self.run_with({'a': told('x', 'y')}, command)
             self.assertEqual((0, ''), (code, err))
             self.assertIn('a: restored 2 servers x y', out)
 
-    def test_one_is_not_put_back(self) -> None:
+    def test_server_not_restored_exits_with_1(self) -> None:
         for command in ('restore', 'pause'):
             code, out, err = self.run_with({'a': told('x', y='busy')}, command)
             self.assertEqual(1, code)
             self.assertIn('restored 1 servers x', out)
-            self.assertIn('host a: server y is not put back: busy', err)
+            self.assertIn('host a: server y is not restored: busy', err)
 
-    def test_a_server_that_nobody_knows(self) -> None:
+    def test_server_unknown_to_all_hosts_exits_with_1(self) -> None:
         nobody = told() | {'unknown': ['z']}
         code, _, err = self.run_with(
             {'a': nobody, 'b': nobody}, 'restore', '--server', 'z'
@@ -70,7 +70,7 @@ class TestCtl(base.BaseTestCase):
         self.assertEqual(1, code)
         self.assertIn('server z is not known to the agent of a, b', err)
 
-    def test_a_server_that_one_of_the_hosts_knows(self) -> None:
+    def test_server_known_to_one_host_exits_with_0(self) -> None:
         code, _, err = self.run_with(
             {'a': told() | {'unknown': ['z']}, 'b': told('z')},
             'restore',
@@ -79,7 +79,7 @@ class TestCtl(base.BaseTestCase):
         )
         self.assertEqual((0, ''), (code, err))
 
-    def test_options_of_all_commands_stand_on_either_side(self) -> None:
+    def test_options_may_precede_or_follow_the_command(self) -> None:
         answers = {'a': {'answer': {'version': 1}}}
         before = self.run_with(answers, '--json', '--timeout', '7', 'status')
         after = self.run_with(answers, 'status', '--json', '--timeout', '7')
@@ -92,7 +92,7 @@ class TestCtl(base.BaseTestCase):
         )
         self.assertFalse(parse(['pause']).json)
 
-    def test_files_on_both_sides_are_all_read(self) -> None:
+    def test_files_before_and_after_the_command_are_read(self) -> None:
         files = []
         for text in ('call_timeout = 7', ''):
             file = self.useFixture(fixtures.TempDir()).join('conf')
@@ -105,7 +105,7 @@ class TestCtl(base.BaseTestCase):
             self.assertEqual(files[1::2], conf.config_file)
             self.assertEqual(7, conf.vhpc_peers.call_timeout)
 
-    def test_older_agents_do_not_wait(self) -> None:
+    def test_older_agents_are_reported_as_restoring(self) -> None:
         code, out, err = self.run_with({'a': {'restored': ['x']}}, 'restore')
         self.assertEqual((0, ''), (code, err))
         self.assertIn('a: is restoring 1 servers x', out)
@@ -116,14 +116,14 @@ class TestCtl(base.BaseTestCase):
         )
         self.assertEqual(1, code)
 
-    def test_resume_and_status(self) -> None:
+    def test_resume_and_status_are_printed(self) -> None:
         code, out, _ = self.run_with({'a': {}}, 'resume')
         self.assertEqual((0, 'a: resume: done\n'), (code, out))
         code, out, _ = self.run_with({'a': {'vms': []}}, 'status')
         self.assertEqual(0, code)
         self.assertIn('servers: 0', out)
 
-    def test_who_names_nobody_means_nobody(self) -> None:
+    def test_empty_name_is_refused(self) -> None:
         for words in (
             ['pause', '--host', ''],
             ['status', '--host', ' '],

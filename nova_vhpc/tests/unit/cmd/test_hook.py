@@ -36,7 +36,7 @@ sys.exit(hook.main())
 ARRIVES = ('migrate', 'begin', '-')
 
 
-class TestHook(base.BaseTestCase):
+class HookTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         place = Path(tempfile.mkdtemp())
@@ -68,22 +68,24 @@ class TestHook(base.BaseTestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         return done
 
-    def test_gives_the_xml_without_what_is_ours(self) -> None:
+    def test_xml_is_written_without_the_agents_settings(self) -> None:
         xml = test_incoming.domain(record=test_incoming.copy(floats=True))
         for words in (ARRIVES, ('restore', 'begin', '-')):
             done = self.call(xml, *words)
             self.assertNotIn('vcpupin', done.stdout)
             self.assertNotIn(domain_metadata.URI, done.stdout)
-            self.assertIn('VM vm: arrives without', done.stderr)
+            self.assertIn(
+                'VM vm: removed the settings of another host', done.stderr
+            )
 
-    def test_whatever_the_vm_is_called(self) -> None:
+    def test_domain_may_have_any_name(self) -> None:
         # libvirt takes all that is printed for XML, the help, too.
         for name in ('--help', '--version', '-x', '--', 'größer & kleiner'):
             self.assertEqual('', self.call('<domain/>', name=name).stdout)
             xml = test_incoming.domain(record=test_incoming.copy(floats=True))
             self.assertIn('<domain', self.call(xml, name=name).stdout)
 
-    def test_says_nothing_otherwise(self) -> None:
+    def test_nothing_is_written_without_a_change(self) -> None:
         xml = test_incoming.domain(record=test_incoming.copy(floats=True))
         # Nobody reads all that there is.
         large = xml + '\n' * 1_000_000
@@ -97,12 +99,14 @@ class TestHook(base.BaseTestCase):
         for quiet in (test_incoming.domain('<shares>1</shares>'), '', '<'):
             self.assertEqual('', self.call(quiet).stdout)
 
-    def test_a_copy_that_cannot_be_read_is_left_and_told(self) -> None:
+    def test_metadata_copy_that_is_invalid_is_reported(self) -> None:
         done = self.call(test_incoming.domain(record='torn'))
         self.assertEqual('', done.stdout)
-        self.assertIn('VM vm: left as it came: metadata of vm', done.stderr)
+        self.assertIn(
+            'VM vm: settings of another host stay: metadata of vm', done.stderr
+        )
 
-    def test_never_stops_a_vm(self) -> None:
+    def test_exit_status_is_always_0(self) -> None:
         text = self.script.read_text()
         self.assertIn(' 30 ', text)
         self.script.write_text(text.replace(' 30 ', ' 0.2 '))

@@ -45,7 +45,7 @@ class StartTest(base.TestCase):
         )
 
     def run_(self, program, *argv, **more):
-        """Exit code, what is printed and what is complained of."""
+        """Return exit code, stdout and stderr."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
@@ -67,7 +67,7 @@ class StartTest(base.TestCase):
         self.assertTrue(err.startswith(f'nova-vhpc-{name}: '), err)
         self.assertIn(words, err)
 
-    def test_a_configuration_that_is_no_text(self):
+    def test_binary_configuration_is_reported(self):
         path = self.file('')
         pathlib.Path(path).write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')
         words = f'{path}: no UTF-8 text: '
@@ -144,7 +144,7 @@ class StartTest(base.TestCase):
             2, "can't decode", status, '--config-file', self.no_text()
         )
 
-    def test_a_directory_is_no_file(self):
+    def test_directory_as_configuration_is_reported(self):
         folder = self.useFixture(fixtures.TempDir()).path
         for program, *words in ((status, 'upgrade', 'check'), (ctl, 'status')):
             self.assert_refused(
@@ -156,7 +156,7 @@ class StartTest(base.TestCase):
         pathlib.Path(path).write_bytes(b'\xff\xfe')
         return path
 
-    def test_clouds_that_do_not_answer(self):
+    def test_cloud_that_does_not_answer_is_reported(self):
         class Away:
             def __getattr__(self, name):
                 raise ks_exceptions.ConnectFailure('nobody\nthere')
@@ -168,11 +168,11 @@ class StartTest(base.TestCase):
         ):
             self.assert_refused(1, words, program, *argv, connection=Away())
 
-    def test_no_json_is_told_by_name(self):
+    def test_invalid_json_is_reported_with_its_file(self):
         path = self.file('garbage')
         self.assert_refused(1, f'{path}: no JSON', explain, path)
 
-    def test_no_message_bus(self):
+    def test_missing_message_bus_is_reported(self):
         self.assert_refused(
             2,
             'transport_url is not set',
@@ -182,7 +182,7 @@ class StartTest(base.TestCase):
             'status',
         )
 
-    def test_numbers(self):
+    def test_invalid_numbers_are_refused(self):
         nothing = self.file('')
         for value in ('nan', '0', 'x', ''):
             self.assert_refused(
@@ -210,7 +210,7 @@ class StartTest(base.TestCase):
         self.assertEqual(0, code)
         self.assertEqual(1, json.loads(out)['members'])
 
-    def test_without_a_terminal_there_is_nothing_to_draw_on(self):
+    def test_top_without_terminal_or_once_is_refused(self):
         for is_terminal, kind in ((False, 'xterm'), (True, 'dumb')):
             self.useFixture(fixtures.EnvironmentVariable('TERM', kind))
             out = io.StringIO()
@@ -224,12 +224,12 @@ class StartTest(base.TestCase):
             self.assertEqual((2, ''), (error.code, out.getvalue()))
             self.assertIn('--once', err.getvalue())
 
-    def test_json_is_for_one_look(self):
+    def test_top_json_without_once_is_refused(self):
         code, _, err = self.run_(top, '--json')
         self.assertEqual(2, code)
         self.assertIn('--once', err)
 
-    def test_version(self):
+    def test_every_script_has_version(self):
         for program in (
             agent,
             bench,

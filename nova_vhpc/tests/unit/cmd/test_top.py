@@ -42,7 +42,7 @@ AGENT = {
 }
 
 
-class TestTop(base.BaseTestCase):
+class TopTest(base.BaseTestCase):
     def show(
         self,
         peers: dict[str, object] | None = None,
@@ -59,13 +59,13 @@ class TestTop(base.BaseTestCase):
         console.Console(file=out, width=180).print(top.render(document))
         return out.getvalue()
 
-    def test_table(self) -> None:
+    def test_table_has_all_columns(self) -> None:
         text = self.show()
         for word in ('compute-1', 'vm', 'io', 'because', '1.5 of 100 ms'):
             self.assertIn(word, text)
         self.assertNotIn('DRY RUN', text)
 
-    def test_what_is_left_alone_and_why(self) -> None:
+    def test_refused_servers_are_shown_with_the_reason(self) -> None:
         self.assertNotIn('left alone', self.show())
         shown = self.show(
             refused={'uuid-1': 'no journal: [disk] full'},
@@ -74,7 +74,7 @@ class TestTop(base.BaseTestCase):
         self.assertIn('uuid-1: left alone: no journal: [disk] full', shown)
         self.assertIn('uuid-2: it has vanished', shown)
 
-    def test_bus(self) -> None:
+    def test_bus_state_is_shown(self) -> None:
         for peers, shown in (
             (None, 'message bus off'),
             ({'state': 'off', 'detail': ''}, 'message bus off'),
@@ -90,7 +90,7 @@ class TestTop(base.BaseTestCase):
         ):
             self.assertIn(f'no gang windows; {shown} ', self.show(peers))
 
-    def test_uplinks(self) -> None:
+    def test_uplink_state_and_problems_are_shown(self) -> None:
         for publishing, state, below in (
             (None, 'off', ()),
             ({'state': 'published', 'detail': ''}, 'published', ()),
@@ -113,11 +113,11 @@ class TestTop(base.BaseTestCase):
                 self.assertIn(line, shown)
             self.assertEqual(len(below), shown.count('uplinks: '))
 
-    def test_what_looks_like_markup_is_shown_as_it_is(self) -> None:
+    def test_markup_in_a_reason_is_shown_unchanged(self) -> None:
         for problem in ('[vhpc_agent]workers', 'no [/dev/kvm]'):
             self.assertIn(problem, self.show(problem=problem))
 
-    def test_in_a_pipe_the_columns_have_their_names(self) -> None:
+    def test_column_names_are_complete_in_a_pipe(self) -> None:
         document = status_document.document()
         document['agent'] |= AGENT
         out = io.StringIO()
@@ -131,7 +131,7 @@ class TestTop(base.BaseTestCase):
         for name, _ in top.COLUMNS:
             self.assertIn(name, out.getvalue())
 
-    def test_a_name_that_the_terminal_cannot_show(self) -> None:
+    def test_name_outside_the_encoding_is_escaped(self) -> None:
         document = status_document.document()
         document['agent'] |= AGENT
         document['vms'][0]['name'] = 'grö'
@@ -147,7 +147,7 @@ class TestTop(base.BaseTestCase):
         self.assertIn(rb'gr\xf6', out.buffer.getvalue())
 
     def print_to(self, file: IO[str], *words: str) -> tuple[int, str]:
-        """Exit code and complaint of one look that is printed there."""
+        """Return exit code and stderr of ``--once`` with this output."""
         document = status_document.document()
         document['agent'] |= AGENT
         program = (
@@ -163,21 +163,21 @@ class TestTop(base.BaseTestCase):
         )
         return done.returncode, done.stderr
 
-    def test_an_output_that_is_full_is_no_fault_of_the_agent(self) -> None:
+    def test_full_output_is_reported_as_such(self) -> None:
         for words in ((), ('--json',)):
             with open('/dev/full', 'w') as full:
                 _, complaint = self.print_to(full, *words)
             self.assertIn('No space left', complaint)
             self.assertNotIn('running', complaint)
 
-    def test_a_reader_that_leaves_ends_it(self) -> None:
+    def test_closed_pipe_ends_the_program(self) -> None:
         for words in ((), ('--json',)):
             reading, writing = os.pipe()
             os.close(reading)
             with open(writing, 'w') as pipe:
                 self.assertEqual((1, ''), self.print_to(pipe, *words))
 
-    def test_a_signal_gives_the_terminal_back(self) -> None:
+    def test_signal_restores_the_terminal(self) -> None:
         document = status_document.document()
         document['agent'] |= AGENT
         program = (
@@ -208,7 +208,7 @@ class TestTop(base.BaseTestCase):
             self.assertIn(b'\x1b[?1049l', shown)
             self.assertNotIn(b'Traceback', shown)
 
-    def test_an_answer_of_another_version_is_told_of(self) -> None:
+    def test_answer_of_another_version_is_reported(self) -> None:
         for answer in ({}, [], {'agent': None, 'vms': []}):
             err = io.StringIO()
             with (
@@ -221,7 +221,7 @@ class TestTop(base.BaseTestCase):
                 self.assertEqual(1, top.main(['--once']))
             self.assertIn('another version', err.getvalue())
 
-    def test_states(self) -> None:
+    def test_agent_states_are_shown(self) -> None:
         text = self.show(
             dry_run=True, paused=True, libvirt_up=False, tick_us=None
         )

@@ -27,9 +27,9 @@ from nova_vhpc.cmd import agent, withdraw
 from nova_vhpc.placement import client, withdrawal
 
 
-class TestWithdraw(base.BaseTestCase):
+class WithdrawTest(base.BaseTestCase):
     def start(self, text: str, *options: str) -> tuple[int, str]:
-        """Exit code, and what it told."""
+        """Return exit code and stderr."""
         temp_dir = self.useFixture(fixtures.TempDir()).path
         path = pathlib.Path(temp_dir, 'agent.conf')
         own = f'[vhpc_agent]\nstate_path={temp_dir}\nrun_path={temp_dir}\n'
@@ -39,7 +39,7 @@ class TestWithdraw(base.BaseTestCase):
             code = agent.main(['--config-file', str(path), *options])
         return code, err.getvalue()
 
-    def test_what_an_agent_would_publish_again_is_not_withdrawn(self) -> None:
+    def test_running_agent_is_refused(self) -> None:
         run_path = self.useFixture(fixtures.TempDir()).path
         running = host_lock.Lock(run_path)
         running.acquire()
@@ -51,7 +51,7 @@ class TestWithdraw(base.BaseTestCase):
         self.assertEqual(2, code)
         self.assertIn('another nova-vhpc-agent', complaint)
 
-    def test_deletes_when_nova_compute_has_forgotten(self) -> None:
+    def test_providers_are_deleted_after_the_wait(self) -> None:
         for arguments, waited in (
             ((), [360]),
             (('--withdraw-wait', '7'), [7]),
@@ -71,7 +71,7 @@ class TestWithdraw(base.BaseTestCase):
             self.assertEqual(len(waited) + 1, len(told.splitlines()))
             self.assertIn('all of it deleted', told)
 
-    def test_nothing_to_delete_is_not_waited_for(self) -> None:
+    def test_no_wait_if_nothing_was_moved(self) -> None:
         with self.placement(kept='cn1:vhpc:br-a:eth1') as away:
             code, told = self.start('', '--withdraw')
         away.sleep.assert_not_called()
@@ -79,7 +79,7 @@ class TestWithdraw(base.BaseTestCase):
         self.assertIn('cn1:vhpc:br-a:eth1 is reserved', told)
         self.assertNotIn('all of it', told)
 
-    def test_ended_while_it_waits(self) -> None:
+    def test_interrupt_during_the_wait_exits_with_130(self) -> None:
         with self.placement('cn1:vhpc') as away:
             away.sleep.side_effect = KeyboardInterrupt
             code, told = self.start('', '--withdraw')
@@ -87,7 +87,7 @@ class TestWithdraw(base.BaseTestCase):
         self.assertEqual(128 + signal.SIGINT, code)
         self.assertEqual(1, len(told.splitlines()), told)
 
-    def test_an_agent_starts_while_it_waits(self) -> None:
+    def test_agent_started_during_the_wait_is_reported(self) -> None:
         run_path = self.useFixture(fixtures.TempDir()).path
         running = host_lock.Lock(run_path)
         with self.placement('cn1:vhpc') as away:
@@ -98,7 +98,7 @@ class TestWithdraw(base.BaseTestCase):
         self.assertEqual(2, code)
         self.assertIn('another nova-vhpc-agent', told)
 
-    def test_an_agent_ran_while_it_waited(self) -> None:
+    def test_uplinks_published_again_are_reported(self) -> None:
         with self.placement('cn1:vhpc', kept='cn1:vhpc:br-a:eth1') as away:
             away.delete.return_value = ('cn1:vhpc', 'cn1:vhpc:br-a:eth1')
             code, told = self.start('', '--withdraw')
@@ -106,13 +106,13 @@ class TestWithdraw(base.BaseTestCase):
         self.assertIn('cn1:vhpc: published again', told)
         self.assertNotIn('deleted', told)
 
-    def test_placement_is_away(self) -> None:
+    def test_placement_away_exits_with_1(self) -> None:
         with self.placement('cn1:vhpc') as away:
             away.delete.side_effect = client.PlacementError('is away')
             code, told = self.start('', '--withdraw', '--withdraw-wait', '0')
         self.assertEqual((1, 'nova-vhpc-agent: is away\n'), (code, told))
 
-    def test_what_cannot_be_put_back_is_withdrawn_all_the_same(self) -> None:
+    def test_withdraw_runs_after_a_failed_restore(self) -> None:
         with (
             self.placement() as away,
             mock.patch.object(agent.restore_host, '_wait_for') as wait_for,
@@ -128,7 +128,7 @@ class TestWithdraw(base.BaseTestCase):
     def placement(
         self, *moved: str, kept: str | None = None
     ) -> Iterator[mock.Mock]:
-        """What was moved out there, and is still claimed; and no waiting."""
+        """Patch the withdrawal to return these uplinks; do not wait."""
         away = mock.Mock()
         away.move_out.return_value = withdrawal.Withdrawn(
             moved, (kept,) if kept else ()
