@@ -69,7 +69,7 @@ class Service:
             options.run_path, None if options.dry_run else self.journal.path
         )
         self.processes = qemu_process.make_processes(conf)
-        self.domains: manager.Domains
+        self.domains: manager.GuestManager
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
@@ -92,7 +92,7 @@ class Service:
             # The lock needs the directory, which the first start creates.
             self.journal.make_directory()
         self.lock.acquire()
-        self.domains = manager.Domains(
+        self.domains = manager.GuestManager(
             conf,
             self.journal,
             self.processes,

@@ -38,7 +38,7 @@ def agent_status(
     host_name: str,
     started: float,
     tick_loop: tick.TickLoop,
-    guest_manager: manager.Domains,
+    guest_manager: manager.GuestManager,
     sampler: sampler.Sampler,
     journal: store.Journal,
 ) -> dict[str, Any]:

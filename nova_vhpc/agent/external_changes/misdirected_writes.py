@@ -29,11 +29,11 @@ from nova_vhpc.agent.restore import recovery
 from nova_vhpc.linux import qemu_process
 
 
-class AnotherRun(Exception):
+class RunChangedError(Exception):
     """A VM was started anew: what was read or written there is another's."""
 
 
-class Strays:
+class MisdirectedWrites:
     """Finds them, and takes them back.
 
     :param link: to libvirt.

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 RESPECTED = 'VM %s: somebody changed %s; theirs from now on'
 
 
-class ForeignChanges:
+class ExternalChangePolicy:
     """Finds them, and respects or overrides them.
 
     :param options: ``[vhpc_agent]``.
@@ -71,7 +71,7 @@ class ForeignChanges:
     def look(self, target: guest.Guest) -> None:
         """Find out whether somebody else wrote to a VM.
 
-        :raises strays.AnotherRun: it was started anew while it was written.
+        :raises RunChangedError: the domain started anew during a write.
         """
         with target.lock:
             if self._is_as_expected(target):
@@ -275,7 +275,7 @@ class ForeignChanges:
             yield
         finally:
             if self.took_back(target):
-                raise misdirected_writes.AnotherRun
+                raise misdirected_writes.RunChangedError
 
     def _give_back(self, target: guest.Guest) -> None:
         """Write what they had written, where we wrote over it."""

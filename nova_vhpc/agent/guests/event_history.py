@@ -25,7 +25,7 @@ from nova_vhpc.control import model
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Echoes:
+class EventHistory:
     """Tells events of our writes from those of others'.
 
     :ivar shares_ours: every ``cpu_shares`` that we wrote in this run.

@@ -110,8 +110,8 @@ class Guest:
     written: written_values.WrittenValues = dataclasses.field(
         default_factory=dict
     )
-    echoes: event_history.Echoes = dataclasses.field(
-        default_factory=event_history.Echoes
+    echoes: event_history.EventHistory = dataclasses.field(
+        default_factory=event_history.EventHistory
     )
     failures: write_failures.Failures = dataclasses.field(
         default_factory=write_failures.Failures

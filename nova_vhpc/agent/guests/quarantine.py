@@ -30,7 +30,7 @@ class Quarantine:
     :param vms: our VMs.
     """
 
-    def __init__(self, options: Any, vms: registry.Roster) -> None:
+    def __init__(self, options: Any, vms: registry.GuestRegistry) -> None:
         self._options = options
         self._roster = vms
         self._hanging: set[str] = set()

@@ -25,7 +25,7 @@ Seen = tuple[int, int]
 """libvirt's number of the run, and a hash of the XML."""
 
 
-class Roster:
+class GuestRegistry:
     """Kept by libvirt's workers, read by all.
 
     :param others: follows the VMs that are not ours.

@@ -15,7 +15,7 @@
 import threading
 
 
-class Gate:
+class WritePermission:
     """What speaks against a write, whatever the VM.
 
     :ivar dry_run: nothing is ever written.

@@ -55,13 +55,13 @@ class Adoption:
     def __init__(
         self,
         options: Any,
-        vms: registry.Roster,
-        allowed: write_permission.Gate,
+        vms: registry.GuestRegistry,
+        allowed: write_permission.WritePermission,
         records: store.Journal,
-        left: after_crash.Leftovers,
+        left: after_crash.CrashRecovery,
         host: qemu_process.Processes,
         probes: sampler.Sampler,
-        changes: policy.ForeignChanges,
+        changes: policy.ExternalChangePolicy,
         sliced: bool,
     ) -> None:
         self._options = options

@@ -27,7 +27,7 @@ DRY_RUN = (
 )
 
 
-class Leftovers:
+class CrashRecovery:
     """Put back when a VM is found; in a dry run they are only named.
 
     :param restorer: puts them back.
@@ -35,7 +35,9 @@ class Leftovers:
     """
 
     def __init__(
-        self, restorer: recovery.Restorer, allowed: write_permission.Gate
+        self,
+        restorer: recovery.Restorer,
+        allowed: write_permission.WritePermission,
     ) -> None:
         self._restorer = restorer
         self._gate = allowed

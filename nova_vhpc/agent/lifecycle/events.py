@@ -44,7 +44,7 @@ class Events:
     """
 
     def __init__(
-        self, vms: registry.Roster, look: Callable[[str], None]
+        self, vms: registry.GuestRegistry, look: Callable[[str], None]
     ) -> None:
         self._roster = vms
         self._look = look

@@ -62,7 +62,7 @@ again; each further one is twice as long, up to :data:`LONGEST_RETRY_S`."""
 LONGEST_RETRY_S = 0.5
 
 
-class Domains:
+class GuestManager:
     """Finds, follows, writes and restores the opted-in VMs.
 
     :param conf: with ``[vhpc_agent]``.
@@ -85,8 +85,10 @@ class Domains:
         options = conf.vhpc_agent
         actuators = tuple(actuators)
         self.neighbours = unmanaged.UnmanagedVms(host, usable)
-        self._roster = vms = registry.Roster(self.neighbours)
-        self._gate = allowed = write_permission.Gate(bool(options.dry_run))
+        self._roster = vms = registry.GuestRegistry(self.neighbours)
+        self._gate = allowed = write_permission.WritePermission(
+            bool(options.dry_run)
+        )
         self._quarantine = quarantine.Quarantine(options, vms)
         self.workers = pool = executor.DomainExecutor(
             options.workers,
@@ -105,20 +107,20 @@ class Domains:
             options.reconnect_max_seconds,
         )
         nudged = wakeup.ConnectionWakeup(link.get, pool.slow)
-        self._foreign = policy.ForeignChanges(
+        self._foreign = policy.ExternalChangePolicy(
             options,
             records,
             cpu_hotplug.SwitchedCpus(
                 records, lambda: cpus.online_cpus(options.sys_root)
             ),
         )
-        astray = misdirected_writes.Strays(link, host)
+        astray = misdirected_writes.MisdirectedWrites(link, host)
         self._foreign.still_runs = link.runs
         self._foreign.took_back = lambda target: astray.take_back(
             target, put_back=True
         )
         self._foreign.cpuset = lambda target: host.cpuset(target.identity.pid)
-        self._undo = restore_queue.Undo(
+        self._undo = restore_queue.RestoreQueue(
             vms,
             allowed,
             link,
@@ -128,7 +130,7 @@ class Domains:
             actuators,
             self._foreign,
         )
-        self._inspector = reconcile.Inspector(
+        self._inspector = reconcile.Reconciler(
             vms,
             allowed,
             link,
@@ -154,7 +156,7 @@ class Domains:
         )
         self.look = self._inspector.look
         self._events = events.Events(vms, self.look)
-        self._reconciler = resync.Reconciler(
+        self._reconciler = resync.Resync(
             options, vms, allowed, link, records, self._undo, self.look
         )
         self._writer = writer.Writer(
@@ -217,7 +219,7 @@ class Domains:
         self._events.listen(conn)
         self._reconciler.wake()
 
-    def pause(self) -> Mapping[str, restore_queue.Try]:
+    def pause(self) -> Mapping[str, restore_queue.RestoreAttempt]:
         """Put all back and write nothing until :meth:`resume`.
 
         :returns: by uuid, the first try to put a VM back.
@@ -235,7 +237,7 @@ class Domains:
         for target in self.guests.values():
             self._undo.release(target, guest.Hold.PAUSED, guest.Hold.RESTORED)
 
-    def restore_one(self, uuid: str) -> restore_queue.Try | None:
+    def restore_one(self, uuid: str) -> restore_queue.RestoreAttempt | None:
         """Put one VM back and leave it alone until :meth:`resume`.
 
         :returns: the first try to put it back; None if it is not ours.

@@ -20,7 +20,7 @@ from nova_vhpc.agent.lifecycle import restore_queue
 
 
 def report(
-    tries: Mapping[str, restore_queue.Try], wait_s: float
+    tries: Mapping[str, restore_queue.RestoreAttempt], wait_s: float
 ) -> dict[str, Any]:
     """Wait for the first tries, but not for ever.
 

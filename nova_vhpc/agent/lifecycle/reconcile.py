@@ -32,7 +32,7 @@ AGAIN_S = 0.5
 """Until a VM that is still coming is looked at again."""
 
 
-class Inspector:
+class Reconciler:
     """Is told that something may have changed; looks in a worker.
 
     :param vms: where it keeps what it finds.
@@ -48,15 +48,15 @@ class Inspector:
 
     def __init__(
         self,
-        vms: registry.Roster,
-        allowed: write_permission.Gate,
+        vms: registry.GuestRegistry,
+        allowed: write_permission.WritePermission,
         link: connection.Connection,
         pool: executor.DomainExecutor,
         records: store.Journal,
         host: qemu_process.Processes,
         intake: adoption.Adoption,
-        changes: policy.ForeignChanges,
-        back: restore_queue.Undo,
+        changes: policy.ExternalChangePolicy,
+        back: restore_queue.RestoreQueue,
     ) -> None:
         self._roster = vms
         self._gate = allowed
@@ -210,7 +210,7 @@ class Inspector:
         if not self._note_migration(target):
             try:
                 self._changes.look(target)
-            except misdirected_writes.AnotherRun:
+            except misdirected_writes.RunChangedError:
                 self.look(target.uuid)
                 return
         self._roster.accept(target.uuid)

@@ -28,7 +28,7 @@ from nova_vhpc.agent.restore import recovery
 from nova_vhpc.linux import qemu_process
 
 
-class Reversal:
+class GuestRestorer:
     """Puts VMs back exactly.
 
     :param allowed: whether the agent is ending.
@@ -41,11 +41,11 @@ class Reversal:
 
     def __init__(
         self,
-        allowed: write_permission.Gate,
+        allowed: write_permission.WritePermission,
         link: connection.Connection,
         records: store.Journal,
         actuators: Iterable[Any],
-        changes: policy.ForeignChanges,
+        changes: policy.ExternalChangePolicy,
         host: qemu_process.Processes,
     ) -> None:
         self._gate = allowed
@@ -53,13 +53,14 @@ class Reversal:
         self._journal = records
         self._actuators = tuple(actuators)
         self._changes = changes
-        self._strays = misdirected_writes.Strays(link, host)
+        self._strays = misdirected_writes.MisdirectedWrites(link, host)
         self._host = host
 
     def put_back(self, target: guest.Guest) -> None:
         """Put a VM back exactly, and forget that we ever wrote.
 
-        :raises strays.AnotherRun: there is nothing of ours in it any more.
+        :raises RunChangedError: the domain has started anew, without our
+            values.
         :raises restore.RestoreError: it is not exactly what it was.
         :raises libvirt.libvirtError, JournalError, OSError: likewise.
         """
@@ -91,7 +92,7 @@ class Reversal:
         """
         domain = self._connection.get().lookupByUUIDString(target.uuid)
         if domain.ID() != target.domain_id:
-            raise misdirected_writes.AnotherRun
+            raise misdirected_writes.RunChangedError
         # The one at hand may be of a connection that is gone; nobody looks at
         # VMs any more when the agent ends.
         target.domain = domain
@@ -118,7 +119,7 @@ class Reversal:
             # A call may have waited for the end of its run, and what was
             # right for that one came into the next.
             if self._strays.take_back(target, put_back=True):
-                raise misdirected_writes.AnotherRun
+                raise misdirected_writes.RunChangedError
         if left:
             raise recovery.RestoreError('; '.join(left))
 
@@ -145,7 +146,7 @@ class Reversal:
                 # one was. Without a copy of its own there is none of ours.
                 with contextlib.suppress(libvirt.libvirtError):
                     domain_metadata.remove(target.domain)
-                raise misdirected_writes.AnotherRun
+                raise misdirected_writes.RunChangedError
             target.settled = True
         elif marked:
             domain_metadata.remove(target.domain)

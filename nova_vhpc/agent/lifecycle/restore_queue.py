@@ -35,7 +35,7 @@ from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
-Try = concurrent.futures.Future[str]
+RestoreAttempt = concurrent.futures.Future[str]
 """Of putting a VM back: ``DONE``, ``GONE``, or why it failed."""
 
 DONE = ''
@@ -48,7 +48,7 @@ NOT_FOR_US = frozenset({guest.Hold.MIGRATING})
 """Holds that do not ask for a VM to be put back."""
 
 
-class _Owed:
+class PendingRestore:
     """One VM that must be put back.
 
     :ivar problem: why it failed the last time.
@@ -58,10 +58,10 @@ class _Owed:
     def __init__(self, target: guest.Guest) -> None:
         self.target = target
         self.problem = ''
-        self.current: Try | None = None
+        self.current: RestoreAttempt | None = None
 
 
-class Undo:
+class RestoreQueue:
     """Takes back all that we wrote to a VM.
 
     :param vms: our VMs.
@@ -76,14 +76,14 @@ class Undo:
 
     def __init__(
         self,
-        vms: registry.Roster,
-        allowed: write_permission.Gate,
+        vms: registry.GuestRegistry,
+        allowed: write_permission.WritePermission,
         link: connection.Connection,
         pool: executor.DomainExecutor,
         records: store.Journal,
         host: qemu_process.Processes,
         actuators: Iterable[Any],
-        changes: policy.ForeignChanges,
+        changes: policy.ExternalChangePolicy,
     ) -> None:
         self._roster = vms
         self._gate = allowed
@@ -91,7 +91,7 @@ class Undo:
         self._workers = pool
         self._journal = records
         self._host = host
-        self._reversal = restore_guest.Reversal(
+        self._reversal = restore_guest.GuestRestorer(
             allowed,
             link,
             records,
@@ -100,13 +100,13 @@ class Undo:
             host,
         )
         self._lock = threading.Lock()
-        self._owed: dict[str, _Owed] = {}
-        self._open: set[Try] = set()
-        self.leftovers = after_crash.Leftovers(
+        self._owed: dict[str, PendingRestore] = {}
+        self._open: set[RestoreAttempt] = set()
+        self.leftovers = after_crash.CrashRecovery(
             recovery.Restorer(records, host), allowed
         )
 
-    def submit(self, target: guest.Guest, why: guest.Hold) -> Try:
+    def submit(self, target: guest.Guest, why: guest.Hold) -> RestoreAttempt:
         """Have a VM put back soon, and left alone from now on.
 
         :returns: of the first try; :meth:`retry` makes the others.
@@ -210,21 +210,21 @@ class Undo:
                 return True
         return False
 
-    def _owe(self, target: guest.Guest, why: guest.Hold) -> _Owed:
+    def _owe(self, target: guest.Guest, why: guest.Hold) -> PendingRestore:
         """Enter a VM in the list; the lock is held."""
         # In force before anybody looks at the VM under its own lock.
         target.holds.add(why)
         owed = self._owed.get(target.uuid)
         if owed is None or owed.target is not target:
-            owed = self._owed[target.uuid] = _Owed(target)
+            owed = self._owed[target.uuid] = PendingRestore(target)
         return owed
 
-    def _queue(self, owed: _Owed) -> Try:
+    def _queue(self, owed: PendingRestore) -> RestoreAttempt:
         """Have a worker try; the lock is held."""
         if owed.current is not None:
             # A call that hangs must not have more pile up behind it.
             return owed.current
-        current = owed.current = Try()
+        current = owed.current = RestoreAttempt()
         self._open.add(current)
         if not self._workers.submit(
             owed.target.uuid, lambda: self._run(owed, current)
@@ -232,7 +232,7 @@ class Undo:
             self._answer(current, ENDING)
         return current
 
-    def _run(self, owed: _Owed, current: Try) -> None:
+    def _run(self, owed: PendingRestore, current: RestoreAttempt) -> None:
         with self._lock:
             wanted = self._owed.get(owed.target.uuid) is owed
         if wanted:
@@ -244,13 +244,13 @@ class Undo:
             owed.current = None
             self._answer(current, answer)
 
-    def _answer(self, current: Try, answer: str) -> None:
+    def _answer(self, current: RestoreAttempt, answer: str) -> None:
         """End a try, if it has not ended yet; the lock is held."""
         if current in self._open:
             self._open.discard(current)
             current.set_result(answer)
 
-    def _attempt(self, owed: _Owed) -> str:
+    def _attempt(self, owed: PendingRestore) -> str:
         """Try once; says so in the log when that is news."""
         target = owed.target
         answer = self._try(target)
@@ -287,7 +287,7 @@ class Undo:
             return GONE
         try:
             self._reversal.put_back(target)
-        except misdirected_writes.AnotherRun:
+        except misdirected_writes.RunChangedError:
             self.gone(target.uuid)
             return GONE
         except Exception as error:

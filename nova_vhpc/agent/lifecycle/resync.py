@@ -31,7 +31,7 @@ SPREAD = 0.5
 """Part of the period over which the looks are spread."""
 
 
-class Reconciler:
+class Resync:
     """Has every domain looked at, in a thread of its own.
 
     :param options: ``[vhpc_agent]``.
@@ -46,11 +46,11 @@ class Reconciler:
     def __init__(
         self,
         options: Any,
-        vms: registry.Roster,
-        allowed: write_permission.Gate,
+        vms: registry.GuestRegistry,
+        allowed: write_permission.WritePermission,
         link: connection.Connection,
         records: store.Journal,
-        back: restore_queue.Undo,
+        back: restore_queue.RestoreQueue,
         look: Callable[[str], None],
     ) -> None:
         self._options = options

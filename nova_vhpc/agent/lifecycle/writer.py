@@ -55,14 +55,14 @@ class Writer:
 
     def __init__(
         self,
-        vms: registry.Roster,
-        allowed: write_permission.Gate,
+        vms: registry.GuestRegistry,
+        allowed: write_permission.WritePermission,
         link: connection.Connection,
         pool: executor.DomainExecutor,
         records: store.Journal,
         actuators: Iterable[Any],
         weighing: weights.Weights,
-        astray: misdirected_writes.Strays,
+        astray: misdirected_writes.MisdirectedWrites,
         troubles: quarantine.Quarantine,
         look: Callable[[str], None],
     ) -> None:

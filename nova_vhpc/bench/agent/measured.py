@@ -76,7 +76,7 @@ class Recorder:
 
 
 class RecordingWriter:
-    """Stands where ``Domains`` is: hands writes to the real actuator."""
+    """Stands where ``GuestManager`` is: hands writes to the real actuator."""
 
     def __init__(self, conf: Any, load: agent_load.Load) -> None:
         agent_options = conf.vhpc_agent

@@ -45,7 +45,7 @@ class TestRestarts(base.AgentTestCase):
         self.uuid = self.started.UUIDString()
         self.ended = threading.Event()
 
-    def make(self, **options: str) -> manager.Domains:
+    def make(self, **options: str) -> manager.GuestManager:
         """All of the agent that calls libvirt; the tests decide."""
         conf = cfg.ConfigOpts()
         agent_conf.register_opts(conf)
@@ -58,7 +58,7 @@ class TestRestarts(base.AgentTestCase):
             conf.set_override(name, value, 'vhpc_agent')
         records = store.Journal(str(self.path))
         records.prepare()
-        made = manager.Domains(
+        made = manager.GuestManager(
             conf,
             records,
             qemu_process.Processes(),
@@ -70,7 +70,7 @@ class TestRestarts(base.AgentTestCase):
         self.addCleanup(made.close)
         return made
 
-    def taken_in(self, made: manager.Domains) -> guest.Guest:
+    def taken_in(self, made: manager.GuestManager) -> guest.Guest:
         """The VM as it runs now."""
 
         def found() -> guest.Guest | None:
@@ -83,7 +83,7 @@ class TestRestarts(base.AgentTestCase):
         target: guest.Guest = self.wait_for(found, 'the VM to be taken in')
         return target
 
-    def play(self, made: manager.Domains) -> None:
+    def play(self, made: manager.GuestManager) -> None:
         """Windows, all the time."""
         for shares in itertools.cycle((20, 4000)):
             if self.ended.wait(0.002):
@@ -94,7 +94,7 @@ class TestRestarts(base.AgentTestCase):
                 # As it is not running, or a worker writes.
                 continue
 
-    def tick(self, made: manager.Domains) -> None:
+    def tick(self, made: manager.GuestManager) -> None:
         """Ticks that want something else each time."""
         for cpu in itertools.cycle((0, 1)):
             if self.ended.wait(0.02):
@@ -107,7 +107,9 @@ class TestRestarts(base.AgentTestCase):
                 )
 
     def in_thread(
-        self, call: Callable[[manager.Domains], None], made: manager.Domains
+        self,
+        call: Callable[[manager.GuestManager], None],
+        made: manager.GuestManager,
     ) -> None:
         thread = threading.Thread(target=call, args=(made,))
         thread.start()

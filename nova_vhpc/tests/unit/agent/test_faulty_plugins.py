@@ -87,7 +87,7 @@ class TestProbes(base.BaseTestCase):
         self.assertEqual(1, self.log.output.count('a fault'))
 
 
-class TestActuators(test_manager.DomainsCase):
+class TestActuators(test_manager.ManagerTestCase):
     def make(self, **options: Any) -> Any:
         made = super().make(**options)
         self.faulty = types.SimpleNamespace(

@@ -85,7 +85,7 @@ class SlowDomain(fake_libvirt.Domain):
         return super().vcpuPinInfo(flags)
 
 
-class FreeWeightsCase(test_manager.DomainsCase):
+class FreeWeightsCase(test_manager.ManagerTestCase):
     """A VM whose windows' weights have all been written once."""
 
     domain: SlowDomain

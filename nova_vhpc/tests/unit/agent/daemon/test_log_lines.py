@@ -46,7 +46,7 @@ class Lines(logging.Handler):
         self.lines.append(self.format(record))
 
 
-class TestLines(test_manager.DomainsCase):
+class TestLines(test_manager.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.told = Lines()

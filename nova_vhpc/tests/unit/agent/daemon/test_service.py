@@ -78,7 +78,7 @@ class PauseTest(ServiceCase):
     def test_tick_just_before_a_pause_plays_nothing_after_it(self) -> None:
         pause = self.made.domains.pause
 
-        def tick_first() -> Mapping[str, restore_queue.Try]:
+        def tick_first() -> Mapping[str, restore_queue.RestoreAttempt]:
             self.tick()
             self.assertTrue(self.playing())
             return pause()

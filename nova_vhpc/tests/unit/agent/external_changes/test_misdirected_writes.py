@@ -35,7 +35,7 @@ OWN = '<cputune><period>50000</period><quota>20000</quota></cputune>'
 HELD_S = 0.3
 
 
-class TestStrays(test_manager.DomainsCase):
+class TestStrays(test_manager.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()

@@ -133,7 +133,7 @@ class TestPinsThatCannotBePutBackWhole(test_policy.ForeignCase):
         self.target.set_expected(cputune.read(self.domain))
         self.domain.pins[0] = tuple(cpu == 2 for cpu in range(4))
 
-    def changes(self, choice: str = 'respect') -> policy.ForeignChanges:
+    def changes(self, choice: str = 'respect') -> policy.ExternalChangePolicy:
         made = super().changes(choice)
         made.cpuset = lambda target: self.domain.cpuset
         return made

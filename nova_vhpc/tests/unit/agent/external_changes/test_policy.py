@@ -66,8 +66,8 @@ class ForeignCase(base.BaseTestCase):
     def online(self) -> frozenset[int]:
         return cputune.pin_cpus(self.domain.online)
 
-    def changes(self, choice: str = 'respect') -> policy.ForeignChanges:
-        return policy.ForeignChanges(
+    def changes(self, choice: str = 'respect') -> policy.ExternalChangePolicy:
+        return policy.ExternalChangePolicy(
             types.SimpleNamespace(foreign_changes=choice),
             self.journal,
             cpu_hotplug.SwitchedCpus(self.journal, self.online),

@@ -20,8 +20,8 @@ from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent.guests import test_guest
 
 
-def make() -> registry.Roster:
-    return registry.Roster(
+def make() -> registry.GuestRegistry:
+    return registry.GuestRegistry(
         unmanaged.UnmanagedVms(
             qemu_process.Processes('/nowhere', '/nowhere'), frozenset
         )

@@ -21,7 +21,7 @@ from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import test_manager
 
 
-class TestNewerJournal(test_manager.DomainsCase):
+class TestNewerJournal(test_manager.ManagerTestCase):
     def test_freed_once_and_left_alone(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.write(self.look())

@@ -32,7 +32,7 @@ PINS = (
 )
 
 
-class TestRepin(test_manager.DomainsCase):
+class TestRepin(test_manager.ManagerTestCase):
     """Nova migrates the live XML, and makes it the persistent one there."""
 
     def test_pins_that_confine_to_nothing(self) -> None:
@@ -58,7 +58,7 @@ class TestRepin(test_manager.DomainsCase):
         self.assertFalse(self.look().repin)
 
 
-class TestConfined(test_manager.DomainsCase):
+class TestConfined(test_manager.ManagerTestCase):
     """systemd keeps CPUs from all machines; pins to these are refused."""
 
     def confined(self, *cpus: int) -> frozenset[int] | None:
@@ -83,7 +83,7 @@ class TestConfined(test_manager.DomainsCase):
         self.assertEqual({0, 1}, self.confined(7))
 
 
-class TestComing(test_manager.DomainsCase):
+class TestComing(test_manager.ManagerTestCase):
     """On its way from another host: libvirt holds all that is written."""
 
     def setUp(self) -> None:
@@ -121,7 +121,7 @@ class TestComing(test_manager.DomainsCase):
         self.assertEqual(1, timer.call_count)
 
 
-class TestGoing(test_manager.DomainsCase):
+class TestGoing(test_manager.ManagerTestCase):
     """Found by an agent that starts while it is being sent away."""
 
     def test_nothing_is_written_before_it_is_known_to_stay(self) -> None:
@@ -135,7 +135,7 @@ class TestGoing(test_manager.DomainsCase):
         self.assertIn('values', self.domain.written)
 
 
-class TestNextRun(test_manager.DomainsCase):
+class TestNextRun(test_manager.ManagerTestCase):
     """A VM ended, and was started anew, while libvirtd was not there."""
 
     def test_with_the_number_of_the_one_before(self) -> None:

@@ -30,7 +30,7 @@ from nova_vhpc.tests.unit.agent.lifecycle import test_manager
 ORIGINAL = fake_libvirt.ORIGINAL
 
 
-class TestCrash(test_manager.DomainsCase):
+class TestCrash(test_manager.ManagerTestCase):
     def crash(self) -> None:
         """The agent is gone; nothing is put back."""
         self.made._gate.ending.set()

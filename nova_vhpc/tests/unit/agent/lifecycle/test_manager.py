@@ -39,7 +39,7 @@ WISH = model.CpuTune(8_000, 8_000)
 PATIENCE_S = 60.0
 
 
-class DomainsCase(base.BaseTestCase):
+class ManagerTestCase(base.BaseTestCase):
     """All parts together; only libvirt is of memory."""
 
     def setUp(self) -> None:
@@ -48,7 +48,7 @@ class DomainsCase(base.BaseTestCase):
         self.domain = fake_libvirt.Domain()
         self.made = self.make()
 
-    def make(self, **options: Any) -> manager.Domains:
+    def make(self, **options: Any) -> manager.GuestManager:
         conf = cfg.ConfigOpts()
         agent_conf.register_opts(conf)
         conf([], default_config_files=[])
@@ -60,7 +60,7 @@ class DomainsCase(base.BaseTestCase):
         for name, value in options.items():
             conf.set_override(name, value, 'vhpc_agent')
         self.records = store.Journal(self.state)
-        made = manager.Domains(
+        made = manager.GuestManager(
             conf,
             self.records,
             qemu_process.Processes('/nowhere', '/nowhere'),
@@ -98,7 +98,7 @@ class DomainsCase(base.BaseTestCase):
         self.assertIsNone(self.domain.mark)
 
 
-class TestPutBack(DomainsCase):
+class TestPutBack(ManagerTestCase):
     def test_late_events_of_our_writes_are_known_as_ours(self) -> None:
         target = self.look()
         self.made.set_shares('u', 20)
@@ -139,7 +139,7 @@ class TestPutBack(DomainsCase):
         self.assertIsNotNone(self.domain.mark)
 
 
-class TestRestored(DomainsCase):
+class TestRestored(ManagerTestCase):
     """On an operator's word: left alone until the agent is resumed."""
 
     def assert_left_alone(self) -> None:
@@ -175,7 +175,7 @@ class TestRestored(DomainsCase):
         self.assert_written_after_resume()
 
 
-class TestOptingOut(DomainsCase):
+class TestOptingOut(ManagerTestCase):
     def test_while_it_migrates_and_then_does_not(self) -> None:
         target = self.look()
         self.write(target)
@@ -190,7 +190,7 @@ class TestOptingOut(DomainsCase):
         self.assert_put_back()
 
 
-class TestLeaving(DomainsCase):
+class TestLeaving(ManagerTestCase):
     def assert_not_written(self) -> None:
         self.write(self.made.guests['u'])
         self.made.set_shares('u', 7)
@@ -235,7 +235,7 @@ class TestLeaving(DomainsCase):
         self.assertTrue(self.made.guests['u'].free_to_write)
 
 
-class TestInvalidForNow(DomainsCase):
+class TestInvalidForNow(ManagerTestCase):
     """libvirt calls many a refusal an invalid operation."""
 
     def no_cgroup(self) -> Any:
@@ -280,7 +280,7 @@ class TestInvalidForNow(DomainsCase):
         self.assertEqual((), self.records.uuids())
 
 
-class TestAway(DomainsCase):
+class TestAway(ManagerTestCase):
     """No libvirt, just after it has said of some domain that it is gone."""
 
     def setUp(self) -> None:
@@ -315,7 +315,7 @@ class TestAway(DomainsCase):
         self.assertEqual(('u',), self.records.uuids())
 
 
-class TestLeftByAnEarlierAgent(DomainsCase):
+class TestLeftByAnEarlierAgent(ManagerTestCase):
     """It was killed, and this one ends before it has looked at the VM."""
 
     def setUp(self) -> None:
@@ -363,7 +363,7 @@ class TestLeftByAnEarlierAgent(DomainsCase):
         self.assertTrue(self.made.stop(PATIENCE_S))
 
 
-class TestRestarted(DomainsCase):
+class TestRestarted(ManagerTestCase):
     """A VM that was restarted, and nobody has looked at it yet."""
 
     def setUp(self) -> None:

@@ -17,8 +17,8 @@ from oslotest import base
 from nova_vhpc.agent.lifecycle import put_back, restore_queue
 
 
-def done(answer: str) -> restore_queue.Try:
-    made = restore_queue.Try()
+def done(answer: str) -> restore_queue.RestoreAttempt:
+    made = restore_queue.RestoreAttempt()
     made.set_result(answer)
     return made
 
@@ -42,7 +42,11 @@ class TestReport(base.BaseTestCase):
 
     def test_waits_no_longer_than_it_may(self) -> None:
         told = put_back.report(
-            {'a': restore_queue.Try(), 'b': done(restore_queue.DONE)}, 0.01
+            {
+                'a': restore_queue.RestoreAttempt(),
+                'b': done(restore_queue.DONE),
+            },
+            0.01,
         )
         self.assertEqual(['b'], told['restored'])
         self.assertIn('0.01 s', told['failed']['a'])

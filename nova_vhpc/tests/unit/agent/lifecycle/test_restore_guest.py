@@ -27,7 +27,7 @@ PINS = (frozenset({0}), frozenset({1}))
 LEAVING = frozenset({'u'})
 
 
-class SettledCase(test_manager.DomainsCase):
+class SettledCase(test_manager.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()

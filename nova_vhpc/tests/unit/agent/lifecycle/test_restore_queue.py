@@ -29,7 +29,7 @@ from nova_vhpc.tests.unit.agent.lifecycle import test_manager
 PINS = (frozenset({0}), frozenset({1}))
 
 
-class TestUndo(test_manager.DomainsCase):
+class TestUndo(test_manager.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()
@@ -244,7 +244,7 @@ class _Restarts:
         pass
 
 
-class TestAnotherRun(test_manager.DomainsCase):
+class TestAnotherRun(test_manager.ManagerTestCase):
     NOW: ClassVar = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
 
     def restart(self) -> None:
@@ -282,7 +282,7 @@ class TestAnotherRun(test_manager.DomainsCase):
         return target
 
 
-class TestWithoutLibvirt(test_manager.DomainsCase):
+class TestWithoutLibvirt(test_manager.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()

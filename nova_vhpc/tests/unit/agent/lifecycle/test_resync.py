@@ -46,7 +46,7 @@ class Host:
 
 
 class TestReconciler(base.BaseTestCase):
-    def start(self, period_s: float) -> resync.Reconciler:
+    def start(self, period_s: float) -> resync.Resync:
         records = store.Journal(tempfile.mkdtemp())
         records.prepare()
         records.save(test_store.record())
@@ -55,11 +55,11 @@ class TestReconciler(base.BaseTestCase):
         vms.add(test_guest.make())
         vms.add_other('gone', (1, 1))
         self.roster = vms
-        self.gate = write_permission.Gate(dry_run=False)
+        self.gate = write_permission.WritePermission(dry_run=False)
         self.looked: list[str] = []
         self.forgotten: list[str] = []
         self.retried: list[str] = []
-        made = resync.Reconciler(
+        made = resync.Resync(
             types.SimpleNamespace(reconcile_period=period_s),
             vms,
             self.gate,

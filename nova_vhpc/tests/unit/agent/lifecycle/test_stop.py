@@ -29,7 +29,7 @@ PATIENCE_S = test_manager.PATIENCE_S
 WISH = test_manager.WISH
 
 
-class TestStop(test_manager.DomainsCase):
+class TestStop(test_manager.ManagerTestCase):
     def test_a_first_record_that_is_just_being_written(self) -> None:
         target = self.look()
         inside, go = threading.Event(), threading.Event()

@@ -69,7 +69,7 @@ class WriterCase(base.BaseTestCase):
         self.target = self.make()
         self.roster = test_registry.make()
         self.roster.add(self.target)
-        self.gate = write_permission.Gate(dry_run=False)
+        self.gate = write_permission.WritePermission(dry_run=False)
         self.deadline = 60.0
         self.troubles = quarantine.Quarantine(
             test_quarantine.OPTIONS, self.roster
@@ -98,7 +98,7 @@ class WriterCase(base.BaseTestCase):
                 types.SimpleNamespace(window_weights='cgroup'),
                 host,
             ),
-            misdirected_writes.Strays(self.link, host),
+            misdirected_writes.MisdirectedWrites(self.link, host),
             self.troubles,
             self.looked.append,
         )

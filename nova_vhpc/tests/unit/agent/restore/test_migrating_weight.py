@@ -35,7 +35,7 @@ V2 = f'0::/{SCOPE}/libvirt/emulator\n'
 SHARES = '<cputune><shares>{}</shares></cputune>'
 
 
-class TestMigratingWeight(test_manager.DomainsCase):
+class TestMigratingWeight(test_manager.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.root = pathlib.Path(tempfile.mkdtemp())

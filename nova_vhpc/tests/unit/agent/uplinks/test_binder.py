@@ -28,7 +28,7 @@ from nova_vhpc.tests.unit.agent.lifecycle import test_manager
 PATIENCE_S = 10.0
 
 
-class UplinkBinderTest(test_manager.DomainsCase):
+class UplinkBinderTest(test_manager.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain.specs['vhpc:network'] = 'separate'

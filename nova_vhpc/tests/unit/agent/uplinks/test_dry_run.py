@@ -28,7 +28,7 @@ from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import test_manager
 
 
-class CrashedAgentTest(test_manager.DomainsCase):
+class CrashedAgentTest(test_manager.ManagerTestCase):
     """A dry run after another agent has crashed, which changes nothing."""
 
     def setUp(self) -> None:
@@ -88,7 +88,7 @@ class CrashedAgentTest(test_manager.DomainsCase):
         self.assert_untouched()
 
 
-class NoCrashedAgentTest(test_manager.DomainsCase):
+class NoCrashedAgentTest(test_manager.ManagerTestCase):
     def test_nothing_is_logged_or_written(self) -> None:
         self.made = self.make(dry_run=True)
         with self.assertNoLogs('nova_vhpc.agent.lifecycle.after_crash'):
@@ -99,7 +99,7 @@ class NoCrashedAgentTest(test_manager.DomainsCase):
         self.assertEqual([], self.domain.written)
 
 
-class DryPluggerTest(test_manager.DomainsCase):
+class DryPluggerTest(test_manager.ManagerTestCase):
     def make_binder(self, plugger: plugger.Plugger) -> UplinkBinder:
         return UplinkBinder(
             plugger,
@@ -141,7 +141,7 @@ class DryPluggerTest(test_manager.DomainsCase):
         self.assertEqual(('u',), records.uuids())
 
 
-class TestService(test_manager.DomainsCase):
+class TestService(test_manager.ManagerTestCase):
     def conf(self, *words: str) -> cfg.ConfigOpts:
         path = pathlib.Path(tempfile.mkdtemp(), 'agent.conf')
         path.write_text(
