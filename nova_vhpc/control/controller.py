@@ -121,7 +121,7 @@ class Controller:
     def _pin(
         self,
         context: pinning_base.PinContext,
-        ignored: list[model.Ignored],
+        ignored: list[model.Diagnostic],
     ) -> pinning_base.PinDecision:
         """Ask the pinning policy."""
         try:
@@ -131,7 +131,7 @@ class Controller:
         except Exception as error:
             # Policies are plugins: a faulty one must not stop the agent.
             ignored.append(
-                model.Ignored('', f'pinning policy failed: {error!r}')
+                model.Diagnostic('', f'pinning policy failed: {error!r}')
             )
             return pinning_base.PinDecision()
 
@@ -139,7 +139,7 @@ class Controller:
         self,
         decision: pinning_base.PinDecision,
         context: pinning_base.PinContext,
-        ignored: list[model.Ignored],
+        ignored: list[model.Diagnostic],
     ) -> pinning_base.PinDecision:
         """Keep only pins that are allowed."""
         ignored.extend(decision.ignored)
@@ -165,7 +165,7 @@ class Controller:
             ):
                 if not _inside(wanted, vm.vcpus, usable.of(vm)):
                     ignored.append(
-                        model.Ignored(
+                        model.Diagnostic(
                             uuid, 'pins outside of its CPUs; not pinned'
                         )
                     )
@@ -181,7 +181,7 @@ class Controller:
     def _slice(
         self,
         context: slices_base.SliceContext,
-        ignored: list[model.Ignored],
+        ignored: list[model.Diagnostic],
     ) -> slices_base.SliceDecision:
         """Ask the slice policy."""
         try:
@@ -190,7 +190,7 @@ class Controller:
             )
         except Exception as error:
             ignored.append(
-                model.Ignored('', f'slice policy failed: {error!r}')
+                model.Diagnostic('', f'slice policy failed: {error!r}')
             )
             return slices_base.SliceDecision()
 
@@ -198,13 +198,13 @@ class Controller:
         self,
         decision: slices_base.SliceDecision,
         context: slices_base.SliceContext,
-        ignored: list[model.Ignored],
+        ignored: list[model.Diagnostic],
     ) -> slices_base.SliceDecision:
         """Drop what could do harm, or is not what it should be."""
         # Else the pinning policy would fail, and be blamed for it.
         for name, text in _SETS.items():
             if type(getattr(decision, name)) is not frozenset:
-                ignored.append(model.Ignored('', f'{text}: no set'))
+                ignored.append(model.Diagnostic('', f'{text}: no set'))
                 nothing: dict[str, Any] = {name: frozenset()}
                 decision = dataclasses.replace(decision, **nothing)
         schedule = decision.windows
@@ -221,7 +221,7 @@ class Controller:
             return decision
         fault = windows.fault(schedule, uuids, limits)
         if fault is not None:
-            ignored.append(model.Ignored('', f'windows dropped: {fault}'))
+            ignored.append(model.Diagnostic('', f'windows dropped: {fault}'))
             return dataclasses.replace(decision, windows=None)
         self._harmless_windows = schedule, uuids, limits
         return decision
@@ -232,7 +232,7 @@ class Controller:
         vm_phases: Mapping[str, tracker.VmPhase],
         pinned: pinning_base.PinDecision,
         sliced: slices_base.SliceDecision,
-        ignored: list[model.Ignored],
+        ignored: list[model.Diagnostic],
     ) -> dict[str, model.VmPlan]:
         """Put slices, pins and originals together, VM by VM."""
         self._planner.forget_all_but(vm_phases.keys())
@@ -269,7 +269,7 @@ class Controller:
             except Exception as error:
                 # What nobody thought of in one VM must not stop the rest.
                 ignored.append(
-                    model.Ignored(uuid, f'cannot be planned: {error!r}')
+                    model.Diagnostic(uuid, f'cannot be planned: {error!r}')
                 )
         return plans
 

@@ -325,7 +325,7 @@ class Pools:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ignored:
+class Diagnostic:
     """Input that was not used, and why; uuid '' for the host's own."""
 
     uuid: str
@@ -341,5 +341,5 @@ class Plan:
     clusters: Mapping[str, ClusterPlan] = dataclasses.field(
         default_factory=dict
     )
-    ignored: tuple[Ignored, ...] = ()
+    ignored: tuple[Diagnostic, ...] = ()
     pools: Pools | None = None

@@ -51,7 +51,7 @@ class Intake:
     """
 
     view: model.HostView
-    ignored: tuple[model.Ignored, ...]
+    ignored: tuple[model.Diagnostic, ...]
     sound: Mapping[str, object]
     sound_cpus: tuple[model.Cpu, ...] | None
 
@@ -63,20 +63,20 @@ def check(view: model.HostView, before: Intake | None = None) -> Intake:
         same object still, as of a VM of which nothing new is known, is not
         looked at again.
     """
-    ignored: list[model.Ignored] = []
+    ignored: list[model.Diagnostic] = []
     known: Mapping[str, object] = {} if before is None else before.sound
     seen: dict[str, object] = {}
     vms = _check_vms(view.vms, model.VmView, known, seen, ignored)
     for place, vm in enumerate(vms):
         if vm.cluster is not None and type(vm.cluster) is not str:
             ignored.append(
-                model.Ignored(vm.uuid, f'cluster {_text(vm.cluster)}')
+                model.Diagnostic(vm.uuid, f'cluster {_text(vm.cluster)}')
             )
             vms[place] = vm = dataclasses.replace(vm, cluster=None)
         slice_us = vm.time_slice_us
         if slice_us is not None and not _is_slice(slice_us):
             ignored.append(
-                model.Ignored(vm.uuid, f'time slice {_text(slice_us)} us')
+                model.Diagnostic(vm.uuid, f'time slice {_text(slice_us)} us')
             )
             vms[place] = dataclasses.replace(vm, time_slice_us=None)
     others = _check_vms(view.others, model.OtherVm, known, seen, ignored)
@@ -92,7 +92,7 @@ def check(view: model.HostView, before: Intake | None = None) -> Intake:
     period_us = view.period_us
     if not (_believable(period_us) and period_us):
         ignored.append(
-            model.Ignored(
+            model.Diagnostic(
                 '', f'control period {_text(period_us)} us; taken as 100 ms'
             )
         )
@@ -100,7 +100,7 @@ def check(view: model.HostView, before: Intake | None = None) -> Intake:
     late_us = view.window_late_us
     if not _believable(late_us):
         ignored.append(
-            model.Ignored('', f'windows late by {_text(late_us)} us')
+            model.Diagnostic('', f'windows late by {_text(late_us)} us')
         )
         late_us = 0.0
     return Intake(
@@ -125,7 +125,7 @@ def _check_vms(
     kind: type[_Vm],
     known: Mapping[str, object],
     seen: dict[str, object],
-    ignored: list[model.Ignored],
+    ignored: list[model.Diagnostic],
 ) -> list[_Vm]:
     """VMs that can be, with what can be true of their samples.
 
@@ -142,7 +142,7 @@ def _check_vms(
             or type(vm.vcpus) is not int
             or not 1 <= vm.vcpus <= MAX_VCPUS
         ):
-            ignored.append(model.Ignored(_text(uuid), _vm_fault(vm, seen)))
+            ignored.append(model.Diagnostic(_text(uuid), _vm_fault(vm, seen)))
             continue
         before = known.get(uuid)
         if before is not vm:
@@ -151,20 +151,20 @@ def _check_vms(
                 if fault is not None:
                     # Else one VM would fail the policies of all.
                     ignored.append(
-                        model.Ignored(uuid, f'{fault} cannot be so')
+                        model.Diagnostic(uuid, f'{fault} cannot be so')
                     )
                     continue
             else:
                 unknown = settings.other_faults(vm)
                 if unknown:
                     ignored.extend(
-                        model.Ignored(uuid, f'{name} cannot be so')
+                        model.Diagnostic(uuid, f'{name} cannot be so')
                         for name in unknown
                     )
                     vm = dataclasses.replace(vm, **unknown)
             if not _fits(vm.sample):
                 sample, faults = _clean_sample(vm.sample)
-                ignored.extend(model.Ignored(uuid, text) for text in faults)
+                ignored.extend(model.Diagnostic(uuid, text) for text in faults)
                 vm = dataclasses.replace(vm, sample=sample)
         seen[uuid] = vm
         kept.append(vm)
@@ -172,7 +172,7 @@ def _check_vms(
 
 
 def _check_limits(
-    limits: model.ActuatorLimits, ignored: list[model.Ignored]
+    limits: model.ActuatorLimits, ignored: list[model.Diagnostic]
 ) -> model.ActuatorLimits:
     """The actuator's limits within libvirt's; the same object if all fit.
 
@@ -184,7 +184,9 @@ def _check_limits(
     )
     if not numbers:
         ignored.append(
-            model.Ignored('', "the actuator's limits; taken as libvirt's own")
+            model.Diagnostic(
+                '', "the actuator's limits; taken as libvirt's own"
+            )
         )
         limits = model.ActuatorLimits()
     within = dataclasses.replace(
@@ -202,23 +204,23 @@ def _check_limits(
     if within == limits:
         return limits
     ignored.append(
-        model.Ignored('', 'actuator limits wider than libvirt takes')
+        model.Diagnostic('', 'actuator limits wider than libvirt takes')
     )
     return within
 
 
 def _check_peers(
-    peers: object, ignored: list[model.Ignored]
+    peers: object, ignored: list[model.Diagnostic]
 ) -> Mapping[str, model.PeerView]:
     """What other hosts say, as far as it makes sense."""
     if not isinstance(peers, Mapping):
-        ignored.append(model.Ignored('', f'peers {_text(peers)}'))
+        ignored.append(model.Diagnostic('', f'peers {_text(peers)}'))
         return {}
     kept: dict[str, model.PeerView] = {}
     for cluster, word in peers.items():
         if not isinstance(word, model.PeerView):
             ignored.append(
-                model.Ignored(
+                model.Diagnostic(
                     '', f'what peers say of cluster {_text(cluster)}'
                 )
             )
@@ -226,7 +228,7 @@ def _check_peers(
         slice_us = word.min_slice_us
         if slice_us is not None and not _is_slice(slice_us):
             ignored.append(
-                model.Ignored(
+                model.Diagnostic(
                     '',
                     f'time slice {_text(slice_us)} us of cluster '
                     f'{_text(cluster)} on its peers',
@@ -238,12 +240,14 @@ def _check_peers(
 
 
 def _each(
-    items: object, kind: type[_Item], ignored: list[model.Ignored]
+    items: object, kind: type[_Item], ignored: list[model.Diagnostic]
 ) -> Sequence[_Item]:
     """Those items that are of their kind."""
     if not isinstance(items, tuple | list):
         ignored.append(
-            model.Ignored('', f'{_text(items)} in place of {kind.__name__}s')
+            model.Diagnostic(
+                '', f'{_text(items)} in place of {kind.__name__}s'
+            )
         )
         return ()
     for item in items:
@@ -252,7 +256,7 @@ def _each(
     else:
         return items
     ignored.extend(
-        model.Ignored('', f'{_text(item)} in place of a {kind.__name__}')
+        model.Diagnostic('', f'{_text(item)} in place of a {kind.__name__}')
         for item in items
         if not isinstance(item, kind)
     )
@@ -270,22 +274,24 @@ def _vm_fault(
 
 
 def _check_cpus(
-    cpus: tuple[model.Cpu, ...], ignored: list[model.Ignored]
+    cpus: tuple[model.Cpu, ...], ignored: list[model.Diagnostic]
 ) -> tuple[model.Cpu, ...]:
     """CPUs in order of their number, each once."""
     by_id: dict[int, model.Cpu] = {}
     for cpu in _each(cpus, model.Cpu, ignored):
         if type(cpu.id) is not int or not 0 <= cpu.id <= MAX_CPU:
-            ignored.append(model.Ignored('', f'host CPU {_text(cpu.id)}'))
+            ignored.append(model.Diagnostic('', f'host CPU {_text(cpu.id)}'))
         elif not (type(cpu.socket) is type(cpu.llc) is type(cpu.core) is int):
             # They are sorted by.
             ignored.append(
-                model.Ignored(
+                model.Diagnostic(
                     '', f'host CPU {cpu.id}: no socket, cache or core'
                 )
             )
         elif cpu.id in by_id:
-            ignored.append(model.Ignored('', f'host CPU {cpu.id} shown twice'))
+            ignored.append(
+                model.Diagnostic('', f'host CPU {cpu.id} shown twice')
+            )
         else:
             by_id[cpu.id] = cpu
     return tuple(by_id[number] for number in sorted(by_id))

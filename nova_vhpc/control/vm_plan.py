@@ -88,7 +88,7 @@ class VmPlanner:
         in_force: model.CpuTune,
         reason: str,
         phase: tracker.VmPhase,
-        ignored: list[model.Ignored],
+        ignored: list[model.Diagnostic],
     ) -> model.VmPlan:
         """One VM's whole cputune, and what of it must be written.
 
@@ -110,13 +110,13 @@ class VmPlanner:
                     and plan.reason == reason
                 ):
                     if outcome.remark is not None:
-                        ignored.append(model.Ignored(uuid, outcome.remark))
+                        ignored.append(model.Diagnostic(uuid, outcome.remark))
                     return plan
                 writes = plan.writes
             else:
                 writes = _writes(outcome.tune, in_force)
         if outcome.remark is not None:
-            ignored.append(model.Ignored(uuid, outcome.remark))
+            ignored.append(model.Diagnostic(uuid, outcome.remark))
         plan = model.VmPlan(
             uuid,
             outcome.tune,

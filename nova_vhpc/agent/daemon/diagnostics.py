@@ -53,7 +53,9 @@ class DiagnosticsLog:
         self._last_ticks: dict[tuple[str, str], int] = {}
         self._full = False
 
-    def report(self, tick: int, diagnostics: Iterable[model.Ignored]) -> None:
+    def report(
+        self, tick: int, diagnostics: Iterable[model.Diagnostic]
+    ) -> None:
         """Log the diagnostics of a tick that are new.
 
         :param tick: number of the tick.
@@ -67,7 +69,7 @@ class DiagnosticsLog:
         if last_ticks and tick % REPEAT_TICKS == 0:
             self._forget(tick)
 
-    def _log(self, tick: int, diagnostic: model.Ignored) -> bool:
+    def _log(self, tick: int, diagnostic: model.Diagnostic) -> bool:
         """Log a diagnostic, unless too many are remembered.
 
         :returns: whether it was logged.

@@ -20,7 +20,7 @@ from nova_vhpc.control.pinning import base as pinning_base
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sides:
+class Competition:
     """The gangs, and whom they must leave time to.
 
     :ivar members: VMs of all gangs.

@@ -38,7 +38,7 @@ Divided = Callable[[frozenset[int] | None], float]
 """How many CPUs of a reach there are to divide; None for all of the host."""
 
 
-class Contender(NamedTuple):
+class CpuBoundVm(NamedTuple):
     """A VM that never sleeps and has no windows.
 
     :ivar vcpus: that never sleep.
@@ -79,7 +79,7 @@ class Need(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
+class Entitlement:
     """What VMs that never sleep are to get.
 
     :ivar contested: on how many of the gangs' CPUs they run all the time.
@@ -89,7 +89,7 @@ class Claim:
     contested: float = 0.0
     needs: tuple[Need, ...] = ()
 
-    def touches_few(self, sides: competitors.Sides) -> bool:
+    def touches_few(self, sides: competitors.Competition) -> bool:
         """Whether most gangs have none of them on their CPUs.
 
         If so it is better to weigh little against them than to pause: what
@@ -121,14 +121,14 @@ class Claim:
 
 
 def fair_claim(
-    sides: competitors.Sides, found: Collection[Contender]
-) -> Claim:
+    sides: competitors.Competition, found: Collection[CpuBoundVm]
+) -> Entitlement:
     """What the kernel's fair division would give those that never sleep.
 
     :param found: all of them.
     """
     if not found:
-        return Claim()
+        return Entitlement()
     free = sides.host - sides.cpus
 
     def without_gangs(reach: frozenset[int] | None) -> float:
@@ -136,11 +136,11 @@ def fair_claim(
 
     missing = needs(found, without_gangs)
     if not missing:
-        return Claim()
-    return Claim(contested(found, without_gangs), missing)
+        return Entitlement()
+    return Entitlement(contested(found, without_gangs), missing)
 
 
-def contested(found: Collection[Contender], without_gangs: Divided) -> float:
+def contested(found: Collection[CpuBoundVm], without_gangs: Divided) -> float:
     """On how many of the gangs' CPUs those who never sleep run.
 
     CPUs without gangs serve those who can be there. What counts are vCPUs that
@@ -166,7 +166,7 @@ def contested(found: Collection[Contender], without_gangs: Divided) -> float:
 
 
 def needs(
-    found: Collection[Contender], without_gangs: Divided
+    found: Collection[CpuBoundVm], without_gangs: Divided
 ) -> tuple[Need, ...]:
     """What each needs of the gangs' CPUs, if others have no gang at all.
 
@@ -203,9 +203,9 @@ def needs(
 
 def contenders(
     view: model.HostView,
-    sides: competitors.Sides,
+    sides: competitors.Competition,
     demands: demand.DemandTracker,
-) -> list[Contender]:
+) -> list[CpuBoundVm]:
     """All VMs that never sleep, and what is fair for them."""
     hungry, host = sides.hungry, sides.host
     if not hungry:
@@ -234,12 +234,12 @@ def contenders(
         if uuid not in hungry
     )
     awake = 1 - sleep / len(host)
-    found: list[Contender] = []
+    found: list[CpuBoundVm] = []
     for uuid, claim in claims.items():
         cpus = pause.get(in_pauses[uuid])
         if uuid in hungry and cpus:
             found.append(
-                Contender(
+                CpuBoundVm(
                     uuid,
                     demands.awake(uuid),
                     claim,
@@ -253,7 +253,7 @@ def contenders(
 
 def _claims(
     view: model.HostView,
-    sides: competitors.Sides,
+    sides: competitors.Competition,
     demands: demand.DemandTracker,
 ) -> tuple[dict[str, fair_share.Claim], dict[str, fair_share.Claim]]:
     """What VMs that are no members claim, by uuid.

@@ -25,7 +25,7 @@ _Entry = tuple[str, str | None, int, int, pinning_base.Pins]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lineup:
+class GangSet:
     """Who takes turns.
 
     :ivar members: VMs of all gangs.
@@ -44,14 +44,14 @@ class Lineups:
 
     def __init__(self) -> None:
         """Know of nobody."""
-        self._known: tuple[list[_Entry], Lineup] | None = None
+        self._known: tuple[list[_Entry], GangSet] | None = None
 
     def of(
         self,
         vms: Sequence[model.VmView],
         pins: Mapping[str, pinning_base.Pins],
         weights: Mapping[str, int],
-    ) -> Lineup:
+    ) -> GangSet:
         """Who takes turns; the same object while they stay.
 
         :param vms: that spin.
@@ -66,7 +66,7 @@ class Lineups:
             return self._known[1]
         gangs = _gangs(vms, pins, weights)
         members = frozenset().union(*(gang.members for gang in gangs))
-        lineup = Lineup(
+        lineup = GangSet(
             gangs,
             members,
             frozenset().union(*(gang.cpus for gang in gangs)),

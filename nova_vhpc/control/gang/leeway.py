@@ -17,7 +17,7 @@ NOTICEABLE = 0.25
 are left three times what they use."""
 
 
-class Leeway:
+class WakeupHeadroom:
     """Follows it: less at once, more only when it was more for long.
 
     What such VMs use goes up and down, and what they leave much more: next to

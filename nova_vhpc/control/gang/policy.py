@@ -103,14 +103,14 @@ class GangPolicy:
         )
         self._usable = usable_cpus.UsableCpus()
         self._lineups = gangs.Lineups()
-        self.room = reserved_cpus.Room(config.rebalance_periods)
-        self._resting = unpinned.Resting(config.rebalance_periods)
+        self.room = reserved_cpus.ReservedCpus(config.rebalance_periods)
+        self._resting = unpinned.NonParticipants(config.rebalance_periods)
         self._part = 0.0
         self._most: gang_contest.Bounds | None = None
-        self._leeway = leeway.Leeway(config.rebalance_periods)
+        self._leeway = leeway.WakeupHeadroom(config.rebalance_periods)
         # What is as it was is not made anew: nearly always all of it.
         self._gentle: (
-            tuple[gangs.Lineup, model.ActuatorLimits, dict[str, int]] | None
+            tuple[gangs.GangSet, model.ActuatorLimits, dict[str, int]] | None
         ) = None
         self._rotated: tuple[_Rotated, schedule.Timeline] | None = None
         self._decided: tuple[_Decided, base.SliceDecision] | None = None
@@ -198,13 +198,13 @@ class GangPolicy:
     def _sides(
         self,
         context: base.SliceContext,
-        lineup: gangs.Lineup,
+        lineup: gangs.GangSet,
         weights: Mapping[str, int],
-    ) -> competitors.Sides:
+    ) -> competitors.Competition:
         """Who is in a gang, and who competes with the gangs."""
         gangs, members = lineup.gangs, lineup.members
         if not gangs:
-            return competitors.Sides()
+            return competitors.Competition()
         view = context.view
         shown: list[model.VmView | model.OtherVm] = [
             vm
@@ -216,7 +216,7 @@ class GangPolicy:
         is_hungry = self._demands.hungry
         hungry = {vm.uuid: vm for vm in shown if is_hungry(vm.uuid)}
         host = self._usable.all_cpus
-        return competitors.Sides(
+        return competitors.Competition(
             members,
             frozenset(hungry),
             lineup.cpus,
@@ -234,9 +234,9 @@ class GangPolicy:
     def _weigh(
         self,
         view: model.HostView,
-        lineup: gangs.Lineup,
-        sides: competitors.Sides,
-        found: Collection[entitlement.Contender],
+        lineup: gangs.GangSet,
+        sides: competitors.Competition,
+        found: Collection[entitlement.CpuBoundVm],
     ) -> tuple[float, frozenset[int], dict[str, int]]:
         """What VMs that never sleep get, and what gangs weigh against them.
 
@@ -278,8 +278,8 @@ class GangPolicy:
     def _weigh_gently(
         self,
         view: model.HostView,
-        lineup: gangs.Lineup,
-        sides: competitors.Sides,
+        lineup: gangs.GangSet,
+        sides: competitors.Competition,
     ) -> dict[str, int]:
         known = self._gentle
         # A lineup that is the same has members of the same weights.

@@ -62,7 +62,7 @@ class Need:
 
     host: frozenset[int]
     clusters: tuple[tuple[int, ...], ...] = ()
-    others: tuple[entitlement.Contender, ...] = ()
+    others: tuple[entitlement.CpuBoundVm, ...] = ()
     order: tuple[int, ...] = ()
     free: frozenset[int] = frozenset()
 
@@ -137,7 +137,7 @@ class Need:
         return min(widest, len(self.host))
 
 
-class Room:
+class ReservedCpus:
     """Follows what is best, without haste.
 
     Two looks in a row must agree before anything changes, and twice as many
@@ -188,9 +188,9 @@ class Room:
 
 def need(
     view: model.HostView,
-    sides: competitors.Sides,
+    sides: competitors.Competition,
     demands: demand.DemandTracker,
-    found: Iterable[entitlement.Contender],
+    found: Iterable[entitlement.CpuBoundVm],
     members: Iterable[model.VmView],
     pinned: Collection[str],
     clear_cpus: frozenset[int] = frozenset(),

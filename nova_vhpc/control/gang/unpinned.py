@@ -29,7 +29,7 @@ some time; twice that must be used before it is taken to do something. What is
 beyond one CPU does not count: else it would be remembered for long."""
 
 
-class Resting:
+class NonParticipants:
     """Follows who takes part, without haste: each change moves pins.
 
     :param patience: control periods in a row in which a VM must not take

@@ -54,7 +54,7 @@ class Bounds:
 
 def strong(
     view: model.HostView,
-    sides: competitors.Sides,
+    sides: competitors.Competition,
     beside_sleepers: float,
     favour: float,
 ) -> dict[str, int]:
@@ -79,7 +79,7 @@ def strong(
 
 
 def in_windows(
-    sides: competitors.Sides, strong: Mapping[str, int]
+    sides: competitors.Competition, strong: Mapping[str, int]
 ) -> list[tuple[float, float]]:
     """What gangs weigh on a CPU in their windows, and in which part of them.
 
@@ -96,9 +96,9 @@ def in_windows(
 
 def bounds(
     view: model.HostView,
-    sides: competitors.Sides,
+    sides: competitors.Competition,
     demands: demand.DemandTracker,
-    claim: entitlement.Claim,
+    claim: entitlement.Entitlement,
 ) -> Bounds:
     """Few others never sleep: leave them what is fair, in every window."""
     dearest = claim.dearest
@@ -110,7 +110,7 @@ def bounds(
 
 
 def yielding(
-    view: model.HostView, sides: competitors.Sides, most: Bounds
+    view: model.HostView, sides: competitors.Competition, most: Bounds
 ) -> dict[str, int]:
     """By member, what it weighs in its window beside those few."""
     weights = sides.weights
@@ -124,7 +124,9 @@ def yielding(
     return found
 
 
-def gentle(view: model.HostView, sides: competitors.Sides) -> dict[str, int]:
+def gentle(
+    view: model.HostView, sides: competitors.Competition
+) -> dict[str, int]:
     """Nobody but the gangs is hungry: no more than what they weigh.
 
     Together, the gangs weigh as much against all others as ever.
@@ -149,7 +151,7 @@ def gentle(view: model.HostView, sides: competitors.Sides) -> dict[str, int]:
 
 def leaves_sleepers(
     view: model.HostView,
-    sides: competitors.Sides,
+    sides: competitors.Competition,
     demands: demand.DemandTracker,
 ) -> float:
     """What a gang may weigh on a CPU so that nobody answers late.

@@ -112,7 +112,7 @@ class PhaseTracker:
         :param follow: False where nobody wants to know: nothing is
             predicted then, and only ``vhpc:io_pool`` and peers count.
         """
-        self.faults: list[model.Ignored] = []
+        self.faults: list[model.Diagnostic] = []
         self._follow = follow
         self._config = config
         self._make_predictor = make_predictor
@@ -294,7 +294,9 @@ class PhaseTracker:
         return known, high, predicted_high
 
     def _fail(self, uuid: str, error: Exception) -> None:
-        self.faults.append(model.Ignored(uuid, f'predictor failed: {error!r}'))
+        self.faults.append(
+            model.Diagnostic(uuid, f'predictor failed: {error!r}')
+        )
 
     def _join(
         self,

@@ -35,7 +35,7 @@ class BalancePolicy:
         self._usable = usable_cpus.UsableCpus()
         self._rest = Rest()
         self._facts: base.Facts = ()
-        self._ignored: tuple[model.Ignored, ...] = ()
+        self._ignored: tuple[model.Diagnostic, ...] = ()
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every parallel VM that may be pinned."""
@@ -56,7 +56,7 @@ class BalancePolicy:
         usable = self._usable
         usable.show(view.cpus)
         self._rest.show(context.clear_cpus)
-        ignored: list[model.Ignored] = []
+        ignored: list[model.Diagnostic] = []
         requests: list[cpu_loads.Request] = []
         in_force: dict[str, base.Pins] = {}
         for vm in view.vms:
@@ -68,7 +68,7 @@ class BalancePolicy:
                 continue
             domain = usable.of(vm)
             if not domain:
-                ignored.append(model.Ignored(vm.uuid, base.NO_CPU))
+                ignored.append(model.Diagnostic(vm.uuid, base.NO_CPU))
                 continue
             requests.append(
                 request_for(

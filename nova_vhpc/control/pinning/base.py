@@ -96,7 +96,7 @@ class PinDecision:
     pins: Mapping[str, Pins] = dataclasses.field(default_factory=dict)
     in_io_pool: frozenset[str] = frozenset()
     pools: model.Pools | None = None
-    ignored: tuple[model.Ignored, ...] = ()
+    ignored: tuple[model.Diagnostic, ...] = ()
 
 
 class PinningPolicy(Protocol):

@@ -75,7 +75,7 @@ def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
     return {uuid: load[claim] for uuid, claim in claims.items()}
 
 
-class Loads:
+class CpuLoads:
     """How much each CPU, core and cache is wanted.
 
     All loads are in parts of a CPU (:data:`WHOLE`).

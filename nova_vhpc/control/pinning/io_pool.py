@@ -61,7 +61,7 @@ class IoPoolPolicy:
         self._facts: base.Facts = ()
         self._bounds: tuple[model.Pools | None, int, str] = (None, 0, '')
         self._movable: list[_Movable] = []
-        self._nowhere: list[model.Ignored] = []
+        self._nowhere: list[model.Diagnostic] = []
         self._wants_io, self._wants_computing = pools.Demand(), pools.Demand()
         self._decision = base.PinDecision()
         # Of the computing pool and the I/O pool, by CPUs that are allowed.
@@ -116,7 +116,7 @@ class IoPoolPolicy:
                 continue
             allowed = usable.of(vm)
             if not allowed:
-                self._nowhere.append(model.Ignored(vm.uuid, base.NO_CPU))
+                self._nowhere.append(model.Diagnostic(vm.uuid, base.NO_CPU))
                 continue
             width = vm.vcpus if vm.workload == _PARALLEL else 1
             io = context.phases[vm.uuid] is _IO
@@ -140,7 +140,7 @@ class IoPoolPolicy:
         self._rest.show(context.clear_cpus)
         ignored = [*self._nowhere]
         if self._sizer.remark:
-            ignored.append(model.Ignored('', self._sizer.remark))
+            ignored.append(model.Diagnostic('', self._sizer.remark))
         pins: dict[str, base.Pins] = {}
         in_io_pool: set[str] = set()
         requests: list[cpu_loads.Request] = []
@@ -151,7 +151,7 @@ class IoPoolPolicy:
             if divided is not None:
                 why = stay.get(vm.cluster or vm.uuid) if io else None
                 if why is not None:
-                    ignored.append(model.Ignored(vm.uuid, why))
+                    ignored.append(model.Diagnostic(vm.uuid, why))
                     io = False
                 domain = self._domain(divided, io, allowed)
                 if io:
@@ -236,8 +236,8 @@ def _too_wide(vm: model.VmView, cpus: int) -> str:
     )
 
 
-def _squeezed(vm: model.VmView, cpus: int) -> model.Ignored:
-    return model.Ignored(
+def _squeezed(vm: model.VmView, cpus: int) -> model.Diagnostic:
+    return model.Diagnostic(
         vm.uuid,
         f'has {vm.vcpus} vCPUs, too many for the computing pool '
         f'({_cpus(cpus)} for it now): siblings would share a CPU; may use all '
@@ -249,7 +249,7 @@ def _cpus(number: int) -> str:
     return f'{number} CPU' if number == 1 else f'{number} CPUs'
 
 
-def _no_cpu(vm: model.VmView) -> model.Ignored:
-    return model.Ignored(
+def _no_cpu(vm: model.VmView) -> model.Diagnostic:
+    return model.Diagnostic(
         vm.uuid, 'none of its CPUs is in the computing pool; not pinned'
     )

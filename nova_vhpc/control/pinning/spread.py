@@ -44,7 +44,7 @@ class Spreader:
         self._calls = 0
         self._settled = True
         self._cpus: tuple[model.Cpu, ...] = ()
-        self._loads = cpu_loads.Loads(())
+        self._loads = cpu_loads.CpuLoads(())
         self._placed: dict[str, cpu_loads.Request] = {}
         # Of one vCPU of each VM that is not idle.
         self._load: dict[str, int] = {}
@@ -87,7 +87,7 @@ class Spreader:
     def _start_over(self, cpus: tuple[model.Cpu, ...]) -> None:
         """Count anew on other CPUs; who can stay, stays."""
         self._cpus = cpus
-        self._loads = cpu_loads.Loads(cpus)
+        self._loads = cpu_loads.CpuLoads(cpus)
         self._placed = {}
         self._pins = {}
 

@@ -73,8 +73,8 @@ class AdaptivePredictor:
     partial matching. Experts are weighted by the discounted likelihood of
     what really came, as in a Bayesian mixture with forgetting. Whether the
     likeliest other state is predicted, or the current one, is left to
-    :class:`~.boldness.Boldness`. These two and the neighbours belong to all
-    members together (:class:`~.cluster.Cluster`), the rest to each.
+    :class:`~.change_bias.ChangeBias`. These two and the nearest history belong
+    to all members together (:class:`~.shared.Cluster`), the rest to each.
 
     There is nothing to tune per program, and no randomness.
     """
@@ -110,7 +110,7 @@ class AdaptivePredictor:
         self._table = context_counts.CountTable(
             max_contexts=96, max_successors=32, ceiling=1000
         )
-        self._patterns = gpht_expert.Patterns()
+        self._patterns = gpht_expert.GphtExpert()
         self._votes: dict[int, float] = {}
         self._scale = (1.0, 1.0, 1.0, 1.0, 1.0)
         # What followed anything, the last state, and this run of it.
@@ -123,7 +123,7 @@ class AdaptivePredictor:
         self._previous: int | None = None
         self._mean = 0.0
         self._drift = quantise.IDLE_STATE
-        self._rivals = baselines.Rivals()
+        self._rivals = baselines.Baselines()
         # What was decided, and whether for the period that comes next.
         self._asked = False
         self._change = quantise.IDLE_STATE

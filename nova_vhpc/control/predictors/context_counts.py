@@ -25,7 +25,7 @@ class Counts:
     :ivar by_state: the counts; to be read only.
     :ivar total: their sum.
     :ivar likeliest: of what followed a state, the state that did so most
-        often, kept by :class:`~.rivals.Rivals`; None while it is that state.
+        often, kept by the baselines; None while it is that state.
     """
 
     __slots__ = ('by_state', 'likeliest', 'total')

@@ -20,7 +20,7 @@ Right = tuple[bool, bool, bool]
 those that are mostly best, and that cost next to nothing beside the rest."""
 
 
-class Rivals:
+class Baselines:
     """What last value, EWMA and Markov 1 would have predicted for a VM."""
 
     __slots__ = ('_average',)

@@ -50,7 +50,7 @@ _NOTHING = -1e-9
 they come to."""
 
 
-class Boldness:
+class ChangeBias:
     """Decides between staying and the likeliest change.
 
     The paper holds transitions to be the more important (section III.A),

@@ -15,7 +15,7 @@ from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import gpht
 
 
-class Patterns:
+class GphtExpert:
     """GPHT as an expert: its word, and the probability that it holds.
 
     Whether it says that the state stays or that it changes makes the

@@ -58,7 +58,7 @@ States = tuple[int, ...]
 """States of all members in one period."""
 
 
-class Neighbours:
+class NearestHistory:
     """Kernel estimate of the members' next states from all their events.
 
     A *moment* is what the I/O events of all members of a virtual cluster

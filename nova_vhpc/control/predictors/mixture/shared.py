@@ -61,8 +61,8 @@ class Cluster:
     )
 
     def __init__(self) -> None:
-        self.boldness = change_bias.Boldness()
-        self.neighbours = nearest_history.Neighbours()
+        self.boldness = change_bias.ChangeBias()
+        self.neighbours = nearest_history.NearestHistory()
         self.weights = _EVEN
         self.share = 1.0
         self.judged: list[tuple[float, ...]] = []

@@ -370,7 +370,7 @@ def compare(seed):
         )
         if not room:
             # A look that never comes.
-            host.slices.room = reserved_cpus.Room(10**9)
+            host.slices.room = reserved_cpus.ReservedCpus(10**9)
         got = host.run(14_000, 4_000)
         found.append(
             Figures(

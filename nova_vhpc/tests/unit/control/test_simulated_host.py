@@ -54,7 +54,7 @@ class TestWideHost(base.TestCase):
     def run_host(self, managed=True, room=True):
         host = Host(8, [*gangs(4, 3), *hogs([1, 1])], managed)
         if not room:
-            host.slices.room = reserved_cpus.Room(10**9)
+            host.slices.room = reserved_cpus.ReservedCpus(10**9)
         return host, host.run(13_000, 4_000)
 
     def test_they_are_left_cpus_and_all_gain(self):

@@ -73,7 +73,7 @@ class VmPlannerTest(base.TestCase):
             plan = self.plan(unknown, original=unknown)
             self.assertIsNone(plan.slice_us)
             self.assertEqual(
-                [model.Ignored('a', vm_plan.UNKNOWN_QUOTA)], self.ignored
+                [model.Diagnostic('a', vm_plan.UNKNOWN_QUOTA)], self.ignored
             )
 
     def test_who_is_gone_is_forgotten(self):

@@ -32,7 +32,7 @@ class DiagnosticsLogTest(base.BaseTestCase):
         for _ in range(ticks):
             self.tick += 1
             self.subject.report(
-                self.tick, [model.Ignored(*one) for one in occurred]
+                self.tick, [model.Diagnostic(*one) for one in occurred]
             )
         return self.log.output.splitlines()[before:]
 

@@ -41,8 +41,8 @@ class StatusTest(base.BaseTestCase):
             plan=dataclasses.replace(
                 result.plan,
                 ignored=(
-                    model.Ignored('u', 'too wide'),
-                    model.Ignored('x', 'has no uuid'),
+                    model.Diagnostic('u', 'too wide'),
+                    model.Diagnostic('x', 'has no uuid'),
                 ),
             ),
         )

@@ -35,7 +35,7 @@ def plan(a, b=OUTSIDE, io=True, pools=POOLS, ignored=()):
             for name, pins in (('a', a), ('b', b))
         },
         clusters={'c': model.ClusterPlan(phase)},
-        ignored=tuple(model.Ignored(*one) for one in ignored),
+        ignored=tuple(model.Diagnostic(*one) for one in ignored),
         pools=pools,
     )
 

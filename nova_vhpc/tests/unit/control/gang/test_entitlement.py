@@ -44,7 +44,7 @@ def contenders(*vcpus, cpus=8, gangs=4, reaches=()):
     count[fair_share.Claim(SHARES, float(cpus))] += gangs
     fair = fair_share.divide(count, room)
     return [
-        entitlement.Contender(
+        entitlement.CpuBoundVm(
             f'h{n}',
             int(one.cpus),
             one,
@@ -130,7 +130,7 @@ class TestContested(base.TestCase):
 
 class TestPause(base.TestCase):
     def claim(self, *needs):
-        return entitlement.Claim(8, needs)
+        return entitlement.Entitlement(8, needs)
 
     def test_as_long_as_the_one_who_needs_most_asks_for(self):
         claim = self.claim(

@@ -19,7 +19,7 @@ from nova_vhpc.tests import base
 class TestLeeway(base.TestCase):
     def setUp(self):
         super().setUp()
-        self.leeway = leeway.Leeway(4)
+        self.leeway = leeway.WakeupHeadroom(4)
 
     def advance(self, *looks):
         return [self.leeway.advance(now) for now in looks]

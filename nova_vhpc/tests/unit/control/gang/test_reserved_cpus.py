@@ -31,7 +31,7 @@ from nova_vhpc.tests import base
 def other(fair, vcpus, cpus=16, uuid='h', weight=1_024.0, reach=None):
     """Who never sleeps, and is alone but for the gangs."""
     pause = float(min(vcpus, len(reach or range(cpus))))
-    return entitlement.Contender(
+    return entitlement.CpuBoundVm(
         uuid,
         vcpus,
         fair_share.Claim(weight, float(vcpus), reach),
@@ -173,7 +173,7 @@ class TestWhom(base.TestCase):
             others=others,
         )
         cpus = frozenset(range(wide))
-        sides = competitors.Sides(
+        sides = competitors.Competition(
             frozenset(members),
             frozenset(one.uuid for one in others),
             cpus,
@@ -232,7 +232,7 @@ class TestWhom(base.TestCase):
 
 class TestRoom(base.TestCase):
     def test_two_looks_must_agree(self):
-        room = reserved_cpus.Room(1)
+        room = reserved_cpus.ReservedCpus(1)
         for one, clear in (
             (need(), 0),
             (need(0.0, 0), 0),
@@ -245,7 +245,7 @@ class TestRoom(base.TestCase):
             self.assertEqual(clear, len(room.clear_cpus))
 
     def test_what_changes_to_and_fro_changes_ever_less(self):
-        room = reserved_cpus.Room(1)
+        room = reserved_cpus.ReservedCpus(1)
         changes = []
         for look in range(600):
             before = room.clear_cpus
@@ -264,7 +264,7 @@ class TestRoom(base.TestCase):
 
     def test_what_goes_round_changes_ever_less(self):
         # Each of three sets makes another one look best.
-        room = reserved_cpus.Room(1)
+        room = reserved_cpus.ReservedCpus(1)
         after = {0: (3, 2), 2: (3, 2, 5, 4), 4: ()}
         changes = 0
         for _ in range(600):
@@ -277,7 +277,7 @@ class TestRoom(base.TestCase):
         self.assertLess(changes, 20)
 
     def test_what_has_stayed_for_long_changes_soon_again(self):
-        room = reserved_cpus.Room(1)
+        room = reserved_cpus.ReservedCpus(1)
         for one in (need(), need(0.0, 0)) * 8:
             for _ in range(2 * reserved_cpus.MOST_LOOKS):
                 room.look(one)
@@ -295,7 +295,7 @@ class TestRoom(base.TestCase):
             (other(2.0, 2, reach=frozenset(range(8))),),
             (3, 2),
         )
-        room = reserved_cpus.Room(1)
+        room = reserved_cpus.ReservedCpus(1)
         room.look(need())
         room.look(need())
         self.assertEqual({14, 15}, room.clear_cpus)
@@ -304,7 +304,7 @@ class TestRoom(base.TestCase):
         self.assertEqual({2, 3}, room.clear_cpus)
 
     def test_looks_are_rare(self):
-        room = reserved_cpus.Room(50)
+        room = reserved_cpus.ReservedCpus(50)
         self.assertEqual(4, sum(room.is_due() for _ in range(200)))
 
 

@@ -27,7 +27,7 @@ class TestResting(base.TestCase):
 
         :param used: CPUs, by each of them.
         """
-        resting = resting or unpinned.Resting(5)
+        resting = resting or unpinned.NonParticipants(5)
         for _ in range(periods):
             resting.advance(
                 vms,
@@ -42,14 +42,14 @@ class TestResting(base.TestCase):
         self.assertEqual({'b'}, self.loose_after(6, vms, 'a'))
 
     def test_who_spins_again_is_not_at_once(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.Resting(5)
+        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
         self.loose_after(6, vms, 'a', resting)
         self.assertEqual(set(), self.loose_after(1, vms, 'ab', resting))
         # Nor for a short pause.
         self.assertEqual(set(), self.loose_after(5, vms, 'a', resting))
 
     def test_who_comes_back_is_known_no_more(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.Resting(5)
+        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
         self.loose_after(6, vms, '', resting)
         self.loose_after(1, vms[:1], '', resting)
         self.assertEqual({'a'}, self.loose_after(1, vms, '', resting))
@@ -68,7 +68,7 @@ class TestResting(base.TestCase):
         self.assertEqual({'a', 'b'}, self.loose_after(6, vms, 'a'))
 
     def test_who_does_nothing_is_idle_instead(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.Resting(5)
+        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
         self.loose_after(6, vms, 'a', resting, used=0.05)
         self.assertEqual((set(), {'b'}), (resting.loose, resting.idle))
         # Not for a moment's work, nor for a moment's rest afterwards.
@@ -87,6 +87,6 @@ class TestResting(base.TestCase):
         self.assertEqual((set(), set()), (resting.loose, resting.idle))
 
     def test_the_same_object_while_they_stay(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.Resting(5)
+        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
         before = self.loose_after(6, vms, 'a', resting)
         self.assertIs(before, self.loose_after(9, vms, 'a', resting))

@@ -79,7 +79,9 @@ class BalanceTest(tests_base.TestCase):
             self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
         )
         self.assertEqual({}, dict(decision.pins))
-        self.assertEqual((model.Ignored('a', base.NO_CPU),), decision.ignored)
+        self.assertEqual(
+            (model.Diagnostic('a', base.NO_CPU),), decision.ignored
+        )
 
     def test_cpus_are_left_clear_and_taken_again(self):
         policy = self.policy()
@@ -256,7 +258,9 @@ class IoPoolTest(tests_base.TestCase):
             self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
         )
         self.assertEqual({}, dict(decision.pins))
-        self.assertEqual((model.Ignored('a', base.NO_CPU),), decision.ignored)
+        self.assertEqual(
+            (model.Diagnostic('a', base.NO_CPU),), decision.ignored
+        )
 
     def test_pins_follow_a_pool_that_grows(self):
         policy = self.policy()

@@ -389,7 +389,7 @@ class StabilityTest(base.TestCase):
             pins = subject.assign(requests, EIGHT, {})
             self.assertEqual(set(wanted), set(pins))
             load = cpu_loads.fair_loads(requests, len(ALL))
-            afresh = cpu_loads.Loads(EIGHT)
+            afresh = cpu_loads.CpuLoads(EIGHT)
             for one in requests:
                 afresh.add(one, tuple(cpus_of(pins[one.uuid])), load[one.uuid])
             self.assertEqual(vars(afresh), vars(subject._loads))

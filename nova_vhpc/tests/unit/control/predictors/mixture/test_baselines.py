@@ -42,7 +42,7 @@ class RivalsTest(base.TestCase):
             markov.MarkovPredictor(),
         )
         table = context_counts.CountTable()
-        followed = baselines.Rivals()
+        followed = baselines.Baselines()
         current = None
         clear = 0
         for number in events:
@@ -68,7 +68,7 @@ class RivalsTest(base.TestCase):
     def test_of_equals_the_current_state_wins(self):
         table = context_counts.CountTable()
         after = table.use(2)
-        followed = baselines.Rivals()
+        followed = baselines.Baselines()
         for state, right in ((3, False), (2, False), (2, True), (3, False)):
             said = followed.observe(2, state, 0.0, after)
             table.add(after, state)

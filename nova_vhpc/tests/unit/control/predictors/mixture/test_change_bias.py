@@ -34,7 +34,7 @@ LAST_VALUE, EWMA, MARKOV = range(3)
 class BoldnessTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        self.boldness = change_bias.Boldness()
+        self.boldness = change_bias.ChangeBias()
 
     def is_change(self, ratio, is_stray=False):
         return self.boldness.is_change(ratio, is_stray)
@@ -102,7 +102,7 @@ class BoldnessTest(base.TestCase):
     def test_equals_are_equal_for_any_number_of_members(self):
         # Three thirds of a hit are one, whatever they are added to.
         for members in range(1, 12):
-            self.boldness = change_bias.Boldness()
+            self.boldness = change_bias.ChangeBias()
             self.periods(1, STAYED, ratio=0.9, members=members)
             self.assertFalse(self.is_change(0.9), members)
             self.assertTrue(self.is_change(0.8), members)
@@ -151,7 +151,7 @@ class BoldnessTest(base.TestCase):
 
     def test_the_best_rival_is_what_counts(self):
         for rival in (LAST_VALUE, EWMA, MARKOV):
-            self.boldness = change_bias.Boldness()
+            self.boldness = change_bias.ChangeBias()
             self.grow_up()
             self.periods(40, CAME, ratio=CLEAR, right=(rival,))
             self.assertFalse(self.is_change(HARDLY), rival)

@@ -16,7 +16,7 @@ from nova_vhpc.tests import base
 
 
 def fed(states):
-    them = gpht_expert.Patterns()
+    them = gpht_expert.GphtExpert()
     for state in states:
         them.observe(state)
     return them

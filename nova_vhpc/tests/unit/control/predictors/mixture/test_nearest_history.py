@@ -23,7 +23,7 @@ REST = [(1, 0.0)] * 3
 
 def fed(*members):
     """Periods of each member, as pairs of state and events."""
-    them = nearest_history.Neighbours()
+    them = nearest_history.NearestHistory()
     for period in zip(*members, strict=True):
         for member, (state, events) in enumerate(period):
             them.observe(member, state, events)
@@ -119,7 +119,7 @@ class SlowTest(base.TestCase):
     def test_votes_are_those_of_a_slow_version(self):
         source = random.Random(7)
         periods = []
-        them = nearest_history.Neighbours()
+        them = nearest_history.NearestHistory()
         for number in range(150):
             # Of few states, of many, of few again.
             top = 8000 if 50 < number < 90 else 200
