@@ -10,14 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The version of the installed package, as pbr built it."""
+"""The version of the installed package, from pbr's metadata."""
 
 import argparse
 import importlib.metadata
 
 
 def version_string() -> str:
-    """For instance ``1.0.0``; ``unknown`` from a checkout not installed."""
+    """Return the version, such as ``1.0.0``; ``unknown`` if not installed."""
     try:
         return importlib.metadata.version('nova-vhpc')
     except importlib.metadata.PackageNotFoundError:
@@ -25,7 +25,7 @@ def version_string() -> str:
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """``--version``, which all console scripts have."""
+    """Add ``--version``, which all console scripts have."""
     parser.add_argument(
         '--version', action='version', version=version_string()
     )

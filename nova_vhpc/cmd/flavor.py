@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""``nova-vhpc-flavor``: writes flavors that say the same thing throughout.
+"""``nova-vhpc-flavor``: write consistent extra specs to flavors.
 
-Shows what would change; only ``--yes`` writes. Exit code 0 when done (or
-nothing to do), 1 when it was refused or failed, 2 on bad arguments.
+Shows what would change; only ``--yes`` writes. Exit code 0 if done or
+nothing to do, 1 if refused or failed, 2 on bad arguments.
 """
 
 import argparse
@@ -35,7 +35,9 @@ from nova_vhpc.flavor import extra_specs, recipes, request_groups, validation
 def main(argv: list[str] | None = None, connection: Any = None) -> int:
     """Run one command.
 
-    :param connection: an openstacksdk connection; without it one is made.
+    :param argv: arguments of the command line, None for those of the process.
+    :param connection: openstacksdk connection; None to make one.
+    :returns: exit code.
     """
     output.take_any_name()
     args = _parser().parse_args(argv)
@@ -131,7 +133,7 @@ def _set(args: argparse.Namespace, connection: Any) -> int:
     same_network = 'network' not in given or (
         given['network'] == current.get('vhpc:network')
     )
-    # The devices of an exported flavor need not be named again.
+    # An exported flavor keeps its devices if the command names none.
     named = request_groups.ALIAS in current and same_network
     exported = options.get('network') == 'exported'
     sriov_ports = args.sriov_ports or (
@@ -179,7 +181,7 @@ def _show(args: argparse.Namespace, connection: Any) -> int:
         table.add_row(escape(key), escape(value), ours)
     console = Console()
     console.print(table)
-    _tell(console, found, validation.advice(specs))
+    _print_findings(console, found, validation.advice(specs))
     return 1 if found else 0
 
 
@@ -189,10 +191,10 @@ def _write(
     flavor: Any,
     change: recipes.Change,
 ) -> int:
-    """Show a change and carry it out if told so."""
+    """Show a change, and make it if ``--yes`` was given."""
     if change and args.yes:
         openstack.validating(connection)
-        # What is set first is checked first: a refusal removes nothing.
+        # Set before removing: if Nova refuses a value, nothing is lost.
         if change.write:
             connection.compute.create_flavor_extra_specs(
                 flavor, dict(change.write)
@@ -220,7 +222,7 @@ def _write(
         )
         return 0
     console.print(_diff(flavor.name, change))
-    _tell(console, [], advice)
+    _print_findings(console, [], advice)
     if written:
         console.print('Written. Servers that exist keep what they have.')
     else:
@@ -247,7 +249,9 @@ def _diff(name: str, change: recipes.Change) -> Table:
     return table
 
 
-def _tell(console: Console, problems: list[str], advice: list[str]) -> None:
+def _print_findings(
+    console: Console, problems: list[str], advice: list[str]
+) -> None:
     for text in problems:
         console.print(f'Wrong: {text}', markup=False)
     for text in advice:

@@ -10,27 +10,28 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which of a flavor's vCPUs get a dedicated CPU each. Pure."""
+"""Which vCPUs of a flavor get a dedicated host CPU each. Pure."""
 
 import re
 from collections.abc import Mapping
 
 POLICIES = ('dedicated', 'mixed')
-"""Values of ``hw:cpu_policy`` that dedicate CPUs; the agent never re-pins
-members of such a flavor."""
+"""Values of ``hw:cpu_policy`` that dedicate host CPUs. The agent never
+re-pins members of such a flavor."""
 
 _EXPLICIT = re.compile(r'resources[a-zA-Z0-9_-]{0,64}:([VP]CPU)')
 _TRUE = ('1', 't', 'true', 'on', 'y', 'yes')
 
 
 def dedicated(vcpus: int, specs: Mapping[str, str]) -> int:
-    """vCPUs with a dedicated CPU; the others share the host's CPUs.
+    """Return how many vCPUs get a dedicated CPU; the others share CPUs.
 
-    Of ``mixed`` flavors those that the mask names, as Nova reads it. One
-    that cannot be read dedicates nothing: Nova boots no such flavor.
+    For a ``mixed`` flavor, these are the vCPUs in the mask, which is read as
+    Nova reads it. An unreadable mask counts as empty: Nova does not boot
+    such a flavor.
 
-    :param vcpus: of the flavor.
-    :param specs: all its extra specs.
+    :param vcpus: vCPUs of the flavor.
+    :param specs: all extra specs of the flavor.
     """
     policy = specs.get('hw:cpu_policy')
     if policy == 'dedicated' or 'PCPU' in _explicit(specs):
@@ -47,9 +48,11 @@ def dedicated(vcpus: int, specs: Mapping[str, str]) -> int:
 
 
 def resources(vcpus: int, specs: Mapping[str, str]) -> dict[str, int]:
-    """Return what Nova asks Placement for, for a flavor's vCPUs.
+    """Return what Nova asks Placement for on account of a flavor's vCPUs.
 
-    Nothing, where the flavor's request groups say it themselves.
+    Empty if the flavor's own request groups name CPUs.
+
+    :returns: amounts by resource class.
     """
     if _explicit(specs):
         return {}
@@ -59,32 +62,32 @@ def resources(vcpus: int, specs: Mapping[str, str]) -> dict[str, int]:
 
 
 def emulator_cpus(own: int, specs: Mapping[str, str]) -> int:
-    """Dedicated CPUs that a flavor's emulator threads get.
+    """Return how many dedicated CPUs the flavor's emulator threads get.
 
-    :param own: vCPUs with a dedicated CPU.
+    :param own: number of vCPUs with a dedicated CPU.
     """
     isolated = specs.get('hw:emulator_threads_policy') == 'isolate'
     return int(own > 0 and isolated)
 
 
 def falls_back(specs: Mapping[str, str]) -> bool:
-    """Whether Nova also takes hosts that report no dedicated CPUs.
+    """Return whether Nova also considers hosts without dedicated CPUs.
 
-    As ``[workarounds] disable_fallback_pcpu_query`` has it by default.
+    True by the default of ``[workarounds] disable_fallback_pcpu_query``.
     """
     return specs.get('hw:cpu_policy') == 'dedicated'
 
 
 def _explicit(specs: Mapping[str, str]) -> set[str]:
-    """Of the two resource classes of CPUs, those that request groups name."""
+    """Return which of VCPU and PCPU the request groups name."""
     found = map(_EXPLICIT.fullmatch, specs)
     return {match[1] for match in found if match}
 
 
 def _masked(vcpus: int, mask: str) -> set[int]:
-    """The vCPUs of a mask such as ``0-3,^1``, or ``^0`` for all others.
+    """Return the vCPUs of a mask: ``0-3,^1``, or ``^0`` for all but 0.
 
-    :raises ValueError: if it is none.
+    :raises ValueError: the text is not a mask.
     """
     named: set[int] = set()
     taken_out: set[int] = set()

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The ``vhpc:*`` flavor extra specs: one table that parses and registers.
+"""The ``vhpc:*`` flavor extra specs, in one table.
 
-DESIGN.md section 6. :func:`parse` is for the filter and the agent, which
-must live with whatever an older API let through; :func:`register` is the
-door for Nova's API, which refuses what is wrong.
+DESIGN.md section 6. The filter and the agent use :func:`parse`, which
+accepts wrong values: a flavor may be older than the validators. Nova's API
+uses :func:`register`, whose validators refuse wrong values.
 """
 
 import dataclasses
@@ -35,17 +35,20 @@ NETWORKS = (
 )
 IO_POOL_USES = ('auto', 'always', 'never')
 
-# Nothing that is zero: a limit of zero would be none, or leave no host.
+# Zero is refused: as a limit it would mean no limit, or leave no host.
 _DECIMAL = r'(?![0.]+$)[0-9]{1,6}(\.[0-9]{1,6})?'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """One extra spec: its name, meaning and what it takes.
+    """One extra spec: its name, its meaning and its values.
 
+    :ivar name: name without :data:`PREFIX`.
+    :ivar description: meaning, for help texts and Nova's documentation.
     :ivar kind: ``int``, ``enum``, ``decimal`` (more than 0) or ``name``.
-    :ivar choices: for ``enum``, all values.
-    :ivar minimum: for ``int``, the least value.
+    :ivar choices: all values of an ``enum``.
+    :ivar minimum: smallest value of an ``int``.
+    :ivar maximum: largest value of an ``int``, None for no limit.
     """
 
     name: str
@@ -57,12 +60,12 @@ class Key:
 
     @property
     def full_name(self) -> str:
-        """Name with its namespace, as it stands on the flavor."""
+        """Return the name with its prefix, as the flavor has it."""
         return PREFIX + self.name
 
     @property
     def allowed(self) -> str:
-        """What the key takes, in words for people."""
+        """Return, for messages, which values the key accepts."""
         if self.kind == 'enum':
             return 'one of: ' + ', '.join(self.choices)
         if self.kind == 'int':
@@ -73,7 +76,7 @@ class Key:
         return '1 to 255 letters, digits or any of . _ : -'
 
     def parse(self, value: str) -> str | int | float:
-        """Turn the flavor's text into a value.
+        """Convert the flavor's text into a value.
 
         :raises ValueError: naming key, value and what is allowed.
         """
@@ -172,11 +175,11 @@ BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExtraSpecs:
-    """A flavor's parsed ``vhpc:*`` extra specs; None where not given.
+    """A flavor's parsed ``vhpc:*`` extra specs; None for a missing one.
 
-    :ivar requested: whether the flavor carries any ``vhpc:`` key at all.
-    :ivar errors: keys or values that no one should have let through; the
-        server is then treated as ``general`` (DESIGN.md section 6).
+    :ivar requested: whether the flavor has any ``vhpc:`` key.
+    :ivar errors: one sentence for each unknown key or wrong value. If there
+        is any, the server counts as ``general`` (DESIGN.md section 6).
     """
 
     requested: bool = False
@@ -197,12 +200,12 @@ NOTHING = ExtraSpecs()
 
 
 def requested(extra_specs: Mapping[str, str]) -> bool:
-    """Whether a flavor asks for anything of ours. Costs microseconds."""
+    """Return whether a flavor has any ``vhpc:*`` key. Takes microseconds."""
     return any(name.startswith(PREFIX) for name in extra_specs)
 
 
 def parse(extra_specs: Mapping[str, str]) -> ExtraSpecs:
-    """Read a flavor's ``vhpc:*`` keys; never raises.
+    """Parse a flavor's ``vhpc:*`` keys. Never raises.
 
     :param extra_specs: all extra specs of the flavor.
     """
@@ -233,13 +236,16 @@ def _known(keys: Iterable[Key] = KEYS) -> str:
 
 
 def register() -> list[Any]:
-    """Validators for Nova's API (``nova.api.extra_spec_validators``)."""
-    # Only nova-api has nova at hand; agents parse without it.
+    """Return validators for Nova's API.
+
+    Entry point of the group ``nova.api.extra_spec_validators``.
+    """
+    # Imported here: agents parse extra specs on hosts without nova.
     from nova import exception
     from nova.api.validation.extra_specs import base
 
     class Validator(base.ExtraSpecValidator):  # type: ignore[misc]
-        """Nova's own messages name the value only; ours name the key."""
+        """A validator whose messages name the key, unlike Nova's own."""
 
         def validate(self, name: str, value: str) -> None:
             try:
@@ -260,7 +266,7 @@ def register() -> list[Any]:
 
 
 def _nova_value(key: Key) -> dict[str, Any]:
-    """The key's type in the terms of Nova's documentation generator."""
+    """Return the key's type as Nova's documentation generator needs it."""
     if key.kind == 'enum':
         return {
             'type': str,

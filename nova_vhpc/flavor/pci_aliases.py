@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The PCI devices that a flavor asks for by alias. Pure."""
+"""PCI devices that a flavor requests by alias. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -18,11 +18,13 @@ from collections.abc import Mapping
 from nova_vhpc.flavor.request_groups import ALIAS
 
 _COUNT = re.compile(r'\s*\d+\s*')
-"""As Nova reads it: any decimal digits, but no other numerals."""
+"""A count as Nova reads it: any decimal digits, but no other numerals."""
 
 
 def devices(specs: Mapping[str, str]) -> int:
-    """PCI devices of one member; what cannot be read counts nothing.
+    """Return the number of PCI devices of one member.
+
+    An item that cannot be read counts as no device.
 
     :param specs: all extra specs of the flavor.
     """
@@ -35,7 +37,7 @@ def devices(specs: Mapping[str, str]) -> int:
 
 
 def problems(specs: Mapping[str, str]) -> list[str]:
-    """Why Nova or the filter will refuse the aliases of ``exported``."""
+    """Return why Nova or the filter refuses the aliases of a flavor."""
     found = []
     for item in _items(specs):
         name, _, count = item.partition(':')

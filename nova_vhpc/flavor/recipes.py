@@ -11,12 +11,12 @@
 # under the License.
 
 
-"""The extra specs that a flavor of each network configuration carries.
+"""The extra specs that a flavor of each network configuration needs.
 
-Pure. A flavor must say the same thing twice: ``vhpc:*`` for the filter and
-the agent, and request groups (``resources_uplink:...``) for Placement, so
-that an uplink is never given out twice. :func:`recipe` writes both,
-:func:`change` turns a flavor into what the recipe says.
+Pure. A flavor needs ``vhpc:*`` keys for the filter and the agent, and
+matching request groups (``resources_uplink:...``) for Placement, so that an
+uplink is never allocated twice. :func:`recipe` returns both; :func:`change`
+computes how to turn a flavor into a recipe.
 """
 
 import dataclasses
@@ -37,16 +37,16 @@ _NETWORK = extra_specs.PREFIX + 'network'
 
 
 class RecipeError(ValueError):
-    """A combination that no host could serve, or that means nothing."""
+    """The combination has no meaning, or no host can serve it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What to do to a flavor's extra specs.
+    """A change of a flavor's extra specs. False if it changes nothing.
 
-    :ivar write: keys to set, with their values.
+    :ivar write: extra specs to set.
     :ivar remove: keys to delete.
-    :ivar before: all extra specs as they were.
+    :ivar before: all extra specs before the change.
     """
 
     write: Mapping[str, str]
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def after(self) -> dict[str, str]:
-        """All extra specs as they will be."""
+        """Return all extra specs after the change."""
         kept = {
             key: value
             for key, value in self.before.items()
@@ -65,7 +65,7 @@ class Change:
 
     @property
     def left_behind(self) -> list[str]:
-        """What stays on the flavor although it may have come with us."""
+        """Return a remark on each key that stays but may be of nova-vhpc."""
         after = self.after
         alias = after.get(ALIAS)
         if (
@@ -92,7 +92,7 @@ def recipe(
     alias: str | None = None,
     sriov_ports: bool = False,
 ) -> dict[str, str]:
-    """Extra specs of a flavor.
+    """Return the extra specs of a flavor.
 
     :param options: ``vhpc:*`` values by key without the prefix, such as
         ``{'network': 'shared-separate', 'workload': 'parallel'}``.
@@ -101,7 +101,8 @@ def recipe(
         in Nova's ``[pci] alias``.
     :param sriov_ports: for ``exported``, the devices come with the
         server's Neutron ports (``vnic_type`` direct) and not by alias.
-    :raises RecipeError: naming what does not fit and what to do.
+    :raises RecipeError: the options contradict each other; the message says
+        what to do.
     """
     specs = {}
     for name, value in options.items():
@@ -149,13 +150,17 @@ def change(
     *,
     sriov_ports: bool = False,
 ) -> Change:
-    """How to get from a flavor's extra specs to a recipe's.
+    """Return the change that turns a flavor into a recipe.
 
-    All that is ours and not in the recipe goes, all else stays; aliases of
-    other devices are kept beside ours.
+    Keys of nova-vhpc that the recipe does not have are removed; all other
+    keys stay, and so do aliases of other devices.
 
-    :param wanted: of :func:`recipe`; empty to take everything of ours out.
-    :raises RecipeError: if the rest of the flavor does not go with it.
+    :param current: all extra specs of the flavor.
+    :param wanted: result of :func:`recipe`; empty to remove all keys of
+        nova-vhpc.
+    :param sriov_ports: whether devices come with the server's ports.
+    :raises RecipeError: other extra specs of the flavor contradict the
+        recipe.
     """
     write = dict(wanted)
     if ALIAS in write:
@@ -182,7 +187,7 @@ def change(
 
 
 def without_alias(made: Change, name: str) -> Change:
-    """A change that also takes one PCI alias out of the flavor."""
+    """Return a change that also removes one PCI alias from the flavor."""
     kept = _other_aliases(made.after.get(ALIAS, ''), name)
     write = {key: text for key, text in made.write.items() if key != ALIAS}
     remove = [key for key in made.remove if key != ALIAS]
@@ -196,7 +201,7 @@ def without_alias(made: Change, name: str) -> Change:
 def merged(
     current: Mapping[str, str], options: Mapping[str, str]
 ) -> dict[str, str]:
-    """Options for :func:`recipe`: those given over the flavor's own."""
+    """Return options for :func:`recipe`: the flavor's own, overridden."""
     kept = {
         key.name: current[key.full_name]
         for key in extra_specs.KEYS
@@ -206,7 +211,7 @@ def merged(
 
 
 def physnet_of(current: Mapping[str, str]) -> str | None:
-    """Physical network that a flavor's uplink must be on, if it says so."""
+    """Return the physical network that a flavor requires, None if none."""
     prefix = model.physnet_trait('')
     for key in sorted(filter(is_ours, current)):
         name = key.partition(':')[2]
@@ -218,7 +223,7 @@ def physnet_of(current: Mapping[str, str]) -> str | None:
 def _group_policy(
     current: Mapping[str, str], ours: set[str], others: set[str]
 ) -> str | None:
-    """Value that ``group_policy`` must have, None if it is not needed."""
+    """Return the value that ``group_policy`` needs, None if it needs none."""
     policy = current.get(GROUP_POLICY)
     if len(ours) > 1:
         if others and policy not in (None, 'isolate'):
@@ -229,20 +234,20 @@ def _group_policy(
             )
         return 'isolate'
     if len(ours | others) > 1:
-        # Placement refuses several groups without a policy; none changes
-        # nothing for the others.
+        # Placement refuses several groups without a policy. The value none
+        # does not restrict the other groups.
         return policy or 'none'
     # With one group or none it has no meaning.
     return None
 
 
 def _with_alias(current: str, ours: str) -> str:
-    """Aliases of a flavor with ours among them, once."""
+    """Return a flavor's aliases with the given one added once."""
     return ','.join([*_other_aliases(current, ours), ours])
 
 
 def _other_aliases(current: str, ours: str) -> list[str]:
-    """The items of ``pci_passthrough:alias`` that are not the one given."""
+    """Return the items of ``pci_passthrough:alias`` of other aliases."""
     name = ours.split(':')[0]
     items = [item.strip() for item in current.split(',')]
     return [item for item in items if item and item.split(':')[0] != name]

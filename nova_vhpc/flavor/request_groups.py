@@ -13,7 +13,7 @@
 
 """The request groups of a flavor: what a member asks Placement for.
 
-Pure; for the filter and for all that writes or judges flavors.
+Pure. Used by the filter and by the code that writes and checks flavors.
 """
 
 import re
@@ -50,7 +50,7 @@ def requested_uplinks(specs: Mapping[str, str]) -> int:
 
 
 def _amount(text: str) -> int:
-    """As Nova reads it, which passes over what is no number."""
+    """Return an amount as Nova reads it: a text that is no number is 0."""
     try:
         return max(0, int(text))
     except ValueError:
@@ -58,10 +58,12 @@ def _amount(text: str) -> int:
 
 
 def flaw(network: str | None, uplinks: int, devices: int) -> str | None:
-    """Why the filter lets a flavor onto no host at all, or None.
+    """Return why the filter rejects a flavor on every host, or None.
 
-    :param uplinks: uplinks that all its request groups ask for.
-    :param devices: PCI devices that it or the server's ports ask for.
+    :param network: network configuration, None if the flavor names none.
+    :param uplinks: number of uplinks that its request groups ask for.
+    :param devices: number of PCI devices that the flavor or the server's
+        ports ask for.
     """
     if network == 'exported' and not devices:
         return (
@@ -88,9 +90,10 @@ def flaw(network: str | None, uplinks: int, devices: int) -> str | None:
 
 
 def is_ours(key: str) -> bool:
-    """Whether an extra spec is one that :func:`recipe` may write.
+    """Return whether an extra spec belongs to nova-vhpc.
 
-    Not :data:`ALIAS` and :data:`GROUP_POLICY`, which others use as well.
+    :data:`ALIAS` and :data:`GROUP_POLICY` do not: they may serve other
+    devices and request groups as well.
     """
     return key.startswith(extra_specs.PREFIX) or any(
         key.startswith(prefix + suffix.removeprefix('_') + ':')
@@ -100,7 +103,13 @@ def is_ours(key: str) -> bool:
 
 
 def recipe(network: str | None, physnet: str | None = None) -> dict[str, str]:
-    """Request groups: one uplink each, all on different uplinks."""
+    """Return the request groups of a network configuration.
+
+    Each group asks for one uplink; with two groups, the uplinks differ.
+
+    :param network: network configuration, None for no request group.
+    :param physnet: Neutron physical network that the uplinks must be on.
+    """
     specs: dict[str, str] = {}
     traits = BRIDGE_TRAITS.get(network or '', ())
     suffixes = PAIR if len(traits) > 1 else (model.RESOURCE_GROUP,)
@@ -116,7 +125,7 @@ def recipe(network: str | None, physnet: str | None = None) -> dict[str, str]:
 
 
 def suffixes(keys: Iterable[str]) -> set[str]:
-    """Suffixes of the request groups with resources, such as ``_uplink``."""
+    """Return the suffixes of request groups, such as ``_uplink``."""
     found = set()
     for key in keys:
         group, colon, _ = key.partition(':')

@@ -11,11 +11,10 @@
 # under the License.
 
 
-"""Whether a flavor's extra specs fit together: pure.
+"""Check whether a flavor's extra specs fit together. Pure.
 
-:func:`problems` tells of what is refused, by the API, the filter or
-Placement, or contradicts itself; :func:`advice` of what works, but is
-likely not what was meant.
+:func:`problems` finds what the API, the filter or Placement refuses, and
+contradictions. :func:`advice` finds what works but is probably a mistake.
 """
 
 from collections.abc import Mapping
@@ -37,14 +36,14 @@ from nova_vhpc.topology import model
 def problems(
     specs: Mapping[str, str], *, sriov_ports: bool | None = None
 ) -> list[str]:
-    """What does not fit together in a flavor's extra specs.
+    """Return what does not fit together, one sentence for each problem.
 
-    Of its request groups only what filter or Placement would refuse; see
-    :func:`advice` for what they let pass.
+    A request group is a problem only if the filter or Placement refuses it;
+    :func:`advice` covers what they accept.
 
-    :param sriov_ports: whether an ``exported`` flavor gets its devices
-        from ports; None when that cannot be known, as for a flavor that
-        is only looked at.
+    :param specs: all extra specs of the flavor.
+    :param sriov_ports: whether an ``exported`` flavor gets its devices from
+        ports; None if unknown, as when a flavor is only shown.
     """
     parsed = extra_specs.parse(specs)
     found = list(parsed.errors)
@@ -79,7 +78,7 @@ def problems(
 
 
 def advice(specs: Mapping[str, str]) -> list[str]:
-    """What works, but is likely not what was meant."""
+    """Return what works but is probably a mistake, one sentence for each."""
     parsed = extra_specs.parse(specs)
     found = _request_group_advice(specs, parsed.network)
     overcommit = parsed.max_overcommit
@@ -108,7 +107,7 @@ def advice(specs: Mapping[str, str]) -> list[str]:
 def _exported_problems(
     specs: Mapping[str, str], parsed: extra_specs.ExtraSpecs
 ) -> list[str]:
-    """What means nothing to PCI devices, or asks for none of them."""
+    """Return what an ``exported`` flavor's PCI devices contradict."""
     found = pci_aliases.problems(specs)
     if parsed.uplink_nic is not None:
         found.append(
@@ -127,13 +126,13 @@ def _exported_problems(
 def _request_group_problems(
     specs: Mapping[str, str], network: str | None
 ) -> list[str]:
-    """Request groups with which no host would be found."""
+    """Return the problems of request groups that no host can serve."""
     found = []
     refused = flaw(network, requested_uplinks(specs), devices=1)
     if refused:
         found = _departures(specs, network) or [refused]
     else:
-        # The filter takes out what Placement would then offer.
+        # Placement would offer such uplinks, and the filter reject them all.
         right = BRIDGE_TRAITS.get(network or '', ())
         found = [
             f'{key} does not belong to vhpc:network={network}'
@@ -172,7 +171,7 @@ def _request_group_problems(
 def _request_group_advice(
     specs: Mapping[str, str], network: str | None
 ) -> list[str]:
-    """Request groups that do, but are not those of the recipe."""
+    """Return how request groups that work differ from the recipe."""
     uplinks = requested_uplinks(specs)
     if flaw(network, uplinks, devices=1):
         return []
@@ -195,7 +194,7 @@ def _request_group_advice(
 
 
 def _departures(specs: Mapping[str, str], network: str | None) -> list[str]:
-    """How request groups differ from those of the recipe."""
+    """Return all differences between request groups and the recipe."""
     wanted = recipe(network)
     found = [
         f'vhpc:network={network} needs {key}={value}, the flavor has '
