@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What the operator says about bridges: pure parsing and matching."""
+"""The operator's rules for bridges: parse and match them. Pure."""
 
 import dataclasses
 import fnmatch
@@ -29,10 +29,12 @@ ALLOWED = (
 class BridgeRule:
     """One entry of the option ``bridges``.
 
-    :ivar pattern: name of a bridge, with fnmatch's wildcards.
-    :ivar slots: guests per uplink; None for the default.
-    :ivar mbps: link speed in Mbit/s, instead of what the driver tells.
-    :ivar nics: uplinks that sysfs does not show as the bridge's ports.
+    :ivar pattern: name of a bridge, with the wildcards of fnmatch.
+    :ivar kind: shared, or separate for one guest.
+    :ivar slots: number of guests per uplink; None for the default.
+    :ivar physnet: Neutron physical network of the bridge, or None.
+    :ivar mbps: link speed in Mbit/s; None for the driver's.
+    :ivar nics: uplinks that sysfs does not show as ports of the bridge.
     """
 
     pattern: str
@@ -44,14 +46,15 @@ class BridgeRule:
 
     @property
     def exact(self) -> bool:
-        """Whether the rule names one bridge, which then should exist."""
+        """Return whether the rule names one bridge, which must then exist."""
         return not any(sign in self.pattern for sign in '*?[')
 
 
 def parse_rule(text: str) -> BridgeRule:
-    """Read one entry of the option ``bridges``.
+    """Parse one entry of the option ``bridges``.
 
-    :raises ValueError: naming the entry, what is wrong and what is allowed.
+    :raises ValueError: the entry is wrong; the message has the entry, the
+        fault and the syntax.
     """
     pattern, *words = (word.strip() for word in text.strip().split(':'))
     if not pattern:
@@ -90,9 +93,9 @@ def parse_rule(text: str) -> BridgeRule:
 
 
 def parse_rules(texts: Iterable[str]) -> tuple[BridgeRule, ...]:
-    """Read the whole option.
+    """Parse the option ``bridges``.
 
-    :raises ValueError: for the first entry that is wrong or given twice.
+    :raises ValueError: an entry is wrong or given twice.
     """
     rules: list[BridgeRule] = []
     for text in texts:
@@ -104,7 +107,7 @@ def parse_rules(texts: Iterable[str]) -> tuple[BridgeRule, ...]:
 
 
 def find_rule(rules: Iterable[BridgeRule], bridge: str) -> BridgeRule | None:
-    """The first rule that matches a bridge's name."""
+    """Return the first rule that matches a bridge's name, if any."""
     for rule in rules:
         if fnmatch.fnmatchcase(bridge, rule.pattern):
             return rule

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""What bridges and uplinks this host has: sysfs -> HostTopology.
+"""Discover the bridges and uplinks of this host.
 
-Everything is read from sysfs, which needs no privilege and no netlink
-socket, and can be looked at in a container or a test by another root.
+Everything is read from sysfs. That needs no privilege and no netlink socket,
+and a container or a test can use another root directory.
 """
 
 import dataclasses
@@ -30,9 +30,11 @@ _IFF_UP = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
-    """The host's topology, and what of the wishes could not be met.
+    """The host's topology, and the rules that could not be applied.
 
-    :ivar problems: one sentence each: what, where, what to do.
+    :ivar topology: bridges and uplinks that guests may use.
+    :ivar problems: one sentence for each rule: what is wrong, where, and
+        what to do.
     """
 
     topology: model.HostTopology
@@ -40,15 +42,16 @@ class Findings:
 
 
 class Discovery:
-    """Reads bridges and uplinks; holds no state between two readings.
+    """Reads bridges and uplinks. Keeps no state between two calls.
 
-    :param bridge_rules: which bridges count; empty for all Linux bridges
-        with a physical uplink, as shared ones.
-    :param nic_patterns: names of ports that count as uplinks though they
-        are not physical.
-    :param shared_slots: guests per uplink of a shared bridge.
-    :param default_mbps: speed of an uplink whose driver does not tell.
-    :param sysfs: where sysfs is mounted.
+    :param bridge_rules: rules that choose bridges; empty for all Linux
+        bridges with a physical uplink, as shared bridges.
+    :param nic_patterns: names, with the wildcards of fnmatch, of virtual
+        ports that count as uplinks.
+    :param shared_slots: number of guests per uplink of a shared bridge.
+    :param default_mbps: speed in Mbit/s of an uplink whose driver does not
+        report one.
+    :param sysfs: directory where sysfs is mounted.
     """
 
     def __init__(
@@ -67,10 +70,9 @@ class Discovery:
         self._net = sysfs / 'class' / 'net'
 
     def discover(self, node: str) -> Findings:
-        """Read all bridges of this host.
+        """Return the bridges of this host, and problems with the rules.
 
-        NICs and bridges may come and go meanwhile: what is gone when it
-        is read is left out.
+        A NIC or bridge that disappears during the call is left out.
 
         :param node: name of the compute node.
         """
@@ -84,7 +86,7 @@ class Discovery:
                 nics += [n for n in self._ports(name) if n not in nics]
             problem = self._problem(
                 name, rule, name in linux, nics
-            ) or _unsayable(name, nics)
+            ) or _unpublishable(name, nics)
             if problem is not None:
                 problems.append(problem)
                 continue
@@ -155,14 +157,15 @@ class Discovery:
         return self._is_physical(nic)
 
     def _is_physical(self, nic: str, depth: int = 0) -> bool:
-        """Whether a device is behind it: a NIC, or bond or VLAN on one."""
+        """Return whether a port is a NIC, or a bond or VLAN on one."""
         path = self._net / nic
         if (path / 'device').exists():
             return True
         if 'DEVTYPE=vxlan' in (self._read(nic, 'uevent') or '').split():
-            # A tenant's tunnel, by way of a NIC that other bridges are on.
+            # A VXLAN device is a tenant's tunnel. It passes through a NIC,
+            # but that NIC is the uplink of other bridges.
             return False
-        # A VLAN on a bond on a NIC is the deepest that makes sense.
+        # The deepest sensible stack is a VLAN on a bond on a NIC.
         return depth < 3 and any(
             self._is_physical(entry.name.removeprefix('lower_'), depth + 1)
             for entry in self._entries(path)
@@ -186,7 +189,7 @@ class Discovery:
         )
 
     def _is_up(self, nic: str) -> bool:
-        # The carrier of a NIC that is switched off cannot even be read.
+        # Reading the carrier of a NIC that is switched off fails.
         return (
             self._read(nic, 'carrier') == '1'
             and self._read(nic, 'operstate') not in _DEAD
@@ -210,7 +213,8 @@ class Discovery:
             mbps = int(self._read(nic, 'speed') or '')
         except ValueError:
             mbps = -1
-        # Drivers say -1, or as unsigned 65535 or 2**32-1, for "unknown".
+        # Drivers report an unknown speed as -1, which read as an unsigned
+        # number is 65535 or 2**32-1.
         if mbps <= 0 or mbps in (65535, 4294967295):
             return self._default_mbps
         return mbps
@@ -229,8 +233,11 @@ class Discovery:
             return
 
 
-def _unsayable(bridge: str, nics: Sequence[str]) -> str | None:
-    """Why names cannot be published: to the kernel they are just bytes."""
+def _unpublishable(bridge: str, nics: Sequence[str]) -> str | None:
+    """Return why a name cannot be published, or None.
+
+    The kernel accepts any bytes; Placement needs UTF-8 text.
+    """
     for name in (bridge, *nics):
         try:
             name.encode()

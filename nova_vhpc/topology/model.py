@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a host's network looks like: plain values, and their names.
+"""A host's bridges and uplinks, and their names in Placement. Pure.
 
-DESIGN.md section 4. The names and identifiers here are the contract
-between the agent, which publishes uplinks to Placement, and the filter,
-which finds them again: the filter's bulk read of Placement carries no
-provider names, so uuids are derived from names on both sides.
+DESIGN.md section 4. The names and identifiers here are the contract between
+the agent, which publishes uplinks to Placement, and the filter, which finds
+them there. The filter's bulk read of Placement returns no provider names, so
+both sides derive provider UUIDs from names.
 """
 
 import dataclasses
@@ -24,28 +24,28 @@ import re
 import uuid
 
 UPLINK = 'CUSTOM_VHPC_UPLINK'
-"""Resource class: guests that may still be attached to an uplink."""
+"""Resource class: slots of an uplink, one for each guest."""
 
 MBPS = 'CUSTOM_VHPC_MBPS'
 """Resource class: link speed in Mbit/s."""
 
 STAMP = 'CUSTOM_VHPC_STAMP'
-"""Resource class on a host's marker provider: when it last published.
+"""Resource class on a host's marker provider: time of its last publication.
 
-Its total is :func:`stamp` of the last publication; nobody consumes it.
+Its total is :func:`stamp` of that time; no server is allocated any of it.
 One marker per host also makes a bulk read of Placement return exactly one
 candidate per host, whatever RAM or links the host has left.
 """
 
 TRAIT_HOST = 'CUSTOM_VHPC_HOST'
-"""Trait on the compute node's root provider: an agent publishes here."""
+"""Trait on a compute node's root provider: its agent publishes uplinks."""
 
 TRAIT_SHARED = 'CUSTOM_VHPC_BRIDGE_SHARED'
 TRAIT_SEPARATE = 'CUSTOM_VHPC_BRIDGE_SEPARATE'
 TRAIT_EXPORTED = 'CUSTOM_VHPC_EXPORTED'
-"""Trait of an uplink whose NIC also gives guests virtual functions of its
-own: its speed is shared with them. For flavors and people; the filter
-counts devices from what nova-compute tells."""
+"""Trait of an uplink whose NIC also passes virtual functions to guests, which
+share its speed. For flavors and operators only: the filter counts the devices
+that nova-compute reports."""
 
 RESOURCE_GROUP = '_uplink'
 """Suffix of the flavor's request group: ``resources_uplink:...``."""
@@ -65,12 +65,14 @@ class Uplink:
     """One physical NIC port that guests can reach.
 
     :ivar nic: kernel name of the NIC.
-    :ivar bridge: name of the bridge that it is attached to.
-    :ivar mbps: link speed in Mbit/s; 0 when the link is down.
+    :ivar bridge: name of the bridge that the NIC is attached to.
+    :ivar kind: kind of that bridge.
+    :ivar mbps: link speed in Mbit/s; 0 if the link is down.
     :ivar up: whether the link has a carrier.
-    :ivar slots: guests that may claim it; 1 on a separate bridge.
-    :ivar physnet: Neutron physical network, if configured.
-    :ivar exported: whether its virtual functions are switched on.
+    :ivar slots: number of guests that may claim the uplink; 1 on a separate
+        bridge.
+    :ivar physnet: Neutron physical network, None if not configured.
+    :ivar exported: whether virtual functions of the NIC are enabled.
     """
 
     nic: str
@@ -101,7 +103,7 @@ class HostTopology:
 
     @property
     def uplinks(self) -> tuple[Uplink, ...]:
-        """Every uplink of every bridge, in name order."""
+        """Return the uplinks of all bridges, sorted by name."""
         return tuple(
             sorted(
                 (u for b in self.bridges for u in b.uplinks),
@@ -111,36 +113,38 @@ class HostTopology:
 
 
 def provider_name(node: str, bridge: str, nic: str) -> str:
-    """Name of an uplink's resource provider: ``<node>:vhpc:<bridge>:<nic>``.
+    """Return the name of an uplink's provider: ``NODE:vhpc:BRIDGE:NIC``.
 
-    :param node: hypervisor host name, the root provider's name.
+    :param node: hypervisor host name, which names the root provider.
     """
     return f'{node}:vhpc:{bridge}:{nic}'
 
 
 def provider_uuid(node: str, bridge: str, nic: str) -> str:
-    """Uuid of an uplink's resource provider, a uuid5 of its name."""
+    """Return the UUID of an uplink's provider, a uuid5 of its name."""
     return str(uuid.uuid5(_NAMESPACE, provider_name(node, bridge, nic)))
 
 
 def marker_name(node: str) -> str:
-    """Name of a host's marker provider, which carries :data:`STAMP`."""
+    """Return the name of a host's marker provider, which has the stamp."""
     return f'{node}:vhpc'
 
 
 def marker_uuid(node: str) -> str:
-    """Uuid of a host's marker provider, a uuid5 of its name."""
+    """Return the UUID of a host's marker provider, a uuid5 of its name."""
     return str(uuid.uuid5(_NAMESPACE, marker_name(node)))
 
 
 def stamp(epoch_s: float) -> int:
-    """Time as :data:`STAMP` tells it: whole minutes since the Unix epoch.
+    """Return a time as a total of :data:`STAMP`, in whole minutes.
 
-    Seconds would outgrow Placement's 31 bits in 2038.
+    Seconds would exceed Placement's 31 bits in 2038.
+
+    :param epoch_s: seconds since the Unix epoch.
     """
     return int(epoch_s // 60)
 
 
 def physnet_trait(physnet: str) -> str:
-    """Placement trait of a Neutron physical network, as Neutron names it."""
+    """Return the trait of a physical network, as Neutron names it."""
     return 'CUSTOM_PHYSNET_' + re.sub('[^A-Z0-9_]', '_', physnet.upper())
