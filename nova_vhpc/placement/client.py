@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A thin Placement client: only the calls that publishing needs."""
+"""A Placement client with only the calls that publishing needs."""
 
 import http
 import urllib.parse
@@ -28,7 +28,7 @@ from nova_vhpc.topology import model
 MICROVERSION = '1.36'
 
 MICROVERSION_MOVE = '1.37'
-"""The first that gives a provider another parent, or none."""
+"""First microversion that can change or remove a provider's parent."""
 
 _KINDS = frozenset(
     (model.TRAIT_SHARED, model.TRAIT_SEPARATE, model.TRAIT_EXPORTED)
@@ -38,32 +38,36 @@ Inventories = Mapping[str, Mapping[str, Any]]
 
 
 class PlacementError(Exception):
-    """Placement is away, refused us, or answered what it should not."""
+    """Placement is not reachable, refused a request, or sent nonsense."""
 
 
 class ConflictError(PlacementError):
-    """Somebody else wrote in between, or the provider is in use."""
+    """The provider was changed meanwhile, or is in use (HTTP 409)."""
 
 
 class PlacementClient:
-    """Placement's REST API in the words of the publisher.
+    """Placement's REST API, as far as publishing needs it.
 
-    :param adapter: a keystoneauth adapter for the placement service.
+    Each method raises :class:`ConflictError` on HTTP 409, and
+    :class:`PlacementError` on any other failure.
 
-    Every method raises :class:`ConflictError` on a 409 and
-    :class:`PlacementError` on anything else that went wrong.
+    :param adapter: keystoneauth adapter for the placement service.
+    :ivar writes: number of requests that may have changed something.
     """
 
     def __init__(self, adapter: ksa_adapter.Adapter) -> None:
         self._adapter = adapter
         self._known: set[str] = set()
         self.writes = 0
-        """Requests that may have changed something there."""
 
     def find_root(
         self, *, name: str | None = None, uuid: str | None = None
     ) -> tuple[str, str] | None:
-        """Uuid and name of a provider that has no parent; None if absent."""
+        """Return UUID and name of a root provider, None if there is none.
+
+        :param name: name to look for, if ``uuid`` is None.
+        :param uuid: UUID to look for.
+        """
         query = urllib.parse.urlencode(
             {'name': name} if uuid is None else {'uuid': uuid}
         )
@@ -75,7 +79,7 @@ class PlacementClient:
         return None
 
     def children(self, root: str) -> dict[str, str]:
-        """Names of the direct children of a root provider, by uuid."""
+        """Return the names of a root provider's direct children, by UUID."""
         tree = self._get(f'/resource_providers?in_tree={root}')
         return {
             provider['uuid']: provider['name']
@@ -84,9 +88,10 @@ class PlacementClient:
         }
 
     def tree_of_root(self, root: str) -> dict[str, str]:
-        """Names of a provider without parent and all below it, by uuid.
+        """Return the names of a root provider and all below it, by UUID.
 
-        :returns: the root last; nothing if it has a parent or is not there.
+        :returns: the root last; empty if the provider does not exist or has
+            a parent.
         """
         tree = {
             provider['uuid']: provider
@@ -100,7 +105,10 @@ class PlacementClient:
         return {uuid: provider['name'] for uuid, provider in tree.items()}
 
     def create(self, uuid: str, name: str, parent: str | None) -> None:
-        """Create a provider below another one, or with None as a root."""
+        """Create a provider.
+
+        :param parent: UUID of its parent, None for a root.
+        """
         self._call(
             'POST',
             '/resource_providers',
@@ -108,9 +116,10 @@ class PlacementClient:
         )
 
     def move(self, uuid: str, name: str, parent: str | None) -> None:
-        """Put a provider below another one, or with None make it a root.
+        """Change a provider's parent; its own children move with it.
 
-        What is below it goes with it.
+        :param name: name of the provider.
+        :param parent: UUID of the new parent, None to make it a root.
         """
         self._call(
             'PUT',
@@ -120,14 +129,14 @@ class PlacementClient:
         )
 
     def delete(self, uuid: str) -> None:
-        """Delete a provider; fine if it is gone already.
+        """Delete a provider. Nothing happens if it does not exist.
 
-        :raises ConflictError: when it is in use.
+        :raises ConflictError: the provider is in use.
         """
         self._call('DELETE', f'/resource_providers/{uuid}', missing_ok=True)
 
     def inventories(self, uuid: str) -> tuple[int, dict[str, Any]]:
-        """Generation and inventories of a provider."""
+        """Return generation and inventories of a provider."""
         body = self._get(f'/resource_providers/{uuid}/inventories')
         return body['resource_provider_generation'], body['inventories']
 
@@ -147,7 +156,7 @@ class PlacementClient:
         )
 
     def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
-        """Generation and traits of a provider."""
+        """Return generation and traits of a provider."""
         body = self._get(f'/resource_providers/{uuid}/traits')
         return body['resource_provider_generation'], frozenset(body['traits'])
 
@@ -155,8 +164,9 @@ class PlacementClient:
         self, uuid: str, generation: int, traits: Collection[str]
     ) -> None:
         """Replace a provider's traits."""
-        # The filter asks for either kind, flavors for what they like, and
-        # Placement refuses questions about a trait that nobody has made yet.
+        # Placement refuses a query with a trait that does not exist yet. The
+        # filter queries both kinds of bridge, and flavors may name any trait
+        # of ours, so all are created.
         kinds = _KINDS if _KINDS & set(traits) else frozenset()
         for name in sorted(kinds | set(traits)):
             if name.startswith('CUSTOM_'):
@@ -171,15 +181,18 @@ class PlacementClient:
         )
 
     def in_use(self, uuid: str) -> bool:
-        """Whether anybody holds an allocation of a provider."""
+        """Return whether any consumer has an allocation of a provider."""
         return any(self._usages(uuid).values())
 
     def claims(self, uuid: str) -> int:
-        """Slots of an uplink that are claimed."""
+        """Return the number of claimed slots of an uplink."""
         return self._usages(uuid).get(model.UPLINK, 0)
 
     def claimed_uplinks(self, consumer: str) -> frozenset[str]:
-        """Uuids of the providers of which a server has an uplink slot."""
+        """Return the UUIDs of the uplinks that a server has claimed.
+
+        :param consumer: UUID of the server.
+        """
         body = self._get(f'/allocations/{consumer}')
         return frozenset(
             provider
@@ -188,7 +201,10 @@ class PlacementClient:
         )
 
     def forget(self) -> None:
-        """Check again that classes and traits exist before using them."""
+        """Forget which resource classes and traits exist.
+
+        They are then created again before their next use.
+        """
         self._known.clear()
 
     def _usages(self, uuid: str) -> dict[str, int]:
@@ -232,8 +248,8 @@ class PlacementClient:
                 credentials.reason(error, placement_conf.GROUP)
             ) from error
         except Exception as error:
-            # A password that is not there is a bare Exception, a file of
-            # certificates that is not there an OSError.
+            # keystoneauth raises a bare Exception for a missing password,
+            # and an OSError for a missing file of certificates.
             text = ' '.join(str(error).split()) or type(error).__name__
             raise PlacementError(
                 f'[placement] of the configuration is unusable: {text}'

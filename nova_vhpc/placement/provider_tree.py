@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Our resource providers of one compute node, and what is done to each.
+"""Read and write nova-vhpc's resource providers of one compute node.
 
-What publishing and withdrawing share. Every write is made again from the
-reading on while others write meanwhile.
+Shared by publishing and withdrawing. If a provider changes between reading
+and writing (HTTP 409), it is read and written again.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class NoRootError(api.PlacementError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a provider is to look like."""
+    """The state that a provider must get."""
 
     name: str
     inventories: Mapping[str, Mapping[str, Any]]
@@ -47,10 +47,12 @@ _BARE = Wanted('', {}, frozenset())
 
 
 class Providers:
-    """The compute node's provider and ours.
+    """The providers of one compute node: Nova's root, and ours below it.
 
-    :param names: names that the root provider may have, best first.
-    :param root_uuid: its uuid, if known; then names do not matter.
+    :param client: Placement client.
+    :param names: names that the root provider may have, most likely first.
+    :param root_uuid: UUID of the root provider if known; names are then
+        ignored.
     """
 
     def __init__(
@@ -64,22 +66,22 @@ class Providers:
         self._root_uuid = root_uuid
 
     def root(self) -> tuple[str, str]:
-        """Uuid and name of the compute node's provider.
+        """Return UUID and name of the compute node's root provider.
 
-        :raises NoRootError: when it is not there yet.
+        :raises NoRootError: nova-compute has not created it yet.
         """
         if self._root_uuid is not None:
-            found = self._client.find_root(uuid=self._root_uuid)
-            if found is not None:
-                return found
+            root = self._client.find_root(uuid=self._root_uuid)
+            if root is not None:
+                return root
             raise NoRootError(
                 f'no resource provider {self._root_uuid} in Placement; has '
                 f'nova-compute started on this host?'
             )
         for name in self.names:
-            found = self._client.find_root(name=name)
-            if found is not None:
-                return found
+            root = self._client.find_root(name=name)
+            if root is not None:
+                return root
         raise NoRootError(
             f'no resource provider named {" or ".join(self.names)} in '
             f'Placement; has nova-compute started on this host? If its '
@@ -87,19 +89,25 @@ class Providers:
         )
 
     def sync(self, uuid: str, wanted: Wanted) -> None:
-        """Write what differs; nothing when nothing does."""
+        """Write the inventories and traits that differ from the wanted ones.
+
+        Traits of others are kept.
+        """
         self._retry(self._sync, uuid, wanted)
 
     def empty(self, uuid: str) -> bool:
-        """Leave a bare provider, or reserve all of it while it is claimed.
+        """Remove a provider's inventories and our traits.
 
-        :returns: whether it is bare.
+        If a server has claimed any of it, all of it is reserved instead, so
+        that no further server can claim it.
+
+        :returns: whether the provider is empty.
         """
         if not self._client.in_use(uuid):
             try:
                 self._retry(self._sync, uuid, _BARE)
             except api.ConflictError:
-                # Claimed between the two calls.
+                # A server claimed it between the two calls.
                 pass
             else:
                 return True
@@ -107,7 +115,7 @@ class Providers:
         return False
 
     def mark_root(self, root: str, present: bool) -> None:
-        """Give the root provider our trait, or take it away."""
+        """Add our trait to the root provider, or remove it."""
         self._retry(self._mark_root, root, present)
 
     def _sync(self, uuid: str, wanted: Wanted) -> None:
@@ -136,7 +144,7 @@ class Providers:
             self._client.put_traits(root, generation, wanted)
 
     def _retry(self, call: Callable[..., None], *args: Any) -> None:
-        """Do it again from the reading on while others write meanwhile."""
+        """Call again, at most ``_ATTEMPTS`` times, while others write too."""
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(api.ConflictError),
             stop=tenacity.stop_after_attempt(_ATTEMPTS),
@@ -159,7 +167,10 @@ def _same(
 
 
 def is_ours(node: str, uuid: str, name: str) -> bool:
-    """Whether we made a provider: by its name, and the uuid made of it."""
+    """Return whether nova-vhpc made a provider.
+
+    Its name must be one of ours, and its UUID derived from that name.
+    """
     if name == model.marker_name(node):
         return uuid == model.marker_uuid(node)
     head = model.marker_name(node) + ':'

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""HostTopology -> nested resource providers in Placement.
+"""Publish a host's topology as nested resource providers in Placement.
 
-DESIGN.md section 4. One provider per uplink and one marker, all direct
-children of the compute node's root provider. Of what Nova owns only the
-trait ``CUSTOM_VHPC_HOST`` on the root is touched.
+DESIGN.md section 4. There is one provider for each uplink and one marker,
+all direct children of the compute node's root provider. Nova owns the root;
+only its trait ``CUSTOM_VHPC_HOST`` is changed.
 """
 
 import collections
@@ -37,9 +37,11 @@ class Published:
 
     :ivar node: name of the compute node's root provider.
     :ivar providers: names of the uplinks' providers, sorted.
-    :ivar reserved: providers of uplinks that are gone but still claimed;
-        so are as many slots of their bridges' uplinks of now.
-    :ivar writes: requests that may have changed something in Placement.
+    :ivar reserved: names of providers of vanished uplinks that servers still
+        claim. As many slots of the present uplinks of their bridges are
+        reserved, too.
+    :ivar writes: number of requests that may have changed something in
+        Placement.
     """
 
     node: str
@@ -49,10 +51,12 @@ class Published:
 
 
 class Publisher:
-    """Makes the providers of one compute node look like its topology.
+    """Makes the providers of one compute node match its topology.
 
-    :param names: names that the root provider may have, best first.
-    :param root_uuid: its uuid, if known; then names do not matter.
+    :param client: Placement client.
+    :param names: names that the root provider may have, most likely first.
+    :param root_uuid: UUID of the root provider if known; names are then
+        ignored.
     """
 
     def __init__(
@@ -65,22 +69,25 @@ class Publisher:
         self._node = provider_tree.Providers(client, names, root_uuid)
 
     def publish(self, topology: model.HostTopology, stamp: int) -> Published:
-        """Write what differs; nothing when nothing does.
+        """Write to Placement what differs from the topology.
 
-        Uplinks that are gone are emptied, or reserved as long as somebody
-        holds a claim on them. They are not deleted: nova-compute keeps the
-        providers of its node in mind for minutes, asks for the allocations
-        of each whenever a server comes or goes, and fails if one is missing.
+        Providers of vanished uplinks are emptied, or reserved while a server
+        claims them. They are not deleted: nova-compute caches the providers
+        of its node for minutes, reads the allocations of each whenever a
+        server comes or goes, and fails if a provider is missing.
 
+        :param topology: bridges and uplinks of this host.
         :param stamp: :func:`model.stamp` for the marker provider.
-        :raises providers.NoRootError: when the compute node is not there yet.
-        :raises PlacementError: when Placement is away or refuses.
+        :raises provider_tree.NoRootError: nova-compute has not created the
+            compute node's provider yet.
+        :raises PlacementError: Placement is not reachable or refuses.
         """
         before = self._client.writes
         root, node = self._node.root()
         children = self._children(node, root)
         wanted = _wanted(node, topology, stamp)
-        # Before others come: a claim that stays may be one on their bridge.
+        # Before the other providers are written: a remaining claim takes a
+        # slot of the present uplinks of the same bridge.
         reserved = {
             name: uuid
             for uuid, name in sorted(children.items(), key=lambda c: c[1])
@@ -110,24 +117,25 @@ class Publisher:
         )
 
     def node(self) -> str:
-        """Name of the compute node's root provider. Writes nothing.
+        """Return the name of the compute node's root provider.
 
-        :raises providers.NoRootError: when the compute node is not there yet.
-        :raises PlacementError: when Placement is away or refuses.
+        :raises provider_tree.NoRootError: nova-compute has not created the
+            compute node's provider yet.
+        :raises PlacementError: Placement is not reachable or refuses.
         """
         return self._node.root()[1]
 
     def _children(self, node: str, root: str) -> dict[str, str]:
-        """Names of the root's children by uuid, with what was moved out.
+        """Return the names of the root's children, by UUID.
 
-        :class:`.withdrawal.Withdrawal` leaves our providers in a tree of
-        their own for a while.
+        Providers that :class:`.withdrawal.Withdrawal` moved to a tree of
+        their own are moved back first.
         """
         children = self._client.children(root)
         marker = model.marker_uuid(node)
         if marker not in children:
             for uuid, name in self._client.tree_of_root(marker).items():
-                # The marker comes last: by it is seen that all are here.
+                # The marker moves last: its place tells whether all moved.
                 self._client.move(uuid, name, root)
                 children[uuid] = name
         return children
@@ -139,39 +147,39 @@ class Publisher:
         children: Collection[str],
         held: Mapping[str, int],
     ) -> dict[str, int]:
-        """Slots, by uplink, that guests with claims of vanished ones take.
+        """Return the slots, by uplink, to reserve for claims of vanished ones.
 
-        Where a bridge has several uplinks, those that have free slots first:
-        on a full one they would take nothing away.
+        If a bridge has several uplinks, free slots are reserved first:
+        reserving a claimed slot keeps no further guest away.
 
-        :param held: by bridge, claims of uplinks that are gone. Their guests
-            are still on the bridge, whatever its NIC is called now.
+        :param held: number of claims of vanished uplinks, by bridge. Their
+            guests are still on the bridge, whatever its NIC is called now.
         """
-        left = dict(held)
+        remaining = dict(held)
         bridges: dict[str, str] = {}
         slots: dict[str, int] = {}
         free: dict[str, int] = {}
         for uplink in topology.uplinks:
-            if left.get(uplink.bridge):
+            if remaining.get(uplink.bridge):
                 uuid = model.provider_uuid(node, uplink.bridge, uplink.nic)
                 own = self._client.claims(uuid) if uuid in children else 0
                 bridges[uuid] = uplink.bridge
                 slots[uuid] = uplink.slots
                 free[uuid] = max(0, uplink.slots - own)
         taken = dict.fromkeys(bridges, 0)
-        for room in (free, slots):
+        for available in (free, slots):
             for uuid, bridge in bridges.items():
-                more = min(room[uuid] - taken[uuid], left[bridge])
+                more = min(available[uuid] - taken[uuid], remaining[bridge])
                 taken[uuid] += more
-                left[bridge] -= more
+                remaining[bridge] -= more
         return taken
 
     def _create(self, uuid: str, name: str, root: str) -> None:
         try:
             self._client.create(uuid, name, root)
         except api.ConflictError:
-            # Made meanwhile by another agent process of this host, or it
-            # stands below a root that was replaced: only the former is ok.
+            # Another agent process of this host created it meanwhile, which
+            # is fine; or it is below an earlier root, which is not.
             if uuid not in self._client.children(root):
                 raise
 
@@ -182,9 +190,11 @@ def _wanted(
     stamp: int,
     taken: Mapping[str, int] = _NONE,
 ) -> dict[str, provider_tree.Wanted]:
-    """Providers by uuid; the stamp comes last, when all else is written.
+    """Return the wanted providers by UUID.
 
-    :param taken: slots, by uplink, that are not to be given out.
+    The marker is last: its stamp is to be written after all else.
+
+    :param taken: number of slots to reserve, by UUID of the uplink.
     """
     wanted = {}
     for uplink in topology.uplinks:

@@ -11,13 +11,14 @@
 # under the License.
 
 
-"""Taking our resource providers of one compute node out of Placement.
+"""Remove nova-vhpc's resource providers of one compute node from Placement.
 
-nova-compute keeps the providers of its node's tree in mind, for 300 s unless
-``[compute]resource_provider_association_refresh`` says otherwise. Whenever a
-server comes or goes it asks for the allocations of each, and fails if one is
-missing. After that time it reads the tree again, and forgets what is no
-longer in it. So our providers leave the tree first, and are deleted later.
+nova-compute caches the providers of its node's tree, for 300 s unless
+``[compute]resource_provider_association_refresh`` differs. Whenever a server
+comes or goes, it reads the allocations of each, and fails if a provider is
+missing. After that time it reads the tree again and forgets providers that
+have left it. Therefore ours are moved out of the tree first and deleted
+later.
 """
 
 import dataclasses
@@ -30,12 +31,12 @@ from nova_vhpc.topology import model
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """What is left of our providers.
+    """Our providers after :meth:`Withdrawal.move_out`.
 
-    :ivar moved: names of those that are bare and out of the tree; they can
-        be deleted as soon as nova-compute has forgotten them.
-    :ivar kept: names of those that are still claimed; they are reserved, so
-        that nobody can claim them anew.
+    :ivar moved: names of empty providers outside of the tree. They can be
+        deleted once nova-compute has forgotten them.
+    :ivar kept: names of providers that servers still claim. They are
+        reserved, so that no further server can claim them.
     """
 
     moved: tuple[str, ...]
@@ -43,9 +44,9 @@ class Withdrawn:
 
 
 class Withdrawal:
-    """Takes away what :class:`.publisher.Publisher` made.
+    """Removes the providers that :class:`.publisher.Publisher` made.
 
-    The arguments are as there.
+    The parameters are those of that class.
     """
 
     def __init__(
@@ -58,18 +59,19 @@ class Withdrawal:
         self._node = provider_tree.Providers(client, names, root_uuid)
 
     def move_out(self) -> Withdrawn:
-        """Empty our providers and take them out of the compute node's tree.
+        """Empty our providers and move them out of the compute node's tree.
 
-        They go into one of their own, the marker's, in which they are found
-        again: by :meth:`delete`, and by an agent that publishes again.
-        nova-compute may run; it still finds those that it asks for.
+        They move to a tree of their own below the marker, where
+        :meth:`delete` and an agent that publishes again find them.
+        nova-compute may be running: the providers that it has cached still
+        exist.
 
-        :raises PlacementError: when Placement is away or refuses.
+        :raises PlacementError: Placement is not reachable or refuses.
         """
         try:
             root, node = self._node.root()
         except provider_tree.NoRootError:
-            # Nova deletes the whole tree with the compute service.
+            # Nova has deleted the whole tree with the compute service.
             return Withdrawn(self._all_moved(), ())
         self._node.mark_root(root, False)
         marker = model.marker_uuid(node)
@@ -78,7 +80,8 @@ class Withdrawal:
         if marker in bare:
             self._client.move(marker, ours[marker], None)
         elif bare and not self._client.tree_of_root(marker):
-            # An earlier call took it, and left others that were claimed.
+            # An earlier call moved the marker (deleted since) and kept
+            # providers that were claimed then.
             self._client.create(marker, model.marker_name(node), None)
         for uuid in bare - {marker}:
             self._client.move(uuid, ours[uuid], marker)
@@ -88,11 +91,11 @@ class Withdrawal:
         )
 
     def delete(self) -> tuple[str, ...]:
-        """Delete what :meth:`move_out` has moved, of now or of earlier.
+        """Delete the providers that :meth:`move_out` has moved, also earlier.
 
-        :returns: names of those that are in the compute node's tree: still
-            claimed, or put back by an agent that has run since.
-        :raises PlacementError: when Placement is away or refuses.
+        :returns: names of our providers that are in the compute node's tree:
+            still claimed, or moved back by an agent that has run since.
+        :raises PlacementError: Placement is not reachable or refuses.
         """
         for node in self._nodes():
             for uuid in self._moved(node):
@@ -112,14 +115,14 @@ class Withdrawal:
         )
 
     def _nodes(self) -> tuple[str, ...]:
-        """Names that the compute node has, or may have had."""
+        """Return the compute node's name, or the names it may have had."""
         try:
             return (self._node.root()[1],)
         except provider_tree.NoRootError:
             return self._node.names
 
     def _in_tree(self, root: str, node: str) -> dict[str, str]:
-        """Names of ours that are in the compute node's tree, by uuid."""
+        """Return the names of ours in the compute node's tree, by UUID."""
         return {
             uuid: name
             for uuid, name in self._client.children(root).items()
@@ -127,7 +130,7 @@ class Withdrawal:
         }
 
     def _moved(self, node: str) -> dict[str, str]:
-        """Names of ours that are out of the tree, by uuid; the root last."""
+        """Return the names of ours outside of the tree, by UUID; root last."""
         tree = self._client.tree_of_root(model.marker_uuid(node))
         return {
             uuid: name
