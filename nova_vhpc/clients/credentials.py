@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Credentials of keystoneauth's option groups, own or another section's."""
+"""Credentials from option groups of keystoneauth, or their auth_section."""
 
 import contextlib
 import logging
@@ -40,17 +40,17 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
         'does auth_section of [{}] name a group that has an auth_type?',
     ),
 )
-"""What to look at where keystoneauth itself does not say."""
+"""What an operator should check, for errors that do not say it."""
 
 _CHATTY = ('keystoneauth.identity.generic.base', 'stevedore.named')
-"""They warn at each try to log in of what we tell once, and better: that
-Keystone is away, and of an ``auth_type`` that there is not."""
+"""Loggers that warn at each attempt to log in, if Keystone is not reachable or
+the ``auth_type`` does not exist. We log that once, with more detail."""
 
 
 def reason(error: Exception, group: str) -> str:
-    """Why a service could not be asked, in one line for people.
+    """Return in one line why a request to a service failed.
 
-    :param group: whose credentials and options were used.
+    :param group: option group with the credentials that were used.
     """
     text = ' '.join(str(error).split()) or type(error).__name__
     for kind, hint in _HINTS:
@@ -60,20 +60,24 @@ def reason(error: Exception, group: str) -> str:
 
 
 def given(conf: cfg.ConfigOpts, group: str) -> bool:
-    """Whether a group says who is asking, itself or by ``auth_section``."""
+    """Return whether a group has credentials, itself or by auth_section."""
     return bool(conf[group].auth_type or conf[group].auth_section)
 
 
 def check(conf: cfg.ConfigOpts, groups: Iterable[str]) -> None:
-    """Read the options of the groups' plugins once.
+    """Read the options of the groups' auth plugins once.
 
-    keystoneauth reads them when somebody logs in, and says no more of a wrong
-    one than what it names by $, with a part of the password.
+    keystoneauth reads them only at the first login. Its error for a wrong
+    value names only what the value refers to by $, which may be a part of
+    the password.
 
-    :raises cfg.Error: naming the first option whose value is wrong.
+    :param groups: names of option groups; those without credentials are
+        skipped.
+    :raises cfg.Error: a value is wrong; the message names the first such
+        option.
     """
     _hush()
-    # All are known before any is read: one may name another's.
+    # Register all before reading any: a value may refer to another option.
     conf_package.check(
         conf,
         [_register(conf, group) for group in groups if given(conf, group)],
@@ -81,9 +85,10 @@ def check(conf: cfg.ConfigOpts, groups: Iterable[str]) -> None:
 
 
 def load(conf: cfg.ConfigOpts, group: str) -> Any:
-    """A group's auth plugin; None where it names none.
+    """Return a group's auth plugin, None if it has no credentials.
 
-    :raises Exception: of many kinds, when it cannot be used.
+    :raises Exception: the plugin cannot be used; keystoneauth raises many
+        kinds.
     """
     _hush()
     _register_section(conf, group)
@@ -93,11 +98,12 @@ def load(conf: cfg.ConfigOpts, group: str) -> Any:
 
 
 def keep_from_itself(plugin: Any) -> None:
-    """Have a plugin that needs a token to get a token be refused it.
+    """Prevent a deadlock of a plugin that asks itself for a token.
 
-    Where Keystone's list of versions answers 401, keystoneauth asks for it
-    with a token, and so waits for ever for a lock that its own thread holds.
-    Refused, it goes by the version in ``auth_url``.
+    If Keystone answers 401 to the request for its versions, keystoneauth
+    repeats the request with a token. To get one it waits for a lock that its
+    own thread holds, forever. With this change that inner request is
+    refused, and keystoneauth uses the version in ``auth_url``.
     """
     _hush()
     if not isinstance(plugin, base.BaseIdentityPlugin):
@@ -122,22 +128,22 @@ def keep_from_itself(plugin: Any) -> None:
 def _hush() -> None:
     for name in _CHATTY:
         logger = logging.getLogger(name)
-        # Not what an operator has set by default_log_levels.
+        # Keep a level that the operator has set by default_log_levels.
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.ERROR)
 
 
 def _register_section(conf: cfg.ConfigOpts, group: str) -> str:
-    """Where a group's credentials stand."""
+    """Return the section with a group's credentials; register its options."""
     section: str | None = conf[group].auth_section
     if section:
-        # Nobody else may have registered what this section may hold.
+        # No other code registers options of this section.
         loading.register_auth_conf_options(conf, section)
     return section or group
 
 
 def _register(conf: cfg.ConfigOpts, group: str) -> tuple[str, list[cfg.Opt]]:
-    """Register what its plugin takes; a plugin that is not there nothing."""
+    """Register the options of a group's plugin, if that plugin exists."""
     section = _register_section(conf, group)
     options: list[cfg.Opt] = loading.get_auth_common_conf_options()
     conf_package.check(conf, [(section, options)])

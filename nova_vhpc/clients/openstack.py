@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""How the console scripts reach a cloud: clouds.yaml or OS_* variables."""
+"""Connect console scripts to a cloud by clouds.yaml or OS_* variables."""
 
 import argparse
 import contextlib
@@ -19,23 +19,23 @@ from collections.abc import Iterator
 from typing import Any
 
 MICROVERSION = '2.86'
-"""From here on Nova checks extra specs against our validators."""
+"""First microversion with which Nova checks extra specs by validators."""
 
 
 class CloudError(Exception):
-    """The cloud cannot be reached, or does not have what was named."""
+    """The cloud is not reachable, or does not have the named object."""
 
 
 class UnknownNameError(CloudError):
-    """Placement refuses a question, as for a name that it does not know."""
+    """Placement refused a query (HTTP 400), as for an unknown name."""
 
 
 class GoneError(CloudError):
-    """What was asked for does not exist, or does not any more."""
+    """The requested object does not exist (HTTP 404)."""
 
 
 class NothingPublishedError(UnknownNameError):
-    """Placement does not even know the names of what agents publish."""
+    """Placement does not know the resource classes that agents create."""
 
 
 _KINDS = {400: UnknownNameError, 404: GoneError}
@@ -43,9 +43,11 @@ _KINDS = {400: UnknownNameError, 404: GoneError}
 
 @contextlib.contextmanager
 def asked() -> Iterator[None]:
-    """Whatever the cloud's client libraries complain of is a CloudError.
+    """Turn exceptions of the cloud's client libraries into CloudError.
 
-    They raise dozens of classes, of which a caller can mend none.
+    The libraries raise dozens of classes, and a caller can only report them.
+
+    :raises CloudError: openstacksdk or keystoneauth raised an exception.
     """
     try:
         yield
@@ -58,7 +60,7 @@ def asked() -> Iterator[None]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options that name the cloud."""
+    """Add the option that names the cloud."""
     parser.add_argument(
         '--os-cloud',
         metavar='NAME',
@@ -67,12 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def connect(args: argparse.Namespace) -> Any:
-    """An openstacksdk connection.
+    """Return an openstacksdk connection.
 
-    :raises CloudError: if the cloud is not configured.
+    :raises CloudError: the cloud is not configured.
     """
-    # Imported late: it takes a second, and --help and offline use do
-    # without.
+    # Imported here because it takes a second, which --help and offline use
+    # do not need.
     import keystoneauth1.exceptions
     import openstack
     import openstack.exceptions
@@ -94,7 +96,7 @@ def connect(args: argparse.Namespace) -> Any:
 
 
 def validating(connection: Any) -> None:
-    """Make Nova check what is written, if it can."""
+    """Let Nova validate extra specs that are written, if it can."""
     from openstack import utils
 
     compute = connection.compute
@@ -103,9 +105,10 @@ def validating(connection: Any) -> None:
 
 
 def find_flavor(connection: Any, name: str) -> Any:
-    """A flavor by name or id, with its extra specs.
+    """Return a flavor with its extra specs.
 
-    :raises CloudError: if there is none, or it may not be seen.
+    :param name: name or ID of the flavor.
+    :raises CloudError: the flavor does not exist or is not visible.
     """
     flavor = connection.compute.find_flavor(
         name, ignore_missing=True, get_extra_specs=True
@@ -118,14 +121,17 @@ def find_flavor(connection: Any, name: str) -> Any:
 
 
 def get(adapter: Any, path: str, version: str) -> Any:
-    """One answer, decoded.
+    """Return the decoded JSON answer to a GET request.
 
-    :raises CloudError: if it is none.
+    :param adapter: keystoneauth adapter of the service.
+    :param path: path and query of the request.
+    :param version: microversion.
+    :raises CloudError: the request failed or the answer is no JSON.
     """
     response = adapter.get(path, microversion=version)
     if response.status_code == 400 and 'CUSTOM_VHPC_' in response.text:
         raise NothingPublishedError(
-            'Placement does not know what the flavor claims; no '
+            'Placement does not know what the flavor requests; no '
             'nova-vhpc-agent has published anything yet. It says: '
             + ' '.join(response.text.split())[:300]
         )
