@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Options of nova-vhpc: one module per group, as OpenStack keeps them.
+"""Options of nova-vhpc, one module per group.
 
-Each module has ``register_opts(conf)`` and ``list_opts()``. Options are
-registered on a ``ConfigOpts`` that the caller passes: nova-scheduler its
-own global one, the agent a private one.
+Each module has ``register_opts(conf)`` and ``list_opts()``. The caller passes
+the ``ConfigOpts`` to register on: nova-scheduler passes its own global one,
+the agent a private one.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from oslo_log import log
 from nova_vhpc.conf import log_format
 
 DEFAULT = 'DEFAULT'
-"""Name in files of the options that are in no group."""
+"""Name, in configuration files, of the group of options without a group."""
 
 
 def check(
@@ -36,11 +36,12 @@ def check(
 ) -> None:
     """Read every option once.
 
-    oslo.config looks at a value when it is first read: a wrong one should
-    stop a service at its start and not when it is needed at last.
+    oslo.config checks a value when it is first read. A wrong value is to
+    stop a service when it starts, not when the value is first needed.
 
-    :param groups: as ``list_opts()`` of the modules here gives them.
-    :raises cfg.Error: naming the first option whose value is wrong.
+    :param groups: groups with their options, as from ``list_opts()``.
+    :raises cfg.Error: a value is wrong; the message names the first such
+        option.
     """
     for group, options in groups:
         name = group if isinstance(group, str) else group.name
@@ -51,30 +52,30 @@ def check(
 def read(
     conf: cfg.ConfigOpts, group: str, name: str, *, secret: bool = False
 ) -> Any:
-    """The value of an option; None where nobody has registered it.
+    """Return the value of an option, None if it is not registered.
 
-    :param secret: nothing of its value may be told.
-    :raises cfg.Error: naming the option, if its value is wrong.
+    :param secret: whether the message must not contain any of the value.
+    :raises cfg.Error: the value is wrong; the message names the option.
     """
     where = conf if group == DEFAULT else conf[group]
     if name not in where:
-        # keystoneauth registers those of the chosen plugin only.
+        # keystoneauth registers the options of the chosen plugin only.
         return None
     try:
         return where[name]
     except (cfg.Error, ValueError, RecursionError) as error:
         cause: BaseException | None = error
         if group == DEFAULT and isinstance(error, cfg.NoSuchOptError):
-            # oslo.config makes this of whatever went wrong there.
+            # In DEFAULT, oslo.config replaces any error by this one.
             cause = error.__context__
         raise cfg.Error(f'[{group}]{name}: {_reason(cause, secret)}') from None
 
 
 def reason(error: Exception) -> str:
-    """Why a configuration cannot be read, in one line for people."""
+    """Return in one line why a configuration cannot be read."""
     text = ' '.join(str(error).split())
     if isinstance(error, UnicodeDecodeError):
-        # oslo.config does not say of which file.
+        # oslo.config does not name the file.
         for frame, _ in traceback.walk_tb(error.__traceback__):
             parser = frame.f_locals.get('self')
             if isinstance(parser, cfg.ConfigParser):
@@ -85,9 +86,11 @@ def reason(error: Exception) -> str:
 def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
     """Open the log that the options of oslo.log describe.
 
-    :raises cfg.Error: naming the options of a file that cannot be written,
-        of a system's log that cannot be used, or of what describes it all.
-    :raises OSError: the system's log cannot be reached.
+    :param program: name of the program.
+    :raises cfg.Error: the log file cannot be written, the system's log
+        cannot be used, or the file of ``log_config_append`` is wrong; the
+        message names the options.
+    :raises OSError: the system's log is not reachable.
     """
     if conf.log_config_append:
         with described_log(conf):
@@ -99,9 +102,9 @@ def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
 
 @contextlib.contextmanager
 def described_log(conf: cfg.ConfigOpts) -> Iterator[None]:
-    """Let a log be made of a file; all stay as they are if that fails.
+    """Set up the log from ``log_config_append``; restore loggers on failure.
 
-    :raises cfg.Error: naming the file, and what is wrong there.
+    :raises cfg.Error: the file is wrong; the message names it and the fault.
     """
     try:
         with log_format.kept():
@@ -109,7 +112,8 @@ def described_log(conf: cfg.ConfigOpts) -> Iterator[None]:
     except log.LogConfigError as error:
         text = error.err_msg
     except Exception as error:
-        # Python evaluates what is written there: names, classes, arguments.
+        # Python evaluates expressions of that file, so anything can be
+        # raised.
         text = f'{type(error).__name__}: {error}'
     else:
         return
@@ -131,7 +135,8 @@ def _set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
             'systemd unit needs LogsDirectory= for it'
         ) from error
     except (RuntimeError, TypeError) as error:
-        # No Python package for journald, or no such facility of syslog.
+        # The Python package for journald is missing, or syslog does not have
+        # that facility.
         raise cfg.Error(
             f'[DEFAULT]use_journal, use_syslog or syslog_log_facility: {error}'
         ) from error

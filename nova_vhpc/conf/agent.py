@@ -26,8 +26,8 @@ GROUP = cfg.OptGroup(
 
 
 ABSOLUTE = '^/'
-"""Of a path: from another directory a second agent would find neither lock nor
-journal of the first, nor --restore the journal."""
+"""Regex of an absolute path. An agent started in another directory would not
+find lock and journal of the first one, and --restore not the journal."""
 
 
 def _integer(low: int, high: int = 1_000_000) -> types.Integer:
@@ -255,5 +255,5 @@ def register_opts(conf: Any) -> None:
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """For the sample file."""
+    """Return the group and its options, for the sample file."""
     return [(GROUP, OPTS)]

@@ -305,10 +305,10 @@ NAMES = frozenset(option.name for option in OPTS)
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the group with a configuration."""
+    """Register the group on ``conf``."""
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """For the sample file and the reference."""
+    """Return the group and its options, for sample file and reference."""
     return [(GROUP, OPTS)]

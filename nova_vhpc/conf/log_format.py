@@ -10,12 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How our own programs' lines of the log look: what is wrong stands once.
+"""Format log lines of our programs so that an error appears once.
 
-oslo.log adds the exception that is being handled to whatever is logged as a
-warning or worse. Ours name it themselves, with what it means. And Python
-makes a traceback of each line that cannot be written, as on a disk that is
-full: it goes to stderr, which systemd has in its journal, as it is.
+oslo.log appends the exception that is being handled to each warning or
+error. Our messages already contain it, with its consequence.
+
+If a line cannot be written, as on a full disk, Python prints a traceback.
+Here the line itself goes to stderr, which systemd puts into its journal.
 """
 
 import contextlib
@@ -34,11 +35,11 @@ _FORMATS = ('logging_context_format_string', 'logging_default_format_string')
 
 
 class Formatter(logging.Formatter):
-    """Formats as oslo.log does, but adds no exception to our own messages.
+    """Formats like oslo.log, but appends no exception to our messages.
 
-    An exception that is logged on purpose, by ``LOG.exception``, stays.
+    An exception that ``LOG.exception`` logs is kept.
 
-    :param formatter: oslo.log's.
+    :param formatter: formatter of oslo.log.
     """
 
     def __init__(self, formatter: formatters.ContextFormatter) -> None:
@@ -46,10 +47,10 @@ class Formatter(logging.Formatter):
         self._formatter = formatter
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, or lines, of a record."""
+        """Return the text of a record."""
         if record.name.split('.', 1)[0] == _OURS and not record.exc_info:
-            # oslo.log looks for an exception from this level on only; its
-            # name, which is what a line shows, is as it was.
+            # oslo.log appends exceptions above this level only. The line shows
+            # the name of the level, which does not change.
             record = copy.copy(record)
             record.levelno = min(record.levelno, logging.INFO)
         text: str = self._formatter.format(record)
@@ -57,9 +58,10 @@ class Formatter(logging.Formatter):
 
 
 class _NotWritten:
-    """In place of ``handleError`` of a handler: what stderr is told.
+    """Replaces ``handleError`` of a handler: prints the line to stderr.
 
-    :param program: whose log it is.
+    :param handler: handler that could not write a record.
+    :param program: name of the program.
     """
 
     def __init__(self, handler: logging.Handler, program: str) -> None:
@@ -70,10 +72,10 @@ class _NotWritten:
     def __call__(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            # A fault of ours.
+            # A bug of ours: the usual traceback helps to find it.
             self._usual(record)
             return
-        # oslo.log's formatter would add this very exception.
+        # Not oslo.log's formatter, which would append this exception.
         line = _PLAIN.format(record)
         with contextlib.suppress(OSError):
             print(
@@ -84,10 +86,11 @@ class _NotWritten:
 
 
 def set_up(conf: cfg.ConfigOpts) -> None:
-    """Have all handlers of the log, which oslo.log has made, do as we do.
+    """Change all handlers that oslo.log has made.
 
-    The format is left alone where it is an operator's that says where
-    exceptions go, and where ``log_config_append`` has none of oslo.log's.
+    A handler keeps its format if the operator's format string says where
+    exceptions go, or if ``log_config_append`` uses another formatter than
+    oslo.log's.
     """
     ours = not any(_SUMMARY in (conf[name] or '') for name in _FORMATS)
     for handler in _handlers():
@@ -101,7 +104,7 @@ def set_up(conf: cfg.ConfigOpts) -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Have all loggers as they were, if what is done to them fails."""
+    """Restore level, propagation and handlers of all loggers on failure."""
     before = [
         (logger, logger.level, logger.propagate, tuple(logger.handlers))
         for logger in _loggers()
@@ -117,7 +120,7 @@ def kept() -> Iterator[None]:
 
 
 def _handlers() -> Iterator[logging.Handler]:
-    """Of all loggers: a file may give some to others than the root."""
+    """Yield the handlers of all loggers: a file may set more than root's."""
     for logger in _loggers():
         yield from logger.handlers
 

@@ -89,13 +89,13 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     loading.register_session_conf_options(conf, GROUP)
     loading.register_auth_conf_options(conf, GROUP)
     loading.register_adapter_conf_options(conf, GROUP)
-    # keystoneauth's own default waits for ever on a silent server.
+    # By keystoneauth's default, a request waits forever for an answer.
     conf.set_default('timeout', TIMEOUT_S, group=GROUP)
     conf.set_default('service_type', 'compute', group=GROUP)
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """The group and its options, for the sample file."""
+    """Return the group and its options, for the sample file."""
     return [
         (
             GROUP,

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""All option groups, for the sample file and the configuration reference."""
+"""List all option groups, for the sample file and the reference."""
 
 import importlib
 import pkgutil
@@ -19,11 +19,11 @@ from typing import Any
 from nova_vhpc import conf
 
 HELPERS = ('log_format', 'opts', 'types', 'unknown_options')
-"""Modules here that have no options."""
+"""Modules of this package that have no options."""
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """Entry point ``oslo.config.opts``: every group with its options."""
+    """Return every group with its options (``oslo.config.opts``)."""
     groups: list[tuple[Any, list[Any]]] = []
     for module_info in sorted(
         pkgutil.iter_modules(conf.__path__), key=lambda info: info.name

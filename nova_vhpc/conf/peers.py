@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""``[vhpc_peers]``: how the hosts of a virtual cluster hear of each other."""
+"""``[vhpc_peers]``: how the hosts of a virtual cluster exchange phases."""
 
 from typing import Any
 
@@ -84,10 +84,10 @@ Seconds that ``nova-vhpc-ctl`` waits for a host's answer. Raise it when
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the group on ``conf``."""
-    # By name: an OptGroup would share overrides between ConfigOpts.
+    # By name: an OptGroup object would share overrides between ConfigOpts.
     conf.register_opts(opts, group=GROUP)
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """The group and its options, for the sample file."""
+    """Return the group and its options, for the sample file."""
     return [(GROUP, opts)]

@@ -13,8 +13,8 @@
 
 """``[placement]``: how the agent reaches Placement.
 
-The same group and options as nova-compute's own, so that the agent can
-read them from nova.conf as they stand.
+Group and options are those of nova-compute, so that the agent can read them
+from nova.conf unchanged.
 """
 
 from typing import Any
@@ -31,13 +31,13 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     loading.register_session_conf_options(conf, GROUP)
     loading.register_auth_conf_options(conf, GROUP)
     loading.register_adapter_conf_options(conf, GROUP)
-    # keystoneauth's own default waits for ever on a silent server.
+    # By keystoneauth's default, a request waits forever for an answer.
     conf.set_default('timeout', TIMEOUT_S, group=GROUP)
     conf.set_default('service_type', 'placement', group=GROUP)
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """The group and its options, for the sample file."""
+    """Return the group and its options, for the sample file."""
     return [
         (
             GROUP,

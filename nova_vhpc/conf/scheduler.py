@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Options of what nova-scheduler loads, group ``[vhpc_scheduler]``."""
+"""Options of filter, weigher and planner: group ``[vhpc_scheduler]``."""
 
 from typing import Any
 
@@ -205,15 +205,16 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 def check(conf: cfg.ConfigOpts) -> None:
     """Read every option of ``[vhpc_scheduler]`` once.
 
-    oslo.config looks at a value when it is first read: a wrong one should
-    stop a service at its start and not at its first request.
+    oslo.config checks a value when it is first read. A wrong value is to
+    stop nova-scheduler when it starts, not at its first request.
 
-    :raises cfg.Error: naming the first option whose value is wrong.
+    :raises cfg.Error: a value is wrong; the message names the first such
+        option.
     """
     for option in OPTS:
         conf[GROUP.name][option.dest]
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """For the sample file and the configuration reference."""
+    """Return the group and its options, for sample file and reference."""
     return [(GROUP, OPTS)]

@@ -161,10 +161,10 @@ instance to ``/host/sys``.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the group on ``conf``."""
-    # By name: an OptGroup would share overrides between ConfigOpts.
+    # By name: an OptGroup object would share overrides between ConfigOpts.
     conf.register_opts(opts, group=GROUP)
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """The group and its options, for the sample file."""
+    """Return the group and its options, for the sample file."""
     return [(GROUP, opts)]

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Types of options that refuse what would otherwise loosen a limit unseen."""
+"""Types of options that refuse values which would silently lift a limit."""
 
 import contextlib
 import math
@@ -22,32 +22,34 @@ from oslo_config import types
 from nova_vhpc.flavor import extra_specs
 
 NOBODY = 'none'
-"""In place of a paradigm, with 0: there is no limit for anybody."""
+"""Key that, with the value 0, stands for no limit for any paradigm."""
 
 
 class Integer(types.Integer):  # type: ignore[misc]
-    """An integer whose complaint names the value and what is allowed."""
+    """An integer; the error names the value and the allowed ones."""
 
     def __call__(self, value: Any) -> int:
-        """The value as an integer.
+        """Return the value as an integer.
 
-        :raises ValueError: if it is none, or too small or large.
+        :raises ValueError: the value is no integer or out of range.
         """
         number: int = _read(super().__call__, value, 'an integer', self)
         return number
 
 
 class Port(Integer):
-    """A TCP port, 0 for none or any."""
+    """A TCP port; 0 means none or any, as the option says."""
 
     def __init__(self) -> None:
         super().__init__(0, 65_535, type_name='port value')
 
 
 class Finite(types.Float):  # type: ignore[misc]
-    """A number; neither NaN, which passes every minimum, nor infinite.
+    """A finite number. NaN would pass any check of a minimum.
 
-    :param unit: what it counts, for the complaint, such as ``seconds``.
+    :param min: smallest value, None for no limit.
+    :param max: largest value, None for no limit.
+    :param unit: unit for the error message, such as ``seconds``.
     """
 
     def __init__(
@@ -60,9 +62,9 @@ class Finite(types.Float):  # type: ignore[misc]
         self._words = 'a number' + (f' of {unit}' if unit else '')
 
     def __call__(self, value: Any) -> float:
-        """The value as a number.
+        """Return the value as a number.
 
-        :raises ValueError: if it is none, or too small or large.
+        :raises ValueError: the value is no finite number or out of range.
         """
         number: float = _read(super().__call__, value, self._words, self)
         return number
@@ -71,13 +73,16 @@ class Finite(types.Float):  # type: ignore[misc]
 def _read(
     convert: Callable[[Any], Any], value: Any, words: str, kind: types.Number
 ) -> Any:
-    """A number, not nothing: what stands empty is None to oslo.config.
+    """Convert a value to a number.
 
-    :raises ValueError: naming the value and what is allowed.
+    An empty value, which oslo.config converts to None, is refused.
+
+    :raises ValueError: the message names the value and the allowed ones.
     """
     number = None
     finite = False
-    # A whole number of hundreds of digits is too great to be looked at.
+    # math.isfinite() raises OverflowError for an integer of hundreds of
+    # digits.
     with contextlib.suppress(ValueError, OverflowError):
         number = convert(value)
         finite = number is not None and math.isfinite(number)
@@ -91,7 +96,7 @@ def _read(
 
 
 def _plain(number: float) -> str:
-    """Without an exponent: people shall be able to copy it."""
+    """Return a number without exponent, which an operator can copy."""
     return f'{number:f}'.rstrip('0').rstrip('.')
 
 
@@ -102,19 +107,19 @@ class OvercommitLimits(types.Dict):  # type: ignore[misc]
         super().__init__(type_name='limits by paradigm')
 
     def __call__(self, value: Any) -> dict[str, float]:
-        """The limits of those paradigms that have one.
+        """Return the limit of each paradigm that has one.
 
-        :raises ValueError: naming what is wrong and what is allowed.
+        :raises ValueError: the message names the fault and what is allowed.
         """
         return overcommit_limits(super().__call__(value))
 
 
 def overcommit_limits(given: Mapping[str, Any]) -> dict[str, float]:
-    """Limits of over-commit by paradigm, checked.
+    """Check limits of over-commit and return them by paradigm.
 
-    :param given: numbers, or texts that hold them.
-    :raises ValueError: for anything that would be no limit by mistake: an
-        unknown paradigm, or what is no number > 0.
+    :param given: numbers, or texts of numbers, by paradigm.
+    :raises ValueError: a paradigm is unknown or a limit is no number > 0,
+        which would otherwise mean that there is no limit.
     """
     limits = {}
     key = extra_specs.BY_NAME['max_overcommit']

@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Options that stand in a file and that nobody reads.
+"""Find options in configuration files that no program reads.
 
-oslo.config passes them over without a word, as a file may be for several
-services: a slip of the pen in a name or a group leaves the default in force.
-In groups of ours nobody else has options.
+oslo.config ignores them silently, because a file may be for several
+services. A misspelt name or group therefore leaves the default in force. Our
+groups contain options of nova-vhpc only, so there an unknown option is an
+error.
 """
 
 import contextlib
@@ -28,19 +29,19 @@ from oslo_config import cfg, iniparser
 from nova_vhpc.conf import nova_api, opts
 
 PREFIX = 'vhpc_'
-"""Of the names of our groups."""
+"""Prefix of the names of our groups."""
 
 _NOT_LISTED = (nova_api.GROUP,)
 """Groups whose options depend on a keystoneauth plugin."""
 
 
 def find(conf: cfg.ConfigOpts) -> list[str]:
-    """What no program of ours reads, one sentence each.
+    """Return one sentence for each unknown option or group of ours.
 
-    A file that cannot be read is passed over: oslo.config tells of those
-    that it needs.
+    A file that cannot be read is skipped: oslo.config reports the files that
+    it needs.
 
-    :param conf: its files are looked at.
+    :param conf: configuration whose files are searched.
     """
     known = _known()
     return [
@@ -52,7 +53,7 @@ def find(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _known() -> dict[str, set[str]]:
-    """Names of our options as they stand in files, by group."""
+    """Return the names of our options, as written in files, by group."""
     known: dict[str, set[str]] = {}
     for group, options in opts.list_opts():
         name = group if isinstance(group, str) else group.name
@@ -65,7 +66,7 @@ def _known() -> dict[str, set[str]]:
 
 
 def _files(conf: cfg.ConfigOpts) -> list[str]:
-    """As oslo.config finds them."""
+    """Return the configuration files in the order of oslo.config."""
     files = list(conf.config_file or ())
     for directory in conf.config_dirs or conf.config_dir or ():
         pattern = os.path.join(os.path.expanduser(directory), '*.conf')
@@ -74,7 +75,10 @@ def _files(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _sections(path: str) -> dict[str, list[str]]:
-    """Names in our groups, whose own names are read in any case."""
+    """Return the options in our groups of a file.
+
+    Names of groups are not case-sensitive.
+    """
     sections: dict[str, dict[str, list[str]]] = {}
     with contextlib.suppress(OSError, ValueError, iniparser.ParseError):
         cfg.ConfigParser(path, sections).parse()

@@ -95,5 +95,5 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """The group and its options, for the sample file."""
+    """Return the group and its options, for the sample file."""
     return [(group, opts)]
