@@ -300,7 +300,7 @@ class WaitForLibvirtTest(base.BaseTestCase):
 
         with (
             mock.patch.object(libvirt, 'open', refuse),
-            mock.patch.object(restore_host, 'CONNECT_SECONDS', 0.6),
+            mock.patch.object(restore_host, 'CONNECT_SECONDS', 0.95),
         ):
             self.assertIsNone(restore_host._wait_for('qemu:///system'))
         self.assertEqual('refused', log.output.splitlines()[-1])
