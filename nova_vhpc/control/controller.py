@@ -145,7 +145,7 @@ class Controller:
         ignored.extend(decision.ignored)
         usable, known = self._usable, self._checked
         vms = context.view.vms
-        if usable.show(context.view.cpus):
+        if usable.update(context.view.cpus):
             known.clear()
         elif len(known) > len(vms):
             for gone in known.keys() - {vm.uuid for vm in vms}:

@@ -117,7 +117,7 @@ class GangPolicy:
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
         """Find who spins, who shares CPUs, and how long others need."""
-        self._usable.show(context.view.cpus)
+        self._usable.update(context.view.cpus)
         view = reach.near(context.view, self._usable)
         context = dataclasses.replace(context, view=view)
         parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]

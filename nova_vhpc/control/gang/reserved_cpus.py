@@ -212,7 +212,7 @@ def need(
             groups.setdefault(sides.reach_of(one.uuid, vcpu), []).append(
                 one.fair / one.vcpus
             )
-    ranked = [cpu.id for cpu in usable_cpus.from_the_last(view.cpus)]
+    ranked = [cpu.id for cpu in usable_cpus.last_first(view.cpus)]
     ranked.sort(key=lambda cpu: cpu not in clear_cpus)
     # By CPU, whether it is more than what is fair: one, as they are whole.
     order: dict[int, bool] = {}

@@ -36,70 +36,79 @@ Two rules, chosen by ``leave_rule``:
 
 import collections
 
-REMEMBERED = 16
+MAX_STRETCHES = 16
 """Low stretches remembered; also bounds time and memory."""
 
 
-class Patience:
+class ExitRule:
     """How many low periods in a row before leaving."""
 
-    __slots__ = ('_floor', '_gaps', '_move_cost', '_periods')
+    __slots__ = (
+        '_min_periods',
+        '_move_cost_periods',
+        '_periods',
+        '_stretches',
+    )
 
-    def __init__(self, floor: int, move_cost: int, learn: bool) -> None:
+    def __init__(
+        self, min_periods: int, move_cost_periods: int, learns: bool
+    ) -> None:
         """Start without any low stretch seen.
 
-        :param floor: least patience; the paper's three.
-        :param move_cost: cost of a needless move, in periods.
-        :param learn: False for the paper's rule.
+        :param min_periods: least patience; the paper's three.
+        :param move_cost_periods: cost of a needless move, in periods.
+        :param learns: False for the paper's rule.
         """
-        self._floor = max(1, floor)
-        self._move_cost = max(self._floor, move_cost)
-        self._gaps: collections.deque[int] | None = None
-        self._periods = self._floor
-        if learn:
-            self._gaps = collections.deque(maxlen=REMEMBERED)
-            self._periods = self._move_cost
+        self._min_periods = max(1, min_periods)
+        self._move_cost_periods = max(self._min_periods, move_cost_periods)
+        self._stretches: collections.deque[int] | None = None
+        self._periods = self._min_periods
+        if learns:
+            self._stretches = collections.deque(maxlen=MAX_STRETCHES)
+            self._periods = self._move_cost_periods
 
     @property
     def periods(self) -> int:
         """Low periods in a row after which to leave."""
         return self._periods
 
-    def stretch_ended(self, length: int) -> None:
+    def learn(self, length: int) -> None:
         """A stretch of low periods is over; learn from its length.
 
         :param length: in periods, > 0, wherever it was spent.
         """
-        if self._gaps is None or length <= 0:
+        if self._stretches is None or length <= 0:
             return
         # All that is longer than patience can ever be, is alike.
-        self._gaps.append(min(length, 4 * self._move_cost))
-        self._periods = min(self._candidates(self._gaps), key=self._cost_of)
+        self._stretches.append(min(length, 4 * self._move_cost_periods))
+        self._periods = min(
+            self._candidates(self._stretches), key=self._cost_of
+        )
 
-    def _candidates(self, gaps: collections.deque[int]) -> list[int]:
+    def _candidates(self, stretches: collections.deque[int]) -> list[int]:
         """Patiences worth a look: just longer than a stretch may be."""
-        found = {self._floor, self._move_cost}
-        for gap in gaps:
-            found.update(
+        candidates = {self._min_periods, self._move_cost_periods}
+        for stretch in stretches:
+            candidates.update(
                 length + 1
-                for length in _lengths(gap)
-                if self._floor <= length < self._move_cost
+                for length in _lengths(stretch)
+                if self._min_periods <= length < self._move_cost_periods
             )
-        return sorted(found)
+        return sorted(candidates)
 
     def _cost_of(self, patience: int) -> int:
         """Cost of a patience on the stretches seen, in periods."""
-        assert self._gaps is not None
+        assert self._stretches is not None
         return sum(
-            length if length < patience else patience + self._move_cost
-            for gap in self._gaps
-            for length in _lengths(gap)
+            length if length < patience else patience + self._move_cost_periods
+            for stretch in self._stretches
+            for length in _lengths(stretch)
         )
 
 
-def _lengths(gap: int) -> tuple[int, int]:
+def _lengths(stretch: int) -> tuple[int, int]:
     """How long a stretch may be next time: the same, or a quarter more.
 
     Programs do not pause for the same number of periods each time.
     """
-    return gap, gap + (gap + 3) // 4
+    return stretch, stretch + (stretch + 3) // 4

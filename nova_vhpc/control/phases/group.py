@@ -25,25 +25,32 @@ class GroupPhase:
     """Phase of a group, and the rule by which it enters and leaves.
 
     :ivar phase: where the group is now.
-    :ivar low: periods since a member was above its threshold.
-    :ivar patience: how many of these let it leave.
-    :ivar stay: periods since it entered the I/O phase.
+    :ivar low_periods: periods since a member was above its threshold.
+    :ivar exit_rule: how many of these let it leave.
+    :ivar io_periods: periods since it entered the I/O phase.
     """
 
-    __slots__ = ('_learn', '_whole', 'low', 'patience', 'phase', 'stay')
+    __slots__ = (
+        '_learns',
+        '_was_high',
+        'exit_rule',
+        'io_periods',
+        'low_periods',
+        'phase',
+    )
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         self.phase = model.Phase.COMPUTING
-        self.low = 0
-        self.stay = 0
-        self._learn = config.leave_rule == 'learned'
+        self.low_periods = 0
+        self.io_periods = 0
+        self._learns = config.leave_rule == 'learned'
         # The first low stretch began before we looked: its length is not
         # known and nothing can be learned from it.
-        self._whole = False
-        self.patience = exit_rule.Patience(
+        self._was_high = False
+        self.exit_rule = exit_rule.ExitRule(
             config.leave_periods,
             config.move_cost_periods,
-            learn=self._learn,
+            learns=self._learns,
         )
 
     def step(self, high: bool, predicted_high: bool) -> None:
@@ -53,20 +60,24 @@ class GroupPhase:
         :param predicted_high: some member's prediction is above it.
         """
         if high:
-            if self._whole:
-                self.patience.stretch_ended(self.low)
-            self._whole = True
-            self.low = 0
+            if self._was_high:
+                self.exit_rule.learn(self.low_periods)
+            self._was_high = True
+            self.low_periods = 0
         else:
-            self.low += 1
+            self.low_periods += 1
         if self.phase is model.Phase.COMPUTING:
-            self.stay = 0
+            self.io_periods = 0
             if predicted_high:
                 self.phase = model.Phase.IO
             return
-        self.stay += 1
+        self.io_periods += 1
         # The paper counts low periods wherever they were spent, so who comes
         # in on a prediction that does not come true leaves at once.
-        low = min(self.low, self.stay) if self._learn else self.low
-        if not predicted_high and low >= self.patience.periods:
+        low_periods = (
+            min(self.low_periods, self.io_periods)
+            if self._learns
+            else self.low_periods
+        )
+        if not predicted_high and low_periods >= self.exit_rule.periods:
             self.phase = model.Phase.COMPUTING

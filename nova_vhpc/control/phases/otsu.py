@@ -25,7 +25,14 @@ class OtsuThreshold:
     50. Intensity levels are whole numbers of events.
     """
 
-    __slots__ = ('_history', '_next', '_renewal', '_since', '_size', 'value')
+    __slots__ = (
+        '_history',
+        '_next',
+        '_renewal',
+        '_samples_since_renewal',
+        '_size',
+        'value',
+    )
 
     def __init__(self, history: int = 200, renewal: int = 50) -> None:
         """Start empty; there is no threshold before the first renewal."""
@@ -35,7 +42,7 @@ class OtsuThreshold:
         self._size = max(2, history)
         self._next = 0
         self._renewal = max(1, renewal)
-        self._since = 0
+        self._samples_since_renewal = 0
         self.value: float | None = None
 
     def add(self, events: float) -> None:
@@ -46,12 +53,12 @@ class OtsuThreshold:
         else:
             self._history[self._next] = level
             self._next = (self._next + 1) % self._size
-        self._since += 1
+        self._samples_since_renewal += 1
 
     @property
     def due(self) -> bool:
         """Whether enough samples have come in since the last renewal."""
-        return self._since >= self._renewal
+        return self._samples_since_renewal >= self._renewal
 
     def renew(self) -> None:
         """Compute the threshold anew.
@@ -59,7 +66,7 @@ class OtsuThreshold:
         It stays as it was where all samples are alike: there is nothing to
         divide then.
         """
-        self._since = 0
+        self._samples_since_renewal = 0
         threshold = otsu(sorted(self._history))
         if threshold is not None:
             self.value = threshold

@@ -26,7 +26,7 @@ from nova_vhpc.control.phases import group as group_phase
 from nova_vhpc.control.phases import otsu
 from nova_vhpc.control.predictors import base as predictors_base
 
-RENEWALS = 16
+MIN_RENEWALS = 16
 """Thresholds that may be renewed in one step, or a tenth of the VMs."""
 
 STALE_STEPS = 10
@@ -51,11 +51,11 @@ class VmPhase(NamedTuple):
     threshold_events: float | None = None
 
 
-_IO_BLINDLY, _COMPUTING_BLINDLY = VmPhase(_IO), VmPhase(_COMPUTING)
+_IO_UNKNOWN, _COMPUTING_UNKNOWN = VmPhase(_IO), VmPhase(_COMPUTING)
 """Where nothing is known of a VM's I/O."""
 
 
-class _Watch:
+class _TrackedVm:
     """What is remembered of one VM."""
 
     __slots__ = (
@@ -116,12 +116,12 @@ class PhaseTracker:
         self._follow = follow
         self._config = config
         self._make_predictor = make_predictor
-        self._watches: dict[str, _Watch] = {}
+        self._tracked: dict[str, _TrackedVm] = {}
         self._groups: dict[str, group_phase.GroupPhase] = {}
         self._sums: dict[str, tuple[float, int]] = {}
         self._elapsed_us = 0
         # The group of each VM, in the last tick.
-        self._shown: Mapping[str, str] = {}
+        self._group_keys: Mapping[str, str] = {}
 
     def own_phase(self, cluster: str) -> model.Phase:
         """A cluster's phase by its members on this host alone."""
@@ -137,12 +137,12 @@ class PhaseTracker:
         peers = view.peers
         if not self._follow:
             return {
-                vm.uuid: _blindly(_allowed(vm, peers, _COMPUTING))
+                vm.uuid: _without_numbers(_allowed(vm, peers, _COMPUTING))
                 for vm in view.vms
             }
         keys = self._keys(view)
-        self._follow_on(view, keys)
-        watches, groups = self._watches, self._groups
+        self._update(view, keys)
+        tracked_vms, groups = self._tracked, self._groups
         vm_phases: dict[str, VmPhase] = {}
         for vm in view.vms:
             uuid = vm.uuid
@@ -150,52 +150,50 @@ class PhaseTracker:
             phase = _allowed(
                 vm, peers, _COMPUTING if group is None else group.phase
             )
-            watch = watches.get(uuid)
+            tracked = tracked_vms.get(uuid)
             vm_phases[uuid] = (
-                _blindly(phase)
-                if watch is None
-                else VmPhase(phase, watch.predicted, watch.limit)
+                _without_numbers(phase)
+                if tracked is None
+                else VmPhase(phase, tracked.predicted, tracked.limit)
             )
         return vm_phases
 
     def _keys(self, view: model.HostView) -> dict[str, str]:
         """The group of each VM."""
-        watches = self._watches
+        tracked_vms = self._tracked
         keys: dict[str, str] = {}
         for vm in view.vms:
-            watch = watches.get(vm.uuid)
+            tracked = tracked_vms.get(vm.uuid)
             keys[vm.uuid] = (
-                watch.key
-                if watch is not None and watch.cluster == vm.cluster
+                tracked.key
+                if tracked is not None and tracked.cluster == vm.cluster
                 else _group_key(vm)
             )
         return keys
 
-    def _follow_on(
-        self, view: model.HostView, keys: Mapping[str, str]
-    ) -> None:
-        if keys != self._shown:
-            self._shown = keys
-            self._forget(keys)
+    def _update(self, view: model.HostView, keys: Mapping[str, str]) -> None:
+        if keys != self._group_keys:
+            self._group_keys = keys
+            self._drop_gone(keys)
         self._elapsed_us += view.period_us
         # Ticks come a bit early or late; half a tick is near enough.
         due = self._elapsed_us + view.period_us // 2 >= self._config.sample_us
         if not due or self._sums:
-            self._collect(view)
+            self._add_to_sums(view)
         if due:
             self._elapsed_us = 0
-            self._step(view, keys)
+            self._end_period(view, keys)
 
-    def _forget(self, keys: Mapping[str, str]) -> None:
+    def _drop_gone(self, keys: Mapping[str, str]) -> None:
         """Drop VMs and groups that are no longer there."""
-        for gone in self._watches.keys() - keys.keys():
-            del self._watches[gone]
+        for gone in self._tracked.keys() - keys.keys():
+            del self._tracked[gone]
         for gone in self._sums.keys() - keys.keys():
             del self._sums[gone]
         for gone in self._groups.keys() - set(keys.values()):
             del self._groups[gone]
 
-    def _collect(self, view: model.HostView) -> None:
+    def _add_to_sums(self, view: model.HostView) -> None:
         """Remember samples of a tick that is shorter than a period."""
         for vm in view.vms:
             events = vm.sample.io_events
@@ -203,13 +201,15 @@ class PhaseTracker:
                 total, count = self._sums.get(vm.uuid, (0.0, 0))
                 self._sums[vm.uuid] = (total + events, count + 1)
 
-    def _step(self, view: model.HostView, keys: Mapping[str, str]) -> None:
+    def _end_period(
+        self, view: model.HostView, keys: Mapping[str, str]
+    ) -> None:
         """One sampling period is over: predict and move groups."""
         # Members learn from each other: all observe before one predicts.
         self._observe(view, keys)
-        known, high, predicted_high = self._predict(view)
+        with_threshold, high, predicted_high = self._predict(view)
         groups = self._groups
-        for key in known - groups.keys():
+        for key in with_threshold - groups.keys():
             groups[key] = group_phase.GroupPhase(self._config)
         # Of some nothing is known, or they never move: what the others of
         # the group wanted must not last, here and on the other hosts.
@@ -218,39 +218,42 @@ class PhaseTracker:
 
     def _observe(self, view: model.HostView, keys: Mapping[str, str]) -> None:
         """Take one sample of each VM, or note that there is none."""
-        watches = self._watches
+        tracked_vms = self._tracked
         floor = self._config.io_floor_events
         # All VMs that start together would renew together; some per step
         # keep the time of a tick even.
-        renewals_left = max(RENEWALS, -(-len(view.vms) // 10))
-        summed_up = bool(self._sums)
-        known: dict[str, predictors_base.Predictor] | None = None
+        renewals_left = max(MIN_RENEWALS, -(-len(view.vms) // 10))
+        is_summed = bool(self._sums)
+        group_predictors: dict[str, predictors_base.Predictor] | None = None
         for vm in view.vms:
             uuid = vm.uuid
-            events = self._mean(uuid) if summed_up else vm.sample.io_events
+            events = self._mean(uuid) if is_summed else vm.sample.io_events
             try:
-                watch = watches.get(uuid)
-                if watch is None or watch.key != keys[uuid]:
-                    if known is None:
+                tracked = tracked_vms.get(uuid)
+                if tracked is None or tracked.key != keys[uuid]:
+                    if group_predictors is None:
                         # Before any has left: from these, too, can be made.
-                        known = {
-                            one.key: one.predictor for one in watches.values()
+                        group_predictors = {
+                            member.key: member.predictor
+                            for member in tracked_vms.values()
                         }
-                    watch = self._join(vm, keys[uuid], known)
+                    tracked = self._join_group(
+                        vm, keys[uuid], group_predictors
+                    )
                 if events is None:
-                    watch.miss()
+                    tracked.miss()
                     continue
-                watch.missed = 0
-                threshold = watch.threshold
+                tracked.missed = 0
+                threshold = tracked.threshold
                 threshold.add(events)
                 if threshold.due and renewals_left > 0:
                     renewals_left -= 1
                     threshold.renew()
                     if threshold.value is not None:
-                        watch.limit = max(threshold.value, floor)
-                limit = watch.limit
-                watch.high = limit is not None and events > limit
-                watch.predictor.observe(quantise.to_state(events), events)
+                        tracked.limit = max(threshold.value, floor)
+                limit = tracked.limit
+                tracked.high = limit is not None and events > limit
+                tracked.predictor.observe(quantise.to_state(events), events)
             except Exception as error:
                 self._fail(uuid, error)
         self._sums.clear()
@@ -268,54 +271,59 @@ class PhaseTracker:
         :returns: the groups in which some member's threshold is known, is
             exceeded, and is predicted to be.
         """
-        known: set[str] = set()
+        with_threshold: set[str] = set()
         high: set[str] = set()
         predicted_high: set[str] = set()
         for vm in view.vms:
-            watch = self._watches.get(vm.uuid)
-            if watch is None:
+            tracked = self._tracked.get(vm.uuid)
+            if tracked is None:
                 continue
-            if not watch.missed:
+            if not tracked.missed:
                 try:
-                    watch.predicted = quantise.to_events(
-                        watch.predictor.predict()
+                    tracked.predicted = quantise.to_events(
+                        tracked.predictor.predict()
                     )
                 except Exception as error:
-                    watch.predicted = None
+                    tracked.predicted = None
                     self._fail(vm.uuid, error)
-            limit = watch.limit
+            limit = tracked.limit
             if limit is None or vm.io_pool == _NEVER:
                 continue
-            known.add(watch.key)
-            if watch.high:
-                high.add(watch.key)
-            if watch.predicted is not None and watch.predicted > limit:
-                predicted_high.add(watch.key)
-        return known, high, predicted_high
+            with_threshold.add(tracked.key)
+            if tracked.high:
+                high.add(tracked.key)
+            if tracked.predicted is not None and tracked.predicted > limit:
+                predicted_high.add(tracked.key)
+        return with_threshold, high, predicted_high
 
     def _fail(self, uuid: str, error: Exception) -> None:
         self.faults.append(
             model.Diagnostic(uuid, f'predictor failed: {error!r}')
         )
 
-    def _join(
+    def _join_group(
         self,
         vm: model.VmView,
         key: str,
-        known: dict[str, predictors_base.Predictor],
-    ) -> _Watch:
+        group_predictors: dict[str, predictors_base.Predictor],
+    ) -> _TrackedVm:
         """Begin to follow a VM, or follow it into another group.
 
-        :param known: a predictor of each group, to make new members' from.
+        :param group_predictors: one predictor of each group, from which those
+            of new members are made.
         """
-        predictor = known[key] = predictors_base.for_member(
-            known.get(key), self._make_predictor
+        predictor = group_predictors[key] = predictors_base.for_member(
+            group_predictors.get(key), self._make_predictor
         )
-        watch = self._watches.get(vm.uuid)
-        if watch is None:
-            watch = self._watches[vm.uuid] = _Watch(self._config)
-        watch.cluster, watch.key, watch.predictor = vm.cluster, key, predictor
-        return watch
+        tracked = self._tracked.get(vm.uuid)
+        if tracked is None:
+            tracked = self._tracked[vm.uuid] = _TrackedVm(self._config)
+        tracked.cluster, tracked.key, tracked.predictor = (
+            vm.cluster,
+            key,
+            predictor,
+        )
+        return tracked
 
 
 def _allowed(
@@ -339,8 +347,8 @@ def _allowed(
     return phase
 
 
-def _blindly(phase: model.Phase) -> VmPhase:
-    return _IO_BLINDLY if phase is _IO else _COMPUTING_BLINDLY
+def _without_numbers(phase: model.Phase) -> VmPhase:
+    return _IO_UNKNOWN if phase is _IO else _COMPUTING_UNKNOWN
 
 
 def _cluster_key(cluster: str) -> str:

@@ -33,7 +33,7 @@ class BalancePolicy:
         """Start with nobody placed."""
         self._spreader = spread.Spreader(config.rebalance_periods)
         self._usable = usable_cpus.UsableCpus()
-        self._rest = Rest()
+        self._unreserved = UnreservedCpus()
         self._facts: base.Facts = ()
         self._ignored: tuple[model.Diagnostic, ...] = ()
 
@@ -45,7 +45,7 @@ class BalancePolicy:
             pins = self._spreader.assign(requests, context.view.cpus, in_force)
             self._facts = facts
         else:
-            pins = self._spreader.again()
+            pins = self._spreader.repeat()
         return base.PinDecision(pins=pins, ignored=self._ignored)
 
     def _requests(
@@ -54,8 +54,8 @@ class BalancePolicy:
         """What to ask of the spreader, and the pins that are in force."""
         view = context.view
         usable = self._usable
-        usable.show(view.cpus)
-        self._rest.show(context.clear_cpus)
+        usable.update(view.cpus)
+        self._unreserved.update(context.clear_cpus)
         ignored: list[model.Diagnostic] = []
         requests: list[cpu_loads.Request] = []
         in_force: dict[str, base.Pins] = {}
@@ -66,14 +66,14 @@ class BalancePolicy:
                 or vm.uuid in context.loose
             ):
                 continue
-            domain = usable.of(vm)
-            if not domain:
+            allowed_cpus = usable.of(vm)
+            if not allowed_cpus:
                 ignored.append(model.Diagnostic(vm.uuid, base.NO_CPU))
                 continue
             requests.append(
                 request_for(
                     vm,
-                    self._rest.of(vm, domain),
+                    self._unreserved.of(vm, allowed_cpus),
                     vm.uuid in context.idle,
                     view.limits,
                 )
@@ -84,34 +84,43 @@ class BalancePolicy:
         return requests, in_force
 
 
-class Rest:
+class UnreservedCpus:
     """What CPUs that are to be left clear leave to parallel VMs."""
 
     def __init__(self) -> None:
         """Leave none clear."""
         self._clear: frozenset[int] = frozenset()
         # Few different sets: each is taken once.
-        self._rest: dict[frozenset[int], frozenset[int]] = {}
+        self._unreserved: dict[frozenset[int], frozenset[int]] = {}
 
-    def show(self, clear: frozenset[int]) -> None:
+    def update(self, clear: frozenset[int]) -> None:
         """Take the CPUs to be left clear, each tick."""
-        if clear != self._clear or len(self._rest) > usable_cpus.MAX_SETS:
+        if (
+            clear != self._clear
+            or len(self._unreserved) > usable_cpus.MAX_SETS
+        ):
             self._clear = clear
-            self._rest = {}
+            self._unreserved = {}
 
-    def of(self, vm: model.VmView, domain: frozenset[int]) -> frozenset[int]:
+    def of(
+        self, vm: model.VmView, allowed_cpus: frozenset[int]
+    ) -> frozenset[int]:
         """CPUs for one VM; all of its own if it cannot do without."""
         if not self._clear:
-            return domain
-        rest = self._rest.get(domain)
+            return allowed_cpus
+        rest = self._unreserved.get(allowed_cpus)
         if rest is None:
-            rest = self._rest[domain] = domain - self._clear
-        return rest if len(rest) >= min(vm.vcpus, len(domain)) else domain
+            rest = self._unreserved[allowed_cpus] = allowed_cpus - self._clear
+        return (
+            rest
+            if len(rest) >= min(vm.vcpus, len(allowed_cpus))
+            else allowed_cpus
+        )
 
 
 def request_for(
     vm: model.VmView,
-    domain: frozenset[int],
+    allowed_cpus: frozenset[int],
     idle: bool,
     limits: model.ActuatorLimits,
 ) -> cpu_loads.Request:
@@ -123,7 +132,7 @@ def request_for(
     return cpu_loads.Request(
         vm.uuid,
         vm.vcpus,
-        domain,
+        allowed_cpus,
         vm.paradigm != _MPI,
         vm.cluster or '',
         idle,

@@ -31,9 +31,9 @@ _LEVEL = WHOLE // 8
 class Request(NamedTuple):
     """A VM that is to be spread.
 
-    :ivar domain: CPUs that it may get; not empty.
+    :ivar allowed_cpus: CPUs that it may get; not empty.
     :ivar compact: inside one last-level cache, if it fits.
-    :ivar mates: VMs with the same name run together, so they are kept
+    :ivar cluster: VMs with the same name run together, so they are kept
         apart from each other like siblings; '' for none.
     :ivar idle: it does nothing, so it is no load.
     :ivar weight: of the whole VM against others, as nobody has touched it.
@@ -41,9 +41,9 @@ class Request(NamedTuple):
 
     uuid: str
     vcpus: int
-    domain: frozenset[int]
+    allowed_cpus: frozenset[int]
     compact: bool = False
-    mates: str = ''
+    cluster: str = ''
     idle: bool = False
     weight: int = 1
 
@@ -59,13 +59,16 @@ def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
     :returns: by uuid, without those that are idle.
     """
     claims = {
-        one.uuid: fair_share.Claim(one.weight, one.vcpus, one.domain)
+        one.uuid: fair_share.Claim(one.weight, one.vcpus, one.allowed_cpus)
         for one in requests
         if not one.idle
     }
     among = collections.Counter(claims.values())
     fair = fair_share.divide(
-        among, lambda domain: cpus if domain is None else len(domain)
+        among,
+        lambda allowed_cpus: (
+            cpus if allowed_cpus is None else len(allowed_cpus)
+        ),
     )
     # Many VMs, few different claims.
     load = {
@@ -99,7 +102,7 @@ class CpuLoads:
         self._on_core = [0] * len(cores)
         self._on_cache = [0] * len(caches)
         # By name and CPU.
-        self._mates: dict[str, dict[int, int]] = {}
+        self._members: dict[str, dict[int, int]] = {}
 
     def add(self, request: Request, place: Place, load: int) -> None:
         """Count a VM that is placed.
@@ -138,17 +141,17 @@ class CpuLoads:
             self._on_cpu[cpu] += load
             self._on_core[self._core[cpu]] += load
             self._on_cache[self._cache[cpu]] += load
-        if not request.mates:
+        if not request.cluster:
             return
-        mates = self._mates.setdefault(request.mates, {})
+        members = self._members.setdefault(request.cluster, {})
         for cpu in place:
-            count = mates.get(cpu, 0) + vcpus
+            count = members.get(cpu, 0) + vcpus
             if count:
-                mates[cpu] = count
+                members[cpu] = count
             else:
-                del mates[cpu]
-        if not mates:
-            del self._mates[request.mates]
+                del members[cpu]
+        if not members:
+            del self._members[request.cluster]
 
     def height(self, place: Place) -> int:
         """Load of the fullest of a VM's CPUs."""
@@ -180,19 +183,19 @@ class CpuLoads:
         return self._pick(ranked, request.vcpus)
 
     def _ranked(self, request: Request) -> list[int]:
-        """The CPUs of its domain, the best one first."""
+        """The CPUs that it may use, the best one first."""
         on_cpu, on_core, on_cache = self._on_cpu, self._on_core, self._on_cache
         core, cache = self._core, self._cache
-        mates = self._mates.get(request.mates, {})
+        members = self._members.get(request.cluster, {})
         ranks = [
             (
                 on_cpu[cpu] // _LEVEL,
-                mates.get(cpu, 0),
+                members.get(cpu, 0),
                 on_core[core[cpu]],
                 on_cache[cache[cpu]],
                 cpu,
             )
-            for cpu in request.domain
+            for cpu in request.allowed_cpus
         ]
         return [rank[-1] for rank in sorted(ranks)]
 

@@ -39,7 +39,7 @@ _NO_ROOM = (
     'a VM in the computing pool needs as many CPUs as the host has; ' + _STAYS
 )
 
-_Domains = dict[frozenset[int], frozenset[int]]
+_PoolCpus = dict[frozenset[int], frozenset[int]]
 
 _Movable = tuple[model.VmView, frozenset[int], bool, int]
 """A VM, the CPUs that it may use, whether it is in the I/O phase, and how many
@@ -56,16 +56,16 @@ class IoPoolPolicy:
         self._sizer = pools.PoolSizer(config)
         self._spreader = spread.Spreader(config.rebalance_periods)
         self._usable = usable_cpus.UsableCpus()
-        self._rest = balance.Rest()
+        self._unreserved = balance.UnreservedCpus()
         # Of the last tick: nearly always it is the same in the next one.
         self._facts: base.Facts = ()
         self._bounds: tuple[model.Pools | None, int, str] = (None, 0, '')
         self._movable: list[_Movable] = []
-        self._nowhere: list[model.Diagnostic] = []
+        self._unpinnable: list[model.Diagnostic] = []
         self._wants_io, self._wants_computing = pools.Demand(), pools.Demand()
         self._decision = base.PinDecision()
-        # Of the computing pool and the I/O pool, by CPUs that are allowed.
-        self._domains: tuple[_Domains, _Domains] = ({}, {})
+        # By pool (computing, I/O) and by the VM's allowed CPUs.
+        self._cached_pool_cpus: tuple[_PoolCpus, _PoolCpus] = ({}, {})
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
         """Pin every VM that may be pinned into its pool.
@@ -78,49 +78,49 @@ class IoPoolPolicy:
         """
         view = context.view
         facts = context.facts()
-        is_news = facts != self._facts
-        if is_news:
-            self._look(context)
+        is_changed = facts != self._facts
+        if is_changed:
+            self._collect_demand(context)
         sizer = self._sizer
         divided = sizer.divide(
             view.cpus, self._wants_io, self._wants_computing
         )
-        bounds = (divided, sizer.room, sizer.remark)
-        if not is_news and bounds == self._bounds:
-            spread_out = self._spreader.again()
+        bounds = (divided, sizer.max_width, sizer.diagnostic)
+        if not is_changed and bounds == self._bounds:
+            spread_pins = self._spreader.repeat()
         else:
             if divided != self._bounds[0]:
-                self._domains = ({}, {})
-            requests = self._divide(context, divided)
+                self._cached_pool_cpus = ({}, {})
+            requests = self._assign_pools(context, divided)
             in_force = {
                 vm.uuid: vm.in_force.vcpu_pins
                 for vm in view.vms
                 if vm.in_force.vcpu_pins is not None
             }
-            spread_out = self._spreader.assign(requests, view.cpus, in_force)
+            spread_pins = self._spreader.assign(requests, view.cpus, in_force)
             self._facts, self._bounds = facts, bounds
-        divided_up = self._decision
+        decision = self._decision
         return dataclasses.replace(
-            divided_up, pins={**divided_up.pins, **spread_out}
+            decision, pins={**decision.pins, **spread_pins}
         )
 
-    def _look(self, context: base.PinContext) -> None:
+    def _collect_demand(self, context: base.PinContext) -> None:
         """See who may be pinned, and what they want of the pools."""
         usable = self._usable
-        if usable.show(context.view.cpus):
-            self._domains = ({}, {})
-        self._nowhere = []
+        if usable.update(context.view.cpus):
+            self._cached_pool_cpus = ({}, {})
+        self._unpinnable = []
         self._movable = movable = []
         for vm in context.view.vms:
             if not vm.repin:
                 continue
-            allowed = usable.of(vm)
-            if not allowed:
-                self._nowhere.append(model.Diagnostic(vm.uuid, base.NO_CPU))
+            allowed_cpus = usable.of(vm)
+            if not allowed_cpus:
+                self._unpinnable.append(model.Diagnostic(vm.uuid, base.NO_CPU))
                 continue
             width = vm.vcpus if vm.workload == _PARALLEL else 1
             io = context.phases[vm.uuid] is _IO
-            movable.append((vm, allowed, io, width))
+            movable.append((vm, allowed_cpus, io, width))
         widths = _widths(movable)
         self._wants_io, self._wants_computing = pools.Demand(), pools.Demand()
         for vm, _, io, width in movable:
@@ -130,51 +130,51 @@ class IoPoolPolicy:
                 widths.get(vm.cluster, width) if io else width
             )
 
-    def _divide(
+    def _assign_pools(
         self, context: base.PinContext, divided: model.Pools | None
     ) -> list[cpu_loads.Request]:
         """Say who is in which pool.
 
         :returns: whose vCPUs are to be spread there.
         """
-        self._rest.show(context.clear_cpus)
-        ignored = [*self._nowhere]
-        if self._sizer.remark:
-            ignored.append(model.Diagnostic('', self._sizer.remark))
+        self._unreserved.update(context.clear_cpus)
+        ignored = [*self._unpinnable]
+        if self._sizer.diagnostic:
+            ignored.append(model.Diagnostic('', self._sizer.diagnostic))
         pins: dict[str, base.Pins] = {}
         in_io_pool: set[str] = set()
         requests: list[cpu_loads.Request] = []
         movable = self._movable
-        stay = {} if divided is None else self._stay(divided, movable)
-        for vm, allowed, io, width in movable:
-            domain = allowed
+        kept_out = {} if divided is None else self._kept_out(divided, movable)
+        for vm, allowed_cpus, io, width in movable:
+            cpus = allowed_cpus
             if divided is not None:
-                why = stay.get(vm.cluster or vm.uuid) if io else None
-                if why is not None:
-                    ignored.append(model.Diagnostic(vm.uuid, why))
+                reason = kept_out.get(vm.cluster or vm.uuid) if io else None
+                if reason is not None:
+                    ignored.append(model.Diagnostic(vm.uuid, reason))
                     io = False
-                domain = self._domain(divided, io, allowed)
+                cpus = self._pool_cpus(divided, io, allowed_cpus)
                 if io:
                     in_io_pool.add(vm.uuid)
-                elif vm.workload == _PARALLEL and len(domain) < min(
-                    width, len(allowed)
+                elif vm.workload == _PARALLEL and len(cpus) < min(
+                    width, len(allowed_cpus)
                 ):
-                    ignored.append(_squeezed(vm, len(domain)))
-                    domain = allowed
-                elif not domain:
+                    ignored.append(_squeezed(vm, len(cpus)))
+                    cpus = allowed_cpus
+                elif not cpus:
                     ignored.append(_no_cpu(vm))
                     continue
             if vm.workload == _PARALLEL and (
                 io or vm.uuid not in context.loose
             ):
                 if not io:
-                    domain = self._rest.of(vm, domain)
+                    cpus = self._unreserved.of(vm, cpus)
                 idle = not io and vm.uuid in context.idle
                 requests.append(
-                    balance.request_for(vm, domain, idle, context.view.limits)
+                    balance.request_for(vm, cpus, idle, context.view.limits)
                 )
-            elif io or domain != allowed:
-                pins[vm.uuid] = (domain,) * vm.vcpus
+            elif io or cpus != allowed_cpus:
+                pins[vm.uuid] = (cpus,) * vm.vcpus
         self._decision = base.PinDecision(
             pins=pins,
             in_io_pool=frozenset(in_io_pool),
@@ -183,39 +183,47 @@ class IoPoolPolicy:
         )
         return requests
 
-    def _stay(
+    def _kept_out(
         self, divided: model.Pools, movable: list[_Movable]
     ) -> dict[str, str]:
         """Clusters, and VMs without one, that cannot go to the I/O pool.
 
-        :returns: why, by cluster or uuid.
+        :returns: reason, by cluster or uuid.
         """
-        room = self._sizer.room
-        stay: dict[str, str] = {}
-        for vm, allowed, io, width in movable:
+        max_width = self._sizer.max_width
+        kept_out: dict[str, str] = {}
+        for vm, allowed_cpus, io, width in movable:
             if not io:
                 continue
-            cpus = len(self._domain(divided, True, allowed))
-            if not cpus or width > room or cpus < min(width, len(allowed)):
-                why = _NO_ROOM if width <= cpus else _too_wide(vm, cpus)
-                stay.setdefault(vm.cluster or vm.uuid, why)
-        return stay
+            cpu_count = len(self._pool_cpus(divided, True, allowed_cpus))
+            if (
+                not cpu_count
+                or width > max_width
+                or cpu_count < min(width, len(allowed_cpus))
+            ):
+                reason = (
+                    _NO_ROOM
+                    if width <= cpu_count
+                    else _too_wide(vm, cpu_count)
+                )
+                kept_out.setdefault(vm.cluster or vm.uuid, reason)
+        return kept_out
 
-    def _domain(
-        self, divided: model.Pools, io: bool, allowed: frozenset[int]
+    def _pool_cpus(
+        self, divided: model.Pools, io: bool, allowed_cpus: frozenset[int]
     ) -> frozenset[int]:
         """CPUs of a VM in one of the pools.
 
         Many VMs, few different sets: each is intersected once, and kept.
         """
-        domains = self._domains[io]
-        domain = domains.get(allowed)
-        if domain is None:
+        cached = self._cached_pool_cpus[io]
+        cpus = cached.get(allowed_cpus)
+        if cpus is None:
             pool = divided.io if io else divided.computing
             if divided.lent and not io:
                 pool |= divided.io
-            domain = domains[allowed] = allowed & pool
-        return domain
+            cpus = cached[allowed_cpus] = allowed_cpus & pool
+        return cpus
 
 
 def _widths(movable: list[_Movable]) -> dict[str | None, int]:

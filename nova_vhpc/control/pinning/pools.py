@@ -50,16 +50,16 @@ class Demand:
         """The greatest width; 0 without any VM."""
         return max(self.widths, default=0)
 
-    def without_wider(self, room: int) -> 'tuple[Demand, Demand]':
+    def split_by_width(self, max_width: int) -> 'tuple[Demand, Demand]':
         """Those that fit into a pool, and those that do not."""
         fit, rest = Demand(), Demand()
         for vcpus, width in zip(self.vcpus, self.widths, strict=True):
-            part = fit if width <= room else rest
+            part = fit if width <= max_width else rest
             part.vcpus.append(vcpus)
             part.widths.append(width)
         return fit, rest
 
-    def and_also(self, other: 'Demand') -> 'Demand':
+    def plus(self, other: 'Demand') -> 'Demand':
         """Both together."""
         both = Demand()
         both.vcpus = self.vcpus + other.vcpus
@@ -70,8 +70,8 @@ class Demand:
 class PoolSizer:
     """Divides the host's CPUs, and keeps to it.
 
-    :ivar remark: what was not done as configured, and why; or ''.
-    :ivar room: width of the widest VM that may be in the I/O pool; wider
+    :ivar diagnostic: what was not done as configured, and why; or ''.
+    :ivar max_width: width of the widest VM that may be in the I/O pool; wider
         ones were not counted there but in the computing pool.
     """
 
@@ -79,13 +79,13 @@ class PoolSizer:
         """Start with the smallest I/O pool, lent out."""
         self._config = config
         self._size = 1
-        self._smaller_for = 0
+        self._smaller_periods = 0
         self._smaller_size = 0
-        self._idle_for = config.pool_shrink_periods
+        self._idle_periods = config.pool_shrink_periods
         self._cpus: tuple[model.Cpu, ...] = ()
         self._order: list[model.Cpu] = []
-        self.remark = ''
-        self.room = 0
+        self.diagnostic = ''
+        self.max_width = 0
 
     def divide(
         self,
@@ -98,34 +98,34 @@ class PoolSizer:
         :param io: of the VMs that belong into the I/O pool.
         :param computing: of the others.
         """
-        self.remark = ''
-        self.room = 0
+        self.diagnostic = ''
+        self.max_width = 0
         if len(cpus) < 2:
-            self.remark = (
+            self.diagnostic = (
                 f'no pools: {len(cpus)} CPU to pin to, and two pools need two'
             )
             return None
         total = len(cpus)
         pools = self._configured(cpus)
         if pools is None:
-            self.room = _room(total, io.widest, computing.widest)
+            self.max_width = _max_width(total, io.widest, computing.widest)
         else:
-            self.room = len(pools.io)
-        if io.widest > self.room:
-            io, outside = io.without_wider(self.room)
-            computing = computing.and_also(outside)
+            self.max_width = len(pools.io)
+        if io.widest > self.max_width:
+            io, outside = io.split_by_width(self.max_width)
+            computing = computing.plus(outside)
         if pools is None:
             ranked = self._ranked(cpus)
             most = max(1, min(total - computing.widest, total - 1))
-            size = self._settle(_target(ranked, io, computing, most))
+            size = self._with_hysteresis(_target(ranked, io, computing, most))
             size = min(size, most)
             pools = model.Pools(
                 io=frozenset(cpu.id for cpu in ranked[:size]),
                 computing=frozenset(cpu.id for cpu in ranked[size:]),
             )
-        self._idle_for = 0 if io.vcpus else self._idle_for + 1
+        self._idle_periods = 0 if io.vcpus else self._idle_periods + 1
         lent = not io.vcpus and (
-            self._idle_for >= self._config.pool_shrink_periods
+            self._idle_periods >= self._config.pool_shrink_periods
             # Nobody is to be short of CPUs that nobody uses.
             or len(pools.computing) < min(computing.widest, total)
         )
@@ -148,7 +148,7 @@ class PoolSizer:
             computing = (usable & wanted_computing) - io
         if io and computing:
             return model.Pools(io, computing)
-        self.remark = (
+        self.diagnostic = (
             'configured pools leave no CPU for '
             f'{"computing" if io else "I/O"} here; sized from demand instead'
         )
@@ -162,26 +162,26 @@ class PoolSizer:
         """
         if cpus != self._cpus:
             self._cpus = cpus
-            self._order = usable_cpus.from_the_last(cpus)
+            self._order = usable_cpus.last_first(cpus)
         return self._order
 
-    def _settle(self, target: int) -> int:
+    def _with_hysteresis(self, target: int) -> int:
         """Grow at once, shrink only when less was enough for long."""
         if target >= self._size:
             self._size = target
-            self._smaller_for = 0
+            self._smaller_periods = 0
             self._smaller_size = 0
             return self._size
-        self._smaller_for += 1
+        self._smaller_periods += 1
         self._smaller_size = max(self._smaller_size, target)
-        if self._smaller_for >= self._config.pool_shrink_periods:
+        if self._smaller_periods >= self._config.pool_shrink_periods:
             self._size = self._smaller_size
-            self._smaller_for = 0
+            self._smaller_periods = 0
             self._smaller_size = 0
         return self._size
 
 
-def _room(total: int, io: int, computing: int) -> int:
+def _max_width(total: int, io: int, computing: int) -> int:
     """How wide a VM in the I/O pool may be.
 
     :param total: CPUs of the host.
@@ -189,9 +189,9 @@ def _room(total: int, io: int, computing: int) -> int:
     :param computing: the same for the computing pool.
     """
     # Never the last CPU of the computing pool.
-    room = total - min(max(computing, 1), total)
-    if io <= room:
-        return room
+    max_width = total - min(max(computing, 1), total)
+    if io <= max_width:
+        return max_width
     # That one stays in the computing pool, which must be wide enough for it.
     return total - min(max(io, computing), total)
 

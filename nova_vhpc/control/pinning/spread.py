@@ -63,20 +63,20 @@ class Spreader:
             that a restarted agent moves nobody.
         """
         if cpus != self._cpus:
-            self._start_over(cpus)
-        known = self._placed
-        news = [one for one in requests if known.get(one.uuid) != one]
-        if news or len(known) != len(requests):
+            self._change_cpus(cpus)
+        placed = self._placed
+        changed = [one for one in requests if placed.get(one.uuid) != one]
+        if changed or len(placed) != len(requests):
             self._settled = False
             # On other CPUs nobody is known any more, but places are.
             for gone in self._places.keys() - {one.uuid for one in requests}:
-                self._take_off(gone)
+                self._remove(gone)
                 del self._places[gone]
-            self._weigh(requests)
-            self._place(news, in_force)
-        return self.again()
+            self._update_loads(requests)
+            self._place(changed, in_force)
+        return self.repeat()
 
-    def again(self) -> dict[str, base.Pins]:
+    def repeat(self) -> dict[str, base.Pins]:
         """The same, where requests and CPUs are those of the last call."""
         self._calls += 1
         if not self._settled and self._calls >= self._rebalance_periods:
@@ -84,14 +84,14 @@ class Spreader:
             self._settled = not self._rebalance()
         return dict(self._pins)
 
-    def _start_over(self, cpus: tuple[model.Cpu, ...]) -> None:
+    def _change_cpus(self, cpus: tuple[model.Cpu, ...]) -> None:
         """Count anew on other CPUs; who can stay, stays."""
         self._cpus = cpus
         self._loads = cpu_loads.CpuLoads(cpus)
         self._placed = {}
         self._pins = {}
 
-    def _weigh(self, requests: Sequence[cpu_loads.Request]) -> None:
+    def _update_loads(self, requests: Sequence[cpu_loads.Request]) -> None:
         """Count anew if what is fair has changed for anybody."""
         load = cpu_loads.fair_loads(requests, len(self._cpus))
         if load == self._load:
@@ -108,9 +108,7 @@ class Spreader:
                 self._loads.add(request, place, now)
         self._loads.reweigh(changes)
 
-    def _put_on(
-        self, request: cpu_loads.Request, place: cpu_loads.Place
-    ) -> None:
+    def _add(self, request: cpu_loads.Request, place: cpu_loads.Place) -> None:
         self._loads.add(request, place, self._load.get(request.uuid, 0))
         self._placed[request.uuid] = request
         if self._places.get(request.uuid) != place or (
@@ -119,20 +117,20 @@ class Spreader:
             self._places[request.uuid] = place
             self._pins[request.uuid] = _as_pins(place)
 
-    def _stay(
+    def _keep(
         self,
         before: cpu_loads.Request,
         now: cpu_loads.Request,
         place: cpu_loads.Place,
     ) -> None:
         """Take another request of a VM, whose CPUs suit that, too."""
-        if before.mates != now.mates:
+        if before.cluster != now.cluster:
             load = self._load.get(now.uuid, 0)
             self._loads.remove(before, place, load)
             self._loads.add(now, place, load)
         self._placed[now.uuid] = now
 
-    def _take_off(self, uuid: str) -> None:
+    def _remove(self, uuid: str) -> None:
         request = self._placed.pop(uuid, None)
         if request is not None:
             self._loads.remove(
@@ -142,12 +140,12 @@ class Spreader:
 
     def _place(
         self,
-        news: Sequence[cpu_loads.Request],
+        changed: Sequence[cpu_loads.Request],
         in_force: Mapping[str, base.Pins],
     ) -> None:
         """Keep who can stay, adopt who is well placed, find CPUs for all."""
-        homeless: list[cpu_loads.Request] = []
-        for request in news:
+        unplaced: list[cpu_loads.Request] = []
+        for request in changed:
             before = self._placed.get(request.uuid)
             place = self._places.get(request.uuid)
             if place is None:
@@ -158,23 +156,23 @@ class Spreader:
                 or (before is not None and before.idle and not request.idle)
                 or not _suits(place, request)
             ):
-                self._take_off(request.uuid)
-                homeless.append(request)
+                self._remove(request.uuid)
+                unplaced.append(request)
             elif before is None:
-                self._put_on(request, place)
+                self._add(request, place)
             else:
-                self._stay(before, request, place)
+                self._keep(before, request, place)
         # Great loads first: the small ones then fill what is left.
         load = self._load
-        homeless.sort(
+        unplaced.sort(
             key=lambda request: (
                 -load.get(request.uuid, 0),
                 -request.vcpus,
                 request.uuid,
             )
         )
-        for request in homeless:
-            self._put_on(
+        for request in unplaced:
+            self._add(
                 request,
                 self._loads.find(request, load.get(request.uuid, 0)),
             )
@@ -195,7 +193,7 @@ class Spreader:
         for uuid in fullest[:CANDIDATES]:
             request, old = self._placed[uuid], self._places[uuid]
             load = self._load[uuid]
-            self._take_off(uuid)
+            self._remove(uuid)
             new = self._loads.find(request, load)
             # Where it would meet as much as here nothing becomes more even,
             # it is only swapped who shares with whom: no gain then.
@@ -203,7 +201,7 @@ class Spreader:
                 new, load
             )
             better = gain > LEAST_GAIN * load
-            self._put_on(request, _least_moves(old, new) if better else old)
+            self._add(request, _least_moves(old, new) if better else old)
             if better:
                 return True
         return False
@@ -221,12 +219,14 @@ def _singles(pins: base.Pins | None) -> cpu_loads.Place | None:
 
 
 def _suits(place: cpu_loads.Place, request: cpu_loads.Request) -> bool:
-    """Whether a VM can stay: in its domain, siblings apart."""
-    if len(place) != request.vcpus or not request.domain.issuperset(place):
+    """Whether a VM can stay: in its allowed_cpus, siblings apart."""
+    if len(place) != request.vcpus or not request.allowed_cpus.issuperset(
+        place
+    ):
         return False
     if len(set(place)) == len(place):
         return True
-    most = -(-request.vcpus // len(request.domain))
+    most = -(-request.vcpus // len(request.allowed_cpus))
     return max(collections.Counter(place).values()) <= most
 
 

@@ -38,7 +38,7 @@ class UsableCpus:
         self._cpus: tuple[model.Cpu, ...] = ()
         self._within: dict[frozenset[int] | None, frozenset[int]] = {}
 
-    def show(self, cpus: tuple[model.Cpu, ...]) -> bool:
+    def update(self, cpus: tuple[model.Cpu, ...]) -> bool:
         """Take the host's CPUs, each tick.
 
         :returns: whether what was answered before is void.
@@ -65,7 +65,7 @@ class UsableCpus:
         return within
 
 
-def from_the_last(cpus: tuple[model.Cpu, ...]) -> list[model.Cpu]:
+def last_first(cpus: tuple[model.Cpu, ...]) -> list[model.Cpu]:
     """The host's CPUs backwards: threads of a core, cores of a cache together.
 
     Who takes some for a purpose begins there, as the host's own work tends

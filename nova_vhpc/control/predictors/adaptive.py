@@ -19,17 +19,15 @@ from nova_vhpc.control.predictors import base, context_counts
 from nova_vhpc.control.predictors.mixture import (
     baselines,
     gpht_expert,
-)
-from nova_vhpc.control.predictors.mixture import (
-    shared as cluster,
+    shared,
 )
 
 _IDLE_STATE = quantise.IDLE_STATE
 
-_PRIOR_NEIGHBOURS = 4.5
+_PRIOR_NEAREST = 4.5
 _PRIOR_FREQUENCY = 3.0
-_PRIOR_1 = 3.0
-_PRIOR_PATTERNS = 0.3
+_PRIOR_MARKOV = 3.0
+_PRIOR_GPHT = 0.3
 """Weight of each expert, that of the runs being 1, before it has shown
 anything. In a short program there is little more to learn than which states
 are frequent and how long they last."""
@@ -40,7 +38,7 @@ all that it says, when experts are judged."""
 
 _STAY = 0.7
 _DRIFT = 1.5
-_DRIFT_ALPHA = 0.8
+_MEAN_ALPHA = 0.8
 """Pseudo-counts of the frequencies: for the current state, and for the one
 that a short moving average of the events is in: a value just over the edge
 of a state mostly falls back."""
@@ -48,8 +46,8 @@ of a state mostly falls back."""
 _SELF = 2.5
 """Pseudo-count of Markov 1: a state follows itself."""
 
-_BACK_NEIGHBOURS = 1.0
-_BACK_1 = 3.0
+_BACK_NEAREST = 1.0
+_BACK_MARKOV = 3.0
 _BACK_RUNS = 1.0
 """Pseudo-counts with which each expert falls back on a simpler one."""
 
@@ -73,104 +71,111 @@ class AdaptivePredictor:
     partial matching. Experts are weighted by the discounted likelihood of
     what really came, as in a Bayesian mixture with forgetting. Whether the
     likeliest other state is predicted, or the current one, is left to
-    :class:`~.change_bias.ChangeBias`. These two and the nearest history belong
-    to all members together (:class:`~.shared.Cluster`), the rest to each.
+    :class:`~.change_bias.ChangeBias`. That, the weights and the nearest
+    history belong to all members together (:class:`~.shared.SharedLearning`),
+    the rest to each.
 
     There is nothing to tune per program, and no randomness.
     """
 
     __slots__ = (
-        '_after_1',
         '_after_run',
-        '_asked',
-        '_change',
-        '_cluster',
-        '_drift',
+        '_after_state',
+        '_baselines',
         '_frequencies',
+        '_gpht_expert',
+        '_has_predicted',
         '_is_new',
-        '_is_stray',
+        '_is_outlier',
+        '_likeliest_change',
         '_mean',
+        '_mean_state',
         '_member',
-        '_patterns',
+        '_normalisers',
         '_prediction',
         '_previous',
         '_ratio',
-        '_rivals',
         '_run',
-        '_scale',
+        '_shared_learning',
         '_state',
         '_table',
         '_votes',
     )
 
-    def __init__(self, shared: cluster.Cluster | None = None) -> None:
+    def __init__(
+        self, shared_learning: shared.SharedLearning | None = None
+    ) -> None:
         """Predict for a VM alone, or for a member of a cluster."""
-        self._cluster = cluster.Cluster() if shared is None else shared
-        self._member = self._cluster.join()
+        self._shared_learning = (
+            shared.SharedLearning()
+            if shared_learning is None
+            else shared_learning
+        )
+        self._member = self._shared_learning.join()
         self._table = context_counts.CountTable(
             max_contexts=96, max_successors=32, ceiling=1000
         )
-        self._patterns = gpht_expert.GphtExpert()
+        self._gpht_expert = gpht_expert.GphtExpert()
         self._votes: dict[int, float] = {}
-        self._scale = (1.0, 1.0, 1.0, 1.0, 1.0)
+        self._normalisers = (1.0, 1.0, 1.0, 1.0, 1.0)
         # What followed anything, the last state, and this run of it.
         self._frequencies = context_counts.Counts()
-        self._after_1 = context_counts.Counts()
+        self._after_state = context_counts.Counts()
         self._after_run = context_counts.Counts()
         self._state: int | None = None
         # How long it has lasted, and what was before it.
         self._run = 0
         self._previous: int | None = None
         self._mean = 0.0
-        self._drift = quantise.IDLE_STATE
-        self._rivals = baselines.Baselines()
+        self._mean_state = quantise.IDLE_STATE
+        self._baselines = baselines.Baselines()
         # What was decided, and whether for the period that comes next.
-        self._asked = False
-        self._change = quantise.IDLE_STATE
+        self._has_predicted = False
+        self._likeliest_change = quantise.IDLE_STATE
         self._ratio = math.inf
         self._is_new = False
-        self._is_stray = False
+        self._is_outlier = False
         self._prediction = quantise.IDLE_STATE
 
     def for_peer(self) -> 'AdaptivePredictor':
         """Predictor of another member of the same virtual cluster."""
-        return AdaptivePredictor(self._cluster)
+        return AdaptivePredictor(self._shared_learning)
 
     def observe(self, state: int, events: float) -> None:
         """Learn from what came; only what was asked for is judged."""
         state = base.clean_state(state)
         events = base.clean_events(events)
-        shared = self._cluster
-        if not shared.observe(self._member, state, events):
-            self._asked = False
+        shared_learning = self._shared_learning
+        if not shared_learning.observe(self._member, state, events):
+            self._has_predicted = False
         table = self._table
         current = self._state
         if current is None:
             self._mean = events
-            self._rivals.begin(events)
+            self._baselines.begin(events)
             table.learn(state, self._frequencies)
         else:
-            others = self._rivals.observe(
-                current, state, events, self._after_1
+            baselines_right = self._baselines.observe(
+                current, state, events, self._after_state
             )
-            if self._asked:
-                self._judge(current, state, others)
+            if self._has_predicted:
+                self._judge(current, state, baselines_right)
             table.learn(
-                state, self._after_1, self._after_run, self._frequencies
+                state, self._after_state, self._after_run, self._frequencies
             )
-            self._mean += _DRIFT_ALPHA * (events - self._mean)
+            self._mean += _MEAN_ALPHA * (events - self._mean)
         if state != current:
             self._previous = current
             self._run = 1
-            self._after_1 = table.use(state)
+            self._after_state = table.use(state)
             self._after_run = table.use((current, state, 1))
         elif self._run < _MAX_RUN:
             self._run += 1
             self._after_run = table.use((self._previous, state, self._run))
         self._state = state
-        self._drift = quantise.to_state(self._mean)
-        self._patterns.observe(state)
-        self._asked = False
+        self._mean_state = quantise.to_state(self._mean)
+        self._gpht_expert.observe(state)
+        self._has_predicted = False
 
     def predict(self) -> int:
         """The state that the mixture, boldly or not, decides on.
@@ -178,154 +183,156 @@ class AdaptivePredictor:
         To be asked for when all members have observed their period; who
         observes later counts with its last one.
         """
-        if not self._asked and self._state is not None:
-            shared = self._cluster
-            if shared.observed:
-                shared.settle()
-            self._votes = shared.neighbours.votes(self._member)
+        if not self._has_predicted and self._state is not None:
+            shared_learning = self._shared_learning
+            if shared_learning.observed:
+                shared_learning.end_period()
+            self._votes = shared_learning.nearest_history.votes(self._member)
             self._decide(self._state)
-            self._asked = True
+            self._has_predicted = True
         return self._prediction
 
     @property
     def state_bytes(self) -> int:
         """Bytes held, with its share of what the cluster's members share."""
-        shared = base.deep_bytes(self._cluster)
+        shared_bytes = base.deep_bytes(self._shared_learning)
         return (
-            base.deep_bytes(self) - shared + -(-shared // len(self._cluster))
+            base.deep_bytes(self)
+            - shared_bytes
+            + -(-shared_bytes // len(self._shared_learning))
         )
 
     def _judge(
-        self, current: int, state: int, others: baselines.Right
+        self, current: int, state: int, baselines_right: baselines.Outcomes
     ) -> None:
         """See what probability each expert gave to what came.
 
-        :param others: which of the rivals were right.
+        :param baselines_right: which of the rivals were right.
         """
         stayed = state == current
         frequencies = self._frequencies.by_state
-        shared = self._cluster
-        by_frequency, by_1, by_run, by_neighbours, back = self._scale
+        shared_learning = self._shared_learning
+        by_frequency, by_markov, by_run, by_nearest, back = self._normalisers
         count: float = frequencies.get(state, 0)
-        following: float = self._after_1.by_state.get(state, 0)
+        following: float = self._after_state.by_state.get(state, 0)
         if stayed:
             count += _STAY
             following += _SELF
-        if state == self._drift:
+        if state == self._mean_state:
             count += _DRIFT
         frequency = count * by_frequency
-        markov_1 = (following + _BACK_1 * frequency) * by_1
+        markov = (following + _BACK_MARKOV * frequency) * by_markov
         run = (
-            self._after_run.by_state.get(state, 0) + _BACK_RUNS * markov_1
+            self._after_run.by_state.get(state, 0) + _BACK_RUNS * markov
         ) * by_run
-        neighbour = (
-            self._votes.get(state, 0.0) + back * markov_1
-        ) * by_neighbours
-        trust = self._patterns.trust
-        pattern = (1.0 - trust) * markov_1
-        if state == self._patterns.expected:
+        nearest = (self._votes.get(state, 0.0) + back * markov) * by_nearest
+        trust = self._gpht_expert.trust
+        pattern = (1.0 - trust) * markov
+        if state == self._gpht_expert.expected:
             pattern += trust
         doubt = _DOUBT / (len(frequencies) + 2)
-        shared.judged.append(
+        shared_learning.likelihoods.append(
             (
-                doubt + neighbour,
+                doubt + nearest,
                 doubt + frequency,
-                doubt + markov_1,
+                doubt + markov,
                 doubt + run,
                 doubt + pattern,
             )
         )
-        shared.boldness.learn(
+        shared_learning.change_bias.learn(
             self._ratio,
-            self._is_stray,
+            self._is_outlier,
             stayed,
-            state == self._change,
+            state == self._likeliest_change,
             self._prediction == state,
-            others,
-            shared.share,
+            baselines_right,
+            shared_learning.share,
         )
 
     def _decide(self, state: int) -> None:
         """Mix the experts and choose between staying and changing."""
         frequencies = self._frequencies
-        after_1 = self._after_1
+        after_state = self._after_state
         after_run = self._after_run
         votes = self._votes
-        expected = self._patterns.expected
-        trust = self._patterns.trust
+        expected = self._gpht_expert.expected
+        trust = self._gpht_expert.trust
         by_frequency = 1.0 / (frequencies.total + _STAY + _DRIFT)
-        by_1 = 1.0 / (after_1.total + _SELF + _BACK_1)
+        by_markov = 1.0 / (after_state.total + _SELF + _BACK_MARKOV)
         by_run = 1.0 / (after_run.total + _BACK_RUNS)
-        shared = self._cluster
-        neighbours = shared.neighbours
-        back = _BACK_NEIGHBOURS / neighbours.unit
-        by_neighbours = 1.0 / (neighbours.total + back)
-        self._scale = (by_frequency, by_1, by_run, by_neighbours, back)
+        shared_learning = self._shared_learning
+        nearest_history = shared_learning.nearest_history
+        back = _BACK_NEAREST / nearest_history.unit
+        by_nearest = 1.0 / (nearest_history.total + back)
+        self._normalisers = (by_frequency, by_markov, by_run, by_nearest, back)
 
-        a, b, c, d, e = shared.weights
-        w_neighbours = _PRIOR_NEIGHBOURS * a * by_neighbours
+        a, b, c, d, e = shared_learning.weights
+        w_nearest = _PRIOR_NEAREST * a * by_nearest
         w_run = d * by_run
-        w_patterns = _PRIOR_PATTERNS * e
+        w_gpht = _PRIOR_GPHT * e
         # An expert's share that falls back is carried by the simpler one.
-        w_1 = w_neighbours * back + w_run * _BACK_RUNS
-        w_1 += _PRIOR_1 * c + w_patterns * (1.0 - trust)
-        w_1 *= by_1
-        w_frequency = (_PRIOR_FREQUENCY * b + w_1 * _BACK_1) * by_frequency
+        w_markov = w_nearest * back + w_run * _BACK_RUNS
+        w_markov += _PRIOR_MARKOV * c + w_gpht * (1.0 - trust)
+        w_markov *= by_markov
+        w_frequency = (
+            _PRIOR_FREQUENCY * b + w_markov * _BACK_MARKOV
+        ) * by_frequency
 
         # What did not follow anything in the window is out of the question,
         # unless the average is just there or the pattern says so.
-        drift = self._drift
-        if drift not in votes:
-            votes[drift] = 0.0
+        mean_state = self._mean_state
+        if mean_state not in votes:
+            votes[mean_state] = 0.0
         if expected not in votes:
             votes[expected] = 0.0
         counted = frequencies.by_state
-        counted_1 = after_1.by_state
-        counted_run = after_run.by_state
+        counted_after_state = after_state.by_state
+        counted_after_run = after_run.by_state
         often = counted.get(state, 0)
         stay = (
-            votes.get(state, 0.0) * w_neighbours
+            votes.get(state, 0.0) * w_nearest
             + (often + _STAY) * w_frequency
-            + (counted_1.get(state, 0) + _SELF) * w_1
-            + counted_run.get(state, 0) * w_run
+            + (counted_after_state.get(state, 0) + _SELF) * w_markov
+            + counted_after_run.get(state, 0) * w_run
         )
         change = state
         likeliest = 0.0
         for key, vote in votes.items():
             if key == state:
                 continue
-            weight = vote * w_neighbours
+            weight = vote * w_nearest
             # Of what is too rare to be counted only the neighbours know. To
             # look it up would take most of the time where all are rare.
             if key in counted:
                 known = counted[key] * w_frequency
-                if key in counted_1:
-                    known += counted_1[key] * w_1
-                if key in counted_run:
-                    known += counted_run[key] * w_run
+                if key in counted_after_state:
+                    known += counted_after_state[key] * w_markov
+                if key in counted_after_run:
+                    known += counted_after_run[key] * w_run
                 weight += known
-            if key == drift:
+            if key == mean_state:
                 weight += _DRIFT * w_frequency
             if key == expected:
-                weight += trust * w_patterns
+                weight += trust * w_gpht
             if weight > likeliest:
                 change = key
                 likeliest = weight
-        if state == drift:
+        if state == mean_state:
             stay += _DRIFT * w_frequency
         if state == expected:
-            stay += trust * w_patterns
-        self._change = change
+            stay += trust * w_gpht
+        self._likeliest_change = change
         self._ratio = ratio = stay / likeliest if likeliest else math.inf
         # Idle is no stray: every program pauses, and begins with setting up.
         # Nor is what comes after another new state, for a new phase has begun;
         # unless the change leads back towards that one.
         is_new = often <= 1 and state != _IDLE_STATE
-        self._is_stray = is_stray = is_new and (
+        self._is_outlier = is_outlier = is_new and (
             not self._is_new or self._is_back(state, change)
         )
         self._is_new = is_new
-        is_change = shared.boldness.is_change(ratio, is_stray)
+        is_change = shared_learning.change_bias.is_change(ratio, is_outlier)
         self._prediction = change if is_change else state
 
     def _is_back(self, state: int, change: int) -> bool:

@@ -65,14 +65,14 @@ class PeerPredictor(Protocol):
         """A predictor for another member of the same virtual cluster."""
 
 
-def for_member(known: object, make: Callable[[], Predictor]) -> Predictor:
+def for_member(predictor: object, make: Callable[[], Predictor]) -> Predictor:
     """Predictor of one more member of a virtual cluster.
 
-    :param known: that of any member so far; None for the first.
+    :param predictor: that of any member so far; None for the first.
     :param make: the predictor's factory.
     """
-    if isinstance(known, PeerPredictor):
-        return known.for_peer()
+    if isinstance(predictor, PeerPredictor):
+        return predictor.for_peer()
     return make()
 
 

@@ -31,7 +31,7 @@ class MarkovPredictor:
     :raises ValueError: order below 1.
     """
 
-    __slots__ = ('_history', '_known', '_order', '_table')
+    __slots__ = ('_followers', '_history', '_order', '_table')
 
     def __init__(self, order: int = ORDER) -> None:
         if order < 1:
@@ -40,17 +40,17 @@ class MarkovPredictor:
         self._history: tuple[int, ...] = ()
         self._table = context_counts.CountTable()
         # What followed the present history, the longest context first.
-        self._known: list[context_counts.Counts] = []
+        self._followers: list[context_counts.Counts] = []
 
     def observe(self, state: int, events: float) -> None:
         """Count the transition for contexts of every length."""
         state = base.clean_state(state)
         table = self._table
-        for known in self._known:
-            table.add(known, state)
+        for counts in self._followers:
+            table.add(counts, state)
         history = self._history = (*self._history, state)[-self._order :]
         # The longest comes into the table first and is forgotten first.
-        self._known = [
+        self._followers = [
             table.use(history[start:]) for start in range(len(history))
         ]
 
@@ -60,8 +60,8 @@ class MarkovPredictor:
         if not history:
             return quantise.IDLE_STATE
         current = history[-1]
-        for known in self._known:
-            by_state = known.by_state
+        for counts in self._followers:
+            by_state = counts.by_state
             if by_state:
                 most = max(by_state.values())
                 if by_state.get(current) == most:

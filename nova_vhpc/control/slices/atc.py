@@ -55,7 +55,7 @@ HISTORY = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Steps:
+class Constants:
     """Constants of Algorithm 1, us.
 
     :ivar literal: leave the pseudo-code's gaps as they are printed.
@@ -69,7 +69,9 @@ class Steps:
 
 
 def compute_time_slice(
-    latencies_us: Sequence[float], slices_us: Sequence[int], steps: Steps
+    latencies_us: Sequence[float],
+    slices_us: Sequence[int],
+    constants: Constants,
 ) -> int:
     """Algorithm 1: the time slice of the coming period *i*, us.
 
@@ -79,36 +81,36 @@ def compute_time_slice(
     :param slices_us: slices of the same periods; at least one.
     """
     last_us = slices_us[-1]
-    result_us = last_us  # lines 6-7 and 9-10
+    slice_us = last_us  # lines 6-7 and 9-10
     if _rising(latencies_us) or (
         _falling(latencies_us) and _shortened(slices_us)
     ):  # line 1; "and" binds closer than "or", as the text has it
         if (
-            last_us > steps.alpha_us
-            and last_us - steps.alpha_us >= steps.minimum_us
+            last_us > constants.alpha_us
+            and last_us - constants.alpha_us >= constants.minimum_us
         ):  # line 2
-            result_us = last_us - steps.alpha_us  # line 3
+            slice_us = last_us - constants.alpha_us  # line 3
         elif (
-            last_us > steps.beta_us
-            and _below(last_us, steps.alpha_us, steps)
-            and last_us - steps.beta_us >= steps.minimum_us
+            last_us > constants.beta_us
+            and _below(last_us, constants.alpha_us, constants)
+            and last_us - constants.beta_us >= constants.minimum_us
         ):  # line 4
-            result_us = last_us - steps.beta_us  # line 5
+            slice_us = last_us - constants.beta_us  # line 5
     if len(latencies_us) >= HISTORY and not (
         latencies_us[-1] or latencies_us[-2] or latencies_us[-3]
     ):  # line 12
-        slack_us = steps.default_us - steps.alpha_us
+        slack_us = constants.default_us - constants.alpha_us
         if last_us > slack_us:  # line 13
-            result_us = steps.default_us  # line 14
-        elif last_us > steps.alpha_us and _below(
-            last_us, slack_us, steps
+            slice_us = constants.default_us  # line 14
+        elif last_us > constants.alpha_us and _below(
+            last_us, slack_us, constants
         ):  # line 15
-            result_us = last_us + steps.alpha_us  # line 16
+            slice_us = last_us + constants.alpha_us  # line 16
         else:
-            result_us = min(
-                last_us + steps.beta_us, steps.default_us
+            slice_us = min(
+                last_us + constants.beta_us, constants.default_us
             )  # line 18
-    return result_us  # line 21
+    return slice_us  # line 21
 
 
 def _rising(latencies_us: Sequence[float]) -> bool:
@@ -126,9 +128,11 @@ def _shortened(slices_us: Sequence[int]) -> bool:
     return len(slices_us) >= 2 and slices_us[-2] > slices_us[-1]
 
 
-def _below(slice_us: int, limit_us: int, steps: Steps) -> bool:
+def _below(slice_us: int, limit_us: int, constants: Constants) -> bool:
     """Less than a limit; the gap at the limit itself is ours to close."""
-    return slice_us < limit_us or (slice_us == limit_us and not steps.literal)
+    return slice_us < limit_us or (
+        slice_us == limit_us and not constants.literal
+    )
 
 
 class _History:
@@ -160,16 +164,16 @@ class HostSlice:
         self.applied_us = start_us
         self._floor_us = 0.0 if config.atc_literal else config.latency_floor_us
         self._histories: dict[str, _History] = {}
-        self._guard: feedback_guard.Guard | None = None
+        self._guard: feedback_guard.FeedbackGuard | None = None
         if config.guard and not config.atc_literal:
-            self._guard = feedback_guard.Guard(
+            self._guard = feedback_guard.FeedbackGuard(
                 config.guard_window, config.guard_margin, config.guard_hold
             )
 
     def advance(
         self,
         vms: Sequence[model.VmView],
-        steps: Steps,
+        constants: Constants,
         peers_us: Sequence[int] = (),
     ) -> dict[str, int | None]:
         """Take in one period's latencies and set :attr:`applied_us`.
@@ -182,10 +186,13 @@ class HostSlice:
         for gone in self._histories.keys() - {vm.uuid for vm in vms}:
             del self._histories[gone]
         if not vms:
-            self.applied_us = steps.default_us
+            self.applied_us = constants.default_us
             if self._guard is not None:
                 self._guard.step(
-                    steps.default_us, steps.default_us, None, frozenset()
+                    constants.default_us,
+                    constants.default_us,
+                    None,
+                    frozenset(),
                 )
             return {}
         own_us: dict[str, int | None] = {}
@@ -208,12 +215,12 @@ class HostSlice:
             )
             history.slices_us.append(self.applied_us)
             own_us[vm.uuid] = compute_time_slice(
-                history.latencies_us, history.slices_us, steps
+                history.latencies_us, history.slices_us, constants
             )
-        asked_us = [own for own in own_us.values() if own is not None]
+        known_own_us = [own for own in own_us.values() if own is not None]
         wanted_us = max(
-            min([*(asked_us or [self.applied_us]), *peers_us]),
-            steps.minimum_us,
+            min([*(known_own_us or [self.applied_us]), *peers_us]),
+            constants.minimum_us,
         )
         if self._guard is not None:
             wanted_us = self._guard.step(
@@ -255,7 +262,7 @@ class AtcPolicy:
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
         """Lines 1-23 of Algorithm 2."""
         config = self._config
-        steps = Steps(
+        constants = Constants(
             alpha_us=config.alpha_us,
             beta_us=config.beta_us,
             default_us=config.default_slice_us,
@@ -274,7 +281,7 @@ class AtcPolicy:
         # The I/O pool has a slice of its own.
         parallel = [vm for vm in list_p if vm.uuid not in context.in_io_pool]
         own_us = self._host.advance(
-            parallel, steps, self._peers_us(context, parallel)
+            parallel, constants, self._peers_us(context, parallel)
         )
         if not list_p:
             # Lines 8-11: DEFAULT for all, even where one is specified.

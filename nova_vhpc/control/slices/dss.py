@@ -24,7 +24,7 @@ from nova_vhpc.control import bandwidth
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control.slices import base
 
-WEIGHT = 0.3
+ALPHA = 0.3
 """Weight of the newest sample in the moving average."""
 
 LADDER = 2**0.5
@@ -50,8 +50,8 @@ class DssPolicy:
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
         """Set every VM's slice, whatever its workload."""
-        shown = {vm.uuid for vm in context.view.vms}
-        for gone in self._rates.keys() - shown:
+        present = {vm.uuid for vm in context.view.vms}
+        for gone in self._rates.keys() - present:
             del self._rates[gone]
         shortest_us = bandwidth.shortest_slice_us(context.view.limits)
         choices: dict[str, base.VmSlice] = {}
@@ -66,7 +66,7 @@ class DssPolicy:
             if events is not None:
                 if rate is None:
                     rate = self._rates[vm.uuid] = _Rate(events)
-                rate.events += WEIGHT * (events - rate.events)
+                rate.events += ALPHA * (events - rate.events)
             if rate is not None:
                 slice_us = self._slice_us(rate, shortest_us)
                 choices[vm.uuid] = base.VmSlice(slice_us, reason='DSS')
@@ -82,9 +82,9 @@ class DssPolicy:
         )
         wanted_us = min(max(wanted_us, shortest_us), default_us)
         if rate.step is not None:
-            now_us = default_us / LADDER**rate.step
-            if now_us / LADDER <= wanted_us <= now_us * LADDER:
-                wanted_us = now_us
+            current_us = default_us / LADDER**rate.step
+            if current_us / LADDER <= wanted_us <= current_us * LADDER:
+                wanted_us = current_us
         step = 0
         while (
             default_us / LADDER ** (step + 1) >= wanted_us / LADDER**0.5

@@ -43,7 +43,7 @@ _SURE_SIGMAS = 3.0
 """Standard errors of a difference of means that count as noise, when a slice
 may be worse; and when it may be better, which nothing takes back."""
 
-_ROOT = 0.25
+_POWER = 0.25
 """Means are of the latencies to this power: of a few periods one in which
 the latency was ten times as long would outweigh all others, and hide whatever
 a slice does. Unlike a logarithm it takes a latency of 0."""
@@ -68,7 +68,7 @@ class _Level:
         noise = sigmas * math.sqrt(
             self.variance / self.count + other.variance / other.count
         )
-        least: float = ((1.0 + margin) ** _ROOT - 1.0) * other.mean
+        least: float = ((1.0 + margin) ** _POWER - 1.0) * other.mean
         return self.mean - other.mean > max(noise, least)
 
 
@@ -79,20 +79,20 @@ def _variance(values: Sequence[float]) -> float:
     )
 
 
-class Guard:
+class FeedbackGuard:
     """Watches one slice that is common to a set of VMs."""
 
     __slots__ = (
         '_best',
-        '_blamed',
         '_hold',
         '_hold_left',
         '_margin',
         '_members',
         '_next_hold',
         '_samples',
-        '_settle',
+        '_skipped',
         '_window',
+        '_worse',
     )
 
     def __init__(self, window: int, margin: float, hold: int) -> None:
@@ -114,9 +114,9 @@ class Guard:
             collections.deque(maxlen=self._window)
         )
         self._best: _Level | None = None
-        self._blamed: _Level | None = None
+        self._worse: _Level | None = None
         self._hold_left = 0
-        self._settle = 0
+        self._skipped = 0
 
     @property
     def holding(self) -> bool:
@@ -140,7 +140,7 @@ class Guard:
         """
         proven_us = applied_us
         if members != self._members:
-            proven_us = self._change(members, applied_us)
+            proven_us = self._change_members(members, applied_us)
         if self._hold_left > 0:
             self._hold_left -= 1
             if self._hold_left == 0:
@@ -148,23 +148,23 @@ class Guard:
                 self._best = None
                 self._samples.clear()
         if proven_us > applied_us:
-            self._settle = 1
+            self._skipped = 1
             return max(proven_us, wanted_us)
         if latency_us is not None:
-            if self._settle > 0:
-                self._settle -= 1
+            if self._skipped > 0:
+                self._skipped -= 1
             else:
-                self._samples.append((applied_us, latency_us**_ROOT))
+                self._samples.append((applied_us, latency_us**_POWER))
         if len(self._samples) == self._window:
-            back_us = self._judge()
-            if back_us is not None:
-                return max(back_us, wanted_us)
+            better_us = self._compare()
+            if better_us is not None:
+                return max(better_us, wanted_us)
         if wanted_us < applied_us and (self.holding or self._best is None):
             # Nothing to compare with yet, or known to be worse.
             return applied_us
         return wanted_us
 
-    def _change(self, members: frozenset[str], applied_us: int) -> int:
+    def _change_members(self, members: frozenset[str], applied_us: int) -> int:
         """Other VMs are there; returns the slice that has proved itself."""
         best = self._best
         hold_left = self._hold_left
@@ -177,7 +177,7 @@ class Guard:
             self._members = members
         return applied_us if best is None else best.slice_us
 
-    def _judge(self) -> int | None:
+    def _compare(self) -> int | None:
         """A window is full; returns a slice to go back to, if any."""
         roots = [root for _, root in self._samples]
         now = _Level(
@@ -190,26 +190,26 @@ class Guard:
             self._window,
         )
         if self.holding:
-            if self._blamed is not None:
-                if not self._blamed.worse_than(now, self._margin / 2):
+            if self._worse is not None:
+                if not self._worse.worse_than(now, self._margin / 2):
                     # Going back did not help: the slice was not to blame.
                     self._next_hold = self._hold
                     self._hold_left = 0
                     self._best = now
-                self._blamed = None
+                self._worse = None
             self._samples.clear()
             return None
         best = self._best
         if best is None or now.slice_us >= best.slice_us:
             self._best = now
         elif now.worse_than(best, self._margin):
-            self._blamed = now
+            self._worse = now
             self._hold_left = self._next_hold
             self._next_hold = min(
                 2 * self._next_hold, LONGEST_HOLD * self._hold
             )
             self._samples.clear()
-            self._settle = 1
+            self._skipped = 1
             return best.slice_us
         elif best.worse_than(now, 0.0, _SURE_SIGMAS):
             if best.worse_than(now, self._margin):

@@ -15,7 +15,7 @@
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import context_counts, ewma
 
-Right = tuple[bool, bool, bool]
+Outcomes = tuple[bool, bool, bool]
 """Whether last value, EWMA and Markov 1 were right: of the paper's predictors
 those that are mostly best, and that cost next to nothing beside the rest."""
 
@@ -38,7 +38,7 @@ class Baselines:
         state: int,
         events: float,
         after: context_counts.Counts,
-    ) -> Right:
+    ) -> Outcomes:
         """Take a period, and see who would have predicted it.
 
         :param current: the state before.

@@ -18,9 +18,9 @@ import math
 from nova_vhpc.control.predictors.mixture import baselines
 
 EVEN = 1.0
-BOLD = 1.5
-BOLDEST = 2.5
-NEW = 3.0
+BIAS = 1.5
+STRONGEST_BIAS = 2.5
+OUTLIER = 3.0
 """A change is predicted where staying is less than so many times as likely.
 
 1 gives most hits if the probabilities are right; more sees more of the
@@ -29,7 +29,7 @@ transitions, at the price of false ones. The last is for strays."""
 _THRESHOLDS = (0.3, 0.5, 0.7, 0.85, EVEN, 1.25)
 """What is tried at first."""
 
-_YOUNG_TRANSITIONS = 22
+_LEARNING_TRANSITIONS = 22
 """Transitions until there is enough to be bold on. Short programs see
 fewer: in these only hits count."""
 
@@ -41,11 +41,11 @@ _LEAD_SHARE = 1 / 30
 """Hits, and share of all periods, by which the best rival has to be behind
 for boldness e times as great; or ahead, for one as much smaller."""
 
-_REMEMBERED = 2_000.0
+_HALVING_PERIODS = 2_000.0
 """Periods until what has come of predictions counts half: another program may
 run by then."""
 
-_NOTHING = -1e-9
+_ROUNDING = -1e-9
 """Hits and gains are sums of shares; rounding may leave them so far below what
 they come to."""
 
@@ -70,7 +70,7 @@ class ChangeBias:
     __slots__ = (
         '_hits',
         '_leads',
-        '_new_gain',
+        '_outlier_gain',
         '_periods',
         '_threshold',
         '_transitions',
@@ -88,40 +88,42 @@ class ChangeBias:
         # Hits of what was predicted less those of each rival, and hits that
         # changes from strays have won.
         self._leads = [0.0, 0.0, 0.0]
-        self._new_gain = 0.0
+        self._outlier_gain = 0.0
 
-    def is_change(self, ratio: float, is_stray: bool) -> bool:
+    def is_change(self, ratio: float, is_outlier: bool) -> bool:
         """Whether to predict the change.
 
         :param ratio: how many times as likely it is to stay.
-        :param is_stray: the current state was never met before, and does not
+        :param is_outlier: the current state was never met before, and does not
             look like a new phase.
         """
-        return ratio < self._threshold or (is_stray and self._strays(ratio))
+        return ratio < self._threshold or (
+            is_outlier and self._leaves_outlier(ratio)
+        )
 
     def learn(
         self,
         ratio: float,
-        is_stray: bool,
+        is_outlier: bool,
         stayed: bool,
-        expected: bool,
+        change_right: bool,
         right: bool,
-        others: baselines.Right,
+        baselines_right: baselines.Outcomes,
         share: float,
     ) -> None:
         """Count a member's period that has ended.
 
-        :param ratio: what :meth:`is_change` was told, as ``is_stray``.
+        :param ratio: what :meth:`is_change` was told, as ``is_outlier``.
         :param stayed: the state stayed.
-        :param expected: it changed to the very state that was likeliest.
+        :param change_right: it changed to the very state that was likeliest.
         :param right: what was predicted came true.
-        :param others: the same of each rival.
+        :param baselines_right: the same of each rival.
         :param share: of the member in the cluster, 0..1.
         """
         leads = self._leads
         gain = share if right else -share
         # A loop takes longer.
-        last, average, likeliest = others
+        last, average, likeliest = baselines_right
         if last is not right:
             leads[0] += gain
         if average is not right:
@@ -132,28 +134,28 @@ class ChangeBias:
             won = -share
         else:
             self._transitions += share
-            if not expected:
+            if not change_right:
                 return
             won = share
-        if self._transitions < _YOUNG_TRANSITIONS:
-            self._try(ratio, is_stray, stayed, share)
-        if is_stray and EVEN <= ratio < NEW:
-            self._new_gain += won
+        if self._transitions < _LEARNING_TRANSITIONS:
+            self._count_thresholds(ratio, is_outlier, stayed, share)
+        if is_outlier and EVEN <= ratio < OUTLIER:
+            self._outlier_gain += won
 
-    def settle(self, share: float) -> None:
+    def end_period(self, share: float) -> None:
         """A period was counted.
 
         :param share: of the members that had one, 0..1.
         """
         self._periods += share
-        if self._periods >= _REMEMBERED:
+        if self._periods >= _HALVING_PERIODS:
             self._periods /= 2
-            self._new_gain /= 2
+            self._outlier_gain /= 2
             self._leads = [lead / 2 for lead in self._leads]
-        if self._transitions < _YOUNG_TRANSITIONS:
+        if self._transitions < _LEARNING_TRANSITIONS:
             hits = self._hits
             # Of equals the lowest, for any number of members.
-            most = max(hits) + _NOTHING
+            most = max(hits) + _ROUNDING
             self._threshold = next(
                 threshold
                 for threshold, count in zip(_THRESHOLDS, hits, strict=True)
@@ -161,20 +163,20 @@ class ChangeBias:
             )
             return
         lead = min(self._leads) / (_LEAD + _LEAD_SHARE * self._periods)
-        self._threshold = min(max(BOLD * math.exp(lead), EVEN), BOLDEST)
+        self._threshold = min(max(BIAS * math.exp(lead), EVEN), STRONGEST_BIAS)
 
-    def _strays(self, ratio: float) -> bool:
+    def _leaves_outlier(self, ratio: float) -> bool:
         """Whether a stray is left, whatever the threshold."""
-        return ratio < NEW and self._new_gain >= _NOTHING
+        return ratio < OUTLIER and self._outlier_gain >= _ROUNDING
 
-    def _try(
-        self, ratio: float, is_stray: bool, stayed: bool, share: float
+    def _count_thresholds(
+        self, ratio: float, is_outlier: bool, stayed: bool, share: float
     ) -> None:
         """Give each threshold that was right its hit.
 
         Where all were it makes no difference.
         """
-        if is_stray and self._strays(ratio):
+        if is_outlier and self._leaves_outlier(ratio):
             return
         changing = bisect.bisect_right(_THRESHOLDS, ratio)
         hits = self._hits

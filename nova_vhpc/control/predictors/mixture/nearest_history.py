@@ -35,7 +35,7 @@ much greater where all its moments are as far."""
 VOTE = 12.0
 """Weight of the vote of a moment just like now, reached on the same course."""
 
-_UNKNOWN = 10.0
+_UNKNOWN_WIDTHS = 10.0
 """Widths from now to what was before the first period."""
 
 _SCALE = 100.0
@@ -88,11 +88,11 @@ class NearestHistory:
         '_classes',
         '_courses',
         '_followers',
+        '_indexes',
         '_levels',
         '_max_classes',
         '_moments',
         '_now',
-        '_places',
         '_states',
         '_votes',
         '_window',
@@ -105,7 +105,7 @@ class NearestHistory:
         # those that were there before are in moments and classes.
         self._levels: dict[int, float] = {}
         self._states: dict[int, int] = {}
-        self._places: dict[int, int] = {}
+        self._indexes: dict[int, int] = {}
         self._moments: list[Moment] = []
         self._now: Moment | None = None
         # What followed the moments of the window, as numbers of classes; and
@@ -122,7 +122,7 @@ class NearestHistory:
         self.total = 0.0
         self.unit = 1.0
 
-    def leave(self, members: Collection[int]) -> None:
+    def remove_members(self, members: Collection[int]) -> None:
         """Forget members, and what they did in all moments."""
         kept = [member not in members for member in self._levels]
         self._moments = [
@@ -145,18 +145,18 @@ class NearestHistory:
         ]
         self._states[member] = state
 
-    def settle(self) -> None:
+    def end_period(self) -> None:
         """All members' periods are in: remember it, and look for the like.
 
         A member that has no new period counts with its last one.
         """
         levels = self._levels
-        if len(self._places) < len(levels):
-            self._admit()
+        if len(self._indexes) < len(levels):
+            self._add_members()
         moments = self._moments
         if self._now is not None:
             moments.append(self._now)
-            self._follow(tuple(self._states.values()))
+            self._record_follower(tuple(self._states.values()))
             excess = len(moments) - self._window
             if excess > 0:
                 del moments[:excess]
@@ -174,18 +174,18 @@ class NearestHistory:
         self.unit = VOTE * (width * course_width) ** 2
         courses = self._courses
         if len(courses) < len(moments):
-            courses.insert(0, _UNKNOWN * course_width)
+            courses.insert(0, _UNKNOWN_WIDTHS * course_width)
         elif len(courses) > len(moments):
             del courses[: -len(moments)]
         fading = _FADING
         followers = self._followers
         self._votes = votes = [0.0] * len(self._classes)
         distances = map(math.dist, moments, itertools.repeat(now))
-        for place, distance in enumerate(distances):
+        for index, distance in enumerate(distances):
             near = width + distance * distance
-            courses[place] = course = near + fading * courses[place]
+            courses[index] = course = near + fading * courses[index]
             both = near * course
-            votes[followers[place]] += 1.0 / (both * both)
+            votes[followers[index]] += 1.0 / (both * both)
         self.total = sum(votes)
 
     def votes(self, member: int) -> dict[int, float]:
@@ -194,19 +194,19 @@ class NearestHistory:
         All states that followed anything in the window are in it; nothing
         for who is no member (any more).
         """
-        place = self._places.get(member)
-        if place is None:
+        index = self._indexes.get(member)
+        if index is None:
             return {}
         votes: dict[int, float] = {}
         vote_of = votes.get
         # strict takes longer than three classes do.
         for states, vote in zip(self._classes, self._votes):  # noqa: B905
             if vote:
-                state = states[place]
+                state = states[index]
                 votes[state] = vote_of(state, 0.0) + vote
         return votes
 
-    def _follow(self, states: States) -> None:
+    def _record_follower(self, states: States) -> None:
         """Note what followed the newest moment."""
         number = self._classes.get(states)
         if number is None:
@@ -236,13 +236,13 @@ class NearestHistory:
         self._followers = [numbers[old] for old in self._followers]
         self._max_classes = 2 * len(classes) + _SPARE_CLASSES
 
-    def _admit(self) -> None:
+    def _add_members(self) -> None:
         """Make room for new members, as if they had always been as now.
 
         So they tell no moment from another until they have done something,
         and nobody forgets anything because of them.
         """
-        known = len(self._places)
+        known = len(self._indexes)
         levels = tuple(self._levels.values())[known:]
         new = tuple(self._states.values())[known:]
         self._moments = [moment + levels for moment in self._moments]
@@ -254,10 +254,10 @@ class NearestHistory:
     def _resize(self) -> None:
         """Fit the window and the width to the number of members."""
         members = len(self._levels)
-        wider = _COURSE_WIDTH * (members - len(self._places))
+        wider = _COURSE_WIDTH * (members - len(self._indexes))
         self._courses = [course + wider for course in self._courses]
-        self._places = {
-            member: place for place, member in enumerate(self._levels)
+        self._indexes = {
+            member: index for index, member in enumerate(self._levels)
         }
         self._window = min(
             WINDOW, WINDOW_ALONE + WINDOW_PER_PEER * (members - 1)

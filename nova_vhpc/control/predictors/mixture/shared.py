@@ -24,14 +24,14 @@ from where there is no way back."""
 
 _EVEN = (1.0, 1.0, 1.0, 1.0, 1.0)
 
-_MANY = 60
+_MAX_FACTORS = 60
 """Members whose probabilities may be multiplied: more might come down to 0."""
 
-_AWAY_PERIODS = 10
+_ABSENT_PERIODS = 10
 """Periods without a sample until a member counts as gone."""
 
 
-class Cluster:
+class SharedLearning:
     """The members learn together how far each expert is to be trusted.
 
     They run one program, so what is right for one is mostly right for all,
@@ -39,38 +39,38 @@ class Cluster:
     first of them is asked for a prediction: by then all should have been
     told what they did. A VM alone is a cluster of one.
 
-    :ivar boldness: how readily a change is predicted.
-    :ivar neighbours: what followed moments like this one.
+    :ivar change_bias: how readily a change is predicted.
+    :ivar nearest_history: what followed moments like this one.
     :ivar observed: the members that have told of the period.
-    :ivar judged: what each of the five experts gave to what came true, by
+    :ivar likelihoods: what each of the five experts gave to what came true, by
         member; :data:`LEAST` at least.
     :ivar weights: of the experts, in proportion to each other.
     :ivar share: of one member in the cluster; 1 for a VM alone.
     """
 
     __slots__ = (
-        '_away',
-        '_joined',
+        '_absences',
+        '_last_number',
         '_members',
-        'boldness',
-        'judged',
-        'neighbours',
+        'change_bias',
+        'likelihoods',
+        'nearest_history',
         'observed',
         'share',
         'weights',
     )
 
     def __init__(self) -> None:
-        self.boldness = change_bias.ChangeBias()
-        self.neighbours = nearest_history.NearestHistory()
+        self.change_bias = change_bias.ChangeBias()
+        self.nearest_history = nearest_history.NearestHistory()
         self.weights = _EVEN
         self.share = 1.0
-        self.judged: list[tuple[float, ...]] = []
+        self.likelihoods: list[tuple[float, ...]] = []
         self.observed: set[int] = set()
-        self._joined = 0
+        self._last_number = 0
         self._members: set[int] = set()
         # For how many periods those have been away that are.
-        self._away: dict[int, int] = {}
+        self._absences: dict[int, int] = {}
 
     def __len__(self) -> int:
         """Members that are there; one at least."""
@@ -78,8 +78,8 @@ class Cluster:
 
     def join(self) -> int:
         """Number of a new member; it is in when it observes something."""
-        self._joined += 1
-        return self._joined
+        self._last_number += 1
+        return self._last_number
 
     def observe(self, member: int, state: int, events: float) -> bool:
         """Take a member's period.
@@ -90,35 +90,37 @@ class Cluster:
         observed = self.observed
         was_there = member in self._members
         if member in observed:
-            self.settle()
+            self.end_period()
         elif not was_there:
             self._members.add(member)
             self.share = 1.0 / len(self._members)
         observed.add(member)
-        self.neighbours.observe(member, state, events)
+        self.nearest_history.observe(member, state, events)
         return was_there
 
-    def settle(self) -> None:
+    def end_period(self) -> None:
         """All that will be told of this period was told."""
         observed = self.observed
         if not observed:
             return
-        self.boldness.settle(len(observed) / len(self._members))
-        self._weigh()
-        self.neighbours.settle()
-        if self._away or len(observed) < len(self._members):
-            self._miss()
+        self.change_bias.end_period(len(observed) / len(self._members))
+        self._update_weights()
+        self.nearest_history.end_period()
+        if self._absences or len(observed) < len(self._members):
+            self._drop_absent()
         observed.clear()
 
-    def _weigh(self) -> None:
+    def _update_weights(self) -> None:
         """Renew the weights by what the members' probabilities came to."""
-        judged = self.judged
+        likelihoods = self.likelihoods
         share = self.share
-        if len(judged) > _MANY:
-            judged = [tuple([p**share for p in given]) for given in judged]
+        if len(likelihoods) > _MAX_FACTORS:
+            likelihoods = [
+                tuple([p**share for p in given]) for given in likelihoods
+            ]
             share = 1.0
         p = q = r = s = t = 1.0
-        for u, v, w, x, y in judged:
+        for u, v, w, x, y in likelihoods:
             p *= u
             q *= v
             r *= w
@@ -138,23 +140,23 @@ class Cluster:
             s * d**_MEMORY,
             t * e**_MEMORY,
         )
-        self.judged.clear()
+        self.likelihoods.clear()
 
-    def _miss(self) -> None:
+    def _drop_absent(self) -> None:
         """Let those go that were away for too long."""
-        away = {
-            member: self._away.get(member, 0) + 1
+        absences = {
+            member: self._absences.get(member, 0) + 1
             for member in self._members - self.observed
         }
         gone = {
             member
-            for member, periods in away.items()
-            if periods >= _AWAY_PERIODS
+            for member, periods in absences.items()
+            if periods >= _ABSENT_PERIODS
         }
         for member in gone:
-            del away[member]
-        self._away = away
+            del absences[member]
+        self._absences = absences
         if gone:
             self._members -= gone
             self.share = 1.0 / len(self)
-            self.neighbours.leave(gone)
+            self.nearest_history.remove_members(gone)

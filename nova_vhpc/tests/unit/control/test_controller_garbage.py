@@ -104,7 +104,7 @@ class GarbageTest(plan_checks.PlanTestCase):
         for kept in (
             subject._planner._known,
             subject._checked,
-            subject._phases._watches,
+            subject._phases._tracked,
             subject._pinning_policy._spreader._places,
         ):
             self.assertLessEqual(len(kept), 1)

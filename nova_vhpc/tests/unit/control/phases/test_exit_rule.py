@@ -21,20 +21,20 @@ from nova_vhpc.tests import base
 
 class PaperTest(base.TestCase):
     def test_always_three(self):
-        subject = exit_rule.Patience(3, 20, learn=False)
+        subject = exit_rule.ExitRule(3, 20, learns=False)
         for length in (5, 5, 5, 100):
-            subject.stretch_ended(length)
+            subject.learn(length)
             self.assertEqual(3, subject.periods)
 
     def test_as_few_as_one(self):
-        self.assertEqual(1, exit_rule.Patience(1, 20, learn=False).periods)
+        self.assertEqual(1, exit_rule.ExitRule(1, 20, learns=False).periods)
 
 
 class LearnedTest(base.TestCase):
     def subject(self, *stretches):
-        subject = exit_rule.Patience(3, 20, learn=True)
+        subject = exit_rule.ExitRule(3, 20, learns=True)
         for length in stretches:
-            subject.stretch_ended(length)
+            subject.learn(length)
         return subject
 
     def test_knowing_nothing_it_waits_as_long_as_a_move_costs(self):
@@ -53,8 +53,8 @@ class LearnedTest(base.TestCase):
     def test_a_change_of_program_is_learned(self):
         subject = self.subject(*[5] * 50)
         self.assertEqual(8, subject.periods)
-        for _ in range(exit_rule.REMEMBERED):
-            subject.stretch_ended(100)
+        for _ in range(exit_rule.MAX_STRETCHES):
+            subject.learn(100)
         self.assertEqual(3, subject.periods)
 
     @given(st.lists(st.integers(1, 500), min_size=1, max_size=100))

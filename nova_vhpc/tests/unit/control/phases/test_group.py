@@ -69,11 +69,11 @@ class PaperTest(base.TestCase):
 class LearnedTest(base.TestCase):
     def test_a_stretch_that_began_before_we_looked_teaches_nothing(self):
         group = group_phase.GroupPhase(control_config.ControlConfig())
-        patience = group.patience.periods
+        patience = group.exit_rule.periods
         for _ in range(4):
             group.step(False, False)
         group.step(True, True)
-        self.assertEqual(patience, group.patience.periods)
+        self.assertEqual(patience, group.exit_rule.periods)
 
     def test_a_prediction_that_does_not_come_true_costs_one_stay(self):
         # Nothing but low periods, with a high prediction every other time.
@@ -88,7 +88,7 @@ class LearnedTest(base.TestCase):
             for _ in range(30):
                 group.step(False, False)
             group.step(False, True)
-            for _ in range(group.patience.periods - 1):
+            for _ in range(group.exit_rule.periods - 1):
                 group.step(False, False)
             self.assertEqual(IO, group.phase)
             group.step(False, False)
@@ -96,9 +96,9 @@ class LearnedTest(base.TestCase):
 
     def test_the_next_one_does(self):
         group = group_phase.GroupPhase(control_config.ControlConfig())
-        patience = group.patience.periods
+        patience = group.exit_rule.periods
         group.step(True, True)
         for _ in range(4):
             group.step(False, False)
         group.step(True, True)
-        self.assertLess(group.patience.periods, patience)
+        self.assertLess(group.exit_rule.periods, patience)

@@ -323,7 +323,7 @@ class GapsTest(base.TestCase):
         for number in range(180):
             host.cluster = f'c{number // 60}'
             host.step(**{f'vm{number // 60}': number % 7 * 100.0})
-        self.assertEqual(1, len(host.tracker._watches))
+        self.assertEqual(1, len(host.tracker._tracked))
         self.assertLessEqual(len(host.tracker._groups), 1)
         self.assertLessEqual(len(host.tracker._sums), 1)
 
@@ -336,8 +336,8 @@ class GapsTest(base.TestCase):
             host.step(**dict.fromkeys(names, float(tick % 7) * 100))
             known.append(
                 sum(
-                    watch.threshold.value is not None
-                    for watch in host.tracker._watches.values()
+                    tracked.threshold.value is not None
+                    for tracked in host.tracker._tracked.values()
                 )
             )
         steps = [b - a for a, b in itertools.pairwise(known)]

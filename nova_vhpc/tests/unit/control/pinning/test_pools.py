@@ -80,7 +80,7 @@ class SizeTest(base.TestCase):
         for cpus in ((), SIXTEEN[:1]):
             subject = sizer()
             self.assertIsNone(subject.of(cpus, [2], [2]))
-            self.assertIn('no pools', subject.remark)
+            self.assertIn('no pools', subject.diagnostic)
 
     def test_neither_pool_is_empty_when_most_cpus_go(self):
         subject = sizer()
@@ -113,14 +113,14 @@ class WidthTest(base.TestCase):
         subject = sizer()
         divided = subject.of(SIXTEEN, [12], [2] * 40)
         self.assertEqual(12, len(divided.io))
-        self.assertGreaterEqual(subject.room, 12)
+        self.assertGreaterEqual(subject.max_width, 12)
 
     def test_two_that_just_fit_beside_each_other(self):
         for count, io, computing in ((16, [12], [4]), (3, [2], [])):
             subject = sizer()
             divided = subject.of(SIXTEEN[:count], io, computing)
             self.assertEqual(io, [len(divided.io)])
-            self.assertEqual(io, [subject.room])
+            self.assertEqual(io, [subject.max_width])
 
     def test_a_pool_that_was_wider_gives_way_at_once(self):
         subject = sizer()
@@ -131,14 +131,14 @@ class WidthTest(base.TestCase):
         subject = sizer()
         divided = subject.of(SIXTEEN, [10, 2, 8], [12])
         # Neither 10 nor 8 are left beside 12, but 2 are.
-        self.assertEqual(4, subject.room)
+        self.assertEqual(4, subject.max_width)
         self.assertEqual(2, len(divided.io))
         self.assertEqual(4, len(sizer().of(SIXTEEN, [10, 4], [12]).io))
 
     def test_two_cpus_and_a_vm_with_two_vcpus(self):
         subject = sizer()
         divided = subject.of(SIXTEEN[:2], [2], [])
-        self.assertEqual(0, subject.room)
+        self.assertEqual(0, subject.max_width)
         self.assertEqual(1, len(divided.io))
         self.assertTrue(divided.lent)
 
@@ -153,7 +153,7 @@ class WidthTest(base.TestCase):
             SIXTEEN, demand([12], [1]), demand([2] * 40, [1] * 40)
         )
         self.assertEqual(8, len(divided.io))
-        self.assertGreaterEqual(subject.room, 1)
+        self.assertGreaterEqual(subject.max_width, 1)
 
     def test_other_vms_give_way_to_siblings(self):
         divided = sizer().divide(SIXTEEN, demand([12]), demand([8], [1]))
@@ -170,7 +170,7 @@ class WidthTest(base.TestCase):
         subject = sizer(io_pool_cpus=frozenset((1, 2)))
         divided = subject.of(SIXTEEN, [4], [])
         self.assertEqual(frozenset((1, 2)), divided.io)
-        self.assertEqual(2, subject.room)
+        self.assertEqual(2, subject.max_width)
 
     @given(
         st.integers(2, 16),
@@ -187,8 +187,8 @@ class WidthTest(base.TestCase):
             # Whatever the pools have been, before.
             subject.of(cpus, [vcpus] * io, [vcpus] * (not io))
         divided = subject.of(cpus, io_vcpus, others)
-        inside = [one for one in io_vcpus if one <= subject.room]
-        outside = [one for one in io_vcpus if one > subject.room] + others
+        inside = [one for one in io_vcpus if one <= subject.max_width]
+        outside = [one for one in io_vcpus if one > subject.max_width] + others
         self.assertGreaterEqual(len(divided.io), max(inside, default=1))
         left = count if divided.lent else len(divided.computing)
         self.assertGreaterEqual(left, min(count, max(outside, default=1)))
@@ -219,7 +219,7 @@ class ConfiguredTest(base.TestCase):
         divided = subject.of(SIXTEEN[:15], [2], [2])
         self.assertEqual(frozenset((14,)), divided.io)
         divided = subject.of(SIXTEEN[:8], [2], [2])
-        self.assertIn('sized from demand', subject.remark)
+        self.assertIn('sized from demand', subject.diagnostic)
         self.assertTrue(divided.io)
 
 

@@ -45,8 +45,8 @@ EIGHT = host()
 ALL = frozenset(range(8))
 
 
-def request(uuid, vcpus=2, domain=ALL, **kwargs):
-    return cpu_loads.Request(uuid, vcpus, domain, **kwargs)
+def request(uuid, vcpus=2, allowed_cpus=ALL, **kwargs):
+    return cpu_loads.Request(uuid, vcpus, allowed_cpus, **kwargs)
 
 
 def single(*cpus):
@@ -109,7 +109,7 @@ class PlaceTest(base.TestCase):
         two = frozenset((0, 1))
         pins = self.assign(
             *[
-                request(f'{cluster}{n}', 1, two, mates=cluster)
+                request(f'{cluster}{n}', 1, two, cluster=cluster)
                 for n, cluster in enumerate('abab')
             ]
         )
@@ -175,7 +175,7 @@ class PlaceTest(base.TestCase):
         )
 
     def test_pins_as_far_apart_as_can_be_are_adopted(self):
-        two = {'domain': frozenset((0, 1))}
+        two = {'allowed_cpus': frozenset((0, 1))}
         in_force = {'a': single(1, 0, 1, 0)}
         self.assertEqual(
             in_force, self.assign(request('a', 4, **two), in_force=in_force)
@@ -198,15 +198,19 @@ class PlaceTest(base.TestCase):
     )
     def test_always_in_the_domain_and_as_far_apart_as_can_be(self, wanted):
         requests = [
-            request(f'vm{n}', vcpus, domain, compact=compact, mates=mates)
-            for n, (vcpus, domain, compact, mates) in enumerate(wanted)
+            request(
+                f'vm{n}', vcpus, allowed_cpus, compact=compact, cluster=cluster
+            )
+            for n, (vcpus, allowed_cpus, compact, cluster) in enumerate(wanted)
         ]
         pins = self.assign(*requests)
         for one in requests:
             cpus = cpus_of(pins[one.uuid])
             self.assertEqual(one.vcpus, len(cpus))
-            self.assertLessEqual(set(cpus), one.domain)
-            self.assertEqual(min(one.vcpus, len(one.domain)), len(set(cpus)))
+            self.assertLessEqual(set(cpus), one.allowed_cpus)
+            self.assertEqual(
+                min(one.vcpus, len(one.allowed_cpus)), len(set(cpus))
+            )
 
 
 class FairLoadTest(base.TestCase):
@@ -256,8 +260,8 @@ class FairLoadTest(base.TestCase):
     )
     def test_always_more_than_none_and_at_most_a_cpu(self, wanted):
         requests = [
-            request(f'vm{n}', vcpus, domain, weight=weight, idle=idle)
-            for n, (vcpus, domain, weight, idle) in enumerate(wanted)
+            request(f'vm{n}', vcpus, allowed_cpus, weight=weight, idle=idle)
+            for n, (vcpus, allowed_cpus, weight, idle) in enumerate(wanted)
         ]
         found = self.loads(*requests)
         for one in requests:
@@ -283,8 +287,7 @@ class StabilityTest(base.TestCase):
     def uneven(self, subject):
         """Everybody on CPU 0 to 3 after half of the VMs have left."""
         requests = [
-            request(f'vm{n}', 2, in_domain)
-            for n, in_domain in enumerate([ALL] * 4)
+            request(f'vm{n}', 2, cpus) for n, cpus in enumerate([ALL] * 4)
         ]
         in_force = {
             'vm0': single(0, 1),
@@ -355,7 +358,9 @@ class StabilityTest(base.TestCase):
         subject = spread.Spreader(50)
         subject.assign([request('a'), request('b')], EIGHT, {})
         seven = frozenset(range(7))
-        pins = subject.assign([request('a', domain=seven)], EIGHT[:7], {})
+        pins = subject.assign(
+            [request('a', allowed_cpus=seven)], EIGHT[:7], {}
+        )
         self.assertEqual({'a'}, set(pins))
         self.assertEqual({'a'}, set(subject._places))
 
@@ -383,8 +388,8 @@ class StabilityTest(base.TestCase):
         subject = spread.Spreader(1)
         for wanted in history:
             requests = [
-                request(uuid, vcpus, domain, mates=mates)
-                for uuid, (vcpus, domain, mates) in wanted.items()
+                request(uuid, vcpus, allowed_cpus, cluster=cluster)
+                for uuid, (vcpus, allowed_cpus, cluster) in wanted.items()
             ]
             pins = subject.assign(requests, EIGHT, {})
             self.assertEqual(set(wanted), set(pins))

@@ -31,7 +31,7 @@ class UsableCpusTest(base.TestCase):
     def test_is_what_the_host_and_the_vm_have_in_common(self, ticks):
         subject = usable_cpus.UsableCpus()
         for host, vms in ticks:
-            subject.show(tuple(model.Cpu(cpu) for cpu in sorted(host)))
+            subject.update(tuple(model.Cpu(cpu) for cpu in sorted(host)))
             for allowed in vms:
                 self.assertEqual(
                     host if allowed is None else host & allowed,
@@ -41,16 +41,16 @@ class UsableCpusTest(base.TestCase):
     def test_equal_sets_give_the_same_object(self):
         subject = usable_cpus.UsableCpus()
         host = tuple(model.Cpu(cpu) for cpu in range(4))
-        self.assertTrue(subject.show(host))
+        self.assertTrue(subject.update(host))
         first = subject.of(vm(frozenset((1, 2, 9))))
-        self.assertFalse(subject.show(host))
+        self.assertFalse(subject.update(host))
         self.assertIs(first, subject.of(vm(frozenset((9, 2, 1)))))
 
     def test_memory_is_bounded(self):
         subject = usable_cpus.UsableCpus()
         host = (model.Cpu(0),)
-        subject.show(host)
+        subject.update(host)
         for cpu in range(usable_cpus.MAX_SETS + 1):
             subject.of(vm(frozenset((cpu,))))
-        self.assertTrue(subject.show(host))
+        self.assertTrue(subject.update(host))
         self.assertEqual(frozenset((0,)), subject.of(vm(frozenset((0,)))))

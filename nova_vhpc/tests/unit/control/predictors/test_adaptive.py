@@ -151,18 +151,18 @@ class MembersTest(base.TestCase):
         first, second = members = self.members(2)
         for number in [10.0, 110.0] * 10:
             self.period(members, number, number)
-        weights = first._cluster.weights
+        weights = first._shared_learning.weights
         for _ in range(12):
             first.observe(1, 10.0)
             first.predict()
-        away = first._cluster.weights
+        away = first._shared_learning.weights
         self.assertNotEqual(weights, away)
         second.observe(6, 260.0)
         second.predict()
         # All are forgotten at their rate, but no expert gained.
         self.assertEqual(
             sorted(range(5), key=away.__getitem__),
-            sorted(range(5), key=first._cluster.weights.__getitem__),
+            sorted(range(5), key=first._shared_learning.weights.__getitem__),
         )
 
     def test_who_predicts_first_does_not_matter(self):

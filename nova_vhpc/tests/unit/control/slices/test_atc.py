@@ -19,10 +19,10 @@ from nova_vhpc.control import model
 from nova_vhpc.control.slices import atc, base
 from nova_vhpc.tests import base as tests_base
 
-STEPS = atc.Steps(
+CONSTANTS = atc.Constants(
     alpha_us=1_000, beta_us=100, default_us=30_000, minimum_us=300
 )
-LITERAL = dataclasses.replace(STEPS, literal=True)
+LITERAL = dataclasses.replace(CONSTANTS, literal=True)
 RISING = (5.0, 10.0, 20.0)
 FALLING = (30.0, 20.0, 10.0)
 ZERO = (0.0, 0.0, 0.0)
@@ -36,7 +36,7 @@ def slices(last, before=None):
 class TestAlgorithm1(tests_base.TestCase):
     """compute_time_slice, by line of the pseudo-code."""
 
-    def compute(self, latencies, times, steps=STEPS):
+    def compute(self, latencies, times, steps=CONSTANTS):
         return atc.compute_time_slice(latencies, times, steps)
 
     def test_line_1_latency_grew(self):
@@ -83,11 +83,11 @@ class TestAlgorithm1(tests_base.TestCase):
         )
 
     def test_line_2_alpha_would_cross_the_threshold(self):
-        steps = dataclasses.replace(STEPS, minimum_us=4_500)
+        steps = dataclasses.replace(CONSTANTS, minimum_us=4_500)
         self.assertEqual(5_000, self.compute(RISING, slices(5_000), steps))
 
     def test_line_2_alpha_may_reach_the_threshold(self):
-        steps = dataclasses.replace(STEPS, minimum_us=4_000)
+        steps = dataclasses.replace(CONSTANTS, minimum_us=4_000)
         self.assertEqual(4_000, self.compute(RISING, slices(5_000), steps))
 
     def test_line_3_subtracts_alpha(self):
@@ -103,7 +103,7 @@ class TestAlgorithm1(tests_base.TestCase):
         self.assertEqual(300, self.compute(RISING, slices(300)))
 
     def test_line_4_slice_of_beta(self):
-        steps = dataclasses.replace(STEPS, minimum_us=1)
+        steps = dataclasses.replace(CONSTANTS, minimum_us=1)
         self.assertEqual(100, self.compute(RISING, slices(100), steps))
 
     def test_line_7_between_alpha_and_alpha_plus_threshold(self):

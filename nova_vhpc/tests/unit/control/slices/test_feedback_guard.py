@@ -235,7 +235,7 @@ class ReplayTest(tests_base.TestCase):
 
 class GuardTest(tests_base.TestCase):
     def guard(self):
-        return feedback_guard.Guard(window=3, margin=0.1, hold=10)
+        return feedback_guard.FeedbackGuard(window=3, margin=0.1, hold=10)
 
     def feed(self, subject, applied, wanted, latency, members=MEMBERS):
         return subject.step(applied, wanted, latency, members)

@@ -15,14 +15,14 @@
 from nova_vhpc.control.predictors.mixture import change_bias
 from nova_vhpc.tests import base
 
-STAYED = {'stayed': True, 'expected': False}
-CAME = {'stayed': False, 'expected': True}
-OTHER = {'stayed': False, 'expected': False}
+STAYED = {'stayed': True, 'change_right': False}
+CAME = {'stayed': False, 'change_right': True}
+OTHER = {'stayed': False, 'change_right': False}
 
-SLIGHT = 1.4
+ABOVE_EVEN = 1.4
 """Staying is so many times as likely: only the bold change."""
 
-HARDLY = 1.7
+ABOVE_BIAS = 1.7
 """Only the bolder change."""
 
 CLEAR = 0.1
@@ -31,34 +31,41 @@ UNLIKELY = 9.0
 LAST_VALUE, EWMA, MARKOV = range(3)
 
 
-class BoldnessTest(base.TestCase):
+class ChangeBiasTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        self.boldness = change_bias.ChangeBias()
+        self.change_bias = change_bias.ChangeBias()
 
-    def is_change(self, ratio, is_stray=False):
-        return self.boldness.is_change(ratio, is_stray)
+    def is_change(self, ratio, is_outlier=False):
+        return self.change_bias.is_change(ratio, is_outlier)
 
     def periods(
-        self, number, came, ratio=UNLIKELY, is_stray=False, members=1, right=()
+        self,
+        number,
+        came,
+        ratio=UNLIKELY,
+        is_outlier=False,
+        members=1,
+        right=(),
     ):
-        """:param right: rivals that see changes come, too."""
+        """:param right: baselines that see changes come, too."""
         stayed = came['stayed']
         for _ in range(number):
             for _ in range(members):
-                changing = self.is_change(ratio, is_stray)
-                self.boldness.learn(
+                changing = self.is_change(ratio, is_outlier)
+                self.change_bias.learn(
                     ratio=ratio,
-                    is_stray=is_stray,
-                    right=came['expected'] if changing else stayed,
-                    others=tuple(
-                        rival in right or (stayed and rival == LAST_VALUE)
-                        for rival in (LAST_VALUE, EWMA, MARKOV)
+                    is_outlier=is_outlier,
+                    right=came['change_right'] if changing else stayed,
+                    baselines_right=tuple(
+                        baseline in right
+                        or (stayed and baseline == LAST_VALUE)
+                        for baseline in (LAST_VALUE, EWMA, MARKOV)
                     ),
                     share=1 / members,
                     **came,
                 )
-            self.boldness.settle(1.0)
+            self.change_bias.end_period(1.0)
 
     def grow_up(self):
         """Enough transitions, none of which anything could have seen."""
@@ -70,7 +77,7 @@ class BoldnessTest(base.TestCase):
 
     def test_what_is_clear_needs_no_boldness(self):
         self.assertTrue(self.is_change(CLEAR))
-        self.assertFalse(self.is_change(UNLIKELY, is_stray=True))
+        self.assertFalse(self.is_change(UNLIKELY, is_outlier=True))
 
     def test_young_less_where_staying_is_right(self):
         self.periods(2, STAYED, ratio=0.9)
@@ -81,28 +88,28 @@ class BoldnessTest(base.TestCase):
     def test_young_more_where_changes_come_but_with_caution(self):
         self.periods(5, CAME, ratio=1.2)
         self.assertTrue(self.is_change(1.2))
-        self.periods(5, CAME, ratio=HARDLY)
+        self.periods(5, CAME, ratio=ABOVE_BIAS)
         self.assertTrue(self.is_change(1.2))
-        self.assertFalse(self.is_change(SLIGHT))
+        self.assertFalse(self.is_change(ABOVE_EVEN))
 
     def test_bold_once_transitions_were_seen(self):
         self.periods(21, OTHER)
-        self.assertFalse(self.is_change(SLIGHT))
+        self.assertFalse(self.is_change(ABOVE_EVEN))
         self.periods(1, OTHER)
-        self.assertTrue(self.is_change(SLIGHT))
-        self.assertFalse(self.is_change(HARDLY))
+        self.assertTrue(self.is_change(ABOVE_EVEN))
+        self.assertFalse(self.is_change(ABOVE_BIAS))
 
     def test_members_count_together(self):
         # Four members' periods are one, not four.
         self.periods(21, OTHER, members=4)
-        self.assertFalse(self.is_change(SLIGHT))
+        self.assertFalse(self.is_change(ABOVE_EVEN))
         self.periods(1, OTHER, members=4)
-        self.assertTrue(self.is_change(SLIGHT))
+        self.assertTrue(self.is_change(ABOVE_EVEN))
 
     def test_equals_are_equal_for_any_number_of_members(self):
         # Three thirds of a hit are one, whatever they are added to.
         for members in range(1, 12):
-            self.boldness = change_bias.ChangeBias()
+            self.change_bias = change_bias.ChangeBias()
             self.periods(1, STAYED, ratio=0.9, members=members)
             self.assertFalse(self.is_change(0.9), members)
             self.assertTrue(self.is_change(0.8), members)
@@ -110,7 +117,7 @@ class BoldnessTest(base.TestCase):
     def test_less_where_changes_cost_more_than_they_win(self):
         self.grow_up()
         self.periods(4, STAYED, ratio=CLEAR)
-        self.assertFalse(self.is_change(SLIGHT))
+        self.assertFalse(self.is_change(ABOVE_EVEN))
         self.assertTrue(self.is_change(1.1))
         # But never less than what is as likely as not.
         self.periods(40, STAYED, ratio=CLEAR)
@@ -121,14 +128,14 @@ class BoldnessTest(base.TestCase):
         self.grow_up()
         self.periods(4, STAYED, ratio=CLEAR)
         self.periods(4, CAME, ratio=CLEAR)
-        self.assertTrue(self.is_change(SLIGHT))
+        self.assertTrue(self.is_change(ABOVE_EVEN))
 
     def test_a_lead_is_spent_on_more_boldness(self):
         self.grow_up()
         self.periods(2, CAME, ratio=CLEAR)
-        self.assertFalse(self.is_change(HARDLY))
+        self.assertFalse(self.is_change(ABOVE_BIAS))
         self.periods(2, CAME, ratio=CLEAR)
-        self.assertTrue(self.is_change(HARDLY))
+        self.assertTrue(self.is_change(ABOVE_BIAS))
 
     def test_there_is_an_end_to_it(self):
         self.grow_up()
@@ -144,43 +151,43 @@ class BoldnessTest(base.TestCase):
         self.assertFalse(self.is_change(1.1))
 
     def test_nor_are_strays_judged_by_long_ago(self):
-        self.periods(500, STAYED, ratio=2.9, is_stray=True)
+        self.periods(500, STAYED, ratio=2.9, is_outlier=True)
         self.periods(20_000, STAYED)
-        self.periods(4, CAME, ratio=2.9, is_stray=True)
-        self.assertTrue(self.is_change(2.9, is_stray=True))
+        self.periods(4, CAME, ratio=2.9, is_outlier=True)
+        self.assertTrue(self.is_change(2.9, is_outlier=True))
 
     def test_the_best_rival_is_what_counts(self):
-        for rival in (LAST_VALUE, EWMA, MARKOV):
-            self.boldness = change_bias.ChangeBias()
+        for baseline in (LAST_VALUE, EWMA, MARKOV):
+            self.change_bias = change_bias.ChangeBias()
             self.grow_up()
-            self.periods(40, CAME, ratio=CLEAR, right=(rival,))
-            self.assertFalse(self.is_change(HARDLY), rival)
-            self.periods(6, CAME, right=(rival,))
-            self.assertFalse(self.is_change(SLIGHT), rival)
+            self.periods(40, CAME, ratio=CLEAR, right=(baseline,))
+            self.assertFalse(self.is_change(ABOVE_BIAS), baseline)
+            self.periods(6, CAME, right=(baseline,))
+            self.assertFalse(self.is_change(ABOVE_EVEN), baseline)
 
     def test_bold_about_a_stray(self):
-        self.assertTrue(self.is_change(2.9, is_stray=True))
+        self.assertTrue(self.is_change(2.9, is_outlier=True))
         self.assertFalse(self.is_change(2.9))
 
     def test_until_that_has_cost_a_hit(self):
-        self.periods(1, STAYED, ratio=2.9, is_stray=True)
-        self.assertFalse(self.is_change(2.9, is_stray=True))
-        self.assertTrue(self.is_change(0.9, is_stray=True))
+        self.periods(1, STAYED, ratio=2.9, is_outlier=True)
+        self.assertFalse(self.is_change(2.9, is_outlier=True))
+        self.assertTrue(self.is_change(0.9, is_outlier=True))
         # What would have come counts, too.
-        self.periods(1, CAME, ratio=2.9, is_stray=True)
-        self.assertTrue(self.is_change(2.9, is_stray=True))
+        self.periods(1, CAME, ratio=2.9, is_outlier=True)
+        self.assertTrue(self.is_change(2.9, is_outlier=True))
 
     def test_strays_count_with_all_thresholds(self):
         # All would have changed here, so none is better for it.
-        self.periods(5, CAME, ratio=1.2, is_stray=True)
+        self.periods(5, CAME, ratio=1.2, is_outlier=True)
         self.assertFalse(self.is_change(1.1))
 
     def test_what_came_of_others_does_not_count_for_strays(self):
         self.periods(1, STAYED, ratio=2.9)
-        self.periods(1, STAYED, ratio=0.9, is_stray=True)
-        self.assertTrue(self.is_change(2.9, is_stray=True))
+        self.periods(1, STAYED, ratio=0.9, is_outlier=True)
+        self.assertTrue(self.is_change(2.9, is_outlier=True))
 
     def test_another_change_than_the_likeliest_is_no_hit(self):
         self.grow_up()
         self.periods(8, OTHER, ratio=CLEAR)
-        self.assertFalse(self.is_change(HARDLY))
+        self.assertFalse(self.is_change(ABOVE_BIAS))

@@ -27,7 +27,7 @@ def fed(*members):
     for period in zip(*members, strict=True):
         for member, (state, events) in enumerate(period):
             them.observe(member, state, events)
-        them.settle()
+        them.end_period()
     return them
 
 
@@ -127,7 +127,7 @@ class SlowTest(base.TestCase):
             periods.append([(int(events // 50), events) for events in period])
             for member, (state, events) in enumerate(periods[-1]):
                 them.observe(member, state, events)
-            them.settle()
+            them.end_period()
             for member in range(self.MEMBERS):
                 expected = self.slow(periods, member)
                 votes = votes_of(them, member)
@@ -170,7 +170,7 @@ class MembersTest(base.TestCase):
     def test_a_missing_member_counts_with_its_last_period(self):
         them = self.now((3, 100.0), (1, 10.0))
         them.observe(0, 9, 420.0)
-        them.settle()
+        them.end_period()
         # What it did not say is what it said last.
         self.assertIn(1, them.votes(1))
         self.assertLess(votes_of(them, 1)[5], 0.01)
@@ -180,7 +180,7 @@ class MembersTest(base.TestCase):
         for period in periods:
             for member, (state, events) in period.items():
                 them.observe(member, state, events)
-            them.settle()
+            them.end_period()
 
     def test_a_newcomer_makes_nobody_forget(self):
         them = self.now((3, 100.0), (1, 10.0))
@@ -194,7 +194,7 @@ class MembersTest(base.TestCase):
 
     def test_nor_does_who_leaves(self):
         them = self.now((3, 100.0), (7, 310.0))
-        them.leave({0})
+        them.remove_members({0})
         self.tell(them, {1: (1, 0.0)}, {1: (7, 310.0)})
         votes = votes_of(them, 1)
         self.assertGreater(votes[1], 100 * votes[5])
@@ -202,7 +202,7 @@ class MembersTest(base.TestCase):
 
     def test_who_has_left_is_no_part_of_what_comes(self):
         them = fed([(8, 350.0)] * 3, [(1, 0.0)] * 3)
-        them.leave({0})
+        them.remove_members({0})
         self.tell(them, {1: (4, 160.0)}, {1: (6, 280.0)})
         self.assertEqual({1, 4, 6}, them.votes(1).keys())
 
@@ -211,6 +211,6 @@ class MembersTest(base.TestCase):
         periods += [(1, 0.0)] * (nearest_history.WINDOW_ALONE + 5)
         them = fed(periods, periods)
         self.assertIn(9, them.votes(0))
-        them.leave({1})
+        them.remove_members({1})
         self.tell(them, {0: (3, 100.0)}, {0: (1, 0.0)})
         self.assertEqual({1, 3}, them.votes(0).keys())

@@ -13,7 +13,7 @@
 """What members learn together, and who is a member."""
 
 from nova_vhpc.control.predictors import base as predictors_base
-from nova_vhpc.control.predictors.mixture import shared as cluster
+from nova_vhpc.control.predictors.mixture import shared
 from nova_vhpc.tests import base
 
 GOOD, BAD = 0.9, 0.1
@@ -22,54 +22,54 @@ GOOD, BAD = 0.9, 0.1
 class ClusterTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        self.cluster = cluster.Cluster()
-        self.members = [self.cluster.join() for _ in range(2)]
+        self.learning = shared.SharedLearning()
+        self.members = [self.learning.join() for _ in range(2)]
 
     def observe(self, *members, probabilities=None):
         for member in members:
-            self.cluster.observe(member, 1, 0.0)
+            self.learning.observe(member, 1, 0.0)
             if probabilities:
-                self.cluster.judged.append(probabilities)
+                self.learning.likelihoods.append(probabilities)
 
     def test_never_empty(self):
-        self.assertEqual(1, len(self.cluster))
+        self.assertEqual(1, len(self.learning))
 
     def test_members_are_those_that_observe(self):
         self.observe(self.members[0])
-        self.assertEqual(1, len(self.cluster))
+        self.assertEqual(1, len(self.learning))
         self.observe(self.members[1])
-        self.assertEqual(2, len(self.cluster))
+        self.assertEqual(2, len(self.learning))
 
     def test_to_settle_nothing_changes_nothing(self):
-        self.cluster.settle()
-        self.assertEqual((1.0,) * 5, self.cluster.weights)
+        self.learning.end_period()
+        self.assertEqual((1.0,) * 5, self.learning.weights)
 
     def test_weights_follow_the_probabilities(self):
         self.observe(*self.members)
-        self.cluster.settle()
+        self.learning.end_period()
         self.observe(*self.members, probabilities=(GOOD, BAD, BAD, BAD, BAD))
-        self.assertEqual((1.0,) * 5, self.cluster.weights)
-        self.cluster.settle()
-        best, *others = self.cluster.weights
+        self.assertEqual((1.0,) * 5, self.learning.weights)
+        self.learning.end_period()
+        best, *others = self.learning.weights
         for weight in others:
             self.assertAlmostEqual(BAD / GOOD, weight / best)
 
     def test_one_period_of_many_members_counts_once(self):
-        alone = cluster.Cluster()
+        alone = shared.SharedLearning()
         member = alone.join()
-        for shared, members in (
+        for learning, members in (
             (alone, [member]),
-            (self.cluster, self.members),
+            (self.learning, self.members),
         ):
             for one in members:
-                shared.observe(one, 1, 0.0)
-            shared.settle()
+                learning.observe(one, 1, 0.0)
+            learning.end_period()
             for one in members:
-                shared.observe(one, 1, 0.0)
-                shared.judged.append((GOOD, BAD, GOOD, BAD, GOOD))
-            shared.settle()
+                learning.observe(one, 1, 0.0)
+                learning.likelihoods.append((GOOD, BAD, GOOD, BAD, GOOD))
+            learning.end_period()
         for one, other in zip(
-            alone.weights, self.cluster.weights, strict=True
+            alone.weights, self.learning.weights, strict=True
         ):
             self.assertAlmostEqual(one, other)
 
@@ -77,11 +77,11 @@ class ClusterTest(base.TestCase):
         self.observe(*self.members)
         self.observe(*self.members, probabilities=(GOOD, BAD, BAD, BAD, BAD))
         self.observe(self.members[0])
-        self.assertLess(self.cluster.weights[1], 0.5)
+        self.assertLess(self.learning.weights[1], 0.5)
 
     def test_even_hopeless_experts_come_back(self):
         self.observe(*self.members)
-        hopeless = cluster.LEAST
+        hopeless = shared.LEAST
         for _ in range(1000):
             self.observe(
                 *self.members, probabilities=(GOOD, hopeless, BAD, BAD, BAD)
@@ -90,15 +90,15 @@ class ClusterTest(base.TestCase):
             self.observe(
                 *self.members, probabilities=(hopeless, GOOD, BAD, BAD, BAD)
             )
-        self.cluster.settle()
-        self.assertEqual(max(self.cluster.weights), self.cluster.weights[1])
+        self.learning.end_period()
+        self.assertEqual(max(self.learning.weights), self.learning.weights[1])
 
     def test_no_number_of_members_is_too_great_for_hopeless_experts(self):
-        crowd = [self.cluster.join() for _ in range(300)]
+        crowd = [self.learning.join() for _ in range(300)]
         for _ in range(1000):
-            self.observe(*crowd, probabilities=(cluster.LEAST,) * 5)
-        self.cluster.settle()
-        for weight in self.cluster.weights:
+            self.observe(*crowd, probabilities=(shared.LEAST,) * 5)
+        self.learning.end_period()
+        for weight in self.learning.weights:
             self.assertGreater(weight, 1e-300)
 
     def test_who_is_away_for_a_second_is_gone(self):
@@ -106,32 +106,32 @@ class ClusterTest(base.TestCase):
         self.observe(first, second)
         for _ in range(10):
             self.observe(first)
-        self.assertEqual(2, len(self.cluster))
-        self.assertEqual(0.5, self.cluster.share)
-        self.cluster.settle()
-        self.assertEqual(1, len(self.cluster))
-        self.assertEqual(1.0, self.cluster.share)
-        self.assertEqual({}, self.cluster.neighbours.votes(second))
+        self.assertEqual(2, len(self.learning))
+        self.assertEqual(0.5, self.learning.share)
+        self.learning.end_period()
+        self.assertEqual(1, len(self.learning))
+        self.assertEqual(1.0, self.learning.share)
+        self.assertEqual({}, self.learning.nearest_history.votes(second))
 
     def test_and_may_come_back(self):
         first, second = self.members
         self.observe(first, second)
         for _ in range(20):
             self.observe(first)
-        self.assertFalse(self.cluster.observe(second, 1, 0.0))
-        self.assertTrue(self.cluster.observe(second, 1, 0.0))
-        self.cluster.settle()
-        self.assertEqual(2, len(self.cluster))
+        self.assertFalse(self.learning.observe(second, 1, 0.0))
+        self.assertTrue(self.learning.observe(second, 1, 0.0))
+        self.learning.end_period()
+        self.assertEqual(2, len(self.learning))
 
     def test_memory_is_bounded_however_many_come_and_go(self):
         first = self.members[0]
         sizes = []
         for _ in range(300):
-            guest = self.cluster.join()
+            guest = self.learning.join()
             self.observe(first, guest)
             for _ in range(12):
                 self.observe(first)
-            sizes.append(predictors_base.deep_bytes(self.cluster))
+            sizes.append(predictors_base.deep_bytes(self.learning))
         self.assertLess(sizes[-1], 1.1 * sizes[20])
 
     def test_a_gap_now_and_then_is_forgiven(self):
@@ -140,5 +140,5 @@ class ClusterTest(base.TestCase):
             self.observe(first)
             if period % 10 == 0:
                 self.observe(second)
-        self.cluster.settle()
-        self.assertEqual(2, len(self.cluster))
+        self.learning.end_period()
+        self.assertEqual(2, len(self.learning))
