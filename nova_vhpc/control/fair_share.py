@@ -10,175 +10,199 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""Weighted max-min fair division of CPUs, as Linux's fair scheduler does it.
 
-"""What the kernel's fair scheduler would give everyone, by weight."""
+Both pinning and gang scheduling ask what each VM would get from the kernel
+alone: pinning to place VMs evenly, gang scheduling to leave other VMs that
+much.
+"""
 
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from nova_vhpc.control import defaults, model
+from nova_vhpc.control import model
 
-Reach = frozenset[int] | None
-"""CPUs that a VM can be on; None for all."""
+AllowedCpus = frozenset[int] | None
+"""Host CPUs that a VM may run on; None for all (Linux: ``cpus_allowed``)."""
+
+CapacityOf = Callable[[AllowedCpus], float]
+"""Returns how many CPUs' worth of time a set of CPUs has to divide."""
 
 
-class Claim(NamedTuple):
-    """What a VM claims. Who claims the same gets the same.
+class Demand(NamedTuple):
+    """What one VM asks of the host's CPUs; equal demands get equal parts.
 
-    :ivar weight: its ``cpu_shares``, of the whole VM.
-    :ivar cpus: what it would use at most.
-    :ivar reach: the CPUs that it can be on; None for all.
+    :ivar weight: ``cpu_shares`` of the whole VM.
+    :ivar cpus: CPUs that the VM would use if nothing else ran.
+    :ivar allowed_cpus: host CPUs that the VM may run on; None for all.
     """
 
     weight: float
     cpus: float
-    reach: Reach = None
+    allowed_cpus: AllowedCpus = None
 
 
-Claims = Mapping[Claim, int]
-"""How many VMs claim it. Most VMs are of a few flavors, so claims are few."""
+Demands = Mapping[Demand, int]
+"""Number of VMs by demand. Few flavors make few different demands."""
 
 
-def fair_cpus(claims: Claims, capacity: float) -> dict[Claim, float]:
-    """Weighted max-min fair division of a host's CPUs.
+def fair_cpus(demands: Demands, capacity: float) -> dict[Demand, float]:
+    """Return how many CPUs each VM gets if all may run on all CPUs.
+
+    Weighted max-min fairness: no VM gets more than it asks for, and what a VM
+    leaves is divided among the others by weight.
 
     :param capacity: number of CPUs.
-    :returns: CPUs of each VM with that claim; nobody gets more than it claims,
-        and what one does not want goes to the others by weight.
+    :returns: CPUs per VM, by demand; without demands for nothing.
     """
-    if len(claims) == 1:
-        # As of most VMs that have CPUs of their own.
-        ((claim, vms),) = claims.items()
-        if claim.cpus > 0 and claim.weight > 0:
-            part = capacity * claim.weight / (claim.weight * vms)
-            return {claim: min(claim.cpus, part)}
-    open_claims = {
-        claim: vms
-        for claim, vms in claims.items()
-        if claim.cpus > 0 and claim.weight > 0
+    if len(demands) == 1:
+        # The usual case if VMs are pinned to CPUs of their own.
+        ((demand, vms),) = demands.items()
+        if demand.cpus > 0 and demand.weight > 0:
+            part = capacity * demand.weight / (demand.weight * vms)
+            return {demand: min(demand.cpus, part)}
+    unserved = {
+        demand: vms
+        for demand, vms in demands.items()
+        if demand.cpus > 0 and demand.weight > 0
     }
-    given: dict[Claim, float] = {}
-    left = capacity
-    while open_claims:
-        weights = sum(claim.weight * vms for claim, vms in open_claims.items())
-        sated = [
-            claim
-            for claim in open_claims
-            if claim.cpus <= left * claim.weight / weights
+    fair: dict[Demand, float] = {}
+    capacity_left = capacity
+    while unserved:
+        weights = sum(demand.weight * vms for demand, vms in unserved.items())
+        satisfied = [
+            demand
+            for demand in unserved
+            if demand.cpus <= capacity_left * demand.weight / weights
         ]
-        if not sated:
-            for claim in open_claims:
-                given[claim] = left * claim.weight / weights
+        if not satisfied:
+            for demand in unserved:
+                fair[demand] = capacity_left * demand.weight / weights
             break
-        for claim in sated:
-            given[claim] = claim.cpus
-            left -= claim.cpus * open_claims.pop(claim)
-    return given
+        for demand in satisfied:
+            fair[demand] = demand.cpus
+            capacity_left -= demand.cpus * unserved.pop(demand)
+    return fair
 
 
-def divide(
-    claims: Claims,
-    room: Callable[[Reach], float],
-) -> dict[Claim, float]:
-    """The same where some can be on a part of the CPUs only.
+def divide(demands: Demands, capacity_of: CapacityOf) -> dict[Demand, float]:
+    """Return how many CPUs each VM gets if some may run on few CPUs only.
 
-    What is short is divided first, among those who can be nowhere else.
-    Exact where of two reaches one is within the other or they share no CPU.
+    The scarcest set of CPUs is divided first, among the VMs that may run
+    nowhere else. The result is exact if any two sets of allowed CPUs are
+    nested or disjoint, and an estimate otherwise.
 
-    :param room: how many of the CPUs of a reach there are to divide.
+    :param capacity_of: see :data:`CapacityOf`.
+    :returns: CPUs per VM, by demand; without demands for nothing.
     """
-    # Those that are left.
-    groups: dict[Reach, dict[Claim, int]] = {None: {}}
-    for claim, vms in claims.items():
-        if claim.cpus > 0 and claim.weight > 0:
-            groups.setdefault(claim.reach, {})[claim] = vms
-    if len(groups) == 1:
-        return fair_cpus(groups[None], room(None))
-    inside = _insides(groups)
-    around: dict[Reach, list[Reach]] = {reach: [] for reach in groups}
-    for reach, others in inside.items():
-        for other in others:
-            around[other].append(reach)
-    left = {reach: room(reach) for reach in groups}
-    given: dict[Claim, float] = {}
-    found: dict[Reach, dict[Claim, float]] = {}
-    levels: dict[Reach, float] = {}
-    # Where somebody was served; all else is as it was.
-    changed = dict.fromkeys(groups)
+    unserved: dict[AllowedCpus, dict[Demand, int]] = {None: {}}
+    for demand, vms in demands.items():
+        if demand.cpus > 0 and demand.weight > 0:
+            unserved.setdefault(demand.allowed_cpus, {})[demand] = vms
+    if len(unserved) == 1:
+        return fair_cpus(unserved[None], capacity_of(None))
+    subsets = _subsets(unserved)
+    supersets: dict[AllowedCpus, list[AllowedCpus]] = {
+        cpus: [] for cpus in unserved
+    }
+    for cpus, inner_sets in subsets.items():
+        for inner in inner_sets:
+            supersets[inner].append(cpus)
+    capacity_left = {cpus: capacity_of(cpus) for cpus in unserved}
+    fair: dict[Demand, float] = {}
+    fair_within: dict[AllowedCpus, dict[Demand, float]] = {}
+    levels: dict[AllowedCpus, float] = {}
+    # Sets to work out again: at first all, then those around a served set.
+    changed = dict.fromkeys(unserved)
     while True:
-        for reach in changed:
-            those = groups[reach]
-            if len(inside[reach]) > 1:
-                those = {}
-                for other in inside[reach]:
-                    those |= groups[other]
-            if those:
-                found[reach] = fair_cpus(those, max(0.0, left[reach]))
-                levels[reach] = _level(found[reach])
+        for cpus in changed:
+            competing = unserved[cpus]
+            if len(subsets[cpus]) > 1:
+                competing = {}
+                for inner in subsets[cpus]:
+                    competing |= unserved[inner]
+            if competing:
+                fair_within[cpus] = fair_cpus(
+                    competing, max(0.0, capacity_left[cpus])
+                )
+                levels[cpus] = _level(fair_within[cpus])
             else:
-                levels.pop(reach, None)
+                levels.pop(cpus, None)
         if not levels:
-            return given
-        tightest = min(levels, key=levels.__getitem__)
-        served = found[tightest]
-        given |= served
-        if tightest is None:
-            # All that were left, as each can be somewhere on the host.
-            return given
+            return fair
+        scarcest = min(levels, key=levels.__getitem__)
+        served = fair_within[scarcest]
+        fair |= served
+        if scarcest is None:
+            # All other VMs: each of them may run somewhere on the host.
+            return fair
         changed = {}
-        for other in inside[tightest]:
+        for inner in subsets[scarcest]:
             used = sum(
-                served[claim] * vms for claim, vms in groups[other].items()
+                served[demand] * vms for demand, vms in unserved[inner].items()
             )
-            groups[other] = {}
-            for reach in around[other]:
-                left[reach] -= used
-                changed[reach] = None
+            unserved[inner] = {}
+            for cpus in supersets[inner]:
+                capacity_left[cpus] -= used
+                changed[cpus] = None
 
 
-def _insides(reaches: Collection[Reach]) -> dict[Reach, list[Reach]]:
-    """For each reach those that are within it, itself included."""
-    sizes = {reach: len(reach) for reach in reaches if reach is not None}
-    least = min(sizes.values())
-    inside: dict[Reach, list[Reach]] = {None: list(reaches)}
-    for reach, size in sizes.items():
-        # Where all are of one size, as mostly, no pairs are compared.
-        inside[reach] = (
-            [reach]
-            if size == least
+def _subsets(
+    cpu_sets: Collection[AllowedCpus],
+) -> dict[AllowedCpus, list[AllowedCpus]]:
+    """Return, for each set of CPUs, the sets within it, itself included."""
+    sizes = {cpus: len(cpus) for cpus in cpu_sets if cpus is not None}
+    smallest = min(sizes.values())
+    subsets: dict[AllowedCpus, list[AllowedCpus]] = {None: list(cpu_sets)}
+    for cpus, size in sizes.items():
+        # Usually all sets are of one size: then no pair is compared.
+        subsets[cpus] = (
+            [cpus]
+            if size == smallest
             else [
                 other
-                for other, its_size in sizes.items()
-                if other is reach or (its_size < size and other <= reach)
+                for other, other_size in sizes.items()
+                if other is cpus or (other_size < size and other <= cpus)
             ]
         )
-    return inside
+    return subsets
 
 
-def _level(found: Mapping[Claim, float]) -> float:
-    """What those have for their weight who would use more."""
-    # Of one claim mostly: a generator for min() would take longer.
+def _level(fair: Mapping[Demand, float]) -> float:
+    """Return the least CPUs per weight among VMs that ask for more.
+
+    The scarcer a set of CPUs, the lower its level; infinite if every VM gets
+    all that it asks for.
+    """
+    # Mostly of one demand: a generator for min() would take longer.
     level = math.inf
-    for claim, cpus in found.items():
-        if cpus < claim.cpus and cpus / claim.weight < level:
-            level = cpus / claim.weight
+    for demand, cpus in fair.items():
+        if cpus < demand.cpus and cpus / demand.weight < level:
+            level = cpus / demand.weight
     return level
 
 
-def shares(own: int | None, limits: model.ActuatorLimits) -> int:
-    """A VM's own weight; where unknown, what it has by default."""
-    if own is not None and own > 0:
-        return max(limits.min_shares, min(limits.max_shares, own))
+def own_shares(shares: int | None, limits: model.ActuatorLimits) -> int:
+    """Return a VM's own ``cpu_shares``, within the actuator's limits.
+
+    :param shares: the VM's original shares; libvirt's default is taken if they
+        are unknown (None) or not positive.
+    """
+    if shares is not None and shares > 0:
+        return max(limits.min_shares, min(limits.max_shares, shares))
+    # Only cgroup v2 takes a weight of 1.
     if limits.min_shares < 2:
-        return defaults.SHARES_V2
-    return defaults.SHARES_V1
+        return model.DEFAULT_SHARES_V2
+    return model.DEFAULT_SHARES_V1
 
 
-def weights_of(view: model.HostView) -> dict[str, int]:
-    """Every VM's own weight, as nobody has touched it."""
-    found = {
-        vm.uuid: shares(vm.original.shares, view.limits) for vm in view.vms
+def own_weights(view: model.HostView) -> dict[str, int]:
+    """Return every VM's own ``cpu_shares``, by uuid, whatever is in force."""
+    weights = {
+        vm.uuid: own_shares(vm.original.shares, view.limits) for vm in view.vms
     }
-    found |= {vm.uuid: shares(vm.shares, view.limits) for vm in view.others}
-    return found
+    weights |= {
+        vm.uuid: own_shares(vm.shares, view.limits) for vm in view.others
+    }
+    return weights

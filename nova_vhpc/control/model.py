@@ -31,6 +31,12 @@ DEFAULT_SLICE_US = 30_000
 MIN_THRESHOLD_US = 300
 """ATC paper, section III.B: minThreshold (0.3 ms)."""
 
+DEFAULT_SHARES_V1 = 1024
+"""``cpu_shares`` of a domain that asks for none, with cgroup v1."""
+
+DEFAULT_SHARES_V2 = 100
+"""The same with cgroup v2."""
+
 
 class Workload(enum.StrEnum):
     """Which time slice policy applies to a VM (``vhpc:workload``)."""

@@ -22,7 +22,7 @@ import libvirt
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.restore import incoming
-from nova_vhpc.control import defaults, model
+from nova_vhpc.control import model
 from nova_vhpc.linux import cgroup, cpus, qemu_process
 
 DEFAULT_PERIOD_US = 100_000
@@ -99,7 +99,7 @@ def from_definition(domain: Any, cgroup_root: pathlib.Path) -> cputune.Cputune:
         domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
     v2 = cgroup.cpu_is_v2(cgroup_root)
-    shares = defaults.SHARES_V2 if v2 else defaults.SHARES_V1
+    shares = model.DEFAULT_SHARES_V2 if v2 else model.DEFAULT_SHARES_V1
     unset = {
         cputune.PERIOD: ('period', DEFAULT_PERIOD_US),
         cputune.QUOTA: ('quota', -1),

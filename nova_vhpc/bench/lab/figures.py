@@ -84,13 +84,13 @@ def others_fair(mix: mixes.Mix, cpus: int) -> float:
 
     Only for guests that never sleep.
     """
-    claims = {
-        one.name: fair_share.Claim(1024, min(one.vcpus, cpus))
+    demands = {
+        one.name: fair_share.Demand(1024, min(one.vcpus, cpus))
         for one in mix.guests
     }
-    fair = fair_share.fair_cpus(collections.Counter(claims.values()), cpus)
+    fair = fair_share.fair_cpus(collections.Counter(demands.values()), cpus)
     return sum(
-        fair[claims[one.name]] / claims[one.name].cpus
+        fair[demands[one.name]] / demands[one.name].cpus
         for one in mix.guests
         if not one.parallel
     )

@@ -50,7 +50,7 @@ class CpuBoundVm(NamedTuple):
 
     uuid: str
     vcpus: int
-    claim: fair_share.Claim
+    claim: fair_share.Demand
     fair: float
     pause: float
     crowd: float
@@ -147,14 +147,14 @@ def contested(found: Collection[CpuBoundVm], without_gangs: Divided) -> float:
     do not sleep, as their number changes seldom.
     """
     awake = collections.Counter(
-        fair_share.Claim(
+        fair_share.Demand(
             1.0,
             (
                 one.vcpus
-                if one.claim.reach is None
-                else min(one.vcpus, len(one.claim.reach))
+                if one.claim.allowed_cpus is None
+                else min(one.vcpus, len(one.claim.allowed_cpus))
             ),
-            one.claim.reach,
+            one.claim.allowed_cpus,
         )
         for one in found
     )
@@ -174,7 +174,7 @@ def needs(
     weighs much there, and they divide them by weight. So for a vCPU that is to
     have a whole CPU it is not enough to leave one: beside it are all the rest.
     """
-    served: dict[fair_share.Claim, float] = {}
+    served: dict[fair_share.Demand, float] = {}
     if without_gangs(None) > 0:
         served = fair_share.divide(
             collections.Counter(one.claim for one in found),
@@ -223,7 +223,7 @@ def contenders(
         if vm.uuid in sides.members
     )
     for (weight, vcpus), vms in of_members.items():
-        among_all[fair_share.Claim(weight, vcpus)] += vms
+        among_all[fair_share.Demand(weight, vcpus)] += vms
     fair = fair_share.divide(among_all, every_cpu)
     pause = fair_share.divide(
         collections.Counter(in_pauses.values()), every_cpu
@@ -255,14 +255,14 @@ def _claims(
     view: model.HostView,
     sides: competitors.Competition,
     demands: demand.DemandTracker,
-) -> tuple[dict[str, fair_share.Claim], dict[str, fair_share.Claim]]:
+) -> tuple[dict[str, fair_share.Demand], dict[str, fair_share.Demand]]:
     """What VMs that are no members claim, by uuid.
 
     :returns: on the whole, and in a pause: there one runs until its quota is
         used up. What is held back is runnable, and never runs.
     """
-    claims: dict[str, fair_share.Claim] = {}
-    in_pauses: dict[str, fair_share.Claim] = {}
+    claims: dict[str, fair_share.Demand] = {}
+    in_pauses: dict[str, fair_share.Demand] = {}
     reaches = {uuid: sides.reach(uuid) for uuid in sides.pins}
     shown: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
     for vm in shown:
@@ -271,9 +271,9 @@ def _claims(
             continue
         weight, cpus = sides.weights[uuid], demands.cpus(uuid)
         reach = reaches.get(uuid)
-        claim = fair_share.Claim(weight, cpus, reach)
+        claim = fair_share.Demand(weight, cpus, reach)
         claims[uuid] = in_pauses[uuid] = claim
         share = vm.original.share if isinstance(vm, model.VmView) else vm.share
         if share is not None and vm.vcpus * share < cpus:
-            claims[uuid] = fair_share.Claim(weight, vm.vcpus * share, reach)
+            claims[uuid] = fair_share.Demand(weight, vm.vcpus * share, reach)
     return claims, in_pauses

@@ -133,7 +133,7 @@ class GangPolicy:
             for vm in spinning
             if vm.uuid not in context.in_io_pool and vm.uuid in context.pins
         ]
-        own = fair_share.weights_of(view) if pinned else {}
+        own = fair_share.own_weights(view) if pinned else {}
         lineup = self._lineups.of(pinned, context.pins, own)
         sides = self._sides(context, lineup, own)
         found = entitlement.contenders(view, sides, self._demands)

@@ -93,7 +93,7 @@ class Need:
         touched = entitlement.contested(self.others, without_gangs) * (
             sum(sizes) / len(sizes) / used
         )
-        reaches = [one.claim.reach for one in self.others]
+        reaches = [one.claim.allowed_cpus for one in self.others]
         if None not in reaches:
             touched = min(
                 touched,

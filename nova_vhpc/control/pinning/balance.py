@@ -136,5 +136,5 @@ def request_for(
         vm.paradigm != _MPI,
         vm.cluster or '',
         idle,
-        fair_share.shares(vm.original.shares, limits),
+        fair_share.own_shares(vm.original.shares, limits),
     )

@@ -58,24 +58,24 @@ def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
     :param cpus: of the host.
     :returns: by uuid, without those that are idle.
     """
-    claims = {
-        one.uuid: fair_share.Claim(one.weight, one.vcpus, one.allowed_cpus)
+    demands = {
+        one.uuid: fair_share.Demand(one.weight, one.vcpus, one.allowed_cpus)
         for one in requests
         if not one.idle
     }
-    among = collections.Counter(claims.values())
+    among = collections.Counter(demands.values())
     fair = fair_share.divide(
         among,
         lambda allowed_cpus: (
             cpus if allowed_cpus is None else len(allowed_cpus)
         ),
     )
-    # Many VMs, few different claims.
+    # Many VMs, few different demands.
     load = {
-        claim: max(1, round(WHOLE * fair.get(claim, 0.0) / claim.cpus))
-        for claim in among
+        demand: max(1, round(WHOLE * fair.get(demand, 0.0) / demand.cpus))
+        for demand in among
     }
-    return {uuid: load[claim] for uuid, claim in claims.items()}
+    return {uuid: load[demand] for uuid, demand in demands.items()}
 
 
 class CpuLoads:

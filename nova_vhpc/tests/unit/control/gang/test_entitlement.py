@@ -32,7 +32,7 @@ def contenders(*vcpus, cpus=8, gangs=4, reaches=()):
     """
     reaches = tuple(reaches) + (None,) * (len(vcpus) - len(reaches))
     claims = [
-        fair_share.Claim(SHARES, float(one), reach)
+        fair_share.Demand(SHARES, float(one), reach)
         for one, reach in zip(vcpus, reaches, strict=True)
     ]
 
@@ -41,7 +41,7 @@ def contenders(*vcpus, cpus=8, gangs=4, reaches=()):
 
     count = collections.Counter(claims)
     pause = fair_share.divide(count, room)
-    count[fair_share.Claim(SHARES, float(cpus))] += gangs
+    count[fair_share.Demand(SHARES, float(cpus))] += gangs
     fair = fair_share.divide(count, room)
     return [
         entitlement.CpuBoundVm(

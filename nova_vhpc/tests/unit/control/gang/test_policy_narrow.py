@@ -87,8 +87,8 @@ class TestAllGangsTouched(NarrowTestCase):
         self, wide, gangs, hogs
     ):
         windows = self.windows(1, gangs, wide, hogs)
-        hog = fair_share.Claim(SHARES, 1.0)
-        gang = fair_share.Claim(SHARES, float(wide))
+        hog = fair_share.Demand(SHARES, 1.0)
+        gang = fair_share.Demand(SHARES, float(wide))
         fair = fair_share.fair_cpus({hog: hogs, gang: gangs}, wide)
         on_cpus = min(hogs, wide)
         theirs = hogs * fair[hog] / on_cpus

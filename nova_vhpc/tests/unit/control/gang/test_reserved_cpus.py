@@ -34,7 +34,7 @@ def other(fair, vcpus, cpus=16, uuid='h', weight=1_024.0, reach=None):
     return entitlement.CpuBoundVm(
         uuid,
         vcpus,
-        fair_share.Claim(weight, float(vcpus), reach),
+        fair_share.Demand(weight, float(vcpus), reach),
         fair,
         pause,
         weight / pause,
@@ -179,7 +179,7 @@ class TestWhom(base.TestCase):
             cpus,
             dict.fromkeys(members, cpus),
             wide,
-            fair_share.weights_of(view),
+            fair_share.own_weights(view),
             host,
             {one.uuid: one.vcpu_pins for one in others if one.vcpu_pins},
         )
