@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Ours: mixes what the past tells in several ways, by how well each does."""
+"""``adaptive``: a mixture of five experts, weighted by their success.
+
+Ours, not from the papers; built from RLE, Markov, GPHT and nearest histories.
+"""
 
 import math
 
@@ -28,54 +31,58 @@ _PRIOR_NEAREST = 4.5
 _PRIOR_FREQUENCY = 3.0
 _PRIOR_MARKOV = 3.0
 _PRIOR_GPHT = 0.3
-"""Weight of each expert, that of the runs being 1, before it has shown
-anything. In a short program there is little more to learn than which states
-are frequent and how long they last."""
+"""Weight of each expert before the first period; that of the runs is 1. In a
+short program there is little more to learn than which states are frequent and
+how long they last."""
 
 _DOUBT = 0.04
-"""Probability that all states share, whatever an expert says, to that of
-all that it says, when experts are judged."""
+"""Probability that is divided among all states when the likelihood of an
+expert is computed, relative to that of all its predictions: no expert rules
+out a state."""
 
-_STAY = 0.7
-_DRIFT = 1.5
+_PSEUDO_STAY = 0.7
+_PSEUDO_MEAN = 1.5
 _MEAN_ALPHA = 0.8
-"""Pseudo-counts of the frequencies: for the current state, and for the one
-that a short moving average of the events is in: a value just over the edge
-of a state mostly falls back."""
+"""Pseudo-counts of the frequency expert: for the current state, and for the
+mean state, which is the state of a short moving average of the events (with
+this alpha). An outlier just over the edge of a state mostly falls back."""
 
-_SELF = 2.5
-"""Pseudo-count of Markov 1: a state follows itself."""
+_PSEUDO_SELF = 2.5
+"""Pseudo-count of the Markov expert: a state follows itself."""
 
 _BACK_NEAREST = 1.0
 _BACK_MARKOV = 3.0
 _BACK_RUNS = 1.0
-"""Pseudo-counts with which each expert falls back on a simpler one."""
+"""Pseudo-counts of the simpler expert on which each expert falls back."""
 
 _MAX_RUN = 12
-"""Periods from which on a run is merely long."""
+"""Run length from which on runs are not told apart, in periods."""
 
 
 class AdaptivePredictor:
-    """Weighted mixture of five experts, and a decision that is balanced.
+    """Bayesian mixture of five experts, followed by a biased decision.
 
-    * *neighbours*: what followed similar moments of the raw events of all
-      members of the virtual cluster,
-    * *frequency*: how often each state has occurred at all,
-    * *Markov 1*: what followed the last state,
-    * *runs*: what followed it when it had lasted as long, after the same
-      other state; RLE's table, with one more state and with counts,
-    * *patterns*: what followed the last eight, as GPHT says.
+    * *nearest history*: what followed the moments that were most like the
+      present one, by the raw events of all members of the virtual cluster,
+    * *frequency*: how often each state has occurred,
+    * *Markov*: what followed the last state,
+    * *runs*: what followed the last state when it had lasted as long, after
+      the same other state; RLE's table with one more state, and with counts
+      instead of the last successor,
+    * *GPHT*: what followed the last eight states.
 
-    Each falls back on a simpler one as far as it has seen too little (the
-    others on Markov 1, that on the frequencies), as in prediction by
-    partial matching. Experts are weighted by the discounted likelihood of
-    what really came, as in a Bayesian mixture with forgetting. Whether the
-    likeliest other state is predicted, or the current one, is left to
-    :class:`~.change_bias.ChangeBias`. That, the weights and the nearest
-    history belong to all members together (:class:`~.shared.SharedLearning`),
-    the rest to each.
+    As in prediction by partial matching, an expert that has seen too little
+    falls back on a simpler one: Markov on frequency, all others on Markov.
+    Experts are weighted by the discounted likelihood of the states that came
+    (a Bayesian mixture with forgetting). Whether to predict the likeliest
+    change or the current state is the decision of
+    :class:`~.change_bias.ChangeBias`. The change bias, the weights and the
+    nearest history belong to all members together
+    (:class:`~.shared.SharedLearning`), the rest to each.
 
     There is nothing to tune per program, and no randomness.
+
+    :param shared_learning: that of the virtual cluster; None for a VM alone.
     """
 
     __slots__ = (
@@ -105,7 +112,6 @@ class AdaptivePredictor:
     def __init__(
         self, shared_learning: shared.SharedLearning | None = None
     ) -> None:
-        """Predict for a VM alone, or for a member of a cluster."""
         self._shared_learning = (
             shared.SharedLearning()
             if shared_learning is None
@@ -118,18 +124,18 @@ class AdaptivePredictor:
         self._gpht_expert = gpht_expert.GphtExpert()
         self._votes: dict[int, float] = {}
         self._normalisers = (1.0, 1.0, 1.0, 1.0, 1.0)
-        # What followed anything, the last state, and this run of it.
+        # Counts of what followed any state, the last state, and its run.
         self._frequencies = context_counts.Counts()
         self._after_state = context_counts.Counts()
         self._after_run = context_counts.Counts()
         self._state: int | None = None
-        # How long it has lasted, and what was before it.
+        # How long the state has lasted, in periods, and the state before it.
         self._run = 0
         self._previous: int | None = None
         self._mean = 0.0
         self._mean_state = quantise.IDLE_STATE
         self._baselines = baselines.Baselines()
-        # What was decided, and whether for the period that comes next.
+        # The last prediction, and whether it is for the next period.
         self._has_predicted = False
         self._likeliest_change = quantise.IDLE_STATE
         self._ratio = math.inf
@@ -138,11 +144,11 @@ class AdaptivePredictor:
         self._prediction = quantise.IDLE_STATE
 
     def for_peer(self) -> 'AdaptivePredictor':
-        """Predictor of another member of the same virtual cluster."""
+        """See :class:`~.base.PeerPredictor`."""
         return AdaptivePredictor(self._shared_learning)
 
     def observe(self, state: int, events: float) -> None:
-        """Learn from what came; only what was asked for is judged."""
+        """Learn from a period, and judge the prediction for it, if any."""
         state = base.clean_state(state)
         events = base.clean_events(events)
         shared_learning = self._shared_learning
@@ -178,9 +184,9 @@ class AdaptivePredictor:
         self._has_predicted = False
 
     def predict(self) -> int:
-        """The state that the mixture, boldly or not, decides on.
+        """Return the state on which mixture and change bias decide.
 
-        To be asked for when all members have observed their period; who
+        All members should have observed their period before; a member that
         observes later counts with its last one.
         """
         if not self._has_predicted and self._state is not None:
@@ -194,7 +200,7 @@ class AdaptivePredictor:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes held, with its share of what the cluster's members share."""
+        """Bytes held, including the share of what the members share."""
         shared_bytes = base.deep_bytes(self._shared_learning)
         return (
             base.deep_bytes(self)
@@ -205,9 +211,11 @@ class AdaptivePredictor:
     def _judge(
         self, current: int, state: int, baselines_right: baselines.Outcomes
     ) -> None:
-        """See what probability each expert gave to what came.
+        """Record which probability each expert gave to the state that came.
 
-        :param baselines_right: which of the rivals were right.
+        :param current: state of the period before.
+        :param state: state that came.
+        :param baselines_right: which of the baselines predicted it.
         """
         stayed = state == current
         frequencies = self._frequencies.by_state
@@ -216,10 +224,10 @@ class AdaptivePredictor:
         count: float = frequencies.get(state, 0)
         following: float = self._after_state.by_state.get(state, 0)
         if stayed:
-            count += _STAY
-            following += _SELF
+            count += _PSEUDO_STAY
+            following += _PSEUDO_SELF
         if state == self._mean_state:
-            count += _DRIFT
+            count += _PSEUDO_MEAN
         frequency = count * by_frequency
         markov = (following + _BACK_MARKOV * frequency) * by_markov
         run = (
@@ -251,15 +259,15 @@ class AdaptivePredictor:
         )
 
     def _decide(self, state: int) -> None:
-        """Mix the experts and choose between staying and changing."""
+        """Mix the experts, then decide between staying and changing."""
         frequencies = self._frequencies
         after_state = self._after_state
         after_run = self._after_run
         votes = self._votes
         expected = self._gpht_expert.expected
         trust = self._gpht_expert.trust
-        by_frequency = 1.0 / (frequencies.total + _STAY + _DRIFT)
-        by_markov = 1.0 / (after_state.total + _SELF + _BACK_MARKOV)
+        by_frequency = 1.0 / (frequencies.total + _PSEUDO_STAY + _PSEUDO_MEAN)
+        by_markov = 1.0 / (after_state.total + _PSEUDO_SELF + _BACK_MARKOV)
         by_run = 1.0 / (after_run.total + _BACK_RUNS)
         shared_learning = self._shared_learning
         nearest_history = shared_learning.nearest_history
@@ -271,7 +279,7 @@ class AdaptivePredictor:
         w_nearest = _PRIOR_NEAREST * a * by_nearest
         w_run = d * by_run
         w_gpht = _PRIOR_GPHT * e
-        # An expert's share that falls back is carried by the simpler one.
+        # The part of an expert that falls back is added to the simpler one.
         w_markov = w_nearest * back + w_run * _BACK_RUNS
         w_markov += _PRIOR_MARKOV * c + w_gpht * (1.0 - trust)
         w_markov *= by_markov
@@ -279,8 +287,8 @@ class AdaptivePredictor:
             _PRIOR_FREQUENCY * b + w_markov * _BACK_MARKOV
         ) * by_frequency
 
-        # What did not follow anything in the window is out of the question,
-        # unless the average is just there or the pattern says so.
+        # Candidates are the states that followed a moment of the window, the
+        # mean state, and the one that GPHT expects.
         mean_state = self._mean_state
         if mean_state not in votes:
             votes[mean_state] = 0.0
@@ -292,8 +300,8 @@ class AdaptivePredictor:
         often = counted.get(state, 0)
         stay = (
             votes.get(state, 0.0) * w_nearest
-            + (often + _STAY) * w_frequency
-            + (counted_after_state.get(state, 0) + _SELF) * w_markov
+            + (often + _PSEUDO_STAY) * w_frequency
+            + (counted_after_state.get(state, 0) + _PSEUDO_SELF) * w_markov
             + counted_after_run.get(state, 0) * w_run
         )
         change = state
@@ -302,8 +310,9 @@ class AdaptivePredictor:
             if key == state:
                 continue
             weight = vote * w_nearest
-            # Of what is too rare to be counted only the neighbours know. To
-            # look it up would take most of the time where all are rare.
+            # A state too rare to have a count is known to nearest history
+            # only. Looking up the other counts would take most of the time
+            # in programs in which all states are rare.
             if key in counted:
                 known = counted[key] * w_frequency
                 if key in counted_after_state:
@@ -312,21 +321,21 @@ class AdaptivePredictor:
                     known += counted_after_run[key] * w_run
                 weight += known
             if key == mean_state:
-                weight += _DRIFT * w_frequency
+                weight += _PSEUDO_MEAN * w_frequency
             if key == expected:
                 weight += trust * w_gpht
             if weight > likeliest:
                 change = key
                 likeliest = weight
         if state == mean_state:
-            stay += _DRIFT * w_frequency
+            stay += _PSEUDO_MEAN * w_frequency
         if state == expected:
             stay += trust * w_gpht
         self._likeliest_change = change
         self._ratio = ratio = stay / likeliest if likeliest else math.inf
-        # Idle is no stray: every program pauses, and begins with setting up.
-        # Nor is what comes after another new state, for a new phase has begun;
-        # unless the change leads back towards that one.
+        # The idle state is no outlier: every program pauses, and begins with
+        # setting up. Nor is a new state that follows another new one: a new
+        # phase has begun, unless the change leads back towards the other.
         is_new = often <= 1 and state != _IDLE_STATE
         self._is_outlier = is_outlier = is_new and (
             not self._is_new or self._is_back(state, change)
@@ -336,7 +345,7 @@ class AdaptivePredictor:
         self._prediction = change if is_change else state
 
     def _is_back(self, state: int, change: int) -> bool:
-        """Whether a change is to what is nearer to the state before."""
+        """Return whether a change leads nearer to the state before."""
         before = self._previous
         return before is not None and abs(change - before) < abs(
             state - before

@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a predictor is, and how it is kept from garbage.
+"""The interface of predictors, and the bounds of what they take.
 
-I/O-perception paper, section III.A: each sampling period a predictor is
-told the state that was observed and answers with the state of the coming
-period. Predictors are plugins of the namespace ``nova_vhpc.predictors``;
-:mod:`~nova_vhpc.control.predictors.last_value` is the smallest.
+I/O-perception paper, section III.A: in each sampling period a predictor
+observes a state and predicts the state of the next period. Predictors are
+plugins of the namespace ``nova_vhpc.predictors``;
+:mod:`~nova_vhpc.control.predictors.last_value` is the smallest example.
 """
 
 import collections
@@ -32,44 +32,47 @@ MAX_EVENTS = float(quantise.MAX_STATE * quantise.EVENTS_PER_STATE)
 
 @runtime_checkable
 class Predictor(Protocol):
-    """One VM's predictor; made by its class without arguments.
+    """Predicts the I/O of one VM.
 
-    It is deterministic, needs bounded memory, and never raises whatever
-    it is told.
+    Its class is called without arguments. A predictor is deterministic,
+    needs bounded memory, and raises nothing, whatever it observes.
     """
 
     def observe(self, state: int, events: float) -> None:
-        """Take the state of the period that has just ended.
+        """Learn from the sampling period that has just ended.
 
-        :param state: of :func:`nova_vhpc.control.quantise.to_state`.
-        :param events: the I/O events per 100 ms that it was made of.
+        :param state: state of the period, as
+            :func:`nova_vhpc.control.quantise.to_state` gives it.
+        :param events: I/O events per 100 ms from which the state was made.
         """
 
     def predict(self) -> int:
-        """State of the coming period; the idle state before any other."""
+        """Return the state of the next period; the idle state at first."""
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of memory it holds now, tables included."""
+        """Bytes of memory that the predictor holds now, tables included."""
 
 
 @runtime_checkable
 class PeerPredictor(Protocol):
-    """A predictor that learns together with those of other members.
+    """A predictor that learns together with those of a cluster's members.
 
-    Each period all members observe before the first predicts; who does not
-    keep to that, or leaves periods out, gets worse predictions, no errors.
+    In each period all members should observe before the first predicts. A
+    caller that does otherwise, or leaves periods out, gets worse
+    predictions, but no errors.
     """
 
     def for_peer(self) -> Predictor:
-        """A predictor for another member of the same virtual cluster."""
+        """Return a predictor for another member of the virtual cluster."""
 
 
 def for_member(predictor: object, make: Callable[[], Predictor]) -> Predictor:
-    """Predictor of one more member of a virtual cluster.
+    """Return the predictor of one more member of a virtual cluster.
 
-    :param predictor: that of any member so far; None for the first.
-    :param make: the predictor's factory.
+    :param predictor: predictor of any other member; None for the first.
+    :param make: factory of predictors, used unless ``predictor`` is a
+        :class:`PeerPredictor`.
     """
     if isinstance(predictor, PeerPredictor):
         return predictor.for_peer()
@@ -77,7 +80,7 @@ def for_member(predictor: object, make: Callable[[], Predictor]) -> Predictor:
 
 
 def clean_state(state: object) -> int:
-    """A state within bounds, whatever came in."""
+    """Return a state within bounds; the idle state for invalid input."""
     if type(state) is int and quantise.IDLE_STATE <= state <= _MAX_STATE:
         return state
     try:
@@ -88,7 +91,7 @@ def clean_state(state: object) -> int:
 
 
 def clean_events(events: object) -> float:
-    """A number of events within bounds; 0 for what is no number."""
+    """Return a number of events within bounds; 0 for invalid input."""
     if type(events) is float and 0.0 <= events <= MAX_EVENTS:
         return events
     try:
@@ -101,10 +104,10 @@ def clean_events(events: object) -> float:
 
 
 def deep_bytes(root: object) -> int:
-    """Bytes of an object and of everything that only it can reach.
+    """Return the bytes of an object and of all objects it refers to.
 
-    Classes, functions and modules are shared and not counted; an object
-    met twice is counted once.
+    Classes and functions are not counted, since all instances share them;
+    an object that is referred to twice is counted once.
     """
     seen: set[int] = set()
     total = 0

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Bounded tables of how often which state followed which context."""
+"""Bounded tables: how often each state followed each context."""
 
 import sys
 from collections.abc import Hashable
@@ -22,10 +22,11 @@ MAX_SUCCESSORS = 16
 class Counts:
     """How often each state followed one context.
 
-    :ivar by_state: the counts; to be read only.
-    :ivar total: their sum.
-    :ivar likeliest: of what followed a state, the state that did so most
-        often, kept by the baselines; None while it is that state.
+    :ivar by_state: number of times that each state followed; read-only.
+    :ivar total: sum of these numbers.
+    :ivar likeliest: state that followed most often, if the context is a
+        single state; None while that is the state itself. Kept up to date
+        by :class:`~.mixture.baselines.Baselines`.
     """
 
     __slots__ = ('by_state', 'likeliest', 'total')
@@ -37,12 +38,14 @@ class Counts:
 
 
 class CountTable:
-    """Successor counts by context; forgets the longest unused context.
+    """Counts of successors by context, in bounded memory.
 
-    :param max_contexts: contexts kept.
-    :param max_successors: states kept per context; the rarest is dropped.
-    :param ceiling: when a count reaches it, all of its context are halved,
-        so that what is long past fades; None to never forget.
+    :param max_contexts: number of contexts kept; the least recently used is
+        dropped.
+    :param max_successors: number of states kept per context; the rarest is
+        dropped.
+    :param ceiling: count at which all counts of its context are halved, so
+        that old periods weigh less; None to never forget.
     """
 
     __slots__ = ('_ceiling', '_contexts', '_max_contexts', '_max_successors')
@@ -59,9 +62,10 @@ class CountTable:
         self._ceiling = sys.maxsize if ceiling is None else ceiling
 
     def use(self, context: Hashable) -> Counts:
-        """Counts of what followed a context, empty if it was never met."""
+        """Return the counts of a context; empty ones if it is new."""
         contexts = self._contexts
-        # Taken out and put back, so that the order is that of last use.
+        # Removed and inserted again: a dict is in order of insertion, which
+        # so becomes the order of last use.
         counts = contexts.pop(context, None)
         if counts is None:
             counts = Counts()
@@ -71,7 +75,7 @@ class CountTable:
         return counts
 
     def add(self, counts: Counts, state: int) -> None:
-        """Count that a state followed the context of these counts."""
+        """Count one occurrence of a state after the context of ``counts``."""
         by_state = counts.by_state
         count = by_state.get(state)
         if count is None:
@@ -88,7 +92,11 @@ class CountTable:
             _halve(counts)
 
     def learn(self, state: int, *contexts: Counts) -> None:
-        """The same for several contexts, quickly where nothing is new."""
+        """Count one occurrence of a state after each of several contexts.
+
+        The common case, in which no limit is reached, is handled here
+        because a call of :meth:`add` takes longer than the rest.
+        """
         ceiling = self._ceiling
         for counts in contexts:
             by_state = counts.by_state

@@ -16,18 +16,18 @@ from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 
 ALPHA = 0.5
-"""Weight of the newest period: of 0.3, 0.5 and 0.7 the middle one; none of
-them is best on all programs."""
+"""Weight of the newest period. None of 0.3, 0.5 and 0.7 is best on all
+programs; this is the middle one."""
 
 
 class EwmaPredictor:
     """EWMA (I/O-perception paper, section III.A and reference [12]).
 
-    The average is kept of the events and encoded when asked for, so that
-    it is rounded once only.
+    The average is one of events, not of states, so that only the prediction
+    is rounded to a state.
 
-    :param alpha: weight of the newest period, above 0 up to 1.
-    :raises ValueError: alpha out of range.
+    :param alpha: weight of the newest period, above 0 and at most 1.
+    :raises ValueError: ``alpha`` is out of range.
     """
 
     __slots__ = ('_alpha', '_mean')
@@ -47,10 +47,10 @@ class EwmaPredictor:
             self._mean += self._alpha * (events - self._mean)
 
     def predict(self) -> int:
-        """The state of the average."""
+        """Return the state of the average."""
         return quantise.to_state(self._mean or 0.0)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes held."""
+        """See :class:`~.base.Predictor`."""
         return base.deep_bytes(self)

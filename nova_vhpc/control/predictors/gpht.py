@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Global phase history table predictor."""
+"""Global phase history table (GPHT) predictor."""
 
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
@@ -19,21 +19,22 @@ DEPTH = 8
 ENTRIES = 128
 
 _STATE_BITS = quantise.MAX_STATE.bit_length()
-"""A state in the register; all of them make up one integer, which is hashed
-faster than a tuple and takes less memory."""
+"""Bits of one state in the register. The register is a single integer, which
+is hashed faster than a tuple and takes less memory."""
 
 
 class GphtPredictor:
     """GPHT (Isci, Contreras, Martonosi: MICRO-39, 2006, section 4).
 
-    A shift register of the last states (GPHR) is looked up, whole, in a
-    table of patterns (PHT). A known pattern gives the state that followed
-    it last time; an unknown one is put into the table, in the place of the
-    least recently used if need be, and the last state is predicted.
+    A shift register of the last states, the global phase history register
+    (GPHR), is looked up as a whole in a pattern history table (PHT). If the
+    table has the pattern, the state that followed it last time is
+    predicted. Otherwise the last state is predicted, and the pattern enters
+    the table, where it replaces the least recently used one if need be.
 
-    :param depth: states in the register; Isci's choice is 8.
-    :param entries: patterns in the table; Isci's choice is 128.
-    :raises ValueError: depth or entries below 1.
+    :param depth: number of states in the register; 8 in the paper.
+    :param entries: number of patterns in the table; 128 in the paper.
+    :raises ValueError: ``depth`` or ``entries`` is below 1.
     """
 
     __slots__ = ('_entries', '_mask', '_prediction', '_register', '_table')
@@ -46,24 +47,25 @@ class GphtPredictor:
             )
         self._mask = (1 << depth * _STATE_BITS) - 1
         self._entries = entries
-        # A state is never 0, so shorter beginnings are patterns of their own.
+        # A state is never 0, so a register that is not yet full is unlike any
+        # full one.
         self._register = 0
         self._table: dict[int, int] = {}
         self._prediction = quantise.IDLE_STATE
 
     def observe(self, state: int, events: float) -> None:
-        """Note what followed the pattern, then look up the next one."""
+        """Record the state after the last pattern, look up the next one."""
         self.learn(base.clean_state(state))
 
     def learn(self, state: int) -> int:
-        """The same for a state within bounds.
+        """Observe a state that is known to be within bounds.
 
-        :returns: the prediction.
+        :returns: the prediction for the next period.
         """
         table = self._table
         register = self._register
         if register:
-            # Taken out and put back, so that the order is that of use.
+            # Removed and inserted again, which keeps the order of last use.
             table.pop(register, None)
             if len(table) >= self._entries:
                 del table[next(iter(table))]
@@ -74,10 +76,10 @@ class GphtPredictor:
         return prediction
 
     def predict(self) -> int:
-        """What followed this pattern last time, else the last state."""
+        """Return what followed the pattern last time, or the last state."""
         return self._prediction
 
     @property
     def state_bytes(self) -> int:
-        """Bytes held."""
+        """See :class:`~.base.Predictor`."""
         return base.deep_bytes(self)

@@ -10,16 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The state stays as it is: the least that a predictor can do."""
+"""Last value: the smallest predictor, an example for plugins."""
 
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 
 
 class LastValuePredictor:
-    """Last value (I/O-perception paper, section III.A, tables II and III).
+    """Predicts that the state stays, so never a transition.
 
-    It never predicts a transition.
+    Last value in the I/O-perception paper, section III.A, tables II and III.
     """
 
     __slots__ = ('_state',)
@@ -32,10 +32,10 @@ class LastValuePredictor:
         self._state = base.clean_state(state)
 
     def predict(self) -> int:
-        """The state of the period before."""
+        """Return the state that was observed last."""
         return self._state
 
     @property
     def state_bytes(self) -> int:
-        """Bytes held."""
+        """See :class:`~.base.Predictor`."""
         return base.deep_bytes(self)

@@ -10,25 +10,25 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Markov model of the states."""
+"""Markov predictor."""
 
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base, context_counts
 
 ORDER = 1
-"""The paper's "standard Markov predictor"."""
+"""Order of the paper's "standard Markov predictor"."""
 
 
 class MarkovPredictor:
     """Markov of order k (I/O-perception paper, section III.A, [13]).
 
-    Predicts the state that most often followed the last k states. Where
-    these have not been met before, the last k-1 decide, and so on; where
-    the last one is new, it is expected to stay. Of equals the current
-    state wins, then the one met first.
+    Predicts the state that most often followed the last k states. If these
+    were never seen before, the last k-1 decide, and so on; if the last state
+    is new, it is expected to stay. Of states that followed equally often,
+    the current one wins, then the one that was seen first.
 
-    :param order: states that make a context, at least 1.
-    :raises ValueError: order below 1.
+    :param order: number of states in a context, at least 1.
+    :raises ValueError: ``order`` is below 1.
     """
 
     __slots__ = ('_followers', '_history', '_order', '_table')
@@ -39,7 +39,7 @@ class MarkovPredictor:
         self._order = order
         self._history: tuple[int, ...] = ()
         self._table = context_counts.CountTable()
-        # What followed the present history, the longest context first.
+        # Counts of what followed the history, the longest context first.
         self._followers: list[context_counts.Counts] = []
 
     def observe(self, state: int, events: float) -> None:
@@ -49,13 +49,13 @@ class MarkovPredictor:
         for counts in self._followers:
             table.add(counts, state)
         history = self._history = (*self._history, state)[-self._order :]
-        # The longest comes into the table first and is forgotten first.
+        # The longest context is used first here, so it is dropped first.
         self._followers = [
             table.use(history[start:]) for start in range(len(history))
         ]
 
     def predict(self) -> int:
-        """The most frequent successor of the longest known context."""
+        """Return the most frequent successor of the longest known context."""
         history = self._history
         if not history:
             return quantise.IDLE_STATE
@@ -71,5 +71,5 @@ class MarkovPredictor:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes held."""
+        """See :class:`~.base.Predictor`."""
         return base.deep_bytes(self)

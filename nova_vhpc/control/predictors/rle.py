@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Run-length encoding predictor: the one that the paper chose."""
+"""Run-length encoding (RLE) predictor, the one that the paper chose."""
 
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
@@ -27,16 +27,17 @@ _RUN_FACTOR = 2_246_822_519  # xxHash's second prime: odd, well mixed
 class RlePredictor:
     """RLE (I/O-perception paper, section III.A, after Sherwood et al.).
 
-    A table is looked up with a hash of the state and of how often it has
-    occurred in a row: the lower bits give the entry, the higher ones the
-    tag to be found there. On a match the entry's value is the prediction;
-    otherwise the last state is. The table is updated (1) when the state
-    changes, with a new entry, and (2) when the tag matched, because "the
-    observed run length may have potentially changed".
+    The table is indexed with a hash of the state and of its run length, the
+    number of times it has occurred in a row: the lower bits select the
+    entry, the higher bits are its tag. If the entry has this tag, its value
+    is predicted; otherwise the last state. The table is updated (1) when
+    the state changes, with a new entry, and (2) when the tag matched,
+    because "the observed run length may have potentially changed".
 
-    :param index_bits: the table has ``2 ** index_bits`` entries.
-    :param tag_bits: bits that are compared.
-    :raises ValueError: more bits than the hash has, or no index.
+    :param index_bits: binary logarithm of the number of entries, at least 1.
+    :param tag_bits: number of bits of a tag, at least 1.
+    :raises ValueError: a number of bits is below 1, or both together exceed
+        the 32 bits of the hash.
     """
 
     __slots__ = (
@@ -60,7 +61,7 @@ class RlePredictor:
             )
         self._index_bits = index_bits
         self._tag_mask = (1 << tag_bits) - 1
-        # -1 is no tag, so an empty entry never matches.
+        # No tag is -1, so an empty entry never matches.
         self._tags = [-1] * (1 << index_bits)
         self._values = [quantise.IDLE_STATE] * (1 << index_bits)
         self._state: int | None = None
@@ -69,7 +70,7 @@ class RlePredictor:
         self._tag = 0
 
     def observe(self, state: int, events: float) -> None:
-        """Update the entry of the run that was, and take up the new one."""
+        """Update the entry of the run so far, then look up the new one."""
         state = base.clean_state(state)
         if state == self._state:
             if self._tags[self._entry] == self._tag:
@@ -87,7 +88,7 @@ class RlePredictor:
         self._tag = (code >> self._index_bits) & self._tag_mask
 
     def predict(self) -> int:
-        """The table's value if the tag matches, else the last state."""
+        """Return the entry's value if its tag matches, or the last state."""
         if self._state is None:
             return quantise.IDLE_STATE
         if self._tags[self._entry] == self._tag:
@@ -96,5 +97,5 @@ class RlePredictor:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes held."""
+        """See :class:`~.base.Predictor`."""
         return base.deep_bytes(self)

@@ -10,18 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What simple predictors would have said, to be compared with."""
+"""Simple predictors against which the mixture is measured."""
 
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import context_counts, ewma
 
 Outcomes = tuple[bool, bool, bool]
-"""Whether last value, EWMA and Markov 1 were right: of the paper's predictors
-those that are mostly best, and that cost next to nothing beside the rest."""
+"""Whether last value, EWMA and Markov of order 1 were right. Of the paper's
+predictors these are mostly the best, and they cost almost no extra time."""
 
 
 class Baselines:
-    """What last value, EWMA and Markov 1 would have predicted for a VM."""
+    """Follows what last value, EWMA and Markov would predict for one VM."""
 
     __slots__ = ('_average',)
 
@@ -29,7 +29,10 @@ class Baselines:
         self._average = 0.0
 
     def begin(self, events: float) -> None:
-        """Take the first period."""
+        """Take the first period.
+
+        :param events: I/O events of the period.
+        """
         self._average = events
 
     def observe(
@@ -39,11 +42,12 @@ class Baselines:
         events: float,
         after: context_counts.Counts,
     ) -> Outcomes:
-        """Take a period, and see who would have predicted it.
+        """Take one period and return which baselines predicted its state.
 
-        :param current: the state before.
-        :param state: the state that came.
-        :param after: what had followed ``current`` until then.
+        :param current: state of the period before.
+        :param state: state of the period.
+        :param events: I/O events of the period.
+        :param after: counts of what followed ``current``, without the period.
         """
         average = self._average
         self._average = average + ewma.ALPHA * (events - average)
@@ -52,8 +56,8 @@ class Baselines:
             likeliest = current
         by_likeliest = state == likeliest
         if not by_likeliest:
-            # The most frequent one need not be looked for: it can only be
-            # the one that has just come. Of equals the current state wins.
+            # No search for the most frequent state is needed: only the state
+            # of this period can have become it. Of equals the current wins.
             by_state = after.by_state
             more = by_state.get(state, 0) + (state == current)
             if more >= by_state.get(likeliest, 0):

@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How readily a change is predicted: hits against transitions seen."""
+"""How strongly the mixture is biased towards predicting a change.
+
+More bias sees more transitions but costs hits.
+"""
 
 import bisect
 import math
@@ -21,50 +24,57 @@ EVEN = 1.0
 BIAS = 1.5
 STRONGEST_BIAS = 2.5
 OUTLIER = 3.0
-"""A change is predicted where staying is less than so many times as likely.
+"""Thresholds: a change is predicted if the ratio, of the probability of
+staying to that of the likeliest change, is below.
 
-1 gives most hits if the probabilities are right; more sees more of the
-transitions, at the price of false ones. The last is for strays."""
+``EVEN`` gives most hits if the probabilities are right. Greater thresholds
+foresee more transitions, and predict more that do not come. ``OUTLIER`` is for
+states that are outliers."""
 
 _THRESHOLDS = (0.3, 0.5, 0.7, 0.85, EVEN, 1.25)
-"""What is tried at first."""
+"""Thresholds that are compared while few transitions were seen."""
 
 _LEARNING_TRANSITIONS = 22
-"""Transitions until there is enough to be bold on. Short programs see
-fewer: in these only hits count."""
+"""Transitions until the bias begins. Short programs see fewer: in these only
+hits count."""
 
 _DISTRUST = 1.0
-"""Hits that each step away from the even threshold has to win first."""
+"""Hits by which a threshold has to lead for each step that it is away from
+``EVEN``."""
 
 _LEAD = 16.0
 _LEAD_SHARE = 1 / 30
-"""Hits, and share of all periods, by which the best rival has to be behind
-for boldness e times as great; or ahead, for one as much smaller."""
+"""Lead over the best baseline, in hits and as a share of all periods, that
+makes the threshold e times as great; the baseline's lead makes it as much
+smaller."""
 
 _HALVING_PERIODS = 2_000.0
-"""Periods until what has come of predictions counts half: another program may
-run by then."""
+"""Periods after which all counts are halved, because another program may run
+by then."""
 
 _ROUNDING = -1e-9
-"""Hits and gains are sums of shares; rounding may leave them so far below what
-they come to."""
+"""Hits and gains are sums of shares, which rounding may leave this far below
+their true value."""
 
 
 class ChangeBias:
     """Decides between staying and the likeliest change.
 
-    The paper holds transitions to be the more important (section III.A),
-    but a false one costs a hit that staying would have won. While few
-    transitions were seen probabilities are vague, and the likeliest of
-    many changes looks likelier than it is. So the threshold is used that
-    has brought most hits so far. Later the bold one is used. What was
-    really predicted is compared with what simple predictors would have
-    had: a lead on the best of them is spent on more boldness, and where one
-    of them is ahead boldness fades. So changes that do not come true as
-    their probabilities promise are predicted no longer.
+    The paper holds transitions to be more important than other periods
+    (section III.A), but a predicted change that does not come costs a hit
+    that staying would have won.
 
-    All counts are means over the members of a virtual cluster: each adds
-    its *share*, which is 1 for a VM alone.
+    While few transitions were seen, probabilities are vague, and the
+    likeliest of many changes looks likelier than it is; the threshold that
+    would have had most hits so far is used. After that the threshold is
+    ``BIAS``, multiplied by a factor that follows from the lead, in hits of
+    the actual predictions, over the best of the baselines. A lead is spent
+    on more bias; if a baseline leads, the bias decreases. So a program whose
+    changes do not come true as their probabilities promise has fewer changes
+    predicted.
+
+    All counts are means over the members of a virtual cluster: each member
+    adds its *share*, which is 1 for a VM alone.
     """
 
     __slots__ = (
@@ -81,21 +91,22 @@ class ChangeBias:
         self._periods = 0.0
         self._transitions = 0.0
         self._threshold = EVEN
-        # Of each threshold, as if it had been in force all the time.
+        # By threshold: hits, had it been in force all the time.
         self._hits = [
             -_DISTRUST * abs(place - even) for place in range(len(_THRESHOLDS))
         ]
-        # Hits of what was predicted less those of each rival, and hits that
-        # changes from strays have won.
+        # Hits of the predictions less those of each baseline, and hits that
+        # predicting changes from outliers has won.
         self._leads = [0.0, 0.0, 0.0]
         self._outlier_gain = 0.0
 
     def is_change(self, ratio: float, is_outlier: bool) -> bool:
-        """Whether to predict the change.
+        """Return whether to predict the likeliest change.
 
-        :param ratio: how many times as likely it is to stay.
-        :param is_outlier: the current state was never met before, and does not
-            look like a new phase.
+        :param ratio: probability of staying, as a multiple of that of the
+            change.
+        :param is_outlier: whether the current state was never seen before
+            and does not look like the begin of a new phase.
         """
         return ratio < self._threshold or (
             is_outlier and self._leaves_outlier(ratio)
@@ -111,18 +122,19 @@ class ChangeBias:
         baselines_right: baselines.Outcomes,
         share: float,
     ) -> None:
-        """Count a member's period that has ended.
+        """Count the period of one member that has ended.
 
-        :param ratio: what :meth:`is_change` was told, as ``is_outlier``.
-        :param stayed: the state stayed.
-        :param change_right: it changed to the very state that was likeliest.
-        :param right: what was predicted came true.
-        :param baselines_right: the same of each rival.
-        :param share: of the member in the cluster, 0..1.
+        :param ratio: argument of :meth:`is_change` for the period.
+        :param is_outlier: argument of :meth:`is_change` for the period.
+        :param stayed: whether the state stayed.
+        :param change_right: whether it changed to the likeliest change.
+        :param right: whether the prediction came true.
+        :param baselines_right: whether those of the baselines did.
+        :param share: share of the member in the cluster, 0 to 1.
         """
         leads = self._leads
         gain = share if right else -share
-        # A loop takes longer.
+        # Written out, because a loop takes longer.
         last, average, likeliest = baselines_right
         if last is not right:
             leads[0] += gain
@@ -143,9 +155,9 @@ class ChangeBias:
             self._outlier_gain += won
 
     def end_period(self, share: float) -> None:
-        """A period was counted.
+        """Renew the threshold after all members' periods were counted.
 
-        :param share: of the members that had one, 0..1.
+        :param share: share of the members that had a sample, 0 to 1.
         """
         self._periods += share
         if self._periods >= _HALVING_PERIODS:
@@ -154,7 +166,8 @@ class ChangeBias:
             self._leads = [lead / 2 for lead in self._leads]
         if self._transitions < _LEARNING_TRANSITIONS:
             hits = self._hits
-            # Of equals the lowest, for any number of members.
+            # Of equally good thresholds the lowest, whatever the number of
+            # members: sums of their shares differ by rounding.
             most = max(hits) + _ROUNDING
             self._threshold = next(
                 threshold
@@ -166,15 +179,15 @@ class ChangeBias:
         self._threshold = min(max(BIAS * math.exp(lead), EVEN), STRONGEST_BIAS)
 
     def _leaves_outlier(self, ratio: float) -> bool:
-        """Whether a stray is left, whatever the threshold."""
+        """Return whether to predict that an outlier is left at once."""
         return ratio < OUTLIER and self._outlier_gain >= _ROUNDING
 
     def _count_thresholds(
         self, ratio: float, is_outlier: bool, stayed: bool, share: float
     ) -> None:
-        """Give each threshold that was right its hit.
+        """Add a hit to each threshold that was right.
 
-        Where all were it makes no difference.
+        If all were right nothing is added, as only differences count.
         """
         if is_outlier and self._leaves_outlier(ratio):
             return

@@ -16,14 +16,14 @@ from nova_vhpc.control.predictors import gpht
 
 
 class GphtExpert:
-    """GPHT as an expert: its word, and the probability that it holds.
+    """GPHT as an expert: its prediction and how probable that is.
 
-    Whether it says that the state stays or that it changes makes the
-    greatest difference, so it is counted for each how often that came
-    true; both begin as even chances.
+    The probability is the share of predictions that came true. It is
+    counted apart for predictions of staying and of a change, because these
+    differ most; each begins at one half.
 
-    :ivar expected: the state that it predicts.
-    :ivar trust: how probable that is, by what came of it so far.
+    :ivar expected: predicted state.
+    :ivar trust: probability of ``expected``, 0 to 1.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class GphtExpert:
 
     def __init__(self) -> None:
         self._gpht = gpht.GphtPredictor()
-        # Predictions of no change, and of one: how many, and how many right.
+        # Predictions made and predictions that came true.
         self._of_stays = [2, 1]
         self._of_changes = [2, 1]
         self._counts = self._of_stays
@@ -45,7 +45,7 @@ class GphtExpert:
         self.trust = 0.5
 
     def observe(self, state: int) -> None:
-        """See what came of the prediction and make the next."""
+        """Count whether the prediction came true and make the next one."""
         counts = self._counts
         counts[0] += 1
         if state == self.expected:

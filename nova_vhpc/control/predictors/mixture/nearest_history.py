@@ -10,7 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What followed the moments of the past that looked like this one."""
+"""Nearest histories: what followed the moments most like the present one.
+
+An expert of the mixture, after k-nearest neighbours, but with a kernel: all
+moments of a window vote, with a weight that falls with their distance.
+"""
 
 import itertools
 import math
@@ -21,67 +25,73 @@ from nova_vhpc.control.predictors import base
 WINDOW = 60
 WINDOW_ALONE = 24
 WINDOW_PER_PEER = 12
-"""Moments of the past that are compared: 6 s with four members, in which most
-programs that repeat themselves do it once. Who is alone has nobody to share
-the time of comparing with; each peer that shares it makes room for more."""
+"""Moments of the past that are compared, at most; for a VM alone; and
+additional ones per further member.
+
+With four members they are 6 s, in which most programs that repeat themselves
+do so once. The time of comparing is shared by the members, so each further
+member allows for more moments."""
 
 _WIDTH = 200.0
 _FADING = 0.5
 _COURSE_WIDTH = _WIDTH / (1.0 - _FADING)
-"""Squared distance per member at which the vote of a moment is down to a
-quarter. The distance of a course fades at this rate per period, and is as
-much greater where all its moments are as far."""
+"""Kernel widths, as squared distances per member at which the vote of a moment
+is down to a quarter, for moments and courses; and the rate per period at which
+the distance of a course fades. If all moments of a course are equally distant,
+its distance is ``1 / (1 - _FADING)`` times that of one moment."""
 
 VOTE = 12.0
-"""Weight of the vote of a moment just like now, reached on the same course."""
+"""Weight of the vote of a moment that is, like its course, equal to now."""
 
 _UNKNOWN_WIDTHS = 10.0
-"""Widths from now to what was before the first period."""
+"""Distance, in course widths, of the course before the first period."""
 
 _SCALE = 100.0
-"""Events up to which levels are linear, about."""
+"""I/O events up to which levels are about linear."""
 
 _LEVELS = tuple(
     float(level)
     for level in range(1 + int(_SCALE * math.log1p(base.MAX_EVENTS / _SCALE)))
 )
-"""All levels there are. With a thousand VMs the time goes into fetching floats
-from memory, so each is there but once."""
+"""All levels, one object for each: with 1,000 VMs most of the time goes into
+fetching floats from memory."""
 
 _SPARE_CLASSES = 8
-"""Classes that may have left the window, beside as many as are in it."""
+"""Classes that may have left the window before the unused ones are dropped, in
+addition to as many as there are in it."""
 
 Moment = tuple[float, ...]
-"""Levels of all members in one period."""
+"""Levels of all members in one period, in the order of members."""
 
 States = tuple[int, ...]
-"""States of all members in one period."""
+"""States of all members in one period, in the order of members."""
 
 
 class NearestHistory:
     """Kernel estimate of the members' next states from all their events.
 
-    A *moment* is what the I/O events of all members of a virtual cluster
-    were in a period, on a scale that is linear below some 100 events and
-    logarithmic above. The *course* to a moment is all that was until then,
-    fading: with a program that repeats itself every so many periods it tells
-    the same point of the iteration from others that only look alike.
+    A *moment* is the I/O events of all members of a virtual cluster in one
+    period, as levels on a scale that is linear below some 100 events and
+    logarithmic above. The *course* to a moment is the series of moments that
+    led to it, of which older ones weigh less. In a program that repeats
+    itself, the course distinguishes the same point of the iteration from
+    others that only look alike.
 
-    Each moment of the window is compared with now, and the course to it with
-    the one to now, by the Euclidean distance. It votes, for each member, for
-    the state that followed it there. At the squared distances *d* and *c* per
-    member the vote has the weight ``1 / ((1 + d / width) * (1 + c / course
-    width)) ** 2`` of the greatest. The heavy tail does without a scale to be
-    tuned per program: with close matches these decide, without any the more
-    distant ones have a say.
+    Each moment of the window is compared with the present one, and its course
+    with the present course, by Euclidean distance. It votes, for each member,
+    for the state that followed it there. At squared distances *d* and *c* per
+    member, the vote has ``1 / ((1 + d / width) * (1 + c / course width)) **
+    2`` of the greatest weight. Because this kernel has a heavy tail, no scale
+    has to be tuned per program: close matches decide if there are any, and
+    more distant ones otherwise.
 
-    All members together tell a moment better than one alone: they run the
-    same program, and what is noise in one is not in the others. What all
-    did, the *class* of a period, mostly comes again, too, so votes are
-    counted by class, for all members at once.
+    All members together identify a moment better than one alone: they run
+    the same program, and the noise of one is not that of the others. The
+    states of all members in a period are its *class*. Most classes come
+    again, so votes are counted by class, for all members at once.
 
-    :ivar unit: by this the votes have to be multiplied.
-    :ivar total: all votes for one member's states.
+    :ivar unit: factor that turns votes into weights.
+    :ivar total: sum of the votes for one member's states.
     """
 
     __slots__ = (
@@ -101,29 +111,29 @@ class NearestHistory:
     )
 
     def __init__(self) -> None:
-        # By member: the newest level and state, in the same order; and where
-        # those that were there before are in moments and classes.
+        # By member, in the same order: newest level and state. By member that
+        # took part before this period: index into moments and classes.
         self._levels: dict[int, float] = {}
         self._states: dict[int, int] = {}
         self._indexes: dict[int, int] = {}
         self._moments: list[Moment] = []
         self._now: Moment | None = None
-        # What followed the moments of the window, as numbers of classes; and
-        # the votes for these.
+        # By moment of the window: number of the class that followed. By that
+        # number: votes for the class.
         self._followers: list[int] = []
         self._classes: dict[States, int] = {}
         self._max_classes = _SPARE_CLASSES
         self._votes: list[float] = []
-        # Width and faded squared distance of the course to each moment, in
-        # the last period: of the course to what came one period before it.
+        # By moment: width and faded squared distance of its course, as of
+        # the last period, so of the course to the moment before it.
         self._courses: list[float] = []
-        # How many moments are kept for so many members.
+        # Number of moments kept, which depends on the number of members.
         self._window = WINDOW_ALONE
         self.total = 0.0
         self.unit = 1.0
 
     def remove_members(self, members: Collection[int]) -> None:
-        """Forget members, and what they did in all moments."""
+        """Remove members from all moments and classes."""
         kept = [member not in members for member in self._levels]
         self._moments = [
             tuple(itertools.compress(moment, kept)) for moment in self._moments
@@ -139,16 +149,17 @@ class NearestHistory:
         self._resize()
 
     def observe(self, member: int, state: int, events: float) -> None:
-        """Take a period of a member, which may be a new one."""
+        """Take the period of a member, which may be a new member."""
         self._levels[member] = _LEVELS[
             int(_SCALE * math.log1p(events / _SCALE))
         ]
         self._states[member] = state
 
     def end_period(self) -> None:
-        """All members' periods are in: remember it, and look for the like.
+        """Store the moment, after all members observed, and compare it.
 
-        A member that has no new period counts with its last one.
+        A member that observed nothing in this period counts with its last
+        one.
         """
         levels = self._levels
         if len(self._indexes) < len(levels):
@@ -165,7 +176,7 @@ class NearestHistory:
         self._compare(moments, now)
 
     def _compare(self, moments: list[Moment], now: Moment) -> None:
-        """Let the moments of the window vote by their likeness to now.
+        """Let the moments of the window vote by their likeness to ``now``.
 
         A third of the time of a prediction is spent here.
         """
@@ -189,17 +200,18 @@ class NearestHistory:
         self.total = sum(votes)
 
     def votes(self, member: int) -> dict[int, float]:
-        """Weight by state, in units, for a member's coming period.
+        """Return the votes for each state of a member's next period.
 
-        All states that followed anything in the window are in it; nothing
-        for who is no member (any more).
+        They have to be multiplied with :attr:`unit`. All states that
+        followed a moment of the window are included; for a number that is
+        not (or no longer) that of a member, the result is empty.
         """
         index = self._indexes.get(member)
         if index is None:
             return {}
         votes: dict[int, float] = {}
         vote_of = votes.get
-        # strict takes longer than three classes do.
+        # strict=True takes longer than three classes do.
         for states, vote in zip(self._classes, self._votes):  # noqa: B905
             if vote:
                 state = states[index]
@@ -207,7 +219,7 @@ class NearestHistory:
         return votes
 
     def _record_follower(self, states: States) -> None:
-        """Note what followed the newest moment."""
+        """Record the class that followed the newest moment."""
         number = self._classes.get(states)
         if number is None:
             number = len(self._classes)
@@ -218,7 +230,10 @@ class NearestHistory:
         self._followers.append(number)
 
     def _reclassify(self, change: Callable[[States], States]) -> None:
-        """Change all classes; drop those that are in the window no more."""
+        """Change all classes and drop those that left the window.
+
+        :param change: function from the old to the new states of a class.
+        """
         known = list(self._classes)
         votes = self._votes
         classes: dict[States, int] = {}
@@ -237,10 +252,10 @@ class NearestHistory:
         self._max_classes = 2 * len(classes) + _SPARE_CLASSES
 
     def _add_members(self) -> None:
-        """Make room for new members, as if they had always been as now.
+        """Add new members to all moments, with their present level and state.
 
-        So they tell no moment from another until they have done something,
-        and nobody forgets anything because of them.
+        So they make no moment differ from another until they change, and
+        no moment has to be dropped because of them.
         """
         known = len(self._indexes)
         levels = tuple(self._levels.values())[known:]
@@ -252,7 +267,7 @@ class NearestHistory:
         self._resize()
 
     def _resize(self) -> None:
-        """Fit the window and the width to the number of members."""
+        """Fit window and course widths to the number of members."""
         members = len(self._levels)
         wider = _COURSE_WIDTH * (members - len(self._indexes))
         self._courses = [course + wider for course in self._courses]

@@ -10,42 +10,45 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the predictors of a virtual cluster's members share."""
+"""What the adaptive predictors of a virtual cluster's members share."""
 
 from nova_vhpc.control.predictors.mixture import change_bias, nearest_history
 
 _MEMORY = 0.98
-"""An expert's weight is the product of the probabilities that it gave to
-what came, each forgotten at this rate per period."""
+"""Rate of forgetting per period: an expert's weight is the product of the
+probabilities that it gave to the states that came, each of them raised to this
+power once per period since."""
 
 LEAST = 1e-5
-"""Probabilities are to be no less. So weights stay above 1e-251, far from 0,
-from where there is no way back."""
+"""Least probability that an expert may give. It keeps weights above 1e-251: a
+weight of 0 could never grow again."""
 
 _EVEN = (1.0, 1.0, 1.0, 1.0, 1.0)
 
 _MAX_FACTORS = 60
-"""Members whose probabilities may be multiplied: more might come down to 0."""
+"""Members whose probabilities may be multiplied; a product of more might be
+rounded to 0."""
 
 _ABSENT_PERIODS = 10
-"""Periods without a sample until a member counts as gone."""
+"""Periods without a sample after which a member is removed."""
 
 
 class SharedLearning:
-    """The members learn together how far each expert is to be trusted.
+    """What members learn together: weights of experts, bias, histories.
 
-    They run one program, so what is right for one is mostly right for all,
-    and their mean is less a matter of luck. A period is *settled* when the
-    first of them is asked for a prediction: by then all should have been
-    told what they did. A VM alone is a cluster of one.
+    The members run one program, so a setting that is right for one is mostly
+    right for all, and their mean is less a matter of luck than the result of
+    one. A period ends when the first member is asked for a prediction; by
+    then all members should have observed. A VM alone is a cluster of one.
 
-    :ivar change_bias: how readily a change is predicted.
-    :ivar nearest_history: what followed moments like this one.
-    :ivar observed: the members that have told of the period.
-    :ivar likelihoods: what each of the five experts gave to what came true, by
-        member; :data:`LEAST` at least.
-    :ivar weights: of the experts, in proportion to each other.
-    :ivar share: of one member in the cluster; 1 for a VM alone.
+    :ivar change_bias: bias towards changes.
+    :ivar nearest_history: nearest histories of all members.
+    :ivar observed: numbers of the members that observed in this period.
+    :ivar likelihoods: one tuple per member that observed and predicted: the
+        probabilities, at least :data:`LEAST`, that the five experts gave to
+        the state that came.
+    :ivar weights: weights of the experts, relative to each other.
+    :ivar share: share of one member in the cluster; 1 for a VM alone.
     """
 
     __slots__ = (
@@ -69,23 +72,24 @@ class SharedLearning:
         self.observed: set[int] = set()
         self._last_number = 0
         self._members: set[int] = set()
-        # For how many periods those have been away that are.
+        # By member without a sample: number of periods in a row.
         self._absences: dict[int, int] = {}
 
     def __len__(self) -> int:
-        """Members that are there; one at least."""
+        """Return the number of present members, at least 1."""
         return len(self._members) or 1
 
     def join(self) -> int:
-        """Number of a new member; it is in when it observes something."""
+        """Return the number of a new member, present once it observes."""
         self._last_number += 1
         return self._last_number
 
     def observe(self, member: int, state: int, events: float) -> bool:
-        """Take a member's period.
+        """Take the period of one member.
 
-        :returns: whether it was there until now, so that what was predicted
-            for it can be judged.
+        :param member: number that :meth:`join` returned.
+        :returns: whether the member was present before, so that its
+            prediction for this period can be judged.
         """
         observed = self.observed
         was_there = member in self._members
@@ -99,7 +103,7 @@ class SharedLearning:
         return was_there
 
     def end_period(self) -> None:
-        """All that will be told of this period was told."""
+        """Learn from the period that all members have observed."""
         observed = self.observed
         if not observed:
             return
@@ -111,7 +115,7 @@ class SharedLearning:
         observed.clear()
 
     def _update_weights(self) -> None:
-        """Renew the weights by what the members' probabilities came to."""
+        """Multiply the weights with the mean likelihood of the members."""
         likelihoods = self.likelihoods
         share = self.share
         if len(likelihoods) > _MAX_FACTORS:
@@ -143,7 +147,7 @@ class SharedLearning:
         self.likelihoods.clear()
 
     def _drop_absent(self) -> None:
-        """Let those go that were away for too long."""
+        """Remove members without a sample for :data:`_ABSENT_PERIODS`."""
         absences = {
             member: self._absences.get(member, 0) + 1
             for member in self._members - self.observed
