@@ -10,12 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""Which VMs spin, and how many CPUs each VM demands, from run and wait times.
 
-"""Who spins, and who wants how much CPU: from run and wait times.
-
-A program that waits for its siblings by spinning is runnable whenever it
-may not run: schedstat's run and wait time add up to the whole time. One
-that blocks is not, and windows neither help nor hurt it.
+A program that waits for its siblings by spinning is runnable whenever it may
+not run: schedstat's run and wait time add up to the whole time. A program that
+blocks is not, and gang windows neither help nor hurt it.
 """
 
 import dataclasses
@@ -23,51 +22,61 @@ from collections.abc import Iterable, Sequence
 
 from nova_vhpc.control import model
 
-HUNGRY = 0.85
-"""A vCPU that is runnable for this part of the time never really sleeps."""
+SPINNING = 0.85
+"""Part of the time for which every vCPU of a VM must be runnable for the VM to
+count as spinning. A vCPU that is runnable for so long demands a whole CPU."""
 
-SETTLED = 0.65
-"""Below this it does sleep; between the two nothing changes."""
+NOT_SPINNING = 0.65
+"""A spinning VM stops to count as one below this; hysteresis in between."""
 
 MEMORY_US = 2_000_000
-"""How far back measurements count. Long against a rotation of windows,
-which makes a spinner run and wait in turn."""
+"""For how long measurements count. Long against one rotation of windows, in
+which a spinning vCPU first runs and then waits."""
 
-AWAKE = 0.93
-AWAKE_US = 2_000_000
-"""A vCPU that was runnable for so much of so long a time never sleeps. A
-busy server does, if only when a burst of requests is done."""
+CPU_BOUND = 0.93
+CPU_BOUND_US = 2_000_000
+"""A vCPU that was runnable for this part of the time, for this long, is
+CPU-bound. A busy server is not: it sleeps when a burst of requests is done."""
 
-FIRST_US = 300_000
-"""Least time to have looked at a VM before it is judged."""
+MIN_OBSERVED_US = 300_000
+"""Time for which a VM must have been measured before it can count as
+spinning."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Vcpu:
-    """Decaying sums. The kernel adds a wait to the counters when it is
-    over: while both stand still, a vCPU may sleep or starve, and the next
-    change tells which."""
+    """Decaying sums of one vCPU.
+
+    The kernel adds a wait to its counters only when the wait is over. While
+    neither run nor wait time grows, a vCPU may sleep or wait for a CPU, and
+    the next change of the counters tells which.
+
+    :ivar unclear_us: time for which neither counter has grown.
+    :ivar since_sleep_us: time since the vCPU last slept for long.
+    """
 
     elapsed_us: float = 0.0
     run_us: float = 0.0
     runnable_us: float = 0.0
     unclear_us: float = 0.0
-    awake_us: float = 0.0
+    since_sleep_us: float = 0.0
 
 
 @dataclasses.dataclass(slots=True)
 class _Vm:
     """All vCPUs of one VM, and what follows from their sums.
 
-    :ivar cpus: kept until the sums change, as are the next two.
+    :ivar spinning: None until the VM has been measured for long enough.
+    :ivar unmeasured: run or wait times were missing in the last sample.
+    :ivar cpus: None until it is asked for; so are the next two.
     """
 
     vcpus: list[_Vcpu]
-    spins: bool | None = None
-    blind: bool = False
+    spinning: bool | None = None
+    unmeasured: bool = False
     cpus: float | None = None
-    busiest: float | None = None
-    awake: list[int] | None = None
+    busiest_vcpu: float | None = None
+    cpu_bound_vcpus: list[int] | None = None
 
     def add(
         self,
@@ -75,12 +84,13 @@ class _Vm:
         all_run_us: Sequence[float],
         all_wait_us: Sequence[float],
     ) -> None:
-        """Take in one period.
+        """Add one control period to the sums.
 
-        This runs for every vCPU of the host, each tick: few calls in it.
+        This runs for every vCPU of the host in each tick, so it makes as few
+        calls as possible.
         """
-        self.cpus = self.busiest = self.awake = None
-        usual_keep = _keep(elapsed_us)
+        self.cpus = self.busiest_vcpu = self.cpu_bound_vcpus = None
+        usual_keep = _kept_part(elapsed_us)
         for vcpu, run_us, wait_us in zip(  # noqa: B905
             self.vcpus, all_run_us, all_wait_us
         ):
@@ -92,113 +102,113 @@ class _Vm:
             if unclear_us:
                 vcpu.unclear_us = 0.0
                 span_us += unclear_us
-                keep = _keep(span_us)
+                keep = _kept_part(span_us)
             vcpu.elapsed_us = all_us = vcpu.elapsed_us * keep + span_us
             vcpu.run_us = vcpu.run_us * keep + run_us
             runnable_us = vcpu.runnable_us * keep + run_us + wait_us
             vcpu.runnable_us = runnable_us
-            if runnable_us >= AWAKE * all_us:
-                vcpu.awake_us += span_us
-            elif runnable_us < HUNGRY * all_us:
-                vcpu.awake_us = 0.0
+            if runnable_us >= CPU_BOUND * all_us:
+                vcpu.since_sleep_us += span_us
+            elif runnable_us < SPINNING * all_us:
+                vcpu.since_sleep_us = 0.0
 
     def judge(self) -> None:
-        """Decide with hysteresis; the laziest vCPU counts."""
+        """Decide, with hysteresis, whether the VM spins.
+
+        The vCPU that is runnable for the smallest part of the time decides.
+        """
         part = 1.0
         for vcpu in self.vcpus:
-            if vcpu.elapsed_us < FIRST_US:
+            if vcpu.elapsed_us < MIN_OBSERVED_US:
                 return
             runnable = vcpu.runnable_us / vcpu.elapsed_us
             if runnable < part:
                 part = runnable
-        self.spins = part >= (SETTLED if self.spins else HUNGRY)
-        if part >= HUNGRY:
-            # Whole CPUs, all of them: there is nothing to add up.
+        self.spinning = part >= (NOT_SPINNING if self.spinning else SPINNING)
+        if part >= SPINNING:
+            # Each vCPU demands a whole CPU: there is nothing to add up.
             self.cpus = float(len(self.vcpus))
 
 
-def _keep(span_us: float) -> float:
-    """What is left of the sums after so long a time."""
+def _kept_part(span_us: float) -> float:
+    """Return the part of the sums that is left after a time span."""
     return 1 - span_us / MEMORY_US if span_us < MEMORY_US else 0.0
 
 
 class DemandTracker:
-    """Follows all VMs of a host."""
+    """Follows the CPU demand of all VMs of a host."""
 
     def __init__(self) -> None:
-        """Know nobody yet."""
+        """Start without any VM."""
         self._vms: dict[str, _Vm] = {}
 
     def advance(self, vms: Iterable[model.VmView | model.OtherVm]) -> None:
-        """Take in one period; forget VMs that are no longer shown."""
-        known: dict[str, _Vm] = {}
+        """Add one control period; forget VMs that are not in it."""
+        current: dict[str, _Vm] = {}
         for vm in vms:
             state = self._vms.get(vm.uuid)
             if state is None or len(state.vcpus) != vm.vcpus:
                 state = _Vm([_Vcpu() for _ in range(vm.vcpus)])
-            known[vm.uuid] = state
+            current[vm.uuid] = state
             sample = vm.sample
             if not sample.elapsed_us:
                 continue
             run_us, wait_us = sample.vcpu_run_us, sample.vcpu_wait_us
-            state.blind = run_us is None or wait_us is None
+            state.unmeasured = run_us is None or wait_us is None
             if run_us is None or wait_us is None:
                 continue
             state.add(sample.elapsed_us, run_us, wait_us)
             state.judge()
-        self._vms = known
+        self._vms = current
 
-    def spins(self, uuid: str) -> bool:
-        """Whether all vCPUs of a VM want to run all of the time.
+    def is_spinning(self, uuid: str) -> bool:
+        """Return whether all vCPUs of a VM want to run all of the time.
 
-        A VM whose host cannot tell is believed to: it said that it runs
-        a parallel program.
+        True if the host cannot measure it: the flavor says that the VM runs a
+        parallel program.
         """
         state = self._vms[uuid]
-        return state.blind or bool(state.spins)
+        return state.unmeasured or bool(state.spinning)
 
     def cpus(self, uuid: str) -> float:
-        """CPUs that a VM would use if it got all it wanted.
+        """Return how many CPUs a VM would use if nothing else ran.
 
-        A vCPU that never sleeps wants a whole CPU. One that does sleep
-        gets its work done in the end, so it wants what it used: what it
-        waited must not count, or windows would feed themselves.
+        A vCPU that never sleeps would use a whole CPU. A vCPU that does sleep
+        gets its work done in the end, so it would use what it did use. Its
+        waiting time must not count, because windows lengthen it: they would
+        then cause the demand that they are made for.
         """
         state = self._vms[uuid]
         if state.cpus is None:
             state.cpus = sum(
                 1.0
-                if vcpu.runnable_us / vcpu.elapsed_us >= HUNGRY
+                if vcpu.runnable_us / vcpu.elapsed_us >= SPINNING
                 else vcpu.run_us / vcpu.elapsed_us
                 for vcpu in state.vcpus
                 if vcpu.elapsed_us > 0
             )
         return state.cpus
 
-    def hungry(self, uuid: str) -> bool:
-        """Whether some vCPU of a VM has not slept for long."""
-        return self.awake(uuid) > 0
+    def is_cpu_bound(self, uuid: str) -> bool:
+        """Return whether any vCPU of a VM is CPU-bound."""
+        return bool(self.cpu_bound_vcpus(uuid))
 
-    def awake(self, uuid: str) -> int:
-        """How many vCPUs of a VM have not slept for long."""
-        return len(self.awake_vcpus(uuid))
-
-    def awake_vcpus(self, uuid: str) -> list[int]:
-        """Which ones these are."""
+    def cpu_bound_vcpus(self, uuid: str) -> list[int]:
+        """Return the indexes of a VM's CPU-bound vCPUs."""
         state = self._vms[uuid]
-        if state.awake is None:
-            state.awake = [
+        if state.cpu_bound_vcpus is None:
+            state.cpu_bound_vcpus = [
                 number
                 for number, vcpu in enumerate(state.vcpus)
-                if vcpu.awake_us >= AWAKE_US
+                if vcpu.since_sleep_us >= CPU_BOUND_US
             ]
-        return state.awake
+        return state.cpu_bound_vcpus
 
-    def busiest(self, uuid: str) -> float:
-        """Part of the time that the busiest vCPU of a VM ran."""
+    def busiest_vcpu(self, uuid: str) -> float:
+        """Return the part of the time, 0 to 1, that the busiest vCPU ran."""
         state = self._vms[uuid]
-        if state.busiest is None:
-            state.busiest = max(
+        if state.busiest_vcpu is None:
+            state.busiest_vcpu = max(
                 (
                     min(1.0, vcpu.run_us / vcpu.elapsed_us)
                     for vcpu in state.vcpus
@@ -206,4 +216,4 @@ class DemandTracker:
                 ),
                 default=0.0,
             )
-        return state.busiest
+        return state.busiest_vcpu

@@ -10,270 +10,305 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What VMs that never sleep and have no windows are to get beside gangs.
+"""How much CPU time CPU-bound VMs outside of gangs are entitled to.
 
-Each of them is to have what the kernel's fair division would give it, and not
-only all of them together: one vCPU can use no more than one CPU of a pause,
-and so needs longer ones than many vCPUs that get as much.
+Each of them is to have what the kernel's fair division would give it. It is
+not enough that all of them together have their sum: one vCPU can use no more
+than one CPU during a pause of the gangs, so it needs longer pauses than many
+vCPUs that are entitled to as much.
 """
 
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from nova_vhpc.control import fair_share, model
 from nova_vhpc.control.gang import competitors, demand
 
-MOST_OF_A_CPU = 0.92
-"""Nobody is left more of a CPU that gangs are on: else a gang that needs it
-would stand still. Rounded to steps it costs a tenth at most."""
+MAX_PART = 0.92
+"""Largest part of a CPU of a gang that is left to CPU-bound VMs: with more, a
+gang that needs that CPU would stand still. Because pauses are rounded to steps
+(``policy.STEPS``), this costs such a VM a tenth of its entitlement at most."""
 
 UNEVEN = 1.08
-"""The balancer leaves loads uneven, so of CPUs without gangs there must be so
-many times what is fair; and who gets so little less asks gangs for nothing."""
-
-Divided = Callable[[frozenset[int] | None], float]
-"""How many CPUs of a reach there are to divide; None for all of the host."""
+"""Linux's load balancer leaves loads uneven. So CPUs without gangs must have
+this many times what CPU-bound VMs are entitled to before they need none of the
+gangs' CPUs."""
 
 
 class CpuBoundVm(NamedTuple):
-    """A VM that never sleeps and has no windows.
+    """A CPU-bound VM that is in no gang.
 
-    :ivar vcpus: that never sleep.
-    :ivar claim: its weight, the CPUs that it would use, and where.
-    :ivar fair: CPUs that the kernel would give it.
-    :ivar pause: CPUs that it has while no gang runs.
-    :ivar crowd: what all who never sleep weigh on one of these.
+    :ivar vcpus: number of its CPU-bound vCPUs.
+    :ivar demand: its weight, the CPUs that it would use, and where.
+    :ivar fair_cpus: CPUs that the kernel alone would give it.
+    :ivar pause_cpus: CPUs that it has while no gang runs.
+    :ivar crowd_weight: ``cpu_shares`` of all CPU-bound VMs together on one of
+        the CPUs that it has while no gang runs.
     """
 
     uuid: str
     vcpus: int
-    claim: fair_share.Demand
-    fair: float
-    pause: float
-    crowd: float
+    demand: fair_share.Demand
+    fair_cpus: float
+    pause_cpus: float
+    crowd_weight: float
 
 
-class Need(NamedTuple):
-    """What one of them needs of the CPUs that gangs are on.
+class Shortfall(NamedTuple):
+    """What a CPU-bound VM needs of the CPUs that gangs run on.
 
-    :ivar weight: on a CPU, of all who share it with this one.
-    :ivar pauses: of the time, without gangs on all CPUs.
-    :ivar beside: of a CPU that such as these share with gangs.
+    :ivar weight: ``cpu_shares`` on one CPU, of all CPU-bound VMs there.
+    :ivar pause_part: part of the time for which all gangs would have to pause,
+        0 to :data:`MAX_PART`.
+    :ivar cpu_part: part of a CPU that vCPUs which share it with a gang would
+        need if there were no pauses, 0 to :data:`MAX_PART`.
     """
 
     weight: float
-    pauses: float
-    beside: float
+    pause_part: float
+    cpu_part: float
 
-    def of(self, gangs: float) -> float:
-        """Part of a CPU that they get where gangs weigh so much."""
-        return self.weight / (self.weight + gangs)
+    def part_beside(self, gang_weight: float) -> float:
+        """Return the part of a CPU that is left beside such a weight."""
+        return self.weight / (self.weight + gang_weight)
 
     @property
-    def most(self) -> float:
-        """What a gang may weigh on a CPU, so that it gets that much."""
-        return self.weight * (1 - self.beside) / self.beside
+    def max_gang_weight(self) -> float:
+        """``cpu_shares`` that a gang may have on a CPU without pauses."""
+        return self.weight * (1 - self.cpu_part) / self.cpu_part
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entitlement:
-    """What VMs that never sleep are to get.
+    """What all CPU-bound VMs of a host need of the gangs' CPUs.
 
-    :ivar contested: on how many of the gangs' CPUs they run all the time.
-    :ivar needs: of those who need any.
+    :ivar contested_count: on how many of the gangs' CPUs they run all the
+        time.
+    :ivar shortfalls: of the VMs that need any of these CPUs.
     """
 
-    contested: float = 0.0
-    needs: tuple[Need, ...] = ()
+    contested_count: float = 0.0
+    shortfalls: tuple[Shortfall, ...] = ()
 
-    def touches_few(self, sides: competitors.Competition) -> bool:
-        """Whether most gangs have none of them on their CPUs.
+    def meets_few_gangs(self, competition: competitors.Competition) -> bool:
+        """Return whether most gangs have no CPU-bound VM on their CPUs.
 
-        If so it is better to weigh little against them than to pause: what
-        they get on one CPU is lost to the one gang there, a pause to all.
+        Then it is better to give gangs little weight than to pause: what
+        CPU-bound VMs get on one CPU is lost to the one gang there, a pause
+        is lost to all gangs.
         """
-        return self.contested * sides.width < len(sides.cpus)
+        return self.contested_count * competition.mean_width < len(
+            competition.gang_cpus
+        )
 
     @property
-    def dearest(self) -> Need:
-        """Of whoever must be weighed least against."""
-        return min(self.needs, key=lambda need: need.most)
+    def strictest(self) -> Shortfall:
+        """The shortfall that allows gangs the smallest weight."""
+        return min(self.shortfalls, key=lambda one: one.max_gang_weight)
 
-    def pause(
-        self, in_windows: Iterable[tuple[float, float]], in_pauses: float
+    def pause_part(
+        self,
+        weights_in_windows: Iterable[tuple[float, float]],
+        weight_in_pauses: float,
     ) -> float:
-        """Part of the time that is to be pauses.
+        """Return the part of the time for which gangs must pause.
 
-        :param in_windows: what gangs weigh on a CPU in their windows, and in
-            which part of them. Beside that, too, they get a little.
-        :param in_pauses: what they weigh on one in pauses.
+        :param weights_in_windows: ``cpu_shares`` of gangs on a CPU in their
+            windows, each with the part of all windows that has it. Beside
+            gangs, too, CPU-bound VMs get a little.
+        :param weight_in_pauses: ``cpu_shares`` of gangs on a CPU in pauses.
         """
-        known = list(in_windows)
+        windows = list(weights_in_windows)
         longest = 0.0
-        for need in self.needs:
-            leak = sum(part * need.of(weight) for weight, part in known)
-            gain = max(need.of(in_pauses) - leak, 1e-9)
-            longest = max(longest, (need.pauses - leak) / gain)
+        for one in self.shortfalls:
+            in_windows = sum(
+                part * one.part_beside(weight) for weight, part in windows
+            )
+            gain = max(one.part_beside(weight_in_pauses) - in_windows, 1e-9)
+            longest = max(longest, (one.pause_part - in_windows) / gain)
         return longest
 
 
-def fair_claim(
-    sides: competitors.Competition, found: Collection[CpuBoundVm]
+def entitlement(
+    competition: competitors.Competition,
+    cpu_bound_vms: Collection[CpuBoundVm],
 ) -> Entitlement:
-    """What the kernel's fair division would give those that never sleep.
+    """Return what CPU-bound VMs need to have their fair part.
 
-    :param found: all of them.
+    :param cpu_bound_vms: all of the host.
     """
-    if not found:
+    if not cpu_bound_vms:
         return Entitlement()
-    free = sides.host - sides.cpus
+    gang_free_cpus = competition.host_cpus - competition.gang_cpus
 
-    def without_gangs(reach: frozenset[int] | None) -> float:
-        return len(free if reach is None else free & reach)
+    def gang_free(allowed_cpus: fair_share.AllowedCpus) -> float:
+        return len(
+            gang_free_cpus
+            if allowed_cpus is None
+            else gang_free_cpus & allowed_cpus
+        )
 
-    missing = needs(found, without_gangs)
-    if not missing:
+    needed = shortfalls(cpu_bound_vms, gang_free)
+    if not needed:
         return Entitlement()
-    return Entitlement(contested(found, without_gangs), missing)
+    return Entitlement(contested_count(cpu_bound_vms, gang_free), needed)
 
 
-def contested(found: Collection[CpuBoundVm], without_gangs: Divided) -> float:
-    """On how many of the gangs' CPUs those who never sleep run.
+def contested_count(
+    cpu_bound_vms: Collection[CpuBoundVm],
+    gang_free: fair_share.CapacityOf,
+) -> float:
+    """Return on how many of the gangs' CPUs CPU-bound VMs run.
 
-    CPUs without gangs serve those who can be there. What counts are vCPUs that
-    do not sleep, as their number changes seldom.
+    CPUs without gangs serve the VMs that may run there. CPU-bound vCPUs are
+    counted, not the CPUs that they use, because their number seldom changes.
+
+    :param gang_free: returns how many CPUs of a set have no gang.
     """
-    awake = collections.Counter(
+    vcpu_demands = collections.Counter(
         fair_share.Demand(
             1.0,
             (
                 one.vcpus
-                if one.claim.allowed_cpus is None
-                else min(one.vcpus, len(one.claim.allowed_cpus))
+                if one.demand.allowed_cpus is None
+                else min(one.vcpus, len(one.demand.allowed_cpus))
             ),
-            one.claim.allowed_cpus,
+            one.demand.allowed_cpus,
         )
-        for one in found
+        for one in cpu_bound_vms
     )
-    served = fair_share.divide(awake, without_gangs)
+    served = fair_share.divide(vcpu_demands, gang_free)
     return sum(
-        vms * (claim.cpus - served.get(claim, 0.0))
-        for claim, vms in awake.items()
+        vms * (vcpu_demand.cpus - served.get(vcpu_demand, 0.0))
+        for vcpu_demand, vms in vcpu_demands.items()
     )
 
 
-def needs(
-    found: Collection[CpuBoundVm], without_gangs: Divided
-) -> tuple[Need, ...]:
-    """What each needs of the gangs' CPUs, if others have no gang at all.
+def shortfalls(
+    cpu_bound_vms: Collection[CpuBoundVm],
+    gang_free: fair_share.CapacityOf,
+) -> tuple[Shortfall, ...]:
+    """Return what each VM needs of gangs' CPUs besides the CPUs without gangs.
 
-    While gangs run the balancer moves all of them to those others, as nobody
-    weighs much there, and they divide them by weight. So for a vCPU that is to
-    have a whole CPU it is not enough to leave one: beside it are all the rest.
+    While gangs run, Linux's load balancer moves all CPU-bound vCPUs to the
+    CPUs without gangs, because the load there is small, and they divide them
+    by weight. So for a vCPU that is entitled to a whole CPU it is not enough
+    to keep one CPU free of gangs: it shares that one with all the others.
+
+    :param gang_free: returns how many CPUs of a set have no gang.
     """
     served: dict[fair_share.Demand, float] = {}
-    if without_gangs(None) > 0:
+    if gang_free(None) > 0:
         served = fair_share.divide(
-            collections.Counter(one.claim for one in found),
-            lambda reach: without_gangs(reach) / UNEVEN,
+            collections.Counter(one.demand for one in cpu_bound_vms),
+            lambda allowed_cpus: gang_free(allowed_cpus) / UNEVEN,
         )
-    missing: list[Need] = []
-    for one in found:
-        got = served.get(one.claim, 0.0)
-        lacks = one.fair - UNEVEN * got
-        if lacks > 0:
-            # Beside gangs are vCPUs that have none of the other CPUs: all of
-            # it but those that have one to themselves.
-            whole = min(math.floor(got), one.vcpus - 1)
-            missing.append(
-                Need(
-                    one.crowd,
-                    min(MOST_OF_A_CPU, lacks / max(lacks, one.pause - got)),
+    found: list[Shortfall] = []
+    for one in cpu_bound_vms:
+        gang_free_cpus = served.get(one.demand, 0.0)
+        missing = one.fair_cpus - UNEVEN * gang_free_cpus
+        if missing > 0:
+            # The vCPUs beside gangs have none of the other CPUs. So they need
+            # the whole entitlement, less that of vCPUs with a CPU each.
+            whole = min(math.floor(gang_free_cpus), one.vcpus - 1)
+            found.append(
+                Shortfall(
+                    one.crowd_weight,
                     min(
-                        MOST_OF_A_CPU,
-                        (one.fair - whole) / max(lacks, one.pause - whole),
+                        MAX_PART,
+                        missing
+                        / max(missing, one.pause_cpus - gang_free_cpus),
+                    ),
+                    min(
+                        MAX_PART,
+                        (one.fair_cpus - whole)
+                        / max(missing, one.pause_cpus - whole),
                     ),
                 )
             )
-    return tuple(missing)
+    return tuple(found)
 
 
-def contenders(
+def cpu_bound_vms(
     view: model.HostView,
-    sides: competitors.Competition,
-    demands: demand.DemandTracker,
+    competition: competitors.Competition,
+    demand_tracker: demand.DemandTracker,
 ) -> list[CpuBoundVm]:
-    """All VMs that never sleep, and what is fair for them."""
-    hungry, host = sides.hungry, sides.host
-    if not hungry:
+    """Return all CPU-bound VMs with what the kernel alone would give them."""
+    cpu_bound, host_cpus = competition.cpu_bound, competition.host_cpus
+    if not cpu_bound:
         return []
 
-    def every_cpu(reach: frozenset[int] | None) -> float:
-        return len(host if reach is None else reach)
+    def all_of(allowed_cpus: fair_share.AllowedCpus) -> float:
+        return len(host_cpus if allowed_cpus is None else allowed_cpus)
 
-    claims, in_pauses = _claims(view, sides, demands)
-    among_all = collections.Counter(claims.values())
-    # Members of gangs want a CPU for each vCPU; of most claims there are many.
-    of_members = collections.Counter(
-        (sides.weights[vm.uuid], vm.vcpus)
+    demands, pause_demands = _demands(view, competition, demand_tracker)
+    host_demands = collections.Counter(demands.values())
+    # Members of gangs want a CPU for each vCPU; many are of the same flavor.
+    member_counts = collections.Counter(
+        (competition.weights[vm.uuid], vm.vcpus)
         for vm in view.vms
-        if vm.uuid in sides.members
+        if vm.uuid in competition.members
     )
-    for (weight, vcpus), vms in of_members.items():
-        among_all[fair_share.Demand(weight, vcpus)] += vms
-    fair = fair_share.divide(among_all, every_cpu)
-    pause = fair_share.divide(
-        collections.Counter(in_pauses.values()), every_cpu
+    for (weight, vcpus), vms in member_counts.items():
+        host_demands[fair_share.Demand(weight, vcpus)] += vms
+    fair = fair_share.divide(host_demands, all_of)
+    in_pauses = fair_share.divide(
+        collections.Counter(pause_demands.values()), all_of
     )
-    sleep = sum(
-        pause.get(claim, 0.0)
-        for uuid, claim in in_pauses.items()
-        if uuid not in hungry
+    intermittent_cpus = sum(
+        in_pauses.get(pause_demand, 0.0)
+        for uuid, pause_demand in pause_demands.items()
+        if uuid not in cpu_bound
     )
-    awake = 1 - sleep / len(host)
+    cpu_bound_part = 1 - intermittent_cpus / len(host_cpus)
     found: list[CpuBoundVm] = []
-    for uuid, claim in claims.items():
-        cpus = pause.get(in_pauses[uuid])
-        if uuid in hungry and cpus:
+    for uuid, vm_demand in demands.items():
+        pause_cpus = in_pauses.get(pause_demands[uuid])
+        if uuid in cpu_bound and pause_cpus:
             found.append(
                 CpuBoundVm(
                     uuid,
-                    demands.awake(uuid),
-                    claim,
-                    fair.get(claim, 0.0),
-                    cpus,
-                    awake * claim.weight / cpus,
+                    len(demand_tracker.cpu_bound_vcpus(uuid)),
+                    vm_demand,
+                    fair.get(vm_demand, 0.0),
+                    pause_cpus,
+                    cpu_bound_part * vm_demand.weight / pause_cpus,
                 )
             )
     return found
 
 
-def _claims(
+def _demands(
     view: model.HostView,
-    sides: competitors.Competition,
-    demands: demand.DemandTracker,
+    competition: competitors.Competition,
+    demand_tracker: demand.DemandTracker,
 ) -> tuple[dict[str, fair_share.Demand], dict[str, fair_share.Demand]]:
-    """What VMs that are no members claim, by uuid.
+    """Return the demand of each VM that is in no gang, by uuid.
 
-    :returns: on the whole, and in a pause: there one runs until its quota is
-        used up. What is held back is runnable, and never runs.
+    :returns: in the long run, and during a pause. In a pause a VM with a quota
+        runs until the quota is used up; in the long run the quota limits it.
+        A vCPU that its quota holds back counts as runnable in schedstat.
     """
-    claims: dict[str, fair_share.Demand] = {}
-    in_pauses: dict[str, fair_share.Demand] = {}
-    reaches = {uuid: sides.reach(uuid) for uuid in sides.pins}
-    shown: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
-    for vm in shown:
+    demands: dict[str, fair_share.Demand] = {}
+    pause_demands: dict[str, fair_share.Demand] = {}
+    bound = {uuid: competition.allowed_cpus(uuid) for uuid in competition.pins}
+    vms: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
+    for vm in vms:
         uuid = vm.uuid
-        if uuid in sides.members:
+        if uuid in competition.members:
             continue
-        weight, cpus = sides.weights[uuid], demands.cpus(uuid)
-        reach = reaches.get(uuid)
-        claim = fair_share.Demand(weight, cpus, reach)
-        claims[uuid] = in_pauses[uuid] = claim
+        weight, cpus = competition.weights[uuid], demand_tracker.cpus(uuid)
+        allowed_cpus = bound.get(uuid)
+        demands[uuid] = pause_demands[uuid] = fair_share.Demand(
+            weight, cpus, allowed_cpus
+        )
         share = vm.original.share if isinstance(vm, model.VmView) else vm.share
         if share is not None and vm.vcpus * share < cpus:
-            claims[uuid] = fair_share.Demand(weight, vm.vcpus * share, reach)
-    return claims, in_pauses
+            demands[uuid] = fair_share.Demand(
+                weight, vm.vcpus * share, allowed_cpus
+            )
+    return demands, pause_demands

@@ -10,106 +10,88 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who takes turns in gang windows, and on which CPUs."""
+"""Which VMs form gangs, and on which CPUs."""
 
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from nova_vhpc.control import model
 from nova_vhpc.control.gang import schedule
 from nova_vhpc.control.pinning import base as pinning_base
 
-_Entry = tuple[str, str | None, int, int, pinning_base.Pins]
-"""What a lineup depends on, of one VM."""
+
+class Candidate(NamedTuple):
+    """A spinning, pinned VM: all that the choice of gangs depends on.
+
+    :ivar weight: its own ``cpu_shares``.
+    """
+
+    uuid: str
+    cluster: str | None
+    vcpus: int
+    weight: int
+    pins: pinning_base.Pins
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+# Not compared field by field: a set that was made anew counts as another one.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GangSet:
-    """Who takes turns.
+    """All gangs of a host.
 
-    :ivar members: VMs of all gangs.
-    :ivar cpus: of all gangs.
-    :ivar places: the CPUs of each member.
+    :ivar members: uuids of the VMs of all gangs.
+    :ivar cpus: host CPUs of all gangs.
+    :ivar member_cpus: host CPUs of each member, by uuid.
+    :ivar member_weights: own ``cpu_shares`` of each member, by uuid.
     """
 
     gangs: list[schedule.Gang]
     members: frozenset[str]
     cpus: frozenset[int]
-    places: Mapping[str, frozenset[int]]
+    member_cpus: Mapping[str, frozenset[int]]
+    member_weights: Mapping[str, int]
 
 
-class Lineups:
-    """Remembers the last one: to make it anew each tick takes long."""
+def form(candidates: Sequence[Candidate]) -> GangSet:
+    """Form gangs.
 
-    def __init__(self) -> None:
-        """Know of nobody."""
-        self._known: tuple[list[_Entry], GangSet] | None = None
-
-    def of(
-        self,
-        vms: Sequence[model.VmView],
-        pins: Mapping[str, pinning_base.Pins],
-        weights: Mapping[str, int],
-    ) -> GangSet:
-        """Who takes turns; the same object while they stay.
-
-        :param vms: that spin.
-        :param pins: of these, at least, by uuid.
-        :param weights: likewise: what nobody has touched.
-        """
-        asked: list[_Entry] = [
-            (vm.uuid, vm.cluster, vm.vcpus, weights[vm.uuid], pins[vm.uuid])
-            for vm in vms
-        ]
-        if self._known is not None and self._known[0] == asked:
-            return self._known[1]
-        gangs = _gangs(vms, pins, weights)
-        members = frozenset().union(*(gang.members for gang in gangs))
-        lineup = GangSet(
-            gangs,
-            members,
-            frozenset().union(*(gang.cpus for gang in gangs)),
-            {uuid: _cpus(pins[uuid]) for uuid in sorted(members)},
-        )
-        self._known = asked, lineup
-        return lineup
-
-
-def _gangs(
-    vms: Sequence[model.VmView],
-    pins: Mapping[str, pinning_base.Pins],
-    weights: Mapping[str, int],
-) -> list[schedule.Gang]:
-    """Members of a cluster together where they fit side by side."""
-    clusters: dict[str, list[model.VmView]] = {}
-    for vm in vms:
-        clusters.setdefault(vm.cluster or vm.uuid, []).append(vm)
+    The members of a cluster are one gang if they fit side by side, else each
+    of them is a gang. A gang of one vCPU has no sibling to run together with:
+    it is left out.
+    """
+    clusters: dict[str, list[Candidate]] = {}
+    for one in candidates:
+        clusters.setdefault(one.cluster or one.uuid, []).append(one)
     gangs: list[schedule.Gang] = []
     for key, members in clusters.items():
-        sets = [_cpus(pins[vm.uuid]) for vm in members]
-        joined = frozenset().union(*sets)
-        if sum(len(one) for one in sets) == len(joined):
-            gangs.append(_gang(key, members, joined, weights))
+        cpu_sets = [_cpus(one.pins) for one in members]
+        joined = frozenset().union(*cpu_sets)
+        if sum(map(len, cpu_sets)) == len(joined):
+            gangs.append(_gang(key, members, joined))
             continue
         gangs.extend(
-            _gang(f'{key}/{vm.uuid}', [vm], cpus, weights)
-            for vm, cpus in zip(members, sets, strict=True)
+            _gang(f'{key}/{one.uuid}', [one], cpus)
+            for one, cpus in zip(members, cpu_sets, strict=True)
         )
-    # A gang of one vCPU has no sibling to run together with.
-    return [gang for gang in gangs if len(gang.cpus) > 1]
+    gangs = [gang for gang in gangs if len(gang.cpus) > 1]
+    uuids = frozenset().union(*(gang.members for gang in gangs))
+    by_uuid = {one.uuid: one for one in candidates if one.uuid in uuids}
+    return GangSet(
+        gangs,
+        uuids,
+        frozenset().union(*(gang.cpus for gang in gangs)),
+        {uuid: _cpus(by_uuid[uuid].pins) for uuid in sorted(uuids)},
+        {uuid: one.weight for uuid, one in by_uuid.items()},
+    )
 
 
 def _gang(
-    key: str,
-    members: list[model.VmView],
-    cpus: frozenset[int],
-    own: Mapping[str, int],
+    key: str, members: list[Candidate], cpus: frozenset[int]
 ) -> schedule.Gang:
-    weights = [own[vm.uuid] / vm.vcpus for vm in members]
+    weights = [one.weight / one.vcpus for one in members]
     return schedule.Gang(
         key=key,
-        members=frozenset(vm.uuid for vm in members),
+        members=frozenset(one.uuid for one in members),
         cpus=cpus,
         weight=sum(weights) / len(weights),
     )
@@ -117,5 +99,5 @@ def _gang(
 
 @functools.lru_cache(maxsize=4_096)
 def _cpus(pins: pinning_base.Pins) -> frozenset[int]:
-    """All of a VM's CPUs; pins change seldom, and are looked at each tick."""
+    # Pins are read in each tick and seldom change.
     return frozenset().union(*pins)

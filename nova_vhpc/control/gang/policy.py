@@ -10,343 +10,394 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``gang``: windows in which the vCPUs of one parallel VM run together.
 
-Linux runs the vCPUs of one VM at different times, so that siblings spin
-in vain for each other; shorter slices do not mend that, alignment does.
-Every window one parallel VM (or the members of one virtual cluster on this
-host) weighs nearly everything and the other parallel ones nearly nothing:
-gang scheduling in user space, work-conserving, with libvirt's
-``cpu_shares`` alone. The window is the time slice that the ATC paper adapts;
-here a shorter one costs more than it gives, so it is as short as the cost of
-its borders allows (:mod:`nova_vhpc.control.gang.window_width`).
+Linux runs the vCPUs of one VM at different times, so that a vCPU spins in vain
+for a sibling that is not running. Shorter time slices do not mend that,
+alignment does. In every window one gang is favoured: it weighs nearly
+everything and the other gangs on its CPUs next to nothing. This is gang
+scheduling in user space, work-conserving, with libvirt's ``cpu_shares`` alone.
+The window is the time slice that the ATC paper adapts. Here a shorter one
+costs more than it gives, so it is as short as the cost of its borders allows
+(:mod:`nova_vhpc.control.gang.window_width`).
 
-VMs that do not take part are never written. Those that never sleep get
-pauses, windows of their own, so long that each of them has what the kernel's
-fair division would give it; only then does a gang outweigh them in its
-window. Where they are so few that most gangs have none of them on their CPUs,
-there are no pauses: the favoured gang weighs so little that they get in its
-window what is fair. Where all of them sleep now and then, it weighs on each
-CPU what all gangs there weigh together and no more, so that whoever wakes up
-is served as before (:mod:`nova_vhpc.control.gang.weights`).
+Words of this package:
+
+gang
+    A spinning parallel VM, or the members of one virtual cluster on this host
+    if these fit side by side on its CPUs.
+pause
+    A window in which no gang is favoured.
+CPU-bound VM
+    Here: a VM in no gang with a vCPU that has not slept for long.
+intermittent VM
+    A VM in no gang that is not CPU-bound.
+own weight
+    ``cpu_shares`` of a VM as they are without windows.
+
+VMs that are in no gang are never written. How their part is kept depends on
+how many of them are CPU-bound (:mod:`nova_vhpc.control.gang.weights`):
+
+* Many: gangs pause for so long that each CPU-bound VM has what the kernel's
+  fair division would give it, and outweigh them in windows.
+* So few that most gangs have none of them on their CPUs: there are no pauses.
+  The favoured gang weighs so little that CPU-bound VMs get in its window what
+  is fair.
+* None: on each CPU the favoured gang weighs what all gangs there weigh
+  together, so that a VM that wakes up is served as without windows.
 """
 
-import dataclasses
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import fair_share, model
+from nova_vhpc.control import fair_share, memo, model
 from nova_vhpc.control.gang import (
     competitors,
     demand,
     entitlement,
     gangs,
-    leeway,
-    reach,
     reserved_cpus,
     schedule,
     unpinned,
+    weights,
     window_width,
-)
-from nova_vhpc.control.gang import (
-    weights as gang_contest,
 )
 from nova_vhpc.control.pinning import usable_cpus
 from nova_vhpc.control.slices import base
 
-# To look up a member of an enum takes long, for each VM, each tick.
+# Looking up a member of an enum takes long, for each VM in each tick.
 _LATENCY, _PARALLEL = model.Workload.LATENCY, model.Workload.PARALLEL
 
-LEAST_PART = 0.08
-"""VMs that want less are served within the windows: they sleep, and the
-kernel prefers whoever wakes up."""
+MIN_PAUSE_PART = 0.08
+"""A smaller part of the time is no pause. VMs that want less are served within
+windows: they sleep, and the kernel prefers a task that wakes up."""
 
 STEPS = 32
-"""The others' part is rounded to 1/32: hosts then agree, and small changes
-of demand do not make a new schedule every period."""
+"""The part of pauses is rounded to 1/32. Hosts of a cluster then agree, and
+small changes of demand do not make a new schedule in every tick."""
 
-LEAST_MOVE = 0.75 / STEPS
-"""Smaller changes of the others' part change nothing."""
+MIN_CHANGE = 0.75 / STEPS
+"""A smaller change of the part of pauses changes nothing."""
 
 OUT_OF_TURN = 50
-"""A VM that is not favoured weighs its own share divided by this, or what it
-weighs in its window if that is less: little enough, and still more than
-nothing if the player should come late."""
+"""A VM that is not favoured has its own weight, or its weight in its window if
+that is less, divided by this: little enough, and still more than nothing if
+the window player should be late."""
 
-_Rotated = tuple[list[schedule.Gang], int, float, frozenset[int]]
-_Decided = tuple[
-    schedule.Timeline,
-    Mapping[str, int],
-    Mapping[str, int],
-    model.ActuatorLimits,
-    frozenset[int],
-    frozenset[str],
-    frozenset[str],
-]
+
+class _Division(NamedTuple):
+    """How CPU time is divided between gangs and all other VMs.
+
+    :ivar pause_part: part of the time in which no gang is favoured.
+    :ivar contested_cpus: CPUs on which gangs must leave CPU-bound VMs
+        something.
+    :ivar window_shares: ``cpu_shares`` of each member in its window, by uuid.
+    """
+
+    pause_part: float
+    contested_cpus: frozenset[int]
+    window_shares: Mapping[str, int]
 
 
 class GangPolicy:
-    """Favours one gang at a time.
+    """Favours one gang after the other on each CPU.
 
-    :ivar room: how many CPUs gangs are to be kept off.
+    :ivar reserved_cpus: CPUs that gangs must not use.
     """
 
     uses_io = False
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        """Take window, favour and bounds from the configuration."""
+        """Take window lengths and bounds from the configuration."""
         self._config = config
-        self._demands = demand.DemandTracker()
-        self._width = window_width.WindowWidth(
+        self._demand_tracker = demand.DemandTracker()
+        self._window_width = window_width.WindowWidth(
             config.gang_window_us, config.gang_max_window_us
         )
-        self._usable = usable_cpus.UsableCpus()
-        self._lineups = gangs.Lineups()
-        self.room = reserved_cpus.ReservedCpus(config.rebalance_periods)
-        self._resting = unpinned.NonParticipants(config.rebalance_periods)
-        self._part = 0.0
-        self._most: gang_contest.Bounds | None = None
-        self._leeway = leeway.WakeupHeadroom(config.rebalance_periods)
-        # What is as it was is not made anew: nearly always all of it.
-        self._gentle: (
-            tuple[gangs.GangSet, model.ActuatorLimits, dict[str, int]] | None
-        ) = None
-        self._rotated: tuple[_Rotated, schedule.Timeline] | None = None
-        self._decided: tuple[_Decided, base.SliceDecision] | None = None
+        self._usable_cpus = usable_cpus.UsableCpus()
+        self.reserved_cpus = reserved_cpus.ReservedCpus(
+            config.rebalance_periods
+        )
+        self._non_participants = unpinned.NonParticipants(
+            config.rebalance_periods
+        )
+        self._wakeup_headroom = weights.WakeupHeadroom(
+            config.rebalance_periods
+        )
+        self._pause_part = 0.0
+        self._bounds: weights.Bounds | None = None
+        # What follows from gangs and demand seldom changes.
+        self._gang_set = memo.LastCall(gangs.form)
+        self._neutral_weights = memo.LastCall(weights.neutral)
+        self._timeline = memo.LastCall(self._make_timeline)
+        self._decision = memo.LastCall(_make_decision)
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
-        """Find who spins, who shares CPUs, and how long others need."""
-        self._usable.update(context.view.cpus)
-        view = reach.near(context.view, self._usable)
-        context = dataclasses.replace(context, view=view)
+        """Choose the windows of the next control period.
+
+        No windows where nothing spins or nothing shares CPUs.
+        """
+        self._usable_cpus.update(context.view.cpus)
+        view = competitors.without_foreign_vcpus(
+            context.view, self._usable_cpus
+        )
         parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]
-        self._demands.advance([*view.vms, *view.others])
+        self._demand_tracker.advance([*view.vms, *view.others])
         if view.limits.max_shares < max(1, view.limits.min_shares):
-            # Windows are played by shares, and this actuator takes none.
+            # Windows are played by shares, and this actuator sets none.
             return base.SliceDecision()
-        spins = self._demands.spins
-        spinning = [vm for vm in parallel if spins(vm.uuid)]
-        self._resting.advance(parallel, spinning, self._demands.cpus)
+        is_spinning = self._demand_tracker.is_spinning
+        spinning = [vm for vm in parallel if is_spinning(vm.uuid)]
+        self._non_participants.advance(
+            parallel, spinning, self._demand_tracker.cpus
+        )
         pinned = [
             vm
             for vm in spinning
             if vm.uuid not in context.in_io_pool and vm.uuid in context.pins
         ]
-        own = fair_share.own_weights(view) if pinned else {}
-        lineup = self._lineups.of(pinned, context.pins, own)
-        sides = self._sides(context, lineup, own)
-        found = entitlement.contenders(view, sides, self._demands)
-        if self.room.is_due():
-            self.room.look(
-                reserved_cpus.need(
+        own_weights = fair_share.own_weights(view) if pinned else {}
+        gang_set = self._gang_set(
+            [
+                gangs.Candidate(
+                    vm.uuid,
+                    vm.cluster,
+                    vm.vcpus,
+                    own_weights[vm.uuid],
+                    context.pins[vm.uuid],
+                )
+                for vm in pinned
+            ]
+        )
+        competition = self._competition(
+            view, context.pins, gang_set, own_weights
+        )
+        cpu_bound_vms = entitlement.cpu_bound_vms(
+            view, competition, self._demand_tracker
+        )
+        if self.reserved_cpus.is_due():
+            self.reserved_cpus.evaluate(
+                reserved_cpus.reservation_demand(
                     view,
-                    sides,
-                    self._demands,
-                    found,
+                    competition,
+                    self._demand_tracker,
+                    cpu_bound_vms,
                     pinned,
                     context.pins,
-                    self.room.clear_cpus,
+                    self.reserved_cpus.cpus,
                 )
             )
-        part, contested, weights = self._weigh(view, lineup, sides, found)
+        division = self._divide(view, gang_set, competition, cpu_bound_vms)
         timeline = self._timeline(
-            lineup.gangs,
-            self._width.advance(view.window_late_us),
-            part,
-            contested,
+            gang_set.gangs,
+            self._window_width.advance(view.window_late_us),
+            division.pause_part,
+            division.contested_cpus,
         )
-        if not any(window.favoured for window in timeline):
+        playing = frozenset().union(*(window.favoured for window in timeline))
+        if not playing:
             return base.SliceDecision(
-                clear_cpus=self.room.clear_cpus,
-                loose=self._resting.loose,
-                idle=self._resting.idle,
+                clear_cpus=self.reserved_cpus.cpus,
+                loose=self._non_participants.unpinned,
+                idle=self._non_participants.idle,
             )
-        return self._decision(view, timeline, weights, own)
+        return self._decision(
+            timeline,
+            division.window_shares,
+            {
+                vm.uuid: own_weights[vm.uuid]
+                for vm in view.vms
+                if vm.uuid in playing
+            },
+            view.limits,
+            self._window_width.width_us,
+            self.reserved_cpus.cpus,
+            self._non_participants.unpinned,
+            self._non_participants.idle,
+        )
 
-    def _timeline(
+    def _make_timeline(
         self,
         gangs: list[schedule.Gang],
-        width_us: int,
-        part: float,
-        contested: frozenset[int],
+        window_us: int,
+        pause_part: float,
+        contested_cpus: frozenset[int],
     ) -> schedule.Timeline:
-        """One rotation of all gangs; the same object while they stay.
+        """Return one rotation of all gangs.
 
-        :param contested: CPUs on which gangs leave others something: there one
-            that shares its CPUs with no other has a window, too.
+        :param window_us: length of a gang's window, in microseconds.
+        :param contested_cpus: CPUs on which gangs must leave CPU-bound VMs
+            something. There a gang that shares its CPUs with no other gang has
+            a window, too.
         """
-        asked = (gangs, width_us, part, contested)
-        if self._rotated is not None and self._rotated[0] == asked:
-            return self._rotated[1]
         rotations: list[schedule.Timeline] = []
         for island in schedule.islands(gangs):
-            touched = any(not contested.isdisjoint(one.cpus) for one in island)
+            contested = any(
+                not contested_cpus.isdisjoint(gang.cpus) for gang in island
+            )
             rotations.append(
                 schedule.rotation(
                     island,
-                    width_us,
-                    part if touched else 0.0,
+                    window_us,
+                    pause_part if contested else 0.0,
                     self._config.gang_min_window_us,
-                    alone=touched,
+                    single_gang_window=contested,
                 )
             )
-        timeline = schedule.merge(rotations)
-        self._rotated = asked, timeline
-        return timeline
+        return schedule.merge(rotations)
 
-    def _sides(
+    def _competition(
         self,
-        context: base.SliceContext,
-        lineup: gangs.GangSet,
-        weights: Mapping[str, int],
+        view: model.HostView,
+        pins_of: Mapping[str, tuple[frozenset[int], ...]],
+        gang_set: gangs.GangSet,
+        own_weights: Mapping[str, int],
     ) -> competitors.Competition:
-        """Who is in a gang, and who competes with the gangs."""
-        gangs, members = lineup.gangs, lineup.members
-        if not gangs:
+        """Return the gangs and the CPU-bound VMs that compete with them."""
+        if not gang_set.gangs:
             return competitors.Competition()
-        view = context.view
-        shown: list[model.VmView | model.OtherVm] = [
+        outside: list[model.VmView | model.OtherVm] = [
             vm
             for vm in view.vms
-            # Who says that its answers are urgent is no hog.
-            if vm.workload != _LATENCY and vm.uuid not in members
+            # A VM whose answers are urgent does not count as CPU-bound.
+            if vm.workload != _LATENCY and vm.uuid not in gang_set.members
         ]
-        shown += view.others
-        is_hungry = self._demands.hungry
-        hungry = {vm.uuid: vm for vm in shown if is_hungry(vm.uuid)}
-        host = self._usable.all_cpus
+        outside += view.others
+        is_cpu_bound = self._demand_tracker.is_cpu_bound
+        cpu_bound = {vm.uuid: vm for vm in outside if is_cpu_bound(vm.uuid)}
+        host_cpus = self._usable_cpus.all_cpus
         return competitors.Competition(
-            members,
-            frozenset(hungry),
-            lineup.cpus,
-            lineup.places,
-            sum(len(gang.cpus) for gang in gangs) / len(gangs),
-            weights,
-            host,
+            gang_set.members,
+            frozenset(cpu_bound),
+            gang_set.cpus,
+            gang_set.member_cpus,
+            sum(len(gang.cpus) for gang in gang_set.gangs)
+            / len(gang_set.gangs),
+            own_weights,
+            host_cpus,
             {
                 uuid: pins
-                for uuid, vm in hungry.items()
-                if (pins := context.pins.get(uuid) or reach.bound(vm, host))
+                for uuid, vm in cpu_bound.items()
+                if (
+                    pins := pins_of.get(uuid)
+                    or competitors.bound_pins(vm, host_cpus)
+                )
             },
         )
 
-    def _weigh(
+    def _divide(
         self,
         view: model.HostView,
-        lineup: gangs.GangSet,
-        sides: competitors.Competition,
-        found: Collection[entitlement.CpuBoundVm],
-    ) -> tuple[float, frozenset[int], dict[str, int]]:
-        """What VMs that never sleep get, and what gangs weigh against them.
+        gang_set: gangs.GangSet,
+        competition: competitors.Competition,
+        cpu_bound_vms: Collection[entitlement.CpuBoundVm],
+    ) -> _Division:
+        """Divide CPU time between gangs and CPU-bound VMs.
 
-        The others are served within the windows.
-
-        :param found: those that never sleep.
-        :returns: the part of the time that is to be pauses; the CPUs on
-            which gangs must leave them something; by member, what it weighs
-            in its window.
+        Intermittent VMs are served within windows.
         """
-        nobody: frozenset[int] = frozenset()
-        claim = entitlement.fair_claim(sides, found)
-        if not claim.needs:
-            return 0.0, nobody, self._weigh_gently(view, lineup, sides)
-        if claim.touches_few(sides):
-            most = gang_contest.bounds(view, sides, self._demands, claim)
-            if self._most is None or most.moves(self._most) > LEAST_MOVE:
-                self._most = most
-            weights = gang_contest.yielding(view, sides, self._most)
-            return 0.0, sides.contested_cpus(), weights
-        beside_sleepers = self._leeway.advance(
-            gang_contest.leaves_sleepers(view, sides, self._demands)
-        )
-        strong = gang_contest.strong(
-            view, sides, beside_sleepers, self._config.gang_favour
-        )
-        part = claim.pause(
-            gang_contest.in_windows(sides, strong),
-            sum(sides.weights[uuid] for uuid in sides.members)
-            / OUT_OF_TURN
-            / len(sides.cpus),
-        )
-        self._part = _steady(self._part, part if part >= LEAST_PART else 0.0)
-        if self._part <= 0:
-            return 0.0, nobody, self._weigh_gently(view, lineup, sides)
-        part = min(self._part, 1 - 1 / STEPS)
-        return part, sides.contested_cpus(), strong
-
-    def _weigh_gently(
-        self,
-        view: model.HostView,
-        lineup: gangs.GangSet,
-        sides: competitors.Competition,
-    ) -> dict[str, int]:
-        known = self._gentle
-        # A lineup that is the same has members of the same weights.
-        if (
-            known is not None
-            and known[0] is lineup
-            and known[1] == view.limits
-        ):
-            return known[2]
-        weights = gang_contest.gentle(view, sides)
-        self._gentle = lineup, view.limits, weights
-        return weights
-
-    def _decision(
-        self,
-        view: model.HostView,
-        timeline: schedule.Timeline,
-        high: Mapping[str, int],
-        own: Mapping[str, int],
-    ) -> base.SliceDecision:
-        playing = frozenset().union(*(window.favoured for window in timeline))
-        originals = {
-            vm.uuid: own[vm.uuid] for vm in view.vms if vm.uuid in playing
-        }
-        clear_cpus = self.room.clear_cpus
-        loose, idle = self._resting.loose, self._resting.idle
-        asked = (
-            *(timeline, high, originals, view.limits),
-            *(clear_cpus, loose, idle),
-        )
-        if self._decided is not None and self._decided[0] == asked:
-            return self._decided[1]
-        waiting = {
-            uuid: max(
-                view.limits.min_shares, min(shares, high[uuid]) // OUT_OF_TURN
+        entitled = entitlement.entitlement(competition, cpu_bound_vms)
+        if not entitled.shortfalls:
+            return self._without_pauses(view, gang_set)
+        if entitled.meets_few_gangs(competition):
+            bounds = weights.bounds(
+                view, competition, self._demand_tracker, entitled
             )
-            for uuid, shares in originals.items()
-        }
-        turns = tuple(
-            model.Turn(
-                width_us=window.width_us,
-                favoured=window.favoured,
-                shares=waiting
-                | {uuid: high[uuid] for uuid in window.favoured},
+            if (
+                self._bounds is None
+                or bounds.difference(self._bounds) > MIN_CHANGE
+            ):
+                self._bounds = bounds
+            return _Division(
+                0.0,
+                competition.contested_cpus(),
+                weights.bounded(view, competition, self._bounds),
             )
-            for window in timeline
-        )
-        decision = base.SliceDecision(
-            vms=dict.fromkeys(
-                originals,
-                base.VmSlice(
-                    slice_us=self._width.width_us,
-                    reason='gang window',
-                    by_windows=True,
-                ),
+        window_shares = weights.dominant(
+            view,
+            competition,
+            self._wakeup_headroom.advance(
+                weights.wakeup_headroom(
+                    view, competition, self._demand_tracker
+                )
             ),
-            windows=model.WindowSchedule(turns, originals),
-            clear_cpus=clear_cpus,
-            loose=loose,
-            idle=idle,
+            self._config.gang_favour,
         )
-        self._decided = asked, decision
-        return decision
+        pause_part = entitled.pause_part(
+            weights.weights_in_windows(competition, window_shares),
+            sum(competition.weights[uuid] for uuid in competition.members)
+            / OUT_OF_TURN
+            / len(competition.gang_cpus),
+        )
+        self._pause_part = _steady(
+            self._pause_part,
+            pause_part if pause_part >= MIN_PAUSE_PART else 0.0,
+        )
+        if self._pause_part <= 0:
+            return self._without_pauses(view, gang_set)
+        return _Division(
+            min(self._pause_part, 1 - 1 / STEPS),
+            competition.contested_cpus(),
+            window_shares,
+        )
+
+    def _without_pauses(
+        self, view: model.HostView, gang_set: gangs.GangSet
+    ) -> _Division:
+        return _Division(
+            0.0, frozenset(), self._neutral_weights(gang_set, view.limits)
+        )
+
+
+def _make_decision(
+    timeline: schedule.Timeline,
+    window_shares: Mapping[str, int],
+    own_weights: Mapping[str, int],
+    limits: model.ActuatorLimits,
+    window_us: int,
+    clear_cpus: frozenset[int],
+    loose: frozenset[str],
+    idle: frozenset[str],
+) -> base.SliceDecision:
+    """Return the policy's answer.
+
+    :param window_shares: ``cpu_shares`` of each member in its window, by uuid.
+    :param own_weights: of each VM that the timeline favours at some time.
+    :param window_us: length of a gang's window, in microseconds.
+    """
+    out_of_turn = {
+        uuid: max(
+            limits.min_shares,
+            min(own_weight, window_shares[uuid]) // OUT_OF_TURN,
+        )
+        for uuid, own_weight in own_weights.items()
+    }
+    turns = tuple(
+        model.Turn(
+            width_us=window.width_us,
+            favoured=window.favoured,
+            shares=out_of_turn
+            | {uuid: window_shares[uuid] for uuid in window.favoured},
+        )
+        for window in timeline
+    )
+    return base.SliceDecision(
+        vms=dict.fromkeys(
+            own_weights,
+            base.VmSlice(
+                slice_us=window_us, reason='gang window', by_windows=True
+            ),
+        ),
+        windows=model.WindowSchedule(turns, own_weights),
+        clear_cpus=clear_cpus,
+        loose=loose,
+        idle=idle,
+    )
 
 
 def _steady(held: float, now: float) -> float:
-    """The same as before, but for changes that count, and those in steps."""
-    if abs(now - held) > LEAST_MOVE:
+    """Return a rounded value, or the held one if the change is small."""
+    if abs(now - held) > MIN_CHANGE:
         return round(now * STEPS) / STEPS
     return held

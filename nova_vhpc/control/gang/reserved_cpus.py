@@ -10,16 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How many CPUs gangs leave to VMs that never sleep and have no windows.
+"""How many CPUs are kept free of gangs, for CPU-bound VMs.
 
-Such a VM takes its fair part of any CPU that it is on, from all gangs with a
-vCPU there: they wait for that vCPU. One vCPU that is to have nearly a whole
-CPU leaves gangs that are on all CPUs next to nothing. On a host wider than its
-gangs it costs less to pin these elsewhere, so that such VMs find CPUs without
-them. For each number of CPUs it is estimated what gangs keep if each of the
-others is to have what is fair (:mod:`nova_vhpc.control.gang.entitlement`),
-and the best is taken. They must be CPUs that such VMs can be on, as some are
-bound to a NUMA node.
+A CPU-bound VM takes its fair part of every CPU that it runs on, from all gangs
+with a vCPU there, and the siblings of that vCPU wait. One vCPU that is
+entitled to nearly a whole CPU leaves next to nothing to gangs that span all
+CPUs. On a host that is wider than its gangs it costs less to pin gangs
+elsewhere, so that such VMs find CPUs without gangs.
+
+For each number of such CPUs it is estimated what gangs keep if every CPU-bound
+VM gets what it is entitled to (:mod:`nova_vhpc.control.gang.entitlement`), and
+the best number is taken. Only CPUs on which CPU-bound VMs may run count, since
+some are bound to a NUMA node.
 """
 
 import collections
@@ -27,265 +29,312 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterable
 
-from nova_vhpc.control import model
+from nova_vhpc.control import fair_share, model
 from nova_vhpc.control.gang import competitors, demand, entitlement
 from nova_vhpc.control.pinning import usable_cpus
 
-GAIN = 0.1
-"""Of the host's CPU time, by which it must be better than now: VMs are pinned
-anew for it, and it is only an estimate."""
+MIN_GAIN = 0.1
+"""Part of the host's CPU time by which another number must be better than the
+present one: VMs are pinned again for it, and it is only an estimate."""
 
-SERVED = 0.1
-"""Of the time, lost where all others have what is fair without gangs, and some
-are on the gangs' CPUs all the same: so much was it in simulations."""
+SERVED_LOSS = 0.1
+"""Part of the time that a gang loses on CPUs where CPU-bound VMs run although
+these have all that they are entitled to on other CPUs; seen in simulations."""
 
 STEPS = 8
-"""Between none and the most; on wide hosts to try all takes too long."""
+"""Numbers that are tried between none and the most; on wide hosts it would
+take too long to try all."""
 
-MOST_LOOKS = 64
-"""That must agree where what is best goes back and forth."""
+MAX_AGREEMENT = 64
+"""Evaluations in a row that must agree if the choice goes back and forth."""
 
-MOST_BEFORE = 8
-"""Sets of CPUs that were clear before, to which it may change back."""
+MAX_EARLIER = 8
+"""Earlier choices that are remembered, to detect a return to one of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Need:
-    """Who is to be served on a host.
+class ReservationDemand:
+    """What a choice of reserved CPUs depends on.
 
-    :ivar host: its CPUs.
-    :ivar clusters: vCPUs of each member of those that take turns, or could.
-    :ivar others: who never sleeps, and is not pinned by us.
-    :ivar order: CPUs that may be left clear, the first one first.
-    :ivar free: CPUs that have no gang now.
+    :ivar host_cpus: CPUs of the host.
+    :ivar cluster_vcpus: for each cluster that takes turns, or could, the
+        number of vCPUs of each of its members on this host.
+    :ivar cpu_bound_vms: CPU-bound VMs that the agent does not pin.
+    :ivar candidate_cpus: CPUs that may be reserved, the first one first.
+    :ivar gang_free_cpus: CPUs that have no gang now.
     """
 
-    host: frozenset[int]
-    clusters: tuple[tuple[int, ...], ...] = ()
-    others: tuple[entitlement.CpuBoundVm, ...] = ()
-    order: tuple[int, ...] = ()
-    free: frozenset[int] = frozenset()
+    host_cpus: frozenset[int]
+    cluster_vcpus: tuple[tuple[int, ...], ...] = ()
+    cpu_bound_vms: tuple[entitlement.CpuBoundVm, ...] = ()
+    candidate_cpus: tuple[int, ...] = ()
+    gang_free_cpus: frozenset[int] = frozenset()
 
-    def efficiency(self, clear: int, now: int | None = None) -> float:
-        """Part of the host's CPU time in which gangs get on.
+    def efficiency(
+        self, reserved_count: int, present_count: int | None = None
+    ) -> float:
+        """Estimate the part of the host's CPU time in which gangs progress.
 
-        What is left for it by pauses that give each of the others what is
-        fair, or by gangs that weigh little beside them.
+        CPU-bound VMs get what they are entitled to, by pauses of all gangs or
+        by a small weight of gangs beside them; gangs have the rest.
 
-        :param clear: CPUs that are left to the others.
-        :param now: that are clear now; so it is known which the rest are.
+        :param reserved_count: number of CPUs to reserve.
+        :param present_count: number of CPUs reserved now, for which it is
+            known which CPUs have no gang; None if it is not.
         """
-        room = len(self.host) - clear
-        if not self.clusters or self._widest > room:
+        gang_capacity = len(self.host_cpus) - reserved_count
+        if not self.cluster_vcpus or self._widest > gang_capacity:
             return 0.0
-        sizes = widths(self.clusters, room)
-        used = min(room, sum(sizes))
-        left = frozenset(self.order[:clear])
+        widths = gang_widths(self.cluster_vcpus, gang_capacity)
+        used = min(gang_capacity, sum(widths))
+        reserved = frozenset(self.candidate_cpus[:reserved_count])
 
-        def without_gangs(reach: frozenset[int] | None) -> float:
-            if clear == now:
-                return len(self.free if reach is None else self.free & reach)
-            if reach is None:
-                return len(self.host) - used
-            # Gangs may be anywhere in their room.
-            return len(reach & left) + max(0, len(reach - left) - used)
-
-        touched = entitlement.contested(self.others, without_gangs) * (
-            sum(sizes) / len(sizes) / used
-        )
-        reaches = [one.claim.allowed_cpus for one in self.others]
-        if None not in reaches:
-            touched = min(
-                touched,
-                len(frozenset().union(*filter(None, reaches)) - left) / room,
+        def gang_free(allowed_cpus: fair_share.AllowedCpus) -> float:
+            if reserved_count == present_count:
+                return len(
+                    self.gang_free_cpus
+                    if allowed_cpus is None
+                    else self.gang_free_cpus & allowed_cpus
+                )
+            if allowed_cpus is None:
+                return len(self.host_cpus) - used
+            # Gangs may be on any CPUs that are not reserved.
+            return len(allowed_cpus & reserved) + max(
+                0, len(allowed_cpus - reserved) - used
             )
-        missing = entitlement.needs(self.others, without_gangs)
-        if not missing:
-            part = SERVED
-        elif touched < 1:
-            part = max(need.beside for need in missing)
+
+        # Part of all gangs that have a CPU-bound VM on their CPUs.
+        affected = entitlement.contested_count(
+            self.cpu_bound_vms, gang_free
+        ) * (sum(widths) / len(widths) / used)
+        allowed = [one.demand.allowed_cpus for one in self.cpu_bound_vms]
+        if None not in allowed:
+            affected = min(
+                affected,
+                len(frozenset().union(*filter(None, allowed)) - reserved)
+                / gang_capacity,
+            )
+        shortfalls = entitlement.shortfalls(self.cpu_bound_vms, gang_free)
+        if not shortfalls:
+            lost = SERVED_LOSS
+        elif affected < 1:
+            lost = max(one.cpu_part for one in shortfalls)
         else:
-            part = max(need.pauses for need in missing)
-        lost = part * min(1.0, touched)
-        return _packed(sizes, room) / len(self.host) * (1 - lost)
+            lost = max(one.pause_part for one in shortfalls)
+        lost *= min(1.0, affected)
+        return (
+            _mean_used(widths, gang_capacity)
+            / len(self.host_cpus)
+            * (1 - lost)
+        )
 
-    def best(self, now: int | None) -> int:
-        """How many of the CPUs to leave clear.
+    def best_count(self, present_count: int | None) -> int:
+        """Return how many of the candidate CPUs should be reserved.
 
-        :param now: that are clear now; None if others are.
+        :param present_count: number of CPUs reserved now; None if these are no
+            candidates any more.
         """
-        most = min(len(self.host) - self._widest, len(self.order))
-        if not self.clusters or most <= 0:
+        most = min(
+            len(self.host_cpus) - self._widest, len(self.candidate_cpus)
+        )
+        if not self.cluster_vcpus or most <= 0:
             return 0
-        held = now or 0
-        if held > most:
-            held, now = 0, None
+        kept = present_count or 0
+        if kept > most:
+            kept, present_count = 0, None
         tried = {most * step // STEPS for step in range(STEPS + 1)}
-        tried |= {max(0, most - 1), max(0, most - 2), max(0, most - 3), held}
+        tried |= {max(0, most - 1), max(0, most - 2), max(0, most - 3), kept}
         efficiency = {
-            clear: self.efficiency(clear, now) for clear in sorted(tried)
+            count: self.efficiency(count, present_count)
+            for count in sorted(tried)
         }
         best = max(efficiency, key=efficiency.__getitem__)
-        if efficiency[best] < efficiency[held] + GAIN:
-            return held
+        if efficiency[best] < efficiency[kept] + MIN_GAIN:
+            return kept
         return best
 
     @property
     def _widest(self) -> int:
-        """CPUs that must be left to gangs."""
-        widest = max(map(max, self.clusters), default=1)
-        return min(widest, len(self.host))
+        """Least number of CPUs that must be left to gangs."""
+        widest = max(map(max, self.cluster_vcpus), default=1)
+        return min(widest, len(self.host_cpus))
 
 
 class ReservedCpus:
-    """Follows what is best, without haste.
+    """Chooses, with hysteresis, the CPUs that gangs must not use.
 
-    Two looks in a row must agree before anything changes, and twice as many
-    each time that it changes back; two again when it has stayed for long.
+    CPU-bound VMs outside of any gang run there. A new choice takes effect
+    after ``_required_agreement`` evaluations in a row agree on it. That number
+    starts at 2, doubles (to at most :data:`MAX_AGREEMENT`) whenever the choice
+    returns to an earlier one, and is reset once a choice has lasted.
 
-    :param periods: control periods between two looks.
-    :ivar clear_cpus: that gangs are to be kept off.
+    :param periods: control periods between two evaluations.
+    :ivar cpus: host CPUs reserved now.
     """
 
     def __init__(self, periods: int) -> None:
         self._periods = max(1, periods)
         self._calls = 0
-        self._wanted: frozenset[int] = frozenset()
-        self._agreed = 0
-        self._patience = 2
-        # More than one: where each changes what is best, they may go round.
-        self._before: collections.deque[frozenset[int]] = collections.deque(
-            maxlen=MOST_BEFORE
+        self._proposed: frozenset[int] = frozenset()
+        self._agreement = 0
+        self._required_agreement = 2
+        # More than one: if each choice makes another one look best, they may
+        # follow each other in a circle.
+        self._earlier: collections.deque[frozenset[int]] = collections.deque(
+            maxlen=MAX_EARLIER
         )
-        self.clear_cpus: frozenset[int] = frozenset()
+        self.cpus: frozenset[int] = frozenset()
 
     def is_due(self) -> bool:
-        """Count a control period; whether to look in this one."""
+        """Count a control period; return whether to evaluate in it."""
         self._calls += 1
         return self._calls % self._periods == 0
 
-    def look(self, need: Need) -> None:
-        """See what is best now."""
-        now: int | None = len(self.clear_cpus)
-        if not self.clear_cpus.issubset(need.order):
-            # Some serve nobody.
-            now = None
-        clear = frozenset(need.order[: need.best(now)])
-        self._agreed = self._agreed + 1 if clear == self._wanted else 1
-        self._wanted = clear
-        if clear == self.clear_cpus:
-            if self._agreed >= MOST_LOOKS:
-                self._patience = 2
-                self._before.clear()
+    def evaluate(self, demand: ReservationDemand) -> None:
+        """Take one evaluation into account."""
+        reserved_count: int | None = len(self.cpus)
+        if not self.cpus.issubset(demand.candidate_cpus):
+            # A reserved CPU is outside of what any CPU-bound VM may use.
+            reserved_count = None
+        best_count = demand.best_count(reserved_count)
+        proposed = frozenset(demand.candidate_cpus[:best_count])
+        if proposed == self._proposed:
+            self._agreement += 1
+        else:
+            self._agreement = 1
+        self._proposed = proposed
+        if proposed == self.cpus:
+            if self._agreement >= MAX_AGREEMENT:
+                self._required_agreement = 2
+                self._earlier.clear()
             return
-        if self._agreed < self._patience:
+        if self._agreement < self._required_agreement:
             return
-        if clear in self._before:
-            self._patience = min(MOST_LOOKS, 2 * self._patience)
-        self._before.append(self.clear_cpus)
-        self.clear_cpus = clear
+        if proposed in self._earlier:
+            self._required_agreement = min(
+                MAX_AGREEMENT, 2 * self._required_agreement
+            )
+        self._earlier.append(self.cpus)
+        self.cpus = proposed
 
 
-def need(
+def reservation_demand(
     view: model.HostView,
-    sides: competitors.Competition,
-    demands: demand.DemandTracker,
-    found: Iterable[entitlement.CpuBoundVm],
+    competition: competitors.Competition,
+    demand_tracker: demand.DemandTracker,
+    cpu_bound_vms: Iterable[entitlement.CpuBoundVm],
     members: Iterable[model.VmView],
     pinned: Collection[str],
-    clear_cpus: frozenset[int] = frozenset(),
-) -> Need:
-    """Whom to leave CPUs to: of all that never sleep, who is not pinned.
+    reserved_cpus: frozenset[int] = frozenset(),
+) -> ReservationDemand:
+    """Return what the choice of reserved CPUs depends on now.
 
-    :param found: all that never sleep.
-    :param members: that take turns, or could.
-    :param pinned: uuids of the VMs that we pin.
-    :param clear_cpus: that are clear now; these come first.
+    Only CPU-bound VMs that the agent does not pin can use reserved CPUs. Of
+    each set of allowed CPUs as many are candidates as the VMs bound to it are
+    entitled to, and one more; at most one per CPU-bound vCPU.
+
+    :param cpu_bound_vms: all of the host.
+    :param members: VMs that take turns, or could.
+    :param pinned: uuids of the VMs that the agent pins.
+    :param reserved_cpus: host CPUs reserved now; they come first.
     """
-    if sides.hungry.issubset(pinned):
-        return Need(sides.host)
-    others = [one for one in found if one.uuid not in pinned]
-    # What is fair for each vCPU, by the CPUs that it can be on.
-    groups: dict[frozenset[int], list[float]] = {}
-    for one in others:
-        for vcpu in demands.awake_vcpus(one.uuid):
-            groups.setdefault(sides.reach_of(one.uuid, vcpu), []).append(
-                one.fair / one.vcpus
+    if competition.cpu_bound.issubset(pinned):
+        return ReservationDemand(competition.host_cpus)
+    unpinned = [one for one in cpu_bound_vms if one.uuid not in pinned]
+    # By set of allowed CPUs: the CPUs that each vCPU is entitled to.
+    vcpu_parts: dict[frozenset[int], list[float]] = {}
+    for one in unpinned:
+        for vcpu in demand_tracker.cpu_bound_vcpus(one.uuid):
+            allowed_cpus = competition.vcpu_allowed_cpus(one.uuid, vcpu)
+            vcpu_parts.setdefault(allowed_cpus, []).append(
+                one.fair_cpus / one.vcpus
             )
     ranked = [cpu.id for cpu in usable_cpus.last_first(view.cpus)]
-    ranked.sort(key=lambda cpu: cpu not in clear_cpus)
-    # By CPU, whether it is more than what is fair: one, as they are whole.
-    order: dict[int, bool] = {}
-    for reach in sorted(groups, key=lambda one: (len(one), sorted(one))):
-        # Six times a third of a CPU are two, whatever rounding says.
-        whole = math.floor(round(sum(groups[reach]), 6))
-        here = [cpu for cpu in ranked if cpu in reach and cpu not in order]
-        order |= {
+    ranked.sort(key=lambda cpu: cpu not in reserved_cpus)
+    # By candidate: whether it is the one beyond the entitlement.
+    beyond: dict[int, bool] = {}
+    for allowed_cpus in sorted(
+        vcpu_parts, key=lambda cpus: (len(cpus), sorted(cpus))
+    ):
+        parts = vcpu_parts[allowed_cpus]
+        # Rounded, because six times a third of a CPU are two CPUs.
+        whole = math.floor(round(sum(parts), 6))
+        free = [
+            cpu for cpu in ranked if cpu in allowed_cpus and cpu not in beyond
+        ]
+        beyond |= {
             cpu: number >= whole
-            for number, cpu in enumerate(
-                here[: min(whole + 1, len(groups[reach]))]
-            )
+            for number, cpu in enumerate(free[: min(whole + 1, len(parts))])
         }
-    return Need(
-        sides.host,
-        clusters_of(members),
-        tuple(others),
+    return ReservationDemand(
+        competition.host_cpus,
+        cluster_vcpus(members),
+        tuple(unpinned),
         tuple(
-            sorted(order, key=lambda cpu: (cpu not in clear_cpus, order[cpu]))
+            sorted(
+                beyond, key=lambda cpu: (cpu not in reserved_cpus, beyond[cpu])
+            )
         ),
-        sides.host - sides.cpus,
+        competition.host_cpus - competition.gang_cpus,
     )
 
 
-def clusters_of(
+def cluster_vcpus(
     members: Iterable[model.VmView],
 ) -> tuple[tuple[int, ...], ...]:
-    """How wide the members are, cluster by cluster."""
-    found: dict[str, list[int]] = {}
+    """Return the number of vCPUs of each member, cluster by cluster."""
+    vcpus: dict[str, list[int]] = {}
     for vm in members:
-        found.setdefault(vm.cluster or vm.uuid, []).append(vm.vcpus)
-    return tuple(map(tuple, found.values()))
+        vcpus.setdefault(vm.cluster or vm.uuid, []).append(vm.vcpus)
+    return tuple(map(tuple, vcpus.values()))
 
 
-def widths(clusters: Iterable[tuple[int, ...]], cpus: int) -> list[int]:
-    """CPUs of each gang: of a cluster's members where they fit side by side.
+def gang_widths(
+    clusters: Iterable[tuple[int, ...]], capacity: int
+) -> list[int]:
+    """Return the number of CPUs of each gang.
 
-    :param cpus: that there are for gangs.
+    The members of a cluster are one gang if they fit side by side.
+
+    :param clusters: as :func:`cluster_vcpus` returns them.
+    :param capacity: number of CPUs that gangs may use.
     """
-    found: list[int] = []
+    widths: list[int] = []
     for members in clusters:
-        sizes = [min(size, cpus) for size in members]
-        found += [sum(sizes)] if sum(sizes) <= cpus else sizes
-    return found
+        sizes = [min(size, capacity) for size in members]
+        widths += [sum(sizes)] if sum(sizes) <= capacity else sizes
+    return widths
 
 
-def _packed(sizes: Collection[int], room: int) -> float:
-    """On how many CPUs gangs run at a time, about.
+def _mean_used(widths: Collection[int], capacity: int) -> float:
+    """Estimate on how many CPUs gangs run at a time.
 
-    Between turns of gangs that never cross each other's CPUs, and those where
-    whoever is narrow enough for what a turn leaves fits there: on simulated
-    hosts it was half way.
+    The mean of two packings: turns of gangs that never cross each other's
+    CPUs, and the same turns filled up with all gangs that are narrow enough
+    for what a turn leaves. On simulated hosts the truth was half way.
+
+    :param widths: number of CPUs of each gang.
+    :param capacity: number of CPUs that gangs may use.
     """
-    rows: list[list[int]] = []
-    # What each leaves.
+    turns: list[list[int]] = []
     spare: list[int] = []
-    for size in sorted(sizes, reverse=True):
+    for width in sorted(widths, reverse=True):
         for number, left in enumerate(spare):
-            if size <= left:
-                rows[number].append(size)
-                spare[number] -= size
+            if width <= left:
+                turns[number].append(width)
+                spare[number] -= width
                 break
         else:
-            rows.append([size])
-            spare.append(room - size)
-    narrowest = min(sizes)
+            turns.append([width])
+            spare.append(capacity - width)
+    narrowest = min(widths)
     filled = 0
     for number, left in enumerate(spare):
-        for other, fitting in enumerate(rows):
+        for other, turn in enumerate(turns):
             if left < narrowest:
                 break
-            for size in fitting if other != number else ():
-                if size <= left:
-                    left -= size
-        filled += room - left
-    return (sum(sizes) + filled) / 2 / len(rows)
+            for width in turn if other != number else ():
+                if width <= left:
+                    left -= width
+        filled += capacity - left
+    return (sum(widths) + filled) / 2 / len(turns)

@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which parallel VMs are not to be spread like those that run together.
+"""Parallel VMs that take part in no windows, and should not be pinned.
 
-A vCPU that is pinned waits for its CPU while others are idle. That is worth it
-for siblings that are to run together; for a VM that takes part in no windows
-it is only a loss, so such VMs are to run where the kernel likes. To one that
-does nothing pins do no harm, as long as they keep nobody else off its CPUs.
+A pinned vCPU waits for its CPU even if others are idle. That is worth it for
+siblings that are to run together. For a VM that takes part in no windows it is
+only a loss, so such a VM should run where the kernel likes. Pins do no harm to
+a VM that does nothing, as long as they keep no other VM off its CPUs.
 """
 
 import collections
@@ -23,78 +23,85 @@ from collections.abc import Callable, Sequence
 
 from nova_vhpc.control import model
 
-LITTLE_CPUS = 0.1
-"""What a VM uses at most that does nothing but keep its clock, on the mean of
-some time; twice that must be used before it is taken to do something. What is
-beyond one CPU does not count: else it would be remembered for long."""
+IDLE_CPUS = 0.1
+"""CPUs that an idle VM uses at most, to keep its clock, on the mean over some
+time; it must use twice that to count as active. Use beyond one CPU is cut off:
+one busy moment would otherwise count for long."""
 
 
 class NonParticipants:
-    """Follows who takes part, without haste: each change moves pins.
+    """Follows, slowly, which parallel VMs take part in no windows.
 
-    :param patience: control periods in a row in which a VM must not take
-        part before it counts as resting. It takes part again at once.
-    :ivar loose: uuids of those who rest and yet do something.
-    :ivar idle: uuids of those who rest and do nothing. Both are the same
-        objects while they stay.
+    Slowly because each change moves pins.
+
+    :param patience: control periods in a row without taking part after which
+        a VM counts as not participating. It participates again at once.
+    :ivar unpinned: uuids of non-participating VMs that are active, and so
+        should not be pinned.
+    :ivar idle: uuids of non-participating VMs that do nothing. Both sets are
+        the same objects until they change.
     """
 
     def __init__(self, patience: int) -> None:
-        """Know nobody yet."""
+        """Start without any VM."""
         self._patience = max(1, patience)
         self._calls = 0
         self._since: dict[str, int] = {}
-        self._used: dict[str, float] = {}
-        self.loose: frozenset[str] = frozenset()
+        self._mean_cpus: dict[str, float] = {}
+        self.unpinned: frozenset[str] = frozenset()
         self.idle: frozenset[str] = frozenset()
 
     def advance(
         self,
         parallel: Sequence[model.VmView],
         spinning: Sequence[model.VmView],
-        used: Callable[[str], float],
+        cpus_of: Callable[[str], float],
     ) -> None:
-        """Take in one period; forget VMs that are no longer shown.
+        """Add one control period; forget VMs that are not in it.
 
-        :param spinning: those of the parallel VMs that do.
-        :param used: CPUs that a VM, by its uuid, would use.
+        :param parallel: all parallel VMs.
+        :param spinning: the parallel VMs that spin.
+        :param cpus_of: returns how many CPUs a VM, by uuid, would use.
         """
         self._calls = now = self._calls + 1
-        takes_part = {vm.uuid for vm in spinning} - _lonely(spinning)
-        known, average = self._since, self._used
+        participating = {vm.uuid for vm in spinning} - _singletons(spinning)
+        earlier_since, earlier_mean = self._since, self._mean_cpus
         self._since = since = {
-            vm.uuid: known.get(vm.uuid, now)
+            vm.uuid: earlier_since.get(vm.uuid, now)
             for vm in parallel
-            if vm.uuid not in takes_part
+            if vm.uuid not in participating
         }
-        self._used = {
-            uuid: _mean(average.get(uuid, 0.0), used(uuid), self._patience)
+        self._mean_cpus = {
+            uuid: _mean(
+                earlier_mean.get(uuid, 0.0), cpus_of(uuid), self._patience
+            )
             for uuid in since
         }
-        resting = {
+        non_participating = {
             uuid
             for uuid, begin in since.items()
             if now - begin >= self._patience
         }
         idle = {
             uuid
-            for uuid in resting
-            if self._used[uuid]
-            < LITTLE_CPUS * (1 if uuid in self.loose else 2)
+            for uuid in non_participating
+            if self._mean_cpus[uuid]
+            < IDLE_CPUS * (1 if uuid in self.unpinned else 2)
         }
         if idle != self.idle:
             self.idle = frozenset(idle)
-        loose = resting - idle
-        if loose != self.loose:
-            self.loose = frozenset(loose)
+        unpinned = non_participating - idle
+        if unpinned != self.unpinned:
+            self.unpinned = frozenset(unpinned)
 
 
 def _mean(before: float, now: float, periods: int) -> float:
+    """Return the exponential moving average of CPUs, each at most 1."""
     return before + (min(1.0, now) - before) / periods
 
 
-def _lonely(spinning: Sequence[model.VmView]) -> set[str]:
-    """VMs of one vCPU without a mate: nobody to run together with."""
+def _singletons(spinning: Sequence[model.VmView]) -> set[str]:
+    """Return VMs of one vCPU without a cluster mate to run together with."""
     single = [vm for vm in spinning if vm.vcpus == 1]
     if not single:
         return set()

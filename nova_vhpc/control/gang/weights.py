@@ -10,160 +10,222 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""``cpu_shares`` of gangs in their windows, beside VMs that have no windows.
 
-"""Gangs beside VMs that have no windows: what is fair, and what gangs weigh.
-
-A VM's weight is divided over its CPUs, and every member of a gang has one of
-its own. So what a VM is to weigh depends on how many CPUs it has, and not on
-how many its gang has.
+The kernel divides a VM's weight over the CPUs it runs on, and every member of
+a gang has CPUs of its own. So the weight that a member needs depends on how
+many CPUs the member has, not on how many the gang has. "Weight on a CPU" below
+is a VM's ``cpu_shares`` divided by the number of its CPUs.
 """
 
 import dataclasses
 from collections.abc import Mapping
 
 from nova_vhpc.control import model
-from nova_vhpc.control.gang import competitors, demand, entitlement
+from nova_vhpc.control.gang import competitors, demand, entitlement, gangs
+
+NOTICEABLE = 0.25
+"""Relative change of the wake-up headroom that is too small to matter:
+intermittent VMs are left three times what they use."""
+
+
+class WakeupHeadroom:
+    """Follows how much gangs may weigh beside intermittent VMs.
+
+    A smaller value is taken at once, a greater one only after it has been
+    greater for long. The CPU use of intermittent VMs goes up and down, and the
+    weight that they leave to gangs varies much more: it is next to nothing if
+    the busiest vCPU uses a third of a CPU. Weights that followed every change
+    would change the length of the windows all the time.
+
+    :param patience: calls in a row that must bring a greater value.
+    """
+
+    def __init__(self, patience: int) -> None:
+        """Start without a value."""
+        self._patience = max(1, patience)
+        self._held: float | None = None
+        self._greater: list[float] = []
+
+    def advance(self, weight: float) -> float:
+        """Take in one value; return the one that counts from now on.
+
+        :param weight: highest weight of a gang on a CPU with which all
+            intermittent VMs would still be served in time.
+        """
+        held = self._held
+        if held is None or weight < held - NOTICEABLE * abs(held):
+            return self._hold(weight)
+        if weight <= held + NOTICEABLE * abs(held):
+            self._greater.clear()
+            return held
+        self._greater.append(weight)
+        if len(self._greater) >= self._patience:
+            return self._hold(min(self._greater))
+        return held
+
+    def _hold(self, weight: float) -> float:
+        self._held = weight
+        self._greater.clear()
+        return weight
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a gang may weigh on a CPU.
+    """Upper bounds of a gang's weight on a CPU.
 
-    :ivar hungry: what whoever asks for most weighs on a CPU.
-    :ivar fair: so that those who never sleep get what is fair.
-    :ivar beside_sleepers: so that nobody answers late.
+    :ivar cpu_bound: weight on a CPU of the CPU-bound VMs with the strictest
+        entitlement.
+    :ivar for_fairness: bound with which they get that entitlement.
+    :ivar for_wakeups: bound with which intermittent VMs are served in time.
     """
 
-    hungry: float
-    fair: float
-    beside_sleepers: float
+    cpu_bound: float
+    for_fairness: float
+    for_wakeups: float
 
-    def moves(self, held: 'Bounds') -> float:
-        """By how much of a CPU their part, or that of sleepers, changes."""
+    def difference(self, other: 'Bounds') -> float:
+        """Return by how much of a CPU the part beside gangs differs.
+
+        Other CPU-bound VMs that weigh more or less do not count by themselves.
+        """
         return max(
-            abs(self._part_beside(was) - self._part_beside(now))
-            for was, now in (
-                (held.fair, self.fair),
-                (held.beside_sleepers, self.beside_sleepers),
+            abs(self._part_beside(before) - self._part_beside(now))
+            for before, now in (
+                (other.for_fairness, self.for_fairness),
+                (other.for_wakeups, self.for_wakeups),
             )
         )
 
-    def _part_beside(self, on_a_cpu: float) -> float:
-        return self.hungry / (self.hungry + on_a_cpu)
+    def _part_beside(self, gang_weight: float) -> float:
+        return self.cpu_bound / (self.cpu_bound + gang_weight)
 
 
-def strong(
+def dominant(
     view: model.HostView,
-    sides: competitors.Competition,
-    beside_sleepers: float,
+    competition: competitors.Competition,
+    wakeup_headroom: float,
     favour: float,
 ) -> dict[str, int]:
-    """Others never sleep and have their pauses: outweigh them.
+    """Return weights that outweigh CPU-bound VMs, which have pauses.
 
-    :param beside_sleepers: no more on a CPU, so that nobody answers late.
-    :param favour: as many times as the heaviest.
-    :returns: by member, what it weighs in its window.
+    :param wakeup_headroom: highest weight on a CPU with which intermittent VMs
+        are served in time.
+    :param favour: how many times the weight of the host's heaviest VM a
+        favoured VM is given.
+    :returns: ``cpu_shares`` of each member in its window, by uuid.
     """
-    weights = sides.weights
-    high = float(max(weights.values()) * favour)
-    on_a_cpu = min(high, beside_sleepers)
+    weights = competition.weights
+    highest = float(max(weights.values()) * favour)
+    on_a_cpu = min(highest, wakeup_headroom)
     return {
         uuid: round(
             min(
                 view.limits.max_shares,
-                max(min(high, len(cpus) * on_a_cpu), weights[uuid]),
+                max(min(highest, len(cpus) * on_a_cpu), weights[uuid]),
             )
         )
-        for uuid, cpus in sides.places.items()
+        for uuid, cpus in competition.member_cpus.items()
     }
 
 
-def in_windows(
-    sides: competitors.Competition, strong: Mapping[str, int]
+def weights_in_windows(
+    competition: competitors.Competition, window_shares: Mapping[str, int]
 ) -> list[tuple[float, float]]:
-    """What gangs weigh on a CPU in their windows, and in which part of them.
+    """Return the weights of gangs on a CPU in their windows.
 
-    :param strong: by member, what it weighs in its window.
+    :param window_shares: ``cpu_shares`` of each member in its window, by uuid.
+    :returns: pairs of a weight and the part of all windows that has it.
     """
-    found: dict[float, int] = {}
-    for uuid, cpus in sides.places.items():
-        # The more it weighs, the longer are its windows, on all its CPUs.
-        on_a_cpu = strong[uuid] / len(cpus)
-        found[on_a_cpu] = found.get(on_a_cpu, 0) + sides.weights[uuid]
-    whole = sum(found.values())
-    return [(on_a_cpu, weight / whole) for on_a_cpu, weight in found.items()]
+    own_weights: dict[float, int] = {}
+    for uuid, cpus in competition.member_cpus.items():
+        # A member's part of the windows grows with its own weight.
+        on_a_cpu = window_shares[uuid] / len(cpus)
+        own_weights[on_a_cpu] = (
+            own_weights.get(on_a_cpu, 0) + competition.weights[uuid]
+        )
+    total = sum(own_weights.values())
+    return [
+        (on_a_cpu, weight / total) for on_a_cpu, weight in own_weights.items()
+    ]
 
 
 def bounds(
     view: model.HostView,
-    sides: competitors.Competition,
-    demands: demand.DemandTracker,
-    claim: entitlement.Entitlement,
+    competition: competitors.Competition,
+    demand_tracker: demand.DemandTracker,
+    entitled: entitlement.Entitlement,
 ) -> Bounds:
-    """Few others never sleep: leave them what is fair, in every window."""
-    dearest = claim.dearest
+    """Return the bounds with which few CPU-bound VMs need no pauses.
+
+    They then get what is fair in every window.
+    """
+    strictest = entitled.strictest
     return Bounds(
-        dearest.weight,
-        dearest.most,
-        max(0.0, leaves_sleepers(view, sides, demands)),
+        strictest.weight,
+        strictest.max_gang_weight,
+        max(0.0, wakeup_headroom(view, competition, demand_tracker)),
     )
 
 
-def yielding(
-    view: model.HostView, sides: competitors.Competition, most: Bounds
+def bounded(
+    view: model.HostView, competition: competitors.Competition, limits: Bounds
 ) -> dict[str, int]:
-    """By member, what it weighs in its window beside those few."""
-    weights = sides.weights
-    found: dict[str, int] = {}
-    for uuid, cpus in sides.places.items():
-        for_sleepers = max(len(cpus) * most.beside_sleepers, weights[uuid])
-        wanted = round(min(len(cpus) * most.fair, for_sleepers))
-        found[uuid] = max(
+    """Return weights within the bounds.
+
+    :returns: ``cpu_shares`` of each member in its window, by uuid.
+    """
+    weights = competition.weights
+    shares: dict[str, int] = {}
+    for uuid, cpus in competition.member_cpus.items():
+        for_wakeups = max(len(cpus) * limits.for_wakeups, weights[uuid])
+        wanted = round(min(len(cpus) * limits.for_fairness, for_wakeups))
+        shares[uuid] = max(
             view.limits.min_shares, min(view.limits.max_shares, wanted)
         )
-    return found
+    return shares
 
 
-def gentle(
-    view: model.HostView, sides: competitors.Competition
+def neutral(
+    gang_set: gangs.GangSet, limits: model.ActuatorLimits
 ) -> dict[str, int]:
-    """Nobody but the gangs is hungry: no more than what they weigh.
+    """Return weights that suit a host without CPU-bound VMs beside gangs.
 
-    Together, the gangs weigh as much against all others as ever.
+    On each CPU the favoured gang weighs what all gangs there weigh together,
+    so the weight of gangs against all other VMs is what it always is.
 
-    :returns: by member, what it weighs in its window.
+    :returns: ``cpu_shares`` of each member in its window, by uuid.
     """
-    weights = sides.weights
-    together: dict[int, float] = {}
-    for vm in view.vms:
-        cpus = sides.places.get(vm.uuid)
-        if cpus:
-            each = weights[vm.uuid] / len(cpus)
-            for cpu in cpus:
-                together[cpu] = together.get(cpu, 0.0) + each
+    on_cpu: dict[int, float] = {}
+    for uuid, weight in gang_set.member_weights.items():
+        cpus = gang_set.member_cpus[uuid]
+        each = weight / len(cpus)
+        for cpu in cpus:
+            on_cpu[cpu] = on_cpu.get(cpu, 0.0) + each
     return {
-        uuid: min(
-            view.limits.max_shares, round(sum(together[cpu] for cpu in cpus))
-        )
-        for uuid, cpus in sides.places.items()
+        uuid: min(limits.max_shares, round(sum(on_cpu[cpu] for cpu in cpus)))
+        for uuid, cpus in gang_set.member_cpus.items()
     }
 
 
-def leaves_sleepers(
+def wakeup_headroom(
     view: model.HostView,
-    sides: competitors.Competition,
-    demands: demand.DemandTracker,
+    competition: competitors.Competition,
+    demand_tracker: demand.DemandTracker,
 ) -> float:
-    """What a gang may weigh on a CPU so that nobody answers late.
+    """Return how much a gang may weigh on a CPU beside intermittent VMs.
 
-    Those who sleep now and then must get three times what they use within
-    the windows, too.
+    An intermittent VM must get three times what it uses within windows, too,
+    so that it is served in time when it wakes up.
+
+    :returns: weight on a CPU; negative if a vCPU uses more than a third of a
+        CPU.
     """
-    most = float(view.limits.max_shares)
-    for uuid, weight in sides.weights.items():
-        if uuid in sides.members or uuid in sides.hungry:
+    headroom = float(view.limits.max_shares)
+    for uuid, weight in competition.weights.items():
+        if uuid in competition.members or uuid in competition.cpu_bound:
             continue
-        used = demands.busiest(uuid)
+        used = demand_tracker.busiest_vcpu(uuid)
         if used > 0:
-            most = min(most, weight * (1 / (3 * used) - 1))
-    return most
+            headroom = min(headroom, weight * (1 / (3 * used) - 1))
+    return headroom

@@ -10,31 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""How long gang windows are: as short as the cost of their borders allows.
 
-"""How wide gang windows are: as narrow as borders allow.
-
-Between the last turn's weights and the next one's nobody runs together with
-its siblings. What that costs does not depend on the window's width, so the
-window is widened until it is a small part of it. This bounds the time slice
-from below by what the actuator can really bring about, as the tick does for
-quotas; above that bound, narrower windows mean shorter pauses.
+Between two windows, until the new weights are in force, no gang runs together.
+What that costs does not depend on the window's length, so the window is
+lengthened until the cost is a small part of it. This bounds the time slice
+from below by what the actuator can bring about, as the kernel's tick does for
+quotas. Above that bound, shorter windows mean that gangs pause for less time.
 """
 
 LATE_PART = 0.06
-"""Part of a window that may be over before its weights are in force."""
+"""Largest part of a window that may pass before its weights are in force."""
 
-CALM = 0.7
-"""Windows get narrower again when borders cost only so much of that."""
+SHORTER_BELOW = 0.7
+"""Windows are shortened if the late part would stay below this part of
+:data:`LATE_PART`."""
 
 
 class WindowWidth:
-    """Follows how late windows begin.
+    """Adapts the length of windows to the time that writing weights takes.
 
-    Widths are the least one times a power of two: hosts of one cluster then
-    mostly agree, and windows of two widths still share every other border.
+    Lengths are the least one times a power of two. Hosts of one cluster then
+    mostly agree, and windows of two lengths still share every other border.
 
-    :param least_us: width on a host whose borders cost little.
-    :param most_us: never wider; ``least_us`` if that is more.
+    :param least_us: length on a host on which borders cost little, in
+        microseconds.
+    :param most_us: greatest length; ``least_us`` if that is more.
     """
 
     def __init__(self, least_us: int, most_us: int) -> None:
@@ -43,10 +44,10 @@ class WindowWidth:
         self.width_us = least_us
 
     def advance(self, late_us: float) -> int:
-        """Width for the coming windows.
+        """Return the length of the coming windows, in microseconds.
 
-        :param late_us: mean time from a border until its last write is
-            done; anything but a positive number is taken as not known.
+        :param late_us: mean time from a window's border until its last write
+            is done; not known if it is not a positive number.
         """
         if not 0 < late_us < float('inf'):
             return self.width_us
@@ -57,7 +58,7 @@ class WindowWidth:
             self.width_us *= 2
         while (
             self.width_us > self._least_us
-            and late_us < CALM * LATE_PART * self.width_us / 2
+            and late_us < SHORTER_BELOW * LATE_PART * self.width_us / 2
         ):
             self.width_us //= 2
         return self.width_us

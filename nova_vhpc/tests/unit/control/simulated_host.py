@@ -348,7 +348,7 @@ def hogs(sizes):
 
 
 def compare(seed):
-    """A made-up host under stock Linux, with gang windows, and with room.
+    """Run a made-up host under stock Linux, in windows, with reserved CPUs.
 
     :returns: for each, efficiency, the parallel VMs' geometric mean, and
         what the others had; None if nothing is left clear.
@@ -360,7 +360,7 @@ def compare(seed):
     members = chance.choice(((1,), (1, 2), (2, 4)))
     busy = chance.choice((1, 2, cpus // 8, cpus // 4))
     found = []
-    for managed, room in ((False, False), (True, False), (True, True)):
+    for managed, reserve in ((False, False), (True, False), (True, True)):
         host = Host(
             cpus,
             clusters(random.Random(seed), cpus, overcommit, sizes, members)
@@ -368,9 +368,9 @@ def compare(seed):
             managed,
             seed,
         )
-        if not room:
+        if not reserve:
             # A look that never comes.
-            host.slices.room = reserved_cpus.ReservedCpus(10**9)
+            host.slices.reserved_cpus = reserved_cpus.ReservedCpus(10**9)
         got = host.run(14_000, 4_000)
         found.append(
             Figures(
@@ -381,7 +381,7 @@ def compare(seed):
                 sum(got[vm.name] for vm in host.vms if not vm.parallel),
             )
         )
-        left = len(host.slices.room.clear_cpus)
+        left = len(host.slices.reserved_cpus.cpus)
     return (cpus, left, found) if left else None
 
 
@@ -402,7 +402,7 @@ def report(seeds: Iterable[int]) -> None:
         cpus, left, found = made
         all_found.append(found)
         print(f'{seed}: {cpus} CPUs, {left} left clear:', *found, flush=True)
-    for column, name in enumerate(('stock', 'windows', 'with room')):
+    for column, name in enumerate(('stock', 'windows', 'reserved')):
         figures = [found[column] for found in all_found]
         mean = statistics.geometric_mean(one.mean for one in figures)
         print(

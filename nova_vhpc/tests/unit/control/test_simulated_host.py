@@ -51,17 +51,17 @@ class TestTwoCpus(base.TestCase):
 class TestWideHost(base.TestCase):
     """Two busy vCPUs beside gangs that are narrower than the host."""
 
-    def run_host(self, managed=True, room=True):
+    def run_host(self, managed=True, reserve=True):
         host = Host(8, [*gangs(4, 3), *hogs([1, 1])], managed)
-        if not room:
-            host.slices.room = reserved_cpus.ReservedCpus(10**9)
+        if not reserve:
+            host.slices.reserved_cpus = reserved_cpus.ReservedCpus(10**9)
         return host, host.run(13_000, 4_000)
 
     def test_they_are_left_cpus_and_all_gain(self):
         stock, got_stock = self.run_host(managed=False)
-        narrow, got_narrow = self.run_host(room=False)
+        narrow, got_narrow = self.run_host(reserve=False)
         wide, got_wide = self.run_host()
-        self.assertEqual({6, 7}, wide.slices.room.clear_cpus)
+        self.assertEqual({6, 7}, wide.slices.reserved_cpus.cpus)
         for vm in wide.vms:
             if vm.parallel:
                 self.assertFalse({6, 7} & wide.cpus_of(vm))
@@ -78,7 +78,7 @@ class TestWideHost(base.TestCase):
         for vm in [vm for vm in host.vms if not vm.parallel]:
             host.end(vm)
         got = host.run(25_000, 2_000)
-        self.assertEqual(set(), host.slices.room.clear_cpus)
+        self.assertEqual(set(), host.slices.reserved_cpus.cpus)
         used = set().union(*(host.cpus_of(vm) for vm in host.vms))
         self.assertEqual(set(range(8)), used)
         self.assertGreater(host.efficiency(got), 0.7)
@@ -108,7 +108,7 @@ class TestNarrowBesideWide(base.TestCase):
     def test_gangs_are_narrower_than_the_host(self):
         for narrow in (1, 2):
             host = self.check(lambda: gangs(4, 4), narrow)
-            self.assertNotEqual(set(), host.slices.room.clear_cpus)
+            self.assertNotEqual(set(), host.slices.reserved_cpus.cpus)
             got = host.run(0, 4_000)
             # Stock Linux: 0.1 or less.
             self.assertGreater(host.efficiency(got), 0.3)
@@ -120,7 +120,7 @@ class TestNarrowBesideWide(base.TestCase):
     def test_before_cpus_are_left_clear(self):
         host = Host(8, [*gangs(4, 4), *hogs([1, 8])])
         got = host.run(5_000, 4_000)
-        self.assertEqual(set(), host.slices.room.clear_cpus)
+        self.assertEqual(set(), host.slices.reserved_cpus.cpus)
         self.assertGreater(got['h0'], 0.85)
 
 
@@ -171,7 +171,7 @@ class TestBoundVms(base.TestCase):
                     [Vm(f'h{n}', 1, cpus=cpus) for n in range(4)],
                 )
                 found.append((host.efficiency(got), others(host, got)))
-            clear = host.slices.room.clear_cpus
+            clear = host.slices.reserved_cpus.cpus
             self.assertEqual(4, len(clear))
             self.assertLessEqual(clear, cpus)
             self.assertGreater(found[1][0], 1.2 * found[0][0])

@@ -24,7 +24,7 @@ from nova_vhpc.tests import base
 SHARES = 1_024
 
 
-def contenders(*vcpus, cpus=8, gangs=4, reaches=()):
+def cpu_bound_vms(*vcpus, cpus=8, gangs=4, reaches=()):
     """VMs of the same weight beside gangs of that weight, as wide as that.
 
     :param vcpus: of each VM.
@@ -36,13 +36,13 @@ def contenders(*vcpus, cpus=8, gangs=4, reaches=()):
         for one, reach in zip(vcpus, reaches, strict=True)
     ]
 
-    def room(reach):
+    def capacity_of(reach):
         return cpus if reach is None else len(reach)
 
     count = collections.Counter(claims)
-    pause = fair_share.divide(count, room)
+    pause = fair_share.divide(count, capacity_of)
     count[fair_share.Demand(SHARES, float(cpus))] += gangs
-    fair = fair_share.divide(count, room)
+    fair = fair_share.divide(count, capacity_of)
     return [
         entitlement.CpuBoundVm(
             f'h{n}',
@@ -63,33 +63,38 @@ def clear(cpus):
 
 class TestNeeds(base.TestCase):
     def pauses(self, found, cpus=0):
-        return [need.pauses for need in entitlement.needs(found, clear(cpus))]
+        return [
+            need.pause_part
+            for need in entitlement.shortfalls(found, clear(cpus))
+        ]
 
     def test_one_vcpu_needs_longer_pauses_than_many(self):
         # What is fair is a CPU for the one and 1.4 for the other.
-        one, many = self.pauses(contenders(1, 8))
-        self.assertEqual(entitlement.MOST_OF_A_CPU, one)
+        one, many = self.pauses(cpu_bound_vms(1, 8))
+        self.assertEqual(entitlement.MAX_PART, one)
         self.assertAlmostEqual(1.4 / 7, many)
 
     def test_a_cpu_without_gangs_is_shared_with_all(self):
-        one, _ = self.pauses(contenders(1, 8), 1)
+        one, _ = self.pauses(cpu_bound_vms(1, 8), 1)
         self.assertGreater(one, 0.9)
 
     def test_where_there_are_enough_nobody_needs_more(self):
-        (need,) = entitlement.needs(contenders(1, 8), clear(2))
-        self.assertLess(need.pauses, 0.1)
-        self.assertEqual((), entitlement.needs(contenders(1, 8), clear(3)))
+        (need,) = entitlement.shortfalls(cpu_bound_vms(1, 8), clear(2))
+        self.assertLess(need.pause_part, 0.1)
+        self.assertEqual(
+            (), entitlement.shortfalls(cpu_bound_vms(1, 8), clear(3))
+        )
 
     def test_just_what_is_fair_for_vcpus_that_have_a_cpu_each(self):
         self.assertEqual(
-            (), entitlement.needs(contenders(1, 1, gangs=2), clear(2))
+            (), entitlement.shortfalls(cpu_bound_vms(1, 1, gangs=2), clear(2))
         )
 
     def test_without_pauses_who_has_no_cpu_of_its_own_shares_one(self):
         # Three of four have one; 2.1 of them are fair.
-        (need,) = entitlement.needs(contenders(4, gangs=3), clear(1))
-        self.assertAlmostEqual(2 / 4, need.beside)
-        self.assertAlmostEqual(need.weight, need.most)
+        (need,) = entitlement.shortfalls(cpu_bound_vms(4, gangs=3), clear(1))
+        self.assertAlmostEqual(2 / 4, need.cpu_part)
+        self.assertAlmostEqual(need.weight, need.max_gang_weight)
 
     @hypothesis.given(
         strategies.lists(strategies.integers(1, 8), min_size=1, max_size=6),
@@ -99,14 +104,14 @@ class TestNeeds(base.TestCase):
     def test_everybody_has_nine_tenths_of_what_is_fair(
         self, vcpus, cpus, gangs
     ):
-        found = contenders(*vcpus, gangs=gangs)
+        found = cpu_bound_vms(*vcpus, gangs=gangs)
         pauses = max(self.pauses(found, cpus), default=0.0)
         served = fair_share.divide(
-            collections.Counter(one.claim for one in found), clear(cpus)
+            collections.Counter(one.demand for one in found), clear(cpus)
         )
         for one in found:
-            got = pauses * one.pause + (1 - pauses) * served[one.claim]
-            self.assertGreater(got, 0.9 * one.fair)
+            got = pauses * one.pause_cpus + (1 - pauses) * served[one.demand]
+            self.assertGreater(got, 0.9 * one.fair_cpus)
 
 
 class TestContested(base.TestCase):
@@ -114,15 +119,15 @@ class TestContested(base.TestCase):
         for cpus, contested in ((0, 9), (3, 6), (9, 0), (12, 0)):
             self.assertEqual(
                 contested,
-                entitlement.contested(contenders(1, 8), clear(cpus)),
+                entitlement.contested_count(cpu_bound_vms(1, 8), clear(cpus)),
             )
 
     def test_free_cpus_are_no_use_for_who_cannot_be_there(self):
         here = frozenset(range(4))
         self.assertEqual(
             4,
-            entitlement.contested(
-                contenders(4, 1, reaches=[here]),
+            entitlement.contested_count(
+                cpu_bound_vms(4, 1, reaches=[here]),
                 lambda reach: 4.0 if reach is None else 0.0,
             ),
         )
@@ -134,22 +139,25 @@ class TestPause(base.TestCase):
 
     def test_as_long_as_the_one_who_needs_most_asks_for(self):
         claim = self.claim(
-            entitlement.Need(SHARES, 0.2, 0.2), entitlement.Need(128, 0.7, 0.7)
+            entitlement.Shortfall(SHARES, 0.2, 0.2),
+            entitlement.Shortfall(128, 0.7, 0.7),
         )
-        self.assertAlmostEqual(0.7, claim.pause([(1e9, 1.0)], 0.0), 3)
+        self.assertAlmostEqual(0.7, claim.pause_part([(1e9, 1.0)], 0.0), 3)
 
     def test_less_what_it_has_in_windows(self):
-        claim = self.claim(entitlement.Need(SHARES, 0.6, 0.6))
-        self.assertAlmostEqual(0.2, claim.pause([(SHARES, 1.0)], 0.0))
+        claim = self.claim(entitlement.Shortfall(SHARES, 0.6, 0.6))
+        self.assertAlmostEqual(0.2, claim.pause_part([(SHARES, 1.0)], 0.0))
         # In half of the windows.
         self.assertAlmostEqual(
             (0.6 - 0.25) / 0.75,
-            claim.pause([(SHARES, 0.5), (1e12, 0.5)], 0.0),
+            claim.pause_part([(SHARES, 0.5), (1e12, 0.5)], 0.0),
         )
 
     def test_more_for_what_gangs_have_in_pauses(self):
-        claim = self.claim(entitlement.Need(SHARES, 0.6, 0.6))
-        self.assertAlmostEqual(0.75, claim.pause([(1e12, 1.0)], SHARES / 4), 6)
+        claim = self.claim(entitlement.Shortfall(SHARES, 0.6, 0.6))
+        self.assertAlmostEqual(
+            0.75, claim.pause_part([(1e12, 1.0)], SHARES / 4), 6
+        )
 
     def test_nobody_needs_any(self):
-        self.assertEqual(0.0, self.claim().pause([(SHARES, 1.0)], 0.0))
+        self.assertEqual(0.0, self.claim().pause_part([(SHARES, 1.0)], 0.0))

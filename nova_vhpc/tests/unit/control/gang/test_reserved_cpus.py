@@ -44,9 +44,9 @@ def other(fair, vcpus, cpus=16, uuid='h', weight=1_024.0, reach=None):
 def need(fair=2.0, awake=2, widths=(4,) * 8, cpus=16, clear=0, more=()):
     """Beside one VM that can be everywhere."""
     others = ((other(fair, awake, cpus),) if awake else ()) + more
-    asked = sum(one.fair for one in others)
+    asked = sum(one.fair_cpus for one in others)
     order = min(int(asked) + 1, sum(one.vcpus for one in others))
-    return reserved_cpus.Need(
+    return reserved_cpus.ReservationDemand(
         frozenset(range(cpus)),
         tuple((width,) for width in widths),
         others,
@@ -68,25 +68,30 @@ NEEDS = strategies.builds(
 
 class TestNeed(base.TestCase):
     def test_two_busy_vcpus_beside_narrow_gangs(self):
-        self.assertEqual(2, need().best(0))
+        self.assertEqual(2, need().best_count(0))
 
     def test_nobody_is_busy(self):
-        self.assertEqual(0, need(0.0, 0).best(0))
-        self.assertEqual(0, reserved_cpus.Need(frozenset(range(16))).best(0))
+        self.assertEqual(0, need(0.0, 0).best_count(0))
+        self.assertEqual(
+            0,
+            reserved_cpus.ReservationDemand(frozenset(range(16))).best_count(
+                0
+            ),
+        )
 
     def test_gangs_as_wide_as_the_host(self):
-        self.assertEqual(0, need(widths=(16, 16)).best(0))
+        self.assertEqual(0, need(widths=(16, 16)).best_count(0))
 
     def test_no_more_than_the_widest_gang_leaves(self):
-        self.assertEqual(1, need(1.0, 1, widths=(15, 15)).best(0))
-        self.assertEqual(0, need(1.0, 1, widths=(15, 16)).best(0))
+        self.assertEqual(1, need(1.0, 1, widths=(15, 15)).best_count(0))
+        self.assertEqual(0, need(1.0, 1, widths=(15, 16)).best_count(0))
 
     def test_who_finds_free_cpus_anyhow_is_left_none(self):
-        self.assertEqual(0, need(widths=(4, 4, 4)).best(None))
+        self.assertEqual(0, need(widths=(4, 4, 4)).best_count(None))
 
     def test_hardly_more_than_what_is_fair(self):
         # Of eight busy vCPUs, on what is fair for three.
-        self.assertLessEqual(need(3.0, 8).best(0), 4)
+        self.assertLessEqual(need(3.0, 8).best_count(0), 4)
 
     def test_one_vcpu_beside_as_many_as_there_are_cpus(self):
         # Four gangs of four on eight CPUs: what is left for the wide one does
@@ -96,38 +101,40 @@ class TestNeed(base.TestCase):
         self.assertLess(one.efficiency(0), 0.1)
         self.assertLess(one.efficiency(1), 0.1)
         self.assertGreater(one.efficiency(2), 0.3)
-        self.assertGreaterEqual(one.best(0), 2)
+        self.assertGreaterEqual(one.best_count(0), 2)
 
     def test_members_that_fit_side_by_side_no_more(self):
         # Two turns of a half each are worth more than pauses.
-        one = reserved_cpus.Need(
+        one = reserved_cpus.ReservationDemand(
             frozenset(range(8)),
             ((4, 4),),
             (other(1.0, 1, 8), other(2.0, 8, 8, 'w')),
             (7, 6, 5, 4),
         )
-        self.assertGreater(one.best(0), 2)
+        self.assertGreater(one.best_count(0), 2)
 
     def test_not_for_a_small_gain(self):
         # A CPU of four would be lost for less than half of one.
-        self.assertEqual(0, need(0.4, 4, widths=(2,) * 4, cpus=4).best(0))
+        self.assertEqual(
+            0, need(0.4, 4, widths=(2,) * 4, cpus=4).best_count(0)
+        )
 
     def test_what_is_clear_stays_while_it_does_about_as_well(self):
-        self.assertEqual(2, need(1.6, 2, clear=2).best(2))
-        self.assertEqual(2, need(1.1, 2, clear=2).best(2))
+        self.assertEqual(2, need(1.6, 2, clear=2).best_count(2))
+        self.assertEqual(2, need(1.1, 2, clear=2).best_count(2))
 
     def test_what_nobody_needs_any_more_is_taken_back(self):
-        self.assertEqual(0, need(0.0, 0).best(2))
-        self.assertEqual(0, need(widths=(16,)).best(2))
+        self.assertEqual(0, need(0.0, 0).best_count(2))
+        self.assertEqual(0, need(widths=(16,)).best_count(2))
 
     @hypothesis.given(NEEDS, strategies.integers(0, 30))
     def test_gangs_keep_room_and_nobody_gets_much_more_than_fair(
         self, one, now
     ):
-        best = one.best(now)
+        best = one.best_count(now)
         self.assertGreaterEqual(best, 0)
-        self.assertLessEqual(best, 24 - max(map(max, one.clusters)))
-        fair = sum(other.fair for other in one.others)
+        self.assertLessEqual(best, 24 - max(map(max, one.cluster_vcpus)))
+        fair = sum(other.fair_cpus for other in one.cpu_bound_vms)
         self.assertLessEqual(best, fair + 1)
 
     @hypothesis.given(NEEDS, strategies.integers(0, 30))
@@ -137,10 +144,13 @@ class TestNeed(base.TestCase):
 
     @hypothesis.given(NEEDS)
     def test_what_is_best_stays_so(self, one):
-        best = one.best(None)
-        gangs = sum(size for (size,) in one.clusters)
+        best = one.best_count(None)
+        gangs = sum(size for (size,) in one.cluster_vcpus)
         free = frozenset(range(min(gangs, 24 - best), 24))
-        self.assertEqual(best, dataclasses.replace(one, free=free).best(best))
+        self.assertEqual(
+            best,
+            dataclasses.replace(one, gang_free_cpus=free).best_count(best),
+        )
 
 
 class TestWhom(base.TestCase):
@@ -159,9 +169,9 @@ class TestWhom(base.TestCase):
         :param gangs: each of which weighs as much as any of the others.
         """
         host = frozenset(range(8))
-        demands = demand.DemandTracker()
+        demand_tracker = demand.DemandTracker()
         for _ in range(30):
-            demands.advance(others)
+            demand_tracker.advance(others)
         members = {f'm{number}': wide for number in range(gangs)}
         vms = tuple(model.VmView(*member) for member in members.items())
         view = model.HostView(
@@ -173,7 +183,7 @@ class TestWhom(base.TestCase):
             others=others,
         )
         cpus = frozenset(range(wide))
-        sides = competitors.Competition(
+        competition = competitors.Competition(
             frozenset(members),
             frozenset(one.uuid for one in others),
             cpus,
@@ -183,11 +193,11 @@ class TestWhom(base.TestCase):
             host,
             {one.uuid: one.vcpu_pins for one in others if one.vcpu_pins},
         )
-        return reserved_cpus.need(
+        return reserved_cpus.reservation_demand(
             view,
-            sides,
-            demands,
-            entitlement.contenders(view, sides, demands),
+            competition,
+            demand_tracker,
+            entitlement.cpu_bound_vms(view, competition, demand_tracker),
             vms,
             {*members, *pinned},
             frozenset(clear),
@@ -196,43 +206,44 @@ class TestWhom(base.TestCase):
     def test_as_many_cpus_as_are_fair_and_one_for_any_number_of_vcpus(self):
         for vcpus in range(3, 13):
             found = self.need(self.spinning('h', vcpus))
-            self.assertAlmostEqual(2.0, found.others[0].fair)
-            self.assertEqual((7, 6, 5), found.order, vcpus)
+            self.assertAlmostEqual(2.0, found.cpu_bound_vms[0].fair_cpus)
+            self.assertEqual((7, 6, 5), found.candidate_cpus, vcpus)
 
     def test_no_more_cpus_than_vcpus(self):
-        self.assertEqual((7,), self.need(self.spinning('h', 1)).order)
+        self.assertEqual((7,), self.need(self.spinning('h', 1)).candidate_cpus)
 
     def test_those_that_are_clear_stay_so(self):
         found = self.need(self.spinning('h', 8), clear={1, 2})
-        self.assertEqual((2, 1, 7), found.order)
+        self.assertEqual((2, 1, 7), found.candidate_cpus)
 
     def test_where_they_can_be(self):
         pins = (frozenset({0, 1}), frozenset({0, 1, 9}))
         found = self.need(self.spinning('h', 2, pins))
-        self.assertEqual((1, 0), found.order)
+        self.assertEqual((1, 0), found.candidate_cpus)
 
     def test_a_cpu_that_is_more_than_fair_comes_later(self):
         # A third of one for who is bound to the last, and eight thirds.
         bound = self.spinning('b', 1, (frozenset({7}),))
         heavy = self.spinning('h', 8, weight=8 * 1_024)
         found = self.need(bound, heavy, gangs=15)
-        self.assertEqual((6, 5, 7, 4), found.order)
+        self.assertEqual((6, 5, 7, 4), found.candidate_cpus)
 
     def test_who_is_pinned_needs_none(self):
         others = self.spinning('h', 2), self.spinning('p', 2)
         self.assertEqual(
-            ['h'], [one.uuid for one in self.need(*others, pinned='p').others]
+            ['h'],
+            [one.uuid for one in self.need(*others, pinned='p').cpu_bound_vms],
         )
-        self.assertEqual((), self.need(*others, pinned='hp').order)
+        self.assertEqual((), self.need(*others, pinned='hp').candidate_cpus)
 
     def test_cpus_without_gangs_are_free(self):
         found = self.need(self.spinning('h', 2), wide=6)
-        self.assertEqual({6, 7}, found.free)
+        self.assertEqual({6, 7}, found.gang_free_cpus)
 
 
 class TestRoom(base.TestCase):
     def test_two_looks_must_agree(self):
-        room = reserved_cpus.ReservedCpus(1)
+        reserved = reserved_cpus.ReservedCpus(1)
         for one, clear in (
             (need(), 0),
             (need(0.0, 0), 0),
@@ -241,77 +252,77 @@ class TestRoom(base.TestCase):
             (need(0.0, 0), 2),
             (need(0.0, 0), 0),
         ):
-            room.look(one)
-            self.assertEqual(clear, len(room.clear_cpus))
+            reserved.evaluate(one)
+            self.assertEqual(clear, len(reserved.cpus))
 
     def test_what_changes_to_and_fro_changes_ever_less(self):
-        room = reserved_cpus.ReservedCpus(1)
+        reserved = reserved_cpus.ReservedCpus(1)
         changes = []
         for look in range(600):
-            before = room.clear_cpus
+            before = reserved.cpus
             clear = len(before)
-            room.look(
+            reserved.evaluate(
                 need(clear=clear)
                 if look // 3 % 2
                 else need(0.0, 0, clear=clear)
             )
-            if room.clear_cpus != before:
+            if reserved.cpus != before:
                 changes.append(look)
         self.assertLess(len(changes), 6)
-        for _ in range(reserved_cpus.MOST_LOOKS):
-            room.look(need(clear=len(room.clear_cpus)))
-        self.assertEqual({14, 15}, room.clear_cpus)
+        for _ in range(reserved_cpus.MAX_AGREEMENT):
+            reserved.evaluate(need(clear=len(reserved.cpus)))
+        self.assertEqual({14, 15}, reserved.cpus)
 
     def test_what_goes_round_changes_ever_less(self):
         # Each of three sets makes another one look best.
-        room = reserved_cpus.ReservedCpus(1)
+        reserved = reserved_cpus.ReservedCpus(1)
         after = {0: (3, 2), 2: (3, 2, 5, 4), 4: ()}
         changes = 0
         for _ in range(600):
-            before = room.clear_cpus
+            before = reserved.cpus
             best = after[len(before)]
-            one = mock.Mock(order=best)
-            one.best.return_value = len(best)
-            room.look(one)
-            changes += room.clear_cpus != before
+            one = mock.Mock(candidate_cpus=best)
+            one.best_count.return_value = len(best)
+            reserved.evaluate(one)
+            changes += reserved.cpus != before
         self.assertLess(changes, 20)
 
     def test_what_has_stayed_for_long_changes_soon_again(self):
-        room = reserved_cpus.ReservedCpus(1)
+        reserved = reserved_cpus.ReservedCpus(1)
         for one in (need(), need(0.0, 0)) * 8:
-            for _ in range(2 * reserved_cpus.MOST_LOOKS):
-                room.look(one)
-        self.assertEqual(set(), room.clear_cpus)
+            for _ in range(2 * reserved_cpus.MAX_AGREEMENT):
+                reserved.evaluate(one)
+        self.assertEqual(set(), reserved.cpus)
         for _ in range(2):
-            room.look(need())
-        self.assertEqual({14, 15}, room.clear_cpus)
+            reserved.evaluate(need())
+        self.assertEqual({14, 15}, reserved.cpus)
 
     def test_who_is_bound_elsewhere_is_left_none(self):
         # Two are bound to the first CPUs: those are left clear, and not the
         # last ones, where they cannot be.
-        there = reserved_cpus.Need(
+        there = reserved_cpus.ReservationDemand(
             frozenset(range(16)),
             ((4,),) * 8,
             (other(2.0, 2, reach=frozenset(range(8))),),
             (3, 2),
         )
-        room = reserved_cpus.ReservedCpus(1)
-        room.look(need())
-        room.look(need())
-        self.assertEqual({14, 15}, room.clear_cpus)
+        reserved = reserved_cpus.ReservedCpus(1)
+        reserved.evaluate(need())
+        reserved.evaluate(need())
+        self.assertEqual({14, 15}, reserved.cpus)
         for _ in range(2):
-            room.look(there)
-        self.assertEqual({2, 3}, room.clear_cpus)
+            reserved.evaluate(there)
+        self.assertEqual({2, 3}, reserved.cpus)
 
     def test_looks_are_rare(self):
-        room = reserved_cpus.ReservedCpus(50)
-        self.assertEqual(4, sum(room.is_due() for _ in range(200)))
+        reserved = reserved_cpus.ReservedCpus(50)
+        self.assertEqual(4, sum(reserved.is_due() for _ in range(200)))
 
 
 class TestWidths(base.TestCase):
     def widths(self, *vms, cpus=8):
-        return reserved_cpus.widths(
-            reserved_cpus.clusters_of(
+        return reserved_cpus.gang_widths(
+            reserved_cpus.cluster_vcpus(
                 model.VmView(f'vm{number}', vcpus, cluster=cluster)
                 for number, (vcpus, cluster) in enumerate(vms)
             ),

@@ -106,7 +106,9 @@ class TestRotation(tests_base.TestCase):
         )
         self.assertEqual(
             [schedule.Window(50_000, frozenset({'0'}))],
-            schedule.rotation(self.gangs(1), 50_000, 0.0, 20_000, alone=True),
+            schedule.rotation(
+                self.gangs(1), 50_000, 0.0, 20_000, single_gang_window=True
+            ),
         )
 
     def test_pauses_are_no_shorter_than_their_least_width(self):
@@ -237,9 +239,7 @@ class TestTurns(tests_base.TestCase):
         self.assertEqual(
             {one.key for one in gangs}, frozenset().union(*in_turn)
         )
-        self.assertLessEqual(
-            len(in_turn), max(schedule.MOST_TURNS, len(gangs))
-        )
+        self.assertLessEqual(len(in_turn), max(schedule.MAX_TURNS, len(gangs)))
         self.assertEqual(in_turn, schedule.turns(gangs[::-1]))
 
 

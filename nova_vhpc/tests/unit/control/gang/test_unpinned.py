@@ -34,7 +34,7 @@ class TestResting(base.TestCase):
                 [one for one in vms if one.uuid in spinning],
                 lambda uuid: used,
             )
-        return resting.loose
+        return resting.unpinned
 
     def test_who_has_not_spun_for_long_is_loose(self):
         vms = [vm('a'), vm('b')]
@@ -70,21 +70,21 @@ class TestResting(base.TestCase):
     def test_who_does_nothing_is_idle_instead(self):
         vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
         self.loose_after(6, vms, 'a', resting, used=0.05)
-        self.assertEqual((set(), {'b'}), (resting.loose, resting.idle))
+        self.assertEqual((set(), {'b'}), (resting.unpinned, resting.idle))
         # Not for a moment's work, nor for a moment's rest afterwards.
         self.loose_after(1, vms, 'a', resting, used=0.7)
         self.assertEqual({'b'}, resting.idle)
         self.loose_after(5, vms, 'a', resting, used=9.0)
-        self.assertEqual(({'b'}, set()), (resting.loose, resting.idle))
+        self.assertEqual(({'b'}, set()), (resting.unpinned, resting.idle))
         self.loose_after(1, vms, 'a', resting, used=0.0)
-        self.assertEqual({'b'}, resting.loose)
+        self.assertEqual({'b'}, resting.unpinned)
         self.loose_after(12, vms, 'a', resting, used=0.0)
-        self.assertEqual((set(), {'b'}), (resting.loose, resting.idle))
+        self.assertEqual((set(), {'b'}), (resting.unpinned, resting.idle))
         idle = resting.idle
         self.loose_after(1, vms, 'a', resting, used=0.0)
         self.assertIs(idle, resting.idle)
         self.loose_after(1, vms, 'ab', resting, used=2.0)
-        self.assertEqual((set(), set()), (resting.loose, resting.idle))
+        self.assertEqual((set(), set()), (resting.unpinned, resting.idle))
 
     def test_the_same_object_while_they_stay(self):
         vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)

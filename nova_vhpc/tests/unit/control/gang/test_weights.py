@@ -12,17 +12,17 @@
 
 """What gangs may weigh beside those who sleep now and then."""
 
-from nova_vhpc.control.gang import leeway
+from nova_vhpc.control.gang import weights
 from nova_vhpc.tests import base
 
 
-class TestLeeway(base.TestCase):
+class TestWakeupHeadroom(base.TestCase):
     def setUp(self):
         super().setUp()
-        self.leeway = leeway.WakeupHeadroom(4)
+        self.headroom = weights.WakeupHeadroom(4)
 
     def advance(self, *looks):
-        return [self.leeway.advance(now) for now in looks]
+        return [self.headroom.advance(now) for now in looks]
 
     def test_less_counts_at_once(self):
         self.assertEqual(
