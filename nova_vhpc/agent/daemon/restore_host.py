@@ -157,7 +157,7 @@ class HostRestorer:
         has_record = uuid in self._journalled
         if not has_record and domain_metadata.URI not in domain.XMLDesc(0):
             return
-        outcome = self._restorer.clean(domain)
+        outcome = self._restorer.recover(domain)
         if outcome is not recovery.Outcome.NOTHING:
             self._summary.restored.append(uuid)
 
@@ -165,7 +165,7 @@ class HostRestorer:
         """Remove the records of domains that do not run any more."""
         summary.gone = []
         for uuid in sorted(uuids):
-            if self._restorer.host.find(uuid):
+            if self._restorer.processes.find(uuid):
                 summary.failed[uuid] = (
                     'it runs, but this libvirt does not know it; is '
                     '[vhpc_agent]libvirt_uri right?'

@@ -69,7 +69,7 @@ class Service:
             options.run_path, None if options.dry_run else self.journal.path
         )
         self.processes = qemu_process.make_processes(conf)
-        self.domains: manager.GuestManager
+        self.guest_manager: manager.GuestManager
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
@@ -77,7 +77,7 @@ class Service:
                 options.sys_root,
                 options.cgroup_root,
                 options.period_ms / 1000,
-                lambda: self.domains.connection.get(),
+                lambda: self.guest_manager.connection.get(),
             ),
             controller_factory.follows_io(conf),
         )
@@ -92,40 +92,40 @@ class Service:
             # The lock needs the directory, which the first start creates.
             self.journal.make_directory()
         self.lock.acquire()
-        self.domains = manager.GuestManager(
+        self.window_player = window_player.WindowPlayer(
+            lambda uuid, shares: self.guest_manager.set_shares(uuid, shares)
+        )
+        self.guest_manager = manager.GuestManager(
             conf,
             self.journal,
             self.processes,
             self.sampler,
             actuators,
             self.host_cpus.usable,
+            self.window_player,
         )
         self.binder = (
             binder.UplinkBinder(
                 dry_run.make_plugger(conf),
-                lambda: self.domains.guests,
-                lambda: self.domains.connection.get(),
+                lambda: self.guest_manager.guests,
+                lambda: self.guest_manager.connection.get(),
                 claims.UplinkClaims(self.publish_worker.publication),
             )
             if options.bind_uplinks
             else None
         )
-        self.window_player = window_player.WindowPlayer(
-            self.domains.set_shares
-        )
-        self.domains.tell_of_shares(self.window_player.forget)
         self.notifier = systemd.Notifier()
         self.metrics = metrics.Metrics(self.status)
         self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
             actuators[0].limits(),
-            self.domains,
+            self.guest_manager,
             self.controller,
             self._cluster_of,
             self.phase_exchange.views,
             (self._act, self.metrics.observe, self._feed),
-            self.domains.neighbours.views,
+            self.guest_manager.unmanaged.views,
             self.window_player.late_us,
             self.host_cpus.off,
         )
@@ -148,11 +148,13 @@ class Service:
                 self.host_name,
                 self._started,
                 self.tick_loop,
-                self.domains,
+                self.guest_manager,
                 self.sampler,
                 self.journal,
             ),
-            'vms': status.guest_statuses(dict(self.domains.guests), last),
+            'vms': status.guest_statuses(
+                dict(self.guest_manager.guests), last
+            ),
             'windows': status.window_status(
                 self.window_player.status(),
                 last.plan.windows if last is not None else None,
@@ -170,7 +172,7 @@ class Service:
         :returns: see :func:`put_back.report`.
         """
         LOG.info('Paused: restoring all servers')
-        tries = self.domains.pause()
+        tries = self.guest_manager.pause()
         # After the pause: a tick before it would start the windows again.
         self.window_player.play(None)
         return put_back.report(tries, wait_s)
@@ -178,7 +180,7 @@ class Service:
     def resume(self) -> None:
         """Manage guests again after a pause or restore."""
         LOG.info('Resumed: managing servers again')
-        self.domains.resume()
+        self.guest_manager.resume()
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         """Restore guests, and write nothing to them until :meth:`resume`.
@@ -189,9 +191,11 @@ class Service:
         """
         if server is None:
             return self.pause(wait_s)
-        tried = self.domains.restore_one(server)
+        tried = self.guest_manager.restore_one(server)
         if tried is None:
-            return put_back.refused(server, self.domains.refused.get(server))
+            return put_back.refused(
+                server, self.guest_manager.refused.get(server)
+            )
         return put_back.report({server: tried}, wait_s)
 
     # -- start, reload and shutdown ----------------------------------------
@@ -234,7 +238,7 @@ class Service:
                     f"{error.strerror or error}; allowed: this host's own "
                     'address and a free port, or port 0 for none'
                 ) from None
-        self.domains.start()
+        self.guest_manager.start()
         self.groups.start()
         self.publish_worker.start()
         self.phase_exchange.start()
@@ -253,7 +257,7 @@ class Service:
         )
 
     def _shut_down(self) -> int:
-        is_dry_run = self.domains.dry_run
+        is_dry_run = self.guest_manager.dry_run
         LOG.info(
             'Stopping: %s',
             'a dry run, nothing to restore'
@@ -262,7 +266,7 @@ class Service:
         )
         end_s = time.monotonic() + RESTORE_SECONDS
         self.notifier.stopping()
-        self.domains.connection.hurry()
+        self.guest_manager.connection.hurry()
         self.tick_loop.stop(1.0)
         # Restoring sets the shares, too, so the windows need not end in
         # order.
@@ -272,12 +276,12 @@ class Service:
         nic_threads = shutdown.stop_all(
             () if self.binder is None else (self.binder,), 0.0
         )
-        clean = self.domains.stop(max(0.5, end_s - time.monotonic()))
+        clean = self.guest_manager.stop(max(0.5, end_s - time.monotonic()))
         if shutdown.join_all(nic_threads, end_s) or (
             self.binder is not None and self.binder.left
         ):
             clean = is_dry_run
-        self.domains.close()
+        self.guest_manager.close()
         # These parts hold nothing that must be saved.
         shutdown.stop_all(
             (
@@ -315,7 +319,7 @@ class Service:
         if fresh:
             # Otherwise the old reconcile_period, which may be hours, would
             # have to end first.
-            self.domains.reconcile()
+            self.guest_manager.resync()
         LOG.info(
             'Options are reloaded: %s',
             ', '.join(f'{group}.{name}' for group, name in fresh)
@@ -331,13 +335,13 @@ class Service:
         )
 
     def _act(self, result: tick.TickResult) -> None:
-        if not self.domains.dry_run:
+        if not self.guest_manager.dry_run:
             # Also while paused: the pause may have begun during this tick.
-            paused = self.domains.paused
+            paused = self.guest_manager.paused
             self.window_player.play(None if paused else result.plan.windows)
         self.phase_exchange.publish(result.plan.clusters)
-        self.domains.let_leave(self.groups.migrating)
-        self.domains.workers.watch()
+        self.guest_manager.let_leave(self.groups.migrating)
+        self.guest_manager.executor.watch()
 
     def _feed(self, result: tick.TickResult) -> None:
         self.notifier.feed()

@@ -60,7 +60,7 @@ def agent_status(
         'reconnects': guest_manager.connection.reconnects,
         'paused': guest_manager.paused,
         'dry_run': guest_manager.dry_run,
-        'foreign_changes': guest_manager.foreign,
+        'foreign_changes': guest_manager.external_changes,
         'late_calls': guest_manager.late_calls,
         'cpus': cpus.format_cpu_set(cpu.id for cpu in tick_loop.cpus()),
         'probes': sampler.names(),

@@ -42,8 +42,8 @@ class Manager(Protocol):
     ) -> None:
         """Write to a guest soon; returns at once."""
 
-    def look(self, uuid: str) -> None:
-        """Look at a domain soon; returns at once."""
+    def enqueue(self, uuid: str) -> None:
+        """Have a domain reconciled soon; returns at once."""
 
 
 class Decider(Protocol):
@@ -229,7 +229,7 @@ class TickLoop:
             was_dead = reader.dead
             sample = reader.read(now_us, period_us)
             if reader.dead and not was_dead:
-                self._manager.look(uuid)
+                self._manager.enqueue(uuid)
             vms.append(self._vm_view(uuid, guest, sample))
         return model.HostView(
             self.ticks,

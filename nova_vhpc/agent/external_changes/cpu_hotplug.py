@@ -15,29 +15,29 @@
 import dataclasses
 from collections.abc import Callable
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import domain_metadata, store
 from nova_vhpc.agent.libvirt import cputune
 
 
-class SwitchedCpus:
-    """Tells them from changes that somebody made to a VM.
+class CpuHotplug:
+    """Follows CPUs of the host that come or go, which is no external change.
 
-    :param records: the journal.
-    :param online: gives the CPUs of the host that are.
-    :ivar online: the same.
+    :param journal: the original settings on the disk.
+    :param online: returns the host's CPUs that are online.
+    :ivar online: the same function.
     """
 
     def __init__(
         self,
-        records: store.Journal,
+        journal: store.Journal,
         online: Callable[[], frozenset[int]],
     ) -> None:
-        self._journal = records
+        self._journal = journal
         self.online = online
 
     def follow(
-        self, target: guest.Guest, now: cputune.Cputune, stays: bool = True
+        self, guest: Guest, now: cputune.Cputune, stays: bool = True
     ) -> None:
         """CPUs of the host came or went: that was nobody's doing.
 
@@ -49,51 +49,51 @@ class SwitchedCpus:
         moved = {
             vcpu: pin
             for vcpu, (pin, before) in enumerate(
-                zip(now.vcpupins, target.expected.vcpupins, strict=False)
+                zip(now.vcpupins, guest.expected.vcpupins, strict=False)
             )
             if pin != before
         }
-        online = self.came(target)
+        online = self.came(guest)
         if not (moved or online):
             return
-        unpinned = cputune.unpinned(target.domain)
+        unpinned = cputune.unpinned(guest.domain)
         moved = {vcpu: moved[vcpu] for vcpu in unpinned & moved.keys()}
         if moved:
             online = next(iter(moved.values()))
-        elif not (online and unpinned.isdisjoint(range(target.info.vcpus))):
+        elif not (online and unpinned.isdisjoint(range(guest.info.vcpus))):
             # Of those that follow the host it was not read yet.
             return
-        known = target.original.vcpupins
+        known = guest.original.vcpupins
         wider = {
             vcpu: pin | online
             for vcpu, pin in enumerate(known)
-            if vcpu not in unpinned and _uses_all(target) and not online <= pin
+            if vcpu not in unpinned and _uses_all(guest) and not online <= pin
         }
         original = dataclasses.replace(
-            target.original,
+            guest.original,
             vcpupins=tuple(
                 wider.get(vcpu) or moved.get(vcpu, pin)
                 for vcpu, pin in enumerate(known)
             ),
             host_cpus=now.host_cpus,
         )
-        if target.journalled and stays:
-            record = dataclasses.replace(target.record(), original=original)
+        if guest.journalled and stays:
+            record = dataclasses.replace(guest.record(), original=original)
             self._journal.save(record)
-            domain_metadata.put(target.domain, record)
-        target.original, target.online = original, online
-        target.note_written(pins=moved)
-        target.first_tune = original.tune(target.info.vcpus)
-        target.allow(original.cpus)
+            domain_metadata.put(guest.domain, record)
+        guest.original, guest.online = original, online
+        guest.note_written(pins=moved)
+        guest.first_tune = original.tune(guest.info.vcpus)
+        guest.allow(original.cpus)
 
-    def came(self, target: guest.Guest) -> frozenset[int]:
+    def came(self, guest: Guest) -> frozenset[int]:
         """CPUs that are online, if some are that were not."""
-        if not (target.journalled and _uses_all(target)):
+        if not (guest.journalled and _uses_all(guest)):
             return frozenset()
         online = self.online()
-        return frozenset() if online <= target.online else online
+        return frozenset() if online <= guest.online else online
 
 
-def _uses_all(target: guest.Guest) -> bool:
+def _uses_all(guest: Guest) -> bool:
     """Whether it could use all CPUs of the host, before us."""
-    return target.info.cpuset is None and target.floats
+    return guest.info.cpuset is None and guest.floats

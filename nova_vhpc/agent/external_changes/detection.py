@@ -12,12 +12,12 @@
 
 """Which of the managed values of a VM of ours somebody else has set."""
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune
 
 
 def found_or_told(
-    target: guest.Guest,
+    guest: Guest,
     old: cputune.Cputune,
     now: cputune.Cputune,
     shares: int | None,
@@ -29,23 +29,23 @@ def found_or_told(
     :param shares: theirs by an event, maybe written over since.
     """
     # After a failed write, what differs is what is left of it.
-    changed = [] if target.uncertain else found(target, old, now)
+    changed = [] if guest.uncertain else found(guest, old, now)
     if (
         shares is not None
-        and cputune.SHARES not in target.released
+        and cputune.SHARES not in guest.released
         and cputune.SHARES not in changed
     ):
         changed.append(cputune.SHARES)
     changed += [
         name
-        for name in target.echoes.written_over(now)
-        if not target.is_released(name) and name not in changed
+        for name in guest.echoes.written_over(now)
+        if not guest.is_released(name) and name not in changed
     ]
     return changed
 
 
 def found(
-    target: guest.Guest, old: cputune.Cputune, now: cputune.Cputune
+    guest: Guest, old: cputune.Cputune, now: cputune.Cputune
 ) -> list[str]:
     """Names of those that are in force, and not what we know of.
 
@@ -55,13 +55,13 @@ def found(
     changed = [
         name
         for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
-        if name not in target.released
+        if name not in guest.released
         and not cputune.same(
             name, now.parameters.get(name), old.parameters.get(name)
         )
         and not (
             name == cputune.SHARES
-            and target.may_be_ours(now.parameters.get(name))
+            and guest.may_be_ours(now.parameters.get(name))
         )
     ]
     changed += [
@@ -69,6 +69,6 @@ def found(
         for vcpu, (pin, before) in enumerate(
             zip(now.vcpupins, old.vcpupins, strict=False)
         )
-        if pin != before and not target.is_released(cputune.pin_name(vcpu))
+        if pin != before and not guest.is_released(cputune.pin_name(vcpu))
     ]
     return changed

@@ -22,7 +22,7 @@ takes the new run in waits for the lock of the old one.
 import contextlib
 from typing import Any
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import domain_metadata, store, written_values
 from nova_vhpc.agent.libvirt import connection, cputune
 from nova_vhpc.agent.restore import recovery
@@ -34,55 +34,55 @@ class RunChangedError(Exception):
 
 
 class MisdirectedWrites:
-    """Finds them, and takes them back.
+    """Detects writes that reached another run, and reverts them.
 
-    :param link: to libvirt.
-    :param host: says where the control groups are.
+    :param connection: the connection to libvirt.
+    :param processes: says where the control groups are.
     """
 
     def __init__(
-        self, link: connection.Connection, host: qemu_process.Processes
+        self,
+        connection: connection.Connection,
+        processes: qemu_process.Processes,
     ) -> None:
-        self._connection = link
-        self._host = host
+        self._connection = connection
+        self._processes = processes
 
-    def take_back(self, target: guest.Guest, put_back: bool = False) -> bool:
+    def revert(self, guest: Guest, restored: bool = False) -> bool:
         """Look whether a write met its run. With the VM's lock held.
 
-        :param put_back: what it was before us was written, too.
+        :param restored: whether original settings were written, too.
         :returns: whether it did not.
         :raises libvirt.libvirtError: it cannot be told, or was refused.
         """
-        if self._connection.runs(target.uuid, target.domain_id):
+        if self._connection.runs(guest.uuid, guest.domain_id):
             return False
         # Where it was found may be the other run's. A window that writes there
         # without the lock would look for it anew.
-        target.stop_free_weights()
-        target.weight = None
-        domain = self._connection.get().lookupByUUIDString(target.uuid)
+        guest.stop_free_weights()
+        guest.weight = None
+        domain = self._connection.get().lookupByUUIDString(guest.uuid)
         if domain.ID() >= 0 and not _marked(domain):
-            written = target.written
-            if put_back:
-                written = written_values.with_original(
-                    written, target.original
-                )
+            written = guest.written
+            if restored:
+                written = written_values.with_original(written, guest.original)
                 # What somebody else had set was given back, maybe.
                 written = written_values.with_values(
-                    written, target.echoes.all_theirs
+                    written, guest.echoes.all_theirs
                 )
                 written = written_values.with_values(
-                    written, _theirs_known(target)
+                    written, _theirs_known(guest)
                 )
             # Who takes it in tries again, while there is a record.
             with contextlib.suppress(recovery.RestoreError):
-                recovery.take_back(domain, written, self._host.cgroup)
+                recovery.revert(domain, written, self._processes.cgroup)
         return True
 
 
-def _theirs_known(target: guest.Guest) -> dict[str, written_values.Value]:
+def _theirs_known(guest: Guest) -> dict[str, written_values.Value]:
     """Of period and quota, the one that goes with what was given back."""
-    now = written_values.values(target.expected)
-    both = {cputune.PERIOD, cputune.QUOTA} & target.released
+    now = written_values.values(guest.expected)
+    both = {cputune.PERIOD, cputune.QUOTA} & guest.released
     return {name: now[name] for name in both if name in now}
 
 

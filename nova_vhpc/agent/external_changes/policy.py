@@ -15,17 +15,18 @@
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
+from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import (
     cpu_hotplug,
     detection,
     misdirected_writes,
     reapply,
 )
-from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.guests.guest import Guest
+from nova_vhpc.agent.journal import domain_metadata, written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 
@@ -34,228 +35,227 @@ LOG = logging.getLogger(__name__)
 RESPECTED = 'VM %s: somebody changed %s; theirs from now on'
 
 
-class ExternalChangePolicy:
-    """Finds them, and respects or overrides them.
+class ShareObserver(Protocol):
+    """Plays gang windows, and so knows a guest's ``cpu_shares`` by itself."""
 
-    :param options: ``[vhpc_agent]``.
-    :param records: the journal.
-    :param switched: knows of CPUs of the host that came or went.
-    :ivar switched: the same.
-    :ivar on_shares: told of a VM whose ``cpu_shares`` are to be overridden,
-        or not what we wrote last: while windows are played, their player
-        alone writes them.
-    :ivar still_runs: whether it is still this run of a domain that we look at.
-    :ivar took_back: takes back what was written, if that met another run, and
-        says whether it did.
-    :ivar cpuset: gives the CPUs that a VM's control group has; None where
-        that is not known.
+    def forget(self, uuid: str) -> None:
+        """Write a guest's ``cpu_shares`` again, whatever is in force."""
+
+
+class ExternalChangePolicy:
+    """Detects external changes, and respects or overrides them.
+
+    :param context: the agent's collaborators.
+    :param options: ``[vhpc_agent]``, of which ``foreign_changes`` decides.
+    :param cpu_hotplug: follows CPUs of the host that come or go.
+    :param misdirected: reverts what was written to another run.
+    :param share_observer: plays the gang windows.
+    :ivar count: number of values that were changed externally.
     """
 
     def __init__(
         self,
+        context: HostContext,
         options: Any,
-        records: store.Journal,
-        switched: cpu_hotplug.SwitchedCpus,
+        cpu_hotplug: cpu_hotplug.CpuHotplug,
+        misdirected: misdirected_writes.MisdirectedWrites,
+        share_observer: ShareObserver,
     ) -> None:
+        self._context = context
         self._options = options
-        self._journal = records
-        self.switched = switched
+        self._cpu_hotplug = cpu_hotplug
+        self._misdirected = misdirected
+        self._share_observer = share_observer
         self.count = 0
-        self.on_shares: Callable[[str], None] = lambda uuid: None
-        self.still_runs: Callable[[str, int], bool] = lambda uuid, run: True
-        self.took_back: Callable[[guest.Guest], bool] = lambda target: False
-        self.cpuset: Callable[[guest.Guest], frozenset[int] | None] = (
-            lambda target: None
-        )
 
-    def look(self, target: guest.Guest) -> None:
+    def check(self, guest: Guest) -> None:
         """Find out whether somebody else wrote to a VM.
 
         :raises RunChangedError: the domain started anew during a write.
         """
-        with target.lock:
-            if self._is_as_expected(target):
+        with guest.lock:
+            if self._is_as_expected(guest):
                 return
             # No window may write between the read and what follows from it.
-            target.stop_free_weights()
-            told = target.echoes
+            guest.stop_free_weights()
+            told = guest.echoes
             shares, theirs = told.shares_theirs, told.theirs
-            self._look(target, shares)
+            self._look(guest, shares)
             # Else another event has come, and with it another look.
             if told.shares_theirs == shares:
                 told.shares_theirs = None
             if told.theirs is theirs:
                 told.theirs = {}
 
-    def _is_as_expected(self, target: guest.Guest) -> bool:
+    def _is_as_expected(self, guest: Guest) -> bool:
         """Whether there is nothing to do, while windows go on.
 
         Nearly always; whatever else it may be is looked at without them.
         """
         if (
-            not target.free_weights
-            or target.echoes.shares_theirs is not None
-            or target.echoes.theirs
-            or target.uncertain
-            or target.released
+            not guest.free_weights
+            or guest.echoes.shares_theirs is not None
+            or guest.echoes.theirs
+            or guest.uncertain
+            or guest.released
         ):
             return False
-        old, writes = target.expected, target.writes
-        now = cputune.read(target.domain, old)
+        old, writes = guest.expected, guest.writes
+        now = cputune.read(guest.domain, old)
         return (
-            self.still_runs(target.uuid, target.domain_id)
-            and len(now.vcpupins) == len(target.original.vcpupins)
-            and not self.switched.came(target)
-            and not detection.found(target, old, now)
+            self._context.connection.runs(guest.uuid, guest.domain_id)
+            and len(now.vcpupins) == len(guest.original.vcpupins)
+            and not self._cpu_hotplug.came(guest)
+            and not detection.found(guest, old, now)
             and (
                 now.parameters.get(cputune.SHARES)
                 == old.parameters.get(cputune.SHARES)
                 # Which of the windows' values was read cannot be told then.
-                or target.writes != writes
+                or guest.writes != writes
             )
         )
 
-    def _look(self, target: guest.Guest, theirs: int | None) -> None:
+    def _look(self, guest: Guest, theirs: int | None) -> None:
         """With the lock held.
 
         :param theirs: ``cpu_shares`` of theirs that an event has told of;
             a window may have written over them since.
         """
-        old = target.expected
-        now = cputune.read(target.domain, old if target.journalled else None)
-        if not self.still_runs(target.uuid, target.domain_id):
+        old = guest.expected
+        now = cputune.read(guest.domain, old if guest.journalled else None)
+        if not self._context.connection.runs(guest.uuid, guest.domain_id):
             # Restarted since it was looked up: that is what changed it.
             return
-        self.switched.follow(target, now)
-        old = target.expected
-        if not target.journalled:
+        self._cpu_hotplug.follow(guest, now)
+        old = guest.expected
+        if not guest.journalled:
             # We have not written: these are its settings, whoever made them.
-            changed = detection.found(target, old, now)
-            target.uncertain = False
-            target.set_expected(now)
-            target.original = now
-            target.first_tune = target.in_force
+            changed = detection.found(guest, old, now)
+            guest.uncertain = False
+            guest.set_expected(now)
+            guest.original = now
+            guest.first_tune = guest.in_force
             if changed:
-                target.allow(now.cpus)
-            if target.settled and not target.floats:
+                guest.allow(now.cpus)
+            if guest.settled and not guest.floats:
                 # What the copy says of its pins is not so any more.
-                domain_metadata.remove(target.domain)
-                target.settled = False
+                domain_metadata.remove(guest.domain)
+                guest.settled = False
             return
-        if len(now.vcpupins) != len(target.original.vcpupins):
-            self._count_vcpus(target, now)
-        changed = detection.found_or_told(target, old, now, theirs)
-        uncertain, target.uncertain = target.uncertain, False
-        target.set_expected(now)
+        if len(now.vcpupins) != len(guest.original.vcpupins):
+            self._count_vcpus(guest, now)
+        changed = detection.found_or_told(guest, old, now, theirs)
+        uncertain, guest.uncertain = guest.uncertain, False
+        guest.set_expected(now)
         if changed:
-            self._take(target, changed)
-        elif target.in_force.shares != old.parameters.get(cputune.SHARES):
+            self._take(guest, changed)
+        elif guest.in_force.shares != old.parameters.get(cputune.SHARES):
             # Not theirs, but not what the player knows of either.
-            self.on_shares(target.uuid)
+            self._share_observer.forget(guest.uuid)
         if not uncertain:
-            self._finish(target)
+            self._finish(guest)
         # Another one's event may have come meanwhile: the last one wins.
-        self._give_back(target)
+        self._give_back(guest)
 
-    def _count_vcpus(self, target: guest.Guest, now: cputune.Cputune) -> None:
+    def _count_vcpus(self, guest: Guest, now: cputune.Cputune) -> None:
         """vCPUs were plugged in or out of a VM that we have written to.
 
         New ones are written once they are expected, so as they are now is how
         they were before us.
         """
-        known = target.original.vcpupins
+        known = guest.original.vcpupins
         if len(now.vcpupins) > len(known):
             grown = dataclasses.replace(
-                target.original,
+                guest.original,
                 vcpupins=known + now.vcpupins[len(known) :],
             )
-            record = dataclasses.replace(target.record(), original=grown)
-            self._journal.save(record)
-            target.original = grown
-            domain_metadata.put(target.domain, record)
-        target.first_tune = target.original.tune(target.info.vcpus)
+            record = dataclasses.replace(guest.record(), original=grown)
+            self._context.journal.save(record)
+            guest.original = grown
+            domain_metadata.put(guest.domain, record)
+        guest.first_tune = guest.original.tune(guest.info.vcpus)
 
-    def settle(self, target: guest.Guest) -> None:
+    def settle(self, guest: Guest) -> None:
         """Respect what nobody has looked at yet, before a VM is put back.
 
         With its lock held. The journal need not know: it goes next.
         """
         if self._options.foreign_changes == 'override':
             return
-        now = cputune.read(target.domain, target.expected)
-        self.switched.follow(target, now, stays=False)
+        now = cputune.read(guest.domain, guest.expected)
+        self._cpu_hotplug.follow(guest, now, stays=False)
         changed = detection.found_or_told(
-            target, target.expected, now, target.echoes.shares_theirs
+            guest, guest.expected, now, guest.echoes.shares_theirs
         )
         if changed:
             self.count += len(changed)
-            LOG.warning(RESPECTED, target.name, ', '.join(changed))
-            target.released |= frozenset(changed)
-        target.set_expected(now)
+            LOG.warning(RESPECTED, guest.name, ', '.join(changed))
+            guest.released |= frozenset(changed)
+        guest.set_expected(now)
         # Also where it is known, but could not be given back before.
-        self._give_back(target)
+        self._give_back(guest)
 
-    def _take(self, target: guest.Guest, changed: list[str]) -> None:
+    def _take(self, guest: Guest, changed: list[str]) -> None:
         """Do what the option says about values that we manage."""
         self.count += len(changed)
         names = ', '.join(changed)
         if self._options.foreign_changes == 'override':
             LOG.warning(
                 'VM %s: somebody changed %s; our value is written again',
-                target.name,
+                guest.name,
                 names,
             )
             if cputune.SHARES in changed:
-                self.on_shares(target.uuid)
+                self._share_observer.forget(guest.uuid)
             return
-        LOG.warning(RESPECTED, target.name, names)
-        target.released |= frozenset(changed)
+        LOG.warning(RESPECTED, guest.name, names)
+        guest.released |= frozenset(changed)
         # First: --restore leaves alone what the journal says is theirs.
-        self._give_back(target)
-        self._keep_record(target)
+        self._give_back(guest)
+        self._keep_record(guest)
 
-    def _keep_record(self, target: guest.Guest) -> None:
-        self._journal.save(target.record())
-        domain_metadata.put(target.domain, target.record())
+    def _keep_record(self, guest: Guest) -> None:
+        self._context.journal.save(guest.record())
+        domain_metadata.put(guest.domain, guest.record())
 
-    def _finish(self, target: guest.Guest) -> None:
+    def _finish(self, guest: Guest) -> None:
         """Take back ours beside what somebody else has taken over.
 
         A quota means nothing without its period, and pins are chosen for all
         vCPUs together: whoever has set one of them wants the others as they
         were, not as we made them.
         """
-        names = target.taken_back_with()
+        names = guest.taken_back_with()
         if not names:
             return
         # Who sets one sets the next just after, and the journal took its time.
-        now = cputune.read(target.domain, target.expected)
-        names -= frozenset(detection.found(target, target.expected, now))
-        kept = frozenset(cputune.names(target.original)) - names
-        if not cputune.differences(target.original, now, kept):
+        now = cputune.read(guest.domain, guest.expected)
+        names -= frozenset(detection.found(guest, guest.expected, now))
+        kept = frozenset(cputune.names(guest.original)) - names
+        if not cputune.differences(guest.original, now, kept):
             return
-        was = target.original
+        was = guest.original
         parameters = {n: v for n, v in was.parameters.items() if n in names}
         # Theirs may come in the very moment. Its event then tells of it, if
         # this is known to have been written over it.
-        target.echoes.note(
+        guest.echoes.note(
             {n: v for n, v in written_values.values(was).items() if n in names}
         )
         narrowed: dict[str, frozenset[int]] = {}
-        with self._checked(target):
+        with self._checked(guest):
             cputune_restore.restore(
-                target.domain,
+                guest.domain,
                 was,
                 kept,
                 False,
-                lambda: self.cpuset(target),
+                lambda: self._context.processes.cpuset(guest.identity.pid),
                 narrowed,
             )
-        now = cputune.read(target.domain, target.expected)
+        now = cputune.read(guest.domain, guest.expected)
         # What is in force all the same stays ours, to be tried again.
-        names &= frozenset(detection.found(target, target.expected, now))
+        names &= frozenset(detection.found(guest, guest.expected, now))
         # Nothing else: what they set meanwhile is left to the next look.
-        target.note_written(
+        guest.note_written(
             {n: value for n, value in parameters.items() if n in names},
             {
                 vcpu: narrowed.get(cputune.pin_name(vcpu), pin)
@@ -265,24 +265,24 @@ class ExternalChangePolicy:
         )
         if narrowed:
             # The kernel has taken over the rest: to try again is in vain.
-            target.released |= narrowed.keys()
-            self._keep_record(target)
+            guest.released |= narrowed.keys()
+            self._keep_record(guest)
 
     @contextlib.contextmanager
-    def _checked(self, target: guest.Guest) -> Iterator[None]:
+    def _checked(self, guest: Guest) -> Iterator[None]:
         """Look after a write whether it met its run."""
         try:
             yield
         finally:
-            if self.took_back(target):
+            if self._misdirected.revert(guest, restored=True):
                 raise misdirected_writes.RunChangedError
 
-    def _give_back(self, target: guest.Guest) -> None:
+    def _give_back(self, guest: Guest) -> None:
         """Write what they had written, where we wrote over it."""
-        told = target.echoes
+        told = guest.echoes
         if not told.theirs and told.shares_theirs is None:
             return
-        with self._checked(target):
-            reapply.bandwidth(target)
-            reapply.pins(target)
-            reapply.shares(target)
+        with self._checked(guest):
+            reapply.bandwidth(guest)
+            reapply.pins(guest)
+            reapply.shares(guest)

@@ -16,17 +16,17 @@ libvirt's events have told of it (:mod:`.event_echoes`). With the VM's lock
 held.
 """
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune
 
 
-def bandwidth(target: guest.Guest) -> None:
+def bandwidth(guest: Guest) -> None:
     """Period and quota. Raises libvirt.libvirtError, as all of these."""
-    now = target.expected.parameters
+    now = guest.expected.parameters
     theirs = {
         name: value
-        for name, value in target.echoes.written_over(target.expected).items()
-        if name in target.released and isinstance(value, int)
+        for name, value in guest.echoes.written_over(guest.expected).items()
+        if name in guest.released and isinstance(value, int)
     }
     if not theirs:
         return
@@ -36,43 +36,41 @@ def bandwidth(target: guest.Guest) -> None:
             name,
             theirs.get(
                 name,
-                (
-                    now
-                    if name in target.released
-                    else target.original.parameters
-                )[name],
+                (now if name in guest.released else guest.original.parameters)[
+                    name
+                ],
             ),
         )
         for name in (cputune.PERIOD, cputune.QUOTA)
     }
     cputune.write_bandwidth(
-        target.domain, want[cputune.PERIOD], want[cputune.QUOTA], now
+        guest.domain, want[cputune.PERIOD], want[cputune.QUOTA], now
     )
-    target.note_written(want)
+    guest.note_written(want)
 
 
-def shares(target: guest.Guest) -> None:
+def shares(guest: Guest) -> None:
     """``cpu_shares`` that a window has written over."""
-    theirs = target.echoes.shares_theirs
-    now = target.expected.parameters.get(cputune.SHARES)
+    theirs = guest.echoes.shares_theirs
+    now = guest.expected.parameters.get(cputune.SHARES)
     if (
         theirs is not None
-        and cputune.SHARES in target.released
+        and cputune.SHARES in guest.released
         # Another one that we wrote is somebody else's choice now.
-        and now == target.echoes.last.get(cputune.SHARES)
+        and now == guest.echoes.last.get(cputune.SHARES)
     ):
-        cputune.write_shares(target.domain, theirs)
-        target.note_written({cputune.SHARES: theirs})
+        cputune.write_shares(guest.domain, theirs)
+        guest.note_written({cputune.SHARES: theirs})
 
 
-def pins(target: guest.Guest) -> None:
+def pins(guest: Guest) -> None:
     """Of each vCPU."""
-    theirs = target.echoes.written_over(target.expected)
-    for vcpu in range(len(target.expected.vcpupins)):
+    theirs = guest.echoes.written_over(guest.expected)
+    for vcpu in range(len(guest.expected.vcpupins)):
         name = cputune.pin_name(vcpu)
         pin = theirs.get(name)
-        if isinstance(pin, frozenset) and target.is_released(name):
+        if isinstance(pin, frozenset) and guest.is_released(name):
             cputune.write_pin(
-                target.domain, vcpu, pin, target.expected.host_cpus
+                guest.domain, vcpu, pin, guest.expected.host_cpus
             )
-            target.note_written(pins={vcpu: pin})
+            guest.note_written(pins={vcpu: pin})

@@ -16,7 +16,8 @@ import logging
 import time
 from typing import Any
 
-from nova_vhpc.agent.guests import guest, registry
+from nova_vhpc.agent.guests import registry
+from nova_vhpc.agent.guests.guest import Guest
 
 LOG = logging.getLogger(__name__)
 
@@ -27,32 +28,32 @@ class Quarantine:
     """Counts failures, and says when a VM has had enough of them.
 
     :param options: ``[vhpc_agent]``.
-    :param vms: our VMs.
+    :param guests: the managed guests.
     """
 
-    def __init__(self, options: Any, vms: registry.GuestRegistry) -> None:
+    def __init__(self, options: Any, guests: registry.GuestRegistry) -> None:
         self._options = options
-        self._roster = vms
+        self._guests = guests
         self._hanging: set[str] = set()
         self.late_calls = 0
 
-    def failed(self, target: guest.Guest, problem: str) -> None:
+    def failed(self, guest: Guest, problem: str) -> None:
         """A write to a VM was refused."""
-        first = target.failures.in_row == 0
-        if target.failures.add(
+        first = guest.failures.in_row == 0
+        if guest.failures.add(
             problem,
             self._options.quarantine_failures,
             self._options.quarantine_seconds,
         ):
             LOG.warning(
                 'VM %s: in quarantine for %.0f s after %d failures: %s',
-                target.name,
-                target.failures.quarantined_until - time.monotonic(),
-                target.failures.count,
+                guest.name,
+                guest.failures.quarantined_until - time.monotonic(),
+                guest.failures.count,
                 problem,
             )
         elif first:
-            LOG.warning('VM %s: not written: %s', target.name, problem)
+            LOG.warning('VM %s: not written: %s', guest.name, problem)
 
     def late(self, uuid: str) -> None:
         """A call hangs: leave the VM alone for a while."""
@@ -62,20 +63,20 @@ class Quarantine:
             self._hanging.add(uuid)
             LOG.warning(
                 'VM %s: a libvirt call takes longer than %g s',
-                self._roster.name(uuid),
+                self._guests.name(uuid),
                 self._options.call_deadline,
             )
-        target = self._roster.guests.get(uuid)
-        if target is not None:
-            target.failures.add(HANGS, 1, self._options.quarantine_seconds)
+        guest = self._guests.by_uuid.get(uuid)
+        if guest is not None:
+            guest.failures.add(HANGS, 1, self._options.quarantine_seconds)
         else:
-            self._roster.unreadable(uuid, HANGS)
+            self._guests.unreadable(uuid, HANGS)
 
     def returned(self, uuid: str) -> None:
         """The last call that hung has come back: the VM can be talked to."""
         self._hanging.discard(uuid)
-        self._roster.readable(uuid, HANGS)
-        target = self._roster.guests.get(uuid)
-        if target is not None and target.failures.problem == HANGS:
-            target.failures.quarantined_until = 0.0
-            target.failures.problem = ''
+        self._guests.readable(uuid, HANGS)
+        guest = self._guests.by_uuid.get(uuid)
+        if guest is not None and guest.failures.problem == HANGS:
+            guest.failures.quarantined_until = 0.0
+            guest.failures.problem = ''

@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who is on this host: our VMs, those left alone, and the others."""
+"""Who is on this host: our VMs, those left alone, and the unmanaged."""
 
 import logging
 import threading
 from collections.abc import Collection, Mapping
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.probes import unmanaged
 
 LOG = logging.getLogger(__name__)
@@ -28,19 +28,19 @@ Seen = tuple[int, int]
 class GuestRegistry:
     """Kept by libvirt's workers, read by all.
 
-    :param others: follows the VMs that are not ours.
+    :param unmanaged: follows the VMs that are not managed.
     """
 
-    def __init__(self, others: unmanaged.UnmanagedVms) -> None:
-        self.neighbours = others
+    def __init__(self, unmanaged: unmanaged.UnmanagedVms) -> None:
+        self.unmanaged = unmanaged
         self._lock = threading.Lock()
-        self._guests: Mapping[str, guest.Guest] = {}
+        self._guests: Mapping[str, Guest] = {}
         self._refused: dict[str, str] = {}
         # With the host's CPUs as of then, by which they are followed.
-        self._others: dict[str, tuple[Seen, frozenset[int]]] = {}
+        self._unmanaged: dict[str, tuple[Seen, frozenset[int]]] = {}
 
     @property
-    def guests(self) -> Mapping[str, guest.Guest]:
+    def by_uuid(self) -> Mapping[str, Guest]:
         """Our VMs by uuid; a snapshot that nobody changes."""
         return self._guests
 
@@ -51,16 +51,16 @@ class GuestRegistry:
 
     def name(self, uuid: str) -> str:
         """libvirt's name of one of ours, else its uuid."""
-        target = self._guests.get(uuid)
-        return uuid if target is None else target.name
+        guest = self._guests.get(uuid)
+        return uuid if guest is None else guest.name
 
-    def add(self, target: guest.Guest) -> None:
+    def add(self, guest: Guest) -> None:
         """A VM is ours from now on."""
         with self._lock:
-            self._guests = {**self._guests, target.uuid: target}
-            self._refused.pop(target.uuid, None)
-            self._others.pop(target.uuid, None)
-        self.neighbours.forget(target.uuid)
+            self._guests = {**self._guests, guest.uuid: guest}
+            self._refused.pop(guest.uuid, None)
+            self._unmanaged.pop(guest.uuid, None)
+        self.unmanaged.forget(guest.uuid)
 
     def forget(self, uuid: str) -> bool:
         """A VM is not ours any more.
@@ -70,8 +70,8 @@ class GuestRegistry:
         with self._lock:
             known = uuid in self._guests
             self._guests = {
-                other: target
-                for other, target in self._guests.items()
+                other: guest
+                for other, guest in self._guests.items()
                 if other != uuid
             }
             self._refused.pop(uuid, None)
@@ -82,11 +82,11 @@ class GuestRegistry:
 
         :returns: whether it was ours.
         """
-        target = self._guests.get(uuid)
+        guest = self._guests.get(uuid)
         known = self.forget(uuid)
-        if target is not None:
+        if guest is not None:
             # It may go into the next run, and has to be taken back there.
-            with target.lock:
+            with guest.lock:
                 pass
         return known
 
@@ -102,7 +102,7 @@ class GuestRegistry:
 
     def unreadable(self, uuid: str, reason: str) -> None:
         """Not known to be ours or not, as libvirt does not say."""
-        if uuid not in self._others:
+        if uuid not in self._unmanaged:
             self._refused.setdefault(uuid, reason)
 
     def readable(self, uuid: str, reason: str) -> None:
@@ -110,30 +110,30 @@ class GuestRegistry:
         if self._refused.get(uuid) == reason:
             self._refused.pop(uuid, None)
 
-    def is_other(self, uuid: str, seen: Seen) -> bool:
+    def is_unmanaged(self, uuid: str, seen: Seen) -> bool:
         """Whether a VM was found not to be ours, just as it is now."""
-        return self._others.get(uuid) == (seen, self.neighbours.usable())
+        return self._unmanaged.get(uuid) == (seen, self.unmanaged.usable())
 
-    def add_other(self, uuid: str, seen: Seen) -> None:
+    def add_unmanaged(self, uuid: str, seen: Seen) -> None:
         """A VM is not ours, and need not be looked at until it changes.
 
         Or CPUs of the host come or go.
         """
-        self._others[uuid] = seen, self.neighbours.usable()
+        self._unmanaged[uuid] = seen, self.unmanaged.usable()
 
-    def forget_other(self, uuid: str) -> None:
-        """One of the others is gone."""
-        self._others.pop(uuid, None)
-        self.neighbours.forget(uuid)
+    def forget_unmanaged(self, uuid: str) -> None:
+        """One of the unmanaged is gone."""
+        self._unmanaged.pop(uuid, None)
+        self.unmanaged.forget(uuid)
 
-    def keep_others(self, running: Collection[str]) -> None:
-        """Forget the others that do not run any more, and why not ours."""
+    def keep_unmanaged(self, running: Collection[str]) -> None:
+        """Forget the unmanaged that do not run any more, and why not ours."""
         for uuid in self._refused.keys() - set(running) - self._guests.keys():
             self._refused.pop(uuid, None)
-        for uuid in self._others.keys() - set(running):
-            self.neighbours.forget(uuid)
-        self._others = {
+        for uuid in self._unmanaged.keys() - set(running):
+            self.unmanaged.forget(uuid)
+        self._unmanaged = {
             uuid: seen
-            for uuid, seen in self._others.items()
+            for uuid, seen in self._unmanaged.items()
             if uuid in running
         }

@@ -18,14 +18,15 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.external_changes import policy
-from nova_vhpc.agent.guests import guest, registry, write_permission
+from nova_vhpc.agent.context import HostContext
+from nova_vhpc.agent.external_changes import cpu_hotplug, policy
+from nova_vhpc.agent.guests import registry
+from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import domain_metadata, store
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import after_crash
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.restore import recovery
-from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -39,39 +40,33 @@ def sync_every(info: domain_xml.DomainInfo, others: int) -> int:
 
 
 class Adoption:
-    """Makes a :class:`guest.Guest` of a domain.
+    """Makes a :class:`.Guest` of a domain.
 
+    :param context: the agent's collaborators.
     :param options: ``[vhpc_agent]``.
-    :param vms: where it is entered.
-    :param allowed: what speaks against a write.
-    :param records: the journal.
-    :param left: puts back what a crash left.
-    :param host: reads the QEMU processes.
-    :param probes: opens the VMs' probes.
-    :param changes: knows the CPUs that are online.
-    :param sliced: vCPU threads may have slices of their own.
+    :param crash_recovery: restores what an agent that crashed has left.
+    :param sampler: opens the guests' probes.
+    :param cpu_hotplug: knows the host's CPUs that are online.
+    :param share_observer: plays the gang windows.
+    :param sliced: whether vCPU threads may have kernel slices of the agent.
     """
 
     def __init__(
         self,
+        context: HostContext,
         options: Any,
-        vms: registry.GuestRegistry,
-        allowed: write_permission.WritePermission,
-        records: store.Journal,
-        left: after_crash.CrashRecovery,
-        host: qemu_process.Processes,
-        probes: sampler.Sampler,
-        changes: policy.ExternalChangePolicy,
+        crash_recovery: after_crash.CrashRecovery,
+        sampler: sampler.Sampler,
+        cpu_hotplug: cpu_hotplug.CpuHotplug,
+        share_observer: policy.ShareObserver,
         sliced: bool,
     ) -> None:
+        self._context = context
         self._options = options
-        self._roster = vms
-        self._gate = allowed
-        self._journal = records
-        self._leftovers = left
-        self._host = host
-        self._probes = probes
-        self._changes = changes
+        self._crash_recovery = crash_recovery
+        self._sampler = sampler
+        self._cpu_hotplug = cpu_hotplug
+        self._share_observer = share_observer
         self._sliced = sliced
 
     def adopt(
@@ -82,21 +77,21 @@ class Adoption:
         :param seen: the run of the domain, and the hash of its XML.
         :raises restore.RestoreError: what a crash left is still in it.
         """
-        if info.uuid in self._roster.guests:
+        if info.uuid in self._context.guests.by_uuid:
             # An earlier run of it; a refusal is to be told but once.
-            self._roster.dismiss(info.uuid)
+            self._context.guests.dismiss(info.uuid)
         copy = before = None
         with contextlib.suppress(store.JournalError):
             copy = domain_metadata.get(domain)
         with contextlib.suppress(store.JournalError):
-            before = self._journal.load(info.uuid)
-        identity = self._host.identity(info.uuid, domain.ID())
+            before = self._context.journal.load(info.uuid)
+        identity = self._context.processes.identity(info.uuid, domain.ID())
         if before is not None and not before.identity.same_run(identity):
             # Of another run, maybe of another flavor.
             before = None
-        outcome = self._leftovers.clean(domain, info.name)
+        outcome = self._crash_recovery.recover(domain, info.name)
         if outcome is recovery.Outcome.FROM_DEFINITION_NEWER:
-            self._roster.refuse(
+            self._context.guests.refuse(
                 info.uuid, "a newer agent's journal stands in the way"
             )
             return
@@ -104,10 +99,10 @@ class Adoption:
             LOG.info('VM %s: %s', info.name, outcome)
         known = copy or before
         now = cputune.read(domain)
-        online = self._changes.switched.online()
+        online = self._cpu_hotplug.online()
         repin = known.repin if known else _repin(domain, now, online)
         reader, tids = self.open(info, identity.pid)
-        target = guest.Guest(
+        guest = Guest(
             info=info,
             domain=domain,
             domain_id=seen[0],
@@ -117,38 +112,38 @@ class Adoption:
             reader=reader,
             tids=tids,
             xml_hash=seen[1],
-            confined_to=self._host.confined_to(identity.pid),
+            confined_to=self._context.processes.confined_to(identity.pid),
             online=online,
             repin=repin and not info.dedicated,
             sliced=self._sliced,
         )
-        target.allow(now.cpus)
-        self._hold(target)
-        if self._gate.ending.is_set():
+        guest.allow(now.cpus)
+        self._hold(guest)
+        if self._context.permission.ending.is_set():
             return
-        self._roster.add(target)
+        self._context.guests.add(guest)
         # Whoever opened or closed the gate meanwhile did not see this VM.
-        self._hold(target)
+        self._hold(guest)
         # Of an earlier run the player may know shares that are not in force.
-        self._changes.on_shares(info.uuid)
+        self._share_observer.forget(info.uuid)
         LOG.info(
             'VM %s: managed as %s%s',
             info.name,
             info.specs.workload,
-            '' if target.repin else ', never pinned',
+            '' if guest.repin else ', never pinned',
         )
 
-    def _hold(self, target: guest.Guest) -> None:
+    def _hold(self, guest: Guest) -> None:
         """Take over what speaks against a write from the gate."""
         for why, holds in (
-            (guest.Hold.PAUSED, self._gate.paused),
-            (guest.Hold.RESTORED, target.uuid in self._gate.restored),
-            (guest.Hold.LEAVING, target.uuid in self._gate.leaving),
+            (Hold.PAUSED, self._context.permission.paused),
+            (Hold.RESTORED, guest.uuid in self._context.permission.restored),
+            (Hold.LEAVING, guest.uuid in self._context.permission.leaving),
         ):
             if holds:
-                target.holds.add(why)
+                guest.holds.add(why)
             else:
-                target.holds.discard(why)
+                guest.holds.discard(why)
 
     def open(
         self, info: domain_xml.DomainInfo, pid: int
@@ -158,15 +153,16 @@ class Adoption:
         :param pid: of QEMU; 0 if it was not found.
         :returns: its reader, and the thread ids of its vCPUs.
         """
-        tids = self._host.vcpu_threads(pid, info.vcpus) if pid else ()
-        reader = self._probes.attach(
+        processes = self._context.processes
+        tids = processes.vcpu_threads(pid, info.vcpus) if pid else ()
+        reader = self._sampler.attach(
             base.Target(
                 info.uuid,
                 info.name,
                 pid,
                 tids,
-                self._host.vcpu_cgroups(pid, info.vcpus) if pid else (),
-                self._host.block_cgroup(pid) if pid else None,
+                processes.vcpu_cgroups(pid, info.vcpus) if pid else (),
+                processes.block_cgroup(pid) if pid else None,
                 info.taps,
             ),
             sync_every(info, self._options.other_sync_ticks),

@@ -28,34 +28,36 @@ DRY_RUN = (
 
 
 class CrashRecovery:
-    """Put back when a VM is found; in a dry run they are only named.
+    """Restores guests that an earlier agent left when it crashed.
 
-    :param restorer: puts them back.
-    :param allowed: whether this is a dry run.
+    In a dry run they are only logged.
+
+    :param restorer: restores one domain.
+    :param permission: whether this is a dry run.
     """
 
     def __init__(
         self,
         restorer: recovery.Restorer,
-        allowed: write_permission.WritePermission,
+        permission: write_permission.WritePermission,
     ) -> None:
         self._restorer = restorer
-        self._gate = allowed
-        self._said: set[str] = set()
+        self._permission = permission
+        self._logged: set[str] = set()
 
-    def clean(self, domain: Any, name: str) -> recovery.Outcome:
+    def recover(self, domain: Any, name: str) -> recovery.Outcome:
         """Put one running domain back, if we have written to it.
 
         :raises RestoreError: it is not exactly what it was.
         :raises libvirt.libvirtError: a call was refused.
         """
-        if not self._gate.dry_run:
-            return self._restorer.clean(domain)
+        if not self._permission.dry_run:
+            return self._restorer.recover(domain)
         uuid = domain.UUIDString()
         if not self._any(uuid, domain):
-            self._said.discard(uuid)
-        elif uuid not in self._said:
-            self._said.add(uuid)
+            self._logged.discard(uuid)
+        elif uuid not in self._logged:
+            self._logged.add(uuid)
             LOG.warning('VM %s: not put back: %s', name, DRY_RUN)
         return recovery.Outcome.NOTHING
 
@@ -64,20 +66,20 @@ class CrashRecovery:
 
         A record that cannot be read is kept for people.
         """
-        self._said.discard(uuid)
-        if not self._gate.dry_run:
+        self._logged.discard(uuid)
+        if not self._permission.dry_run:
             self._restorer.forget(uuid)
 
     def why_left(self, uuid: str) -> str:
         """Why a dry run does not put a VM back; empty if it need not."""
-        return DRY_RUN if uuid in self._said else ''
+        return DRY_RUN if uuid in self._logged else ''
 
     def _any(self, uuid: str, domain: Any) -> bool:
         """Whether there is anything to put back; only reads."""
         try:
             record = self._restorer.journal.load(uuid)
             if record is not None and record.identity.same_run(
-                self._restorer.host.identity(uuid, domain.ID())
+                self._restorer.processes.identity(uuid, domain.ID())
             ):
                 return True
             return domain_metadata.get(domain) is not None

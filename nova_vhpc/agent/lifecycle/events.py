@@ -19,7 +19,8 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.guests import guest, registry
+from nova_vhpc.agent.guests import registry
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import domain_metadata, written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.linux import cpus
@@ -37,17 +38,19 @@ _PIN = re.compile(r'cputune\.vcpupin(\d+)')
 
 
 class Events:
-    """Listens on a connection. Called in libvirt's event thread.
+    """Receives libvirt's events; its methods run in libvirt's event thread.
 
-    :param vms: knows what we wrote ourselves.
-    :param look: has a domain looked at; returns at once.
+    :param guests: the managed guests, and what the agent wrote to them.
+    :param enqueue: has a domain reconciled; returns at once.
     """
 
     def __init__(
-        self, vms: registry.GuestRegistry, look: Callable[[str], None]
+        self,
+        guests: registry.GuestRegistry,
+        enqueue: Callable[[str], None],
     ) -> None:
-        self._roster = vms
-        self._look = look
+        self._guests = guests
+        self._enqueue = enqueue
 
     def listen(self, conn: Any) -> None:
         """Register for all that concerns us.
@@ -78,69 +81,69 @@ class Events:
     def _on_lifecycle(
         self, conn: Any, domain: Any, event: int, detail: int, opaque: Any
     ) -> None:
-        self._look(domain.UUIDString())
+        self._enqueue(domain.UUIDString())
 
     def _on_metadata(
         self, conn: Any, domain: Any, kind: int, uri: str, opaque: Any
     ) -> None:
         if uri != domain_metadata.URI:
-            self._look(domain.UUIDString())
+            self._enqueue(domain.UUIDString())
 
     def _on_other(
         self, conn: Any, domain: Any, detail: Any, opaque: Any
     ) -> None:
-        self._look(domain.UUIDString())
+        self._enqueue(domain.UUIDString())
 
     def _on_tunable(
         self, conn: Any, domain: Any, values: dict[str, Any], opaque: Any
     ) -> None:
         """Our own writes come back, too; look only at what is not ours."""
-        target = self._roster.guests.get(domain.UUIDString())
-        if target is None:
+        guest = self._guests.by_uuid.get(domain.UUIDString())
+        if guest is None:
             return
-        expected = written_values.values(target.expected)
+        expected = written_values.values(guest.expected)
         foreign = False
         for tunable, told in values.items():
             name, value = _known(tunable, told)
             if name in expected and value == expected[name]:
                 continue
             if name == cputune.SHARES:
-                if value not in target.echoes.shares_ours:
-                    self._note_shares(target, domain, told)
-                elif target.journalled:
+                if value not in guest.echoes.shares_ours:
+                    self._note_shares(guest, domain, told)
+                elif guest.journalled:
                     continue
             elif name:
-                self._note(target, domain, name, value)
+                self._note(guest, domain, name, value)
             foreign = True
         if foreign:
-            self._look(target.uuid)
+            self._enqueue(guest.uuid)
 
     @staticmethod
-    def _note_shares(target: guest.Guest, domain: Any, value: int) -> None:
+    def _note_shares(guest: Guest, domain: Any, value: int) -> None:
         """Keep what a window may have written over before anybody looks."""
         if (
-            cputune.SHARES not in target.released
+            cputune.SHARES not in guest.released
             # Of an earlier run it says nothing about this one.
-            and domain.ID() == target.domain_id
+            and domain.ID() == guest.domain_id
         ):
-            target.echoes.shares_theirs = value
+            guest.echoes.shares_theirs = value
 
     @staticmethod
     def _note(
-        target: guest.Guest,
+        guest: Guest,
         domain: Any,
         name: str,
         value: written_values.Value,
     ) -> None:
         """Keep what a write of ours may have come just after."""
         if (
-            not target.is_released(name)
-            and not target.echoes.wrote(name, value)
-            and written_values.values(target.original).get(name) != value
-            and domain.ID() == target.domain_id
+            not guest.is_released(name)
+            and not guest.echoes.wrote(name, value)
+            and written_values.values(guest.original).get(name) != value
+            and domain.ID() == guest.domain_id
         ):
             # Never changed in place: whoever looks at them has his own.
-            target.echoes.theirs = {**target.echoes.theirs, name: value}
+            guest.echoes.theirs = {**guest.echoes.theirs, name: value}
 
 
 def _known(tunable: str, told: Any) -> tuple[str, written_values.Value]:

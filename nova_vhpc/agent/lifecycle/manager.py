@@ -25,33 +25,34 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nova_vhpc.agent.actuators import kernel_slice, weights
+from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import (
     cpu_hotplug,
     misdirected_writes,
     policy,
 )
-from nova_vhpc.agent.guests import (
-    guest,
-    quarantine,
-    registry,
-    write_permission,
-)
+from nova_vhpc.agent.guests import quarantine, registry, write_permission
+from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import connection, executor, wakeup
 from nova_vhpc.agent.lifecycle import (
     adoption,
+    after_crash,
     events,
     reconcile,
+    restore_guest,
     restore_queue,
     resync,
     writer,
 )
 from nova_vhpc.agent.probes import sampler, unmanaged
+from nova_vhpc.agent.restore import recovery
+from nova_vhpc.control import model
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
 
-ENDING_DEADLINE_S = 1.0
+STOP_DEADLINE_S = 1.0
 """After which another thread stands in for one that libvirt holds, when all
 VMs are to be put back within a few seconds."""
 
@@ -63,211 +64,226 @@ LONGEST_RETRY_S = 0.5
 
 
 class GuestManager:
-    """Finds, follows, writes and restores the opted-in VMs.
+    """Adopts, follows, writes and restores the managed guests.
 
     :param conf: with ``[vhpc_agent]``.
-    :param records: the journal.
-    :param host: reads the QEMU processes.
-    :param probes: opens the VMs' probes.
+    :param journal: the original settings on the disk.
+    :param processes: the host's QEMU processes.
+    :param sampler: opens the guests' probes.
     :param actuators: write what was decided, in order.
-    :param usable: gives the CPUs that VMs may be pinned to.
+    :param usable: returns the CPUs that guests may be pinned to.
+    :param share_observer: plays the gang windows.
+    :ivar unmanaged: follows the VMs that are not managed.
+    :ivar connection: the connection to libvirt.
+    :ivar executor: the threads that call libvirt.
     """
 
     def __init__(
         self,
         conf: Any,
-        records: store.Journal,
-        host: qemu_process.Processes,
-        probes: sampler.Sampler,
+        journal: store.Journal,
+        processes: qemu_process.Processes,
+        sampler: sampler.Sampler,
         actuators: Iterable[Any],
         usable: Callable[[], frozenset[int]],
+        share_observer: policy.ShareObserver,
     ) -> None:
         options = conf.vhpc_agent
         actuators = tuple(actuators)
-        self.neighbours = unmanaged.UnmanagedVms(host, usable)
-        self._roster = vms = registry.GuestRegistry(self.neighbours)
-        self._gate = allowed = write_permission.WritePermission(
-            bool(options.dry_run)
-        )
-        self._quarantine = quarantine.Quarantine(options, vms)
-        self.workers = pool = executor.DomainExecutor(
+        self.unmanaged = unmanaged.UnmanagedVms(processes, usable)
+        guests = registry.GuestRegistry(self.unmanaged)
+        permission = write_permission.WritePermission(bool(options.dry_run))
+        self._quarantine = quarantine.Quarantine(options, guests)
+        self.executor = executor.DomainExecutor(
             options.workers,
             lambda: (
-                ENDING_DEADLINE_S
-                if allowed.ending.is_set()
+                STOP_DEADLINE_S
+                if permission.ending.is_set()
                 else options.call_deadline
             ),
             self._quarantine.late,
             self._quarantine.returned,
-            lambda: nudged.wake(),
+            lambda: connection_wakeup.wake(),
         )
-        self.connection = link = connection.Connection(
+        self.connection = connection.Connection(
             options.libvirt_uri,
-            self._up,
+            self._on_connected,
             options.reconnect_max_seconds,
         )
-        nudged = wakeup.ConnectionWakeup(link.get, pool.slow)
-        self._foreign = policy.ExternalChangePolicy(
-            options,
-            records,
-            cpu_hotplug.SwitchedCpus(
-                records, lambda: cpus.online_cpus(options.sys_root)
+        connection_wakeup = wakeup.ConnectionWakeup(
+            self.connection.get, self.executor.slow
+        )
+        self._context = context = HostContext(
+            guests,
+            permission,
+            self.connection,
+            self.executor,
+            journal,
+            processes,
+        )
+        hotplug = cpu_hotplug.CpuHotplug(
+            journal, lambda: cpus.online_cpus(options.sys_root)
+        )
+        misdirected = misdirected_writes.MisdirectedWrites(
+            self.connection, processes
+        )
+        self._policy = policy.ExternalChangePolicy(
+            context, options, hotplug, misdirected, share_observer
+        )
+        crash_recovery = after_crash.CrashRecovery(
+            recovery.Restorer(journal, processes), permission
+        )
+        self._restore_queue = restore_queue.RestoreQueue(
+            context,
+            restore_guest.GuestRestorer(
+                context, actuators, self._policy, misdirected
             ),
+            crash_recovery,
         )
-        astray = misdirected_writes.MisdirectedWrites(link, host)
-        self._foreign.still_runs = link.runs
-        self._foreign.took_back = lambda target: astray.take_back(
-            target, put_back=True
-        )
-        self._foreign.cpuset = lambda target: host.cpuset(target.identity.pid)
-        self._undo = restore_queue.RestoreQueue(
-            vms,
-            allowed,
-            link,
-            pool,
-            records,
-            host,
-            actuators,
-            self._foreign,
-        )
-        self._inspector = reconcile.Reconciler(
-            vms,
-            allowed,
-            link,
-            pool,
-            records,
-            host,
+        self._reconciler = reconcile.Reconciler(
+            context,
             adoption.Adoption(
+                context,
                 options,
-                vms,
-                allowed,
-                records,
-                self._undo.leftovers,
-                host,
-                probes,
-                self._foreign,
+                crash_recovery,
+                sampler,
+                hotplug,
+                share_observer,
                 any(
-                    isinstance(one, kernel_slice.KernelSliceActuator)
-                    for one in actuators
+                    isinstance(actuator, kernel_slice.KernelSliceActuator)
+                    for actuator in actuators
                 ),
             ),
-            self._foreign,
-            self._undo,
+            self._policy,
+            self._restore_queue,
+            crash_recovery,
         )
-        self.look = self._inspector.look
-        self._events = events.Events(vms, self.look)
-        self._reconciler = resync.Resync(
-            options, vms, allowed, link, records, self._undo, self.look
+        self._events = events.Events(guests, self.enqueue)
+        self._resync = resync.Resync(
+            context, options, self._restore_queue, self.enqueue
         )
         self._writer = writer.Writer(
-            vms,
-            allowed,
-            link,
-            pool,
-            records,
+            context,
             actuators,
-            weights.Weights(options, host),
-            astray,
+            weights.Weights(options, processes),
+            misdirected,
             self._quarantine,
-            self.look,
+            self.enqueue,
         )
-        self.reconcile = self._reconciler.wake
-        self.write = self._writer.write
-        self.set_shares = self._writer.set_shares
 
     @property
-    def guests(self) -> Mapping[str, guest.Guest]:
+    def guests(self) -> Mapping[str, Guest]:
         """Our VMs by uuid; a snapshot that nobody changes."""
-        return self._roster.guests
+        return self._context.guests.by_uuid
 
     @property
     def refused(self) -> Mapping[str, str]:
         """VMs left alone, though they asked for us or may ask; and why."""
-        return self._roster.refused
+        return self._context.guests.refused
 
     @property
     def dry_run(self) -> bool:
         """Whether nothing is ever written."""
-        return self._gate.dry_run
+        return self._context.permission.dry_run
 
     @property
     def paused(self) -> bool:
         """Whether nothing is written on an operator's word."""
-        return self._gate.paused
+        return self._context.permission.paused
 
     @property
-    def foreign(self) -> int:
-        """Values that somebody else changed, so far."""
-        return self._foreign.count
+    def external_changes(self) -> int:
+        """Number of values that were changed externally, so far."""
+        return self._policy.count
 
     @property
     def late_calls(self) -> int:
         """Calls beyond their deadline, so far."""
         return self._quarantine.late_calls
 
-    def tell_of_shares(self, tell: Callable[[str], None]) -> None:
-        """Have somebody told of VMs whose shares are to be written again."""
-        self._foreign.on_shares = tell
+    def enqueue(self, uuid: str) -> None:
+        """Have a domain reconciled soon; returns at once."""
+        self._reconciler.enqueue(uuid)
+
+    def resync(self) -> None:
+        """Have every domain reconciled soon; returns at once."""
+        self._resync.wake()
+
+    def write(
+        self,
+        guest: Guest,
+        tune: model.CpuTune,
+        slice_us: int | None = None,
+    ) -> None:
+        """Have a guest written soon, see :meth:`.Writer.write`."""
+        self._writer.write(guest, tune, slice_us)
+
+    def set_shares(self, uuid: str, shares: int) -> bool:
+        """Write a weight at once, see :meth:`.Writer.set_shares`."""
+        return self._writer.set_shares(uuid, shares)
 
     def start(self) -> None:
         """Begin to connect and to follow."""
         self.connection.start()
-        self._reconciler.start()
+        self._resync.start()
 
-    def _up(self, conn: Any) -> None:
+    def _on_connected(self, conn: Any) -> None:
         """A new connection: listen first, then look at all."""
         self._events.listen(conn)
-        self._reconciler.wake()
+        self._resync.wake()
 
     def pause(self) -> Mapping[str, restore_queue.RestoreAttempt]:
         """Put all back and write nothing until :meth:`resume`.
 
         :returns: by uuid, the first try to put a VM back.
         """
-        self._gate.paused = True
+        self._context.permission.paused = True
         return {
-            uuid: self._undo.submit(target, guest.Hold.PAUSED)
-            for uuid, target in self.guests.items()
+            uuid: self._restore_queue.submit(guest, Hold.PAUSED)
+            for uuid, guest in self.guests.items()
         }
 
     def resume(self) -> None:
         """Go on after :meth:`pause`, or after a restore of one VM."""
-        self._gate.paused = False
-        self._gate.restored.clear()
-        for target in self.guests.values():
-            self._undo.release(target, guest.Hold.PAUSED, guest.Hold.RESTORED)
+        self._context.permission.paused = False
+        self._context.permission.restored.clear()
+        for guest in self.guests.values():
+            self._restore_queue.release(guest, Hold.PAUSED, Hold.RESTORED)
 
     def restore_one(self, uuid: str) -> restore_queue.RestoreAttempt | None:
         """Put one VM back and leave it alone until :meth:`resume`.
 
         :returns: the first try to put it back; None if it is not ours.
         """
-        target = self.guests.get(uuid)
-        if target is None:
+        guest = self.guests.get(uuid)
+        if guest is None:
             return None
         # Also when it is started anew, and so found as another one.
-        self._gate.restored.add(uuid)
-        return self._undo.submit(target, guest.Hold.RESTORED)
+        self._context.permission.restored.add(uuid)
+        return self._restore_queue.submit(guest, Hold.RESTORED)
 
     def let_leave(self, uuids: frozenset[str]) -> None:
         """Put VMs back before Nova migrates them; go on with those that stay.
 
         :param uuids: servers that Nova says are migrating; called each tick.
         """
-        before, self._gate.leaving = self._gate.leaving, uuids
+        before, self._context.permission.leaving = (
+            self._context.permission.leaving,
+            uuids,
+        )
         if not uuids and not before:
             return
         for uuid in uuids:
             # Each time: a VM may be found after Nova has said so.
-            target = self.guests.get(uuid)
-            if target is not None and guest.Hold.LEAVING not in target.holds:
-                if target.journalled:
-                    LOG.info('VM %s: put back before it migrates', target.name)
-                self._undo.submit(target, guest.Hold.LEAVING)
+            guest = self.guests.get(uuid)
+            if guest is not None and Hold.LEAVING not in guest.holds:
+                if guest.journalled:
+                    LOG.info('VM %s: put back before it migrates', guest.name)
+                self._restore_queue.submit(guest, Hold.LEAVING)
         for uuid in before - uuids:
-            target = self.guests.get(uuid)
-            if target is not None:
-                self._undo.release(target, guest.Hold.LEAVING)
+            guest = self.guests.get(uuid)
+            if guest is not None:
+                self._restore_queue.release(guest, Hold.LEAVING)
 
     def stop(self, timeout_s: float) -> bool:
         """Put all back; the connection stays until :meth:`close`.
@@ -276,18 +292,18 @@ class GuestManager:
             journal is kept for ``--restore``.
         """
         # Before any VM is looked at: who waits for its lock then sees it.
-        self._gate.ending.set()
-        self._reconciler.wake()
+        self._context.permission.ending.set()
+        self._resync.wake()
         if self.dry_run:
-            self.workers.close()
-            self._undo.end()
+            self.executor.close()
+            self._restore_queue.end()
             return True
         todo = tuple(self.guests.values())
         end = time.monotonic() + timeout_s
-        for target in todo:
+        for guest in todo:
             # Also where nothing stands in the journal yet: only under the
             # VM's lock can be told whether it is just being written.
-            self._undo.submit(target, guest.Hold.STOPPING)
+            self._restore_queue.submit(guest, Hold.STOPPING)
         pause_s = FIRST_RETRY_S
         while True:
             # One that hangs must not keep others from being tried again.
@@ -298,32 +314,32 @@ class GuestManager:
                 break
             time.sleep(max(0.0, again - time.monotonic()))
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)
-            for target in left:
-                self._undo.retry(target.uuid)
-        self.workers.close()
-        self._undo.end()
+            for guest in left:
+                self._restore_queue.retry(guest.uuid)
+        self.executor.close()
+        self._restore_queue.end()
         # Not only those found: an agent before this may have left others.
-        return done and not left and not self._undo.leaves_any()
+        return done and not left and not self._restore_queue.leaves_any()
 
     def close(self) -> None:
         """Let go of libvirt."""
         self.connection.stop()
 
-    def _left(self, todo: Iterable[guest.Guest]) -> list[guest.Guest]:
+    def _left(self, todo: Iterable[Guest]) -> list[Guest]:
         """Those that are not put back, and whose run has not ended.
 
         Also one of which only the copy in its XML is left.
         """
         return [
-            target
-            for target in todo
-            if self.guests.get(target.uuid) is target
+            guest
+            for guest in todo
+            if self.guests.get(guest.uuid) is guest
             and (
-                target.journalled
+                guest.journalled
                 or (
-                    target.settled
+                    guest.settled
                     # It goes along, for the other host.
-                    and guest.Hold.MIGRATING not in target.holds
+                    and Hold.MIGRATING not in guest.holds
                 )
             )
         ]
@@ -332,7 +348,7 @@ class GuestManager:
         """Wait until ``end`` for all calls; False if some are not done."""
         while time.monotonic() < end:
             # One VM's hanging call must not keep a thread from the others.
-            self.workers.watch()
-            if self.workers.drain(min(0.1, max(0.0, end - time.monotonic()))):
+            self.executor.watch()
+            if self.executor.drain(min(0.1, max(0.0, end - time.monotonic()))):
                 return True
         return False

@@ -18,110 +18,105 @@ import threading
 import libvirt
 
 from nova_vhpc.agent.actuators import weights
+from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
-from nova_vhpc.agent.guests import guest, registry, write_permission
+from nova_vhpc.agent.guests import registry
+from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import domain_metadata, store
-from nova_vhpc.agent.libvirt import connection, domain_xml, executor, migration
-from nova_vhpc.agent.lifecycle import adoption, restore_queue
+from nova_vhpc.agent.libvirt import connection, domain_xml, migration
+from nova_vhpc.agent.lifecycle import adoption, after_crash, restore_queue
 from nova_vhpc.agent.restore import recovery
-from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
-AGAIN_S = 0.5
-"""Until a VM that is still coming is looked at again."""
+INCOMING_S = 0.5
+"""Pause before a domain that still migrates to this host is reconciled again,
+in seconds."""
 
 
 class Reconciler:
-    """Is told that something may have changed; looks in a worker.
+    """Adopts, follows or restores one domain after something has changed.
 
-    :param vms: where it keeps what it finds.
-    :param allowed: whether the agent is ending.
-    :param link: to libvirt.
-    :param pool: the threads that call libvirt.
-    :param records: the journal.
-    :param host: reads the QEMU processes.
-    :param intake: takes VMs in.
-    :param changes: finds what others wrote.
-    :param back: puts VMs back that opt out.
+    :param context: the agent's collaborators.
+    :param adoption: makes guests of new domains.
+    :param policy: detects external changes.
+    :param restore_queue: restores guests whose server opts out.
+    :param crash_recovery: restores what an agent that crashed has left.
     """
 
     def __init__(
         self,
-        vms: registry.GuestRegistry,
-        allowed: write_permission.WritePermission,
-        link: connection.Connection,
-        pool: executor.DomainExecutor,
-        records: store.Journal,
-        host: qemu_process.Processes,
-        intake: adoption.Adoption,
-        changes: policy.ExternalChangePolicy,
-        back: restore_queue.RestoreQueue,
+        context: HostContext,
+        adoption: adoption.Adoption,
+        policy: policy.ExternalChangePolicy,
+        restore_queue: restore_queue.RestoreQueue,
+        crash_recovery: after_crash.CrashRecovery,
     ) -> None:
-        self._roster = vms
-        self._gate = allowed
-        self._connection = link
-        self._workers = pool
-        self._journal = records
-        self._host = host
-        self._adoption = intake
-        self._changes = changes
-        self._undo = back
+        self._context = context
+        self._adoption = adoption
+        self._policy = policy
+        self._restore_queue = restore_queue
+        self._crash_recovery = crash_recovery
         self._lock = threading.Lock()
-        self._looking: set[str] = set()
-        self._coming: set[str] = set()
+        self._queued: set[str] = set()
+        self._incoming: set[str] = set()
 
-    def look(self, uuid: str) -> None:
-        """Have a domain looked at soon. Returns at once."""
+    def enqueue(self, uuid: str) -> None:
+        """Have a domain reconciled soon; returns at once."""
         with self._lock:
-            if self._gate.ending.is_set() or uuid in self._looking:
+            if (
+                self._context.permission.ending.is_set()
+                or uuid in self._queued
+            ):
                 return
-            self._looking.add(uuid)
-        self._workers.submit(uuid, lambda: self._guarded(uuid))
+            self._queued.add(uuid)
+        self._context.executor.submit(uuid, lambda: self._guarded(uuid))
 
     def _guarded(self, uuid: str) -> None:
         with self._lock:
-            self._looking.discard(uuid)
+            self._queued.discard(uuid)
         try:
-            self._inspect(uuid)
+            self._reconcile(uuid)
         except libvirt.libvirtError as error:
-            self._refused(uuid, error)
+            self._failed(uuid, error)
         except (
             store.JournalError,
             recovery.RestoreError,
             OSError,
         ) as error:
-            self._roster.refuse(uuid, str(error))
+            self._context.guests.refuse(uuid, str(error))
         except ValueError as error:
-            self._roster.refuse(uuid, f'its XML cannot be read: {error}')
+            self._context.guests.refuse(
+                uuid, f'its XML cannot be read: {error}'
+            )
 
-    def _refused(self, uuid: str, error: libvirt.libvirtError) -> None:
+    def _failed(self, uuid: str, error: libvirt.libvirtError) -> None:
         """libvirt did not let us look."""
-        self._connection.failed(error)
-        target = self._roster.guests.get(uuid)
-        run = None if target is None else target.domain_id
+        self._context.connection.failed(error)
+        guest = self._context.guests.by_uuid.get(uuid)
+        run = None if guest is None else guest.domain_id
         if not connection.is_gone(error):
             LOG.debug('Domain %s: %s', uuid, error)
-        elif self._undo.is_gone(uuid, error, run):
-            self._undo.gone(uuid)
+        elif self._restore_queue.is_gone(uuid, error, run):
+            self._restore_queue.gone(uuid)
         else:
-            self._roster.refuse(uuid, str(error))
+            self._context.guests.refuse(uuid, str(error))
 
-    def _inspect(self, uuid: str) -> None:
-        domain = self._connection.get().lookupByUUIDString(uuid)
+    def _reconcile(self, uuid: str) -> None:
+        domain = self._context.connection.get().lookupByUUIDString(uuid)
         domain_id = domain.ID()
         if domain_id < 0:
-            self._undo.gone(uuid)
+            self._restore_queue.gone(uuid)
             return
         xml = domain.XMLDesc(0)
         seen = (domain_id, hash(xml))
-        target = self._roster.guests.get(uuid)
-        if target is None and self._roster.is_other(uuid, seen):
+        guest = self._context.guests.by_uuid.get(uuid)
+        if guest is None and self._context.guests.is_unmanaged(uuid, seen):
             return
-        known = target is not None and self._is_run(target, domain_id)
-        if target is not None and known and seen[1] == target.xml_hash:
+        known = guest is not None and self._is_run(guest, domain_id)
+        if guest is not None and known and seen[1] == guest.xml_hash:
             # Nearly always, and there may be hundreds to look at.
-            info = target.info
+            info = guest.info
         else:
             info = domain_xml.parse(xml)
         if (
@@ -129,103 +124,106 @@ class Reconciler:
             and (info.ours or domain_metadata.URI in xml)
             and migration.comes(domain)
         ):
-            self._look_again(uuid)
+            self._enqueue_later(uuid)
             return
         if not info.ours:
-            if target is not None and known:
-                if guest.Hold.OPTED_OUT not in target.holds:
+            if guest is not None and known:
+                if Hold.OPTED_OUT not in guest.holds:
                     LOG.info('VM %s opted out', info.name)
-                target.domain = domain
-                self._note_migration(target)
-                if not self._undo.now(target, guest.Hold.OPTED_OUT):
+                guest.domain = domain
+                self._note_migration(guest)
+                if not self._restore_queue.now(guest, Hold.OPTED_OUT):
                     # Still ours to put back: the next look tries again.
                     return
-            elif domain_metadata.URI in xml or uuid in self._journal.uuids():
-                self._undo.leftovers.clean(domain, info.name)
-            self._roster.forget(uuid)
-            self._roster.add_other(uuid, seen)
-            self._roster.neighbours.follow(uuid, domain, info.vcpus)
+            elif (
+                domain_metadata.URI in xml
+                or uuid in self._context.journal.uuids()
+            ):
+                self._crash_recovery.recover(domain, info.name)
+            self._context.guests.forget(uuid)
+            self._context.guests.add_unmanaged(uuid, seen)
+            self._context.guests.unmanaged.follow(uuid, domain, info.vcpus)
             return
-        if info.specs.errors and (target is None or target.info != info):
+        if info.specs.errors and (guest is None or guest.info != info):
             LOG.warning(
                 'VM %s: treated as general: %s',
                 info.name,
                 '; '.join(info.specs.errors),
             )
-        if target is None or not known:
+        if guest is None or not known:
             self._adoption.adopt(domain, info, seen)
-            target = self._roster.guests.get(uuid)
-            if target is not None:
-                self._note_migration(target)
+            guest = self._context.guests.by_uuid.get(uuid)
+            if guest is not None:
+                self._note_migration(guest)
             return
-        target.domain = domain
-        if guest.Hold.OPTED_OUT in target.holds:
-            self._undo.release(target, guest.Hold.OPTED_OUT)
-        self._follow(target, info, seen)
+        guest.domain = domain
+        if Hold.OPTED_OUT in guest.holds:
+            self._restore_queue.release(guest, Hold.OPTED_OUT)
+        self._follow(guest, info, seen)
 
-    def _is_run(self, target: guest.Guest, domain_id: int) -> bool:
+    def _is_run(self, guest: Guest, domain_id: int) -> bool:
         """Whether a VM still runs as we know it.
 
         libvirtd counts runs from the VMs that it finds when it starts: the
         next run of one that had ended by then may have its number.
         """
-        return target.domain_id == domain_id and target.identity.same_run(
-            self._host.identity(target.uuid, domain_id)
+        return guest.domain_id == domain_id and guest.identity.same_run(
+            self._context.processes.identity(guest.uuid, domain_id)
         )
 
-    def _look_again(self, uuid: str) -> None:
+    def _enqueue_later(self, uuid: str) -> None:
         """libvirt has no event for the end of a migration that comes here."""
         with self._lock:
-            if uuid in self._coming:
+            if uuid in self._incoming:
                 return
-            self._coming.add(uuid)
-        timer = threading.Timer(AGAIN_S, self._has_it_come, (uuid,))
+            self._incoming.add(uuid)
+        timer = threading.Timer(INCOMING_S, self._enqueue_incoming, (uuid,))
         timer.daemon = True
         timer.start()
 
-    def _has_it_come(self, uuid: str) -> None:
+    def _enqueue_incoming(self, uuid: str) -> None:
         with self._lock:
-            self._coming.discard(uuid)
-        self.look(uuid)
+            self._incoming.discard(uuid)
+        self.enqueue(uuid)
 
     def _follow(
         self,
-        target: guest.Guest,
+        guest: Guest,
         info: domain_xml.DomainInfo,
         seen: registry.Seen,
     ) -> None:
         """A VM we know: what changed, and who changed it?"""
-        old, target.xml_hash = target.info, seen[1]
-        target.set_info(info)
+        old, guest.xml_hash = guest.info, seen[1]
+        guest.set_info(info)
         if (
             (old.taps, old.vcpus, old.specs.workload)
             != (info.taps, info.vcpus, info.specs.workload)
-            or target.reader.dead
-            or not target.tids
+            or guest.reader.dead
+            or not guest.tids
         ):
             # The tick's thread closes the old one: it may be reading it.
-            target.reader, target.tids = self._adoption.open(
-                info, self._host.find(info.uuid)
+            guest.reader, guest.tids = self._adoption.open(
+                info, self._context.processes.find(info.uuid)
             )
-        if not self._note_migration(target):
+        if not self._note_migration(guest):
             try:
-                self._changes.look(target)
+                self._policy.check(guest)
             except misdirected_writes.RunChangedError:
-                self.look(target.uuid)
+                self.enqueue(guest.uuid)
                 return
-        self._roster.accept(target.uuid)
+        self._context.guests.accept(guest.uuid)
 
-    def _note_migration(self, target: guest.Guest) -> bool:
+    def _note_migration(self, guest: Guest) -> bool:
         """Whether a VM migrates; it is held as long as it does."""
-        if not migration.leaves(target.domain):
-            weights.settle(target)
-            target.holds.discard(guest.Hold.MIGRATING)
+        if not migration.leaves(guest.domain):
+            weights.settle(guest)
+            guest.holds.discard(Hold.MIGRATING)
             return False
-        if guest.Hold.MIGRATING not in target.holds:
+        if Hold.MIGRATING not in guest.holds:
             # Too late to put all back: libvirt takes no writes now. The mark
             # tells the other host what the VM was set to, or whoever looks at
             # it when it is back from disk: a save is such a job, too.
-            LOG.info('VM %s migrates or is saved: hands off', target.name)
-            target.holds.add(guest.Hold.MIGRATING)
-        weights.give_back(target, self._host)
+            LOG.info('VM %s migrates or is saved: hands off', guest.name)
+            guest.holds.add(Hold.MIGRATING)
+        weights.give_back(guest, self._context.processes)
         return True

@@ -20,9 +20,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import process_limits
-from nova_vhpc.agent.guests import registry, write_permission
-from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.libvirt import connection
+from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.lifecycle import restore_queue
 
 LOG = logging.getLogger(__name__)
@@ -32,34 +30,26 @@ SPREAD = 0.5
 
 
 class Resync:
-    """Has every domain looked at, in a thread of its own.
+    """Has every domain reconciled periodically, in a thread of its own.
 
+    :param context: the agent's collaborators.
     :param options: ``[vhpc_agent]``.
-    :param vms: what is known of this host.
-    :param allowed: whether the agent is ending.
-    :param link: to libvirt.
-    :param records: the journal.
-    :param back: forgets the gone, and puts back what it could not yet.
-    :param look: has a domain looked at; returns at once.
+    :param restore_queue: retries guests that could not be restored yet, and
+        forgets domains that are gone.
+    :param enqueue: has a domain reconciled; returns at once.
     """
 
     def __init__(
         self,
+        context: HostContext,
         options: Any,
-        vms: registry.GuestRegistry,
-        allowed: write_permission.WritePermission,
-        link: connection.Connection,
-        records: store.Journal,
-        back: restore_queue.RestoreQueue,
-        look: Callable[[str], None],
+        restore_queue: restore_queue.RestoreQueue,
+        enqueue: Callable[[str], None],
     ) -> None:
+        self._context = context
         self._options = options
-        self._roster = vms
-        self._gate = allowed
-        self._connection = link
-        self._journal = records
-        self._undo = back
-        self._look = look
+        self._restore_queue = restore_queue
+        self._enqueue = enqueue
         self._wake = threading.Event()
 
     def start(self) -> None:
@@ -73,24 +63,24 @@ class Resync:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._gate.ending.is_set():
+        while not self._context.permission.ending.is_set():
             pause_s = self._options.reconcile_period * (1 - SPREAD)
             woken = self._wake.wait(pause_s)
             self._wake.clear()
-            if self._gate.ending.is_set():
+            if self._context.permission.ending.is_set():
                 return
             process_limits.collect_young()
-            if not self._connection.up:
+            if not self._context.connection.up:
                 continue
             spread_s = 0 if woken else self._options.reconcile_period * SPREAD
             try:
-                self._reconcile(spread_s)
+                self._resync(spread_s)
             except libvirt.libvirtError as error:
-                self._connection.failed(error)
+                self._context.connection.failed(error)
             except Exception:
                 LOG.exception('Reconcile failed')
 
-    def _reconcile(self, spread_s: float) -> None:
+    def _resync(self, spread_s: float) -> None:
         """Have all looked at.
 
         :param spread_s: over so long, or a tick in the midst of a hundred
@@ -98,22 +88,25 @@ class Resync:
         """
         running = {
             domain.UUIDString()
-            for domain in self._connection.get().listAllDomains(
+            for domain in self._context.connection.get().listAllDomains(
                 libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
             )
         }
-        self._roster.keep_others(running)
-        todo = running | self._roster.guests.keys()
+        self._context.guests.keep_unmanaged(running)
+        todo = running | self._context.guests.by_uuid.keys()
         for uuid in todo:
-            self._look(uuid)
+            self._enqueue(uuid)
             # After the look, which finds out whether it still runs.
-            self._undo.retry(uuid)
+            self._restore_queue.retry(uuid)
             if spread_s and self._wake.wait(spread_s / len(todo)):
                 # Begin anew: a new connection, or the end.
                 return
         # Records of domains that stopped, maybe while we were not here. Last:
         # hundreds take seconds, and those that run may be throttled.
-        for uuid in self._journal.uuids():
+        for uuid in self._context.journal.uuids():
             # The look that finds one of ours gone waits for calls about it.
-            if uuid not in running and uuid not in self._roster.guests:
-                self._undo.forget_record(uuid)
+            if (
+                uuid not in running
+                and uuid not in self._context.guests.by_uuid
+            ):
+                self._restore_queue.forget_record(uuid)

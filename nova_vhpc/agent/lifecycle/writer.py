@@ -21,15 +21,12 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent.actuators import weights
+from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes
-from nova_vhpc.agent.guests import (
-    guest,
-    quarantine,
-    registry,
-    write_permission,
-)
+from nova_vhpc.agent.guests import quarantine
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import domain_metadata, store, written_values
-from nova_vhpc.agent.libvirt import connection, cputune, executor
+from nova_vhpc.agent.libvirt import connection, cputune
 from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
@@ -39,47 +36,35 @@ LOCK_SECONDS = 0.05
 
 
 class Writer:
-    """Writes to our VMs: cputune by workers, weights at once.
+    """Writes to guests: cputune in the executor, weights at once.
 
-    :param vms: our VMs.
-    :param allowed: whether anything may be written.
-    :param link: to libvirt.
-    :param pool: the threads that call libvirt.
-    :param records: the journal.
+    :param context: the agent's collaborators.
     :param actuators: write what was decided, in order.
-    :param weighing: writes the weights of windows.
-    :param astray: takes back what went into another run.
-    :param troubles: counts what is refused.
-    :param look: has a domain looked at.
+    :param weights: writes the weights of gang windows.
+    :param misdirected: reverts what was written to another run.
+    :param quarantine: counts refused writes.
+    :param enqueue: has a domain reconciled; returns at once.
     """
 
     def __init__(
         self,
-        vms: registry.GuestRegistry,
-        allowed: write_permission.WritePermission,
-        link: connection.Connection,
-        pool: executor.DomainExecutor,
-        records: store.Journal,
+        context: HostContext,
         actuators: Iterable[Any],
-        weighing: weights.Weights,
-        astray: misdirected_writes.MisdirectedWrites,
-        troubles: quarantine.Quarantine,
-        look: Callable[[str], None],
+        weights: weights.Weights,
+        misdirected: misdirected_writes.MisdirectedWrites,
+        quarantine: quarantine.Quarantine,
+        enqueue: Callable[[str], None],
     ) -> None:
-        self._roster = vms
-        self._gate = allowed
-        self._connection = link
-        self._workers = pool
-        self._journal = records
+        self._context = context
         self._actuators = tuple(actuators)
-        self._weights = weighing
-        self._strays = astray
-        self._quarantine = troubles
-        self._look = look
+        self._weights = weights
+        self._misdirected = misdirected
+        self._quarantine = quarantine
+        self._enqueue = enqueue
 
     def write(
         self,
-        target: guest.Guest,
+        guest: Guest,
         tune: model.CpuTune,
         slice_us: int | None = None,
     ) -> None:
@@ -88,19 +73,19 @@ class Writer:
         Returns at once; a newer wish replaces one that still waits.
         """
         if (
-            not self._gate.open
-            or target.hands_off
-            or not self._connection.up
-            or target.failures.quarantined
+            not self._context.permission.open
+            or guest.hands_off
+            or not self._context.connection.up
+            or guest.failures.quarantined
         ):
-            target.pending = None
+            guest.pending = None
             return
-        target.pending = tune
-        target.slice_us = slice_us
-        if not target.queued:
-            target.queued = True
-            self._workers.submit(
-                target.uuid, lambda: self._write_pending(target)
+        guest.pending = tune
+        guest.slice_us = slice_us
+        if not guest.queued:
+            guest.queued = True
+            self._context.executor.submit(
+                guest.uuid, lambda: self._write_pending(guest)
             )
 
     def set_shares(self, uuid: str, shares: int) -> bool:
@@ -113,191 +98,193 @@ class Writer:
         :raises libvirt.libvirtError: it is refused, or may not be.
         :raises TimeoutError: another call about the VM takes its time.
         """
-        target = self._roster.guests.get(uuid)
-        if target is None or not self._may_weigh(target):
+        guest = self._context.guests.by_uuid.get(uuid)
+        if guest is None or not self._may_weigh(guest):
             return False
-        if self._set_freely(target, shares):
+        if self._set_freely(guest, shares):
             return True
-        if self._workers.is_late(uuid):
+        if self._context.executor.is_late(uuid):
             raise TimeoutError(quarantine.HANGS)
-        if not target.weighs_by_file:
-            self._connection.get()
-        if not target.lock.acquire(timeout=LOCK_SECONDS):
+        if not guest.weighs_by_file:
+            self._context.connection.get()
+        if not guest.lock.acquire(timeout=LOCK_SECONDS):
             raise TimeoutError('another call about the VM takes its time')
         try:
             # Asked again: it may have been taken away since, and whoever
             # puts VMs back closes the gate first.
-            if not self._may_weigh(target):
+            if not self._may_weigh(guest):
                 return False
-            with self._workers.watched(uuid):
+            with self._context.executor.watched(uuid):
                 # A run's file goes with it: no other run can be meant.
-                sure = target.weighs_by_file and target.journalled
-                if not sure and not self._as_known(target):
+                sure = guest.weighs_by_file and guest.journalled
+                if not sure and not self._as_known(guest):
                     return False
-                self._ensure_journalled(target, model.CpuTune(shares=shares))
-                target.echoes.shares_ours.add(shares)
-                self._weights.write(target, shares)
-                sure = sure and target.weighs_by_file
-                if not sure and self._went_astray(target):
+                self._ensure_journalled(guest, model.CpuTune(shares=shares))
+                guest.echoes.shares_ours.add(shares)
+                self._weights.write(guest, shares)
+                sure = sure and guest.weighs_by_file
+                if not sure and self._is_misdirected(guest):
                     return False
-                target.writes += 1
-                if target.weighs_by_file:
-                    target.free_weights |= {shares}
+                guest.writes += 1
+                if guest.weighs_by_file:
+                    guest.free_weights |= {shares}
             return True
         except libvirt.libvirtError as error:
-            if not connection.has_ended(target.domain, error):
+            if not connection.has_ended(guest.domain, error):
                 raise
             # In its window; that is no failure to be told of.
-            self._look(uuid)
+            self._enqueue(uuid)
             return False
         finally:
-            target.lock.release()
+            guest.lock.release()
 
-    def _set_freely(self, target: guest.Guest, shares: int) -> bool:
+    def _set_freely(self, guest: Guest, shares: int) -> bool:
         """Write into the file, if that needs no look at the VM before.
 
         Whoever must not be written under takes this right away first.
         """
-        with target.weighing:
+        with guest.weighing:
             if (
-                shares not in target.free_weights
-                or not target.weighs_by_file
-                or not self._may_weigh(target)
+                shares not in guest.free_weights
+                or not guest.weighs_by_file
+                or not self._may_weigh(guest)
             ):
                 return False
-            if not self._weights.write_file(target, shares):
+            if not self._weights.write_file(guest, shares):
                 # Its group is gone: libvirt knows more.
-                target.free_weights = frozenset()
+                guest.free_weights = frozenset()
                 return False
-            target.writes += 1
+            guest.writes += 1
             return True
 
-    def _may_weigh(self, target: guest.Guest) -> bool:
+    def _may_weigh(self, guest: Guest) -> bool:
         return (
-            self._gate.open
-            and self._roster.guests.get(target.uuid) is target
-            and target.free_to_write
-            and cputune.SHARES not in target.released
-            and target.echoes.shares_theirs is None
+            self._context.permission.open
+            and self._context.guests.by_uuid.get(guest.uuid) is guest
+            and guest.free_to_write
+            and cputune.SHARES not in guest.released
+            and guest.echoes.shares_theirs is None
         )
 
-    def _write_pending(self, target: guest.Guest) -> None:
-        target.queued = False
-        tune, target.pending = target.pending, None
-        if tune is None or target.hands_off or not self._gate.open:
+    def _write_pending(self, guest: Guest) -> None:
+        guest.queued = False
+        tune, guest.pending = guest.pending, None
+        if (
+            tune is None
+            or guest.hands_off
+            or not self._context.permission.open
+        ):
             return
-        if self._roster.guests.get(target.uuid) is not target:
+        if self._context.guests.by_uuid.get(guest.uuid) is not guest:
             return
-        todo = target.ours_to_write(tune)
+        todo = guest.ours_to_write(tune)
         if todo is None:
             return
         try:
-            written = self._write_now(target, todo)
+            written = self._write_now(guest, todo)
         except (libvirt.libvirtError, store.JournalError, OSError) as error:
-            self._failed(target, error)
+            self._failed(guest, error)
             return
         if written:
-            if target.failures.in_row:
-                LOG.info('VM %s: written again', target.name)
-            target.succeeded()
+            if guest.failures.in_row:
+                LOG.info('VM %s: written again', guest.name)
+            guest.succeeded()
 
-    def _write_now(self, target: guest.Guest, todo: model.CpuTune) -> bool:
+    def _write_now(self, guest: Guest, todo: model.CpuTune) -> bool:
         """Whether all of it was written.
 
         :raises libvirt.libvirtError, JournalError, OSError: it was not.
         """
-        self._connection.get()
-        with target.lock:
-            if not (target.free_to_write and self._gate.open):
+        self._context.connection.get()
+        with guest.lock:
+            if not (guest.free_to_write and self._context.permission.open):
                 return False
-            if not self._as_known(target):
+            if not self._as_known(guest):
                 return False
-            self._ensure_journalled(target, todo)
+            self._ensure_journalled(guest, todo)
             if todo.shares is not None:
-                target.stop_free_weights()
+                guest.stop_free_weights()
                 # Its event may come before the call returns.
-                target.echoes.shares_ours.add(todo.shares)
-            target.echoes.note_bandwidth(todo)
-            return self._act(target, todo)
+                guest.echoes.shares_ours.add(todo.shares)
+            guest.echoes.note_bandwidth(todo)
+            return self._act(guest, todo)
 
-    def _failed(self, target: guest.Guest, problem: Exception) -> None:
+    def _failed(self, guest: Guest, problem: Exception) -> None:
         if not isinstance(problem, libvirt.libvirtError):
-            self._quarantine.failed(target, str(problem))
+            self._quarantine.failed(guest, str(problem))
             return
-        target.uncertain = True
-        self._connection.failed(problem)
-        if self._connection.up and not connection.has_ended(
-            target.domain, problem
+        guest.uncertain = True
+        self._context.connection.failed(problem)
+        if self._context.connection.up and not connection.has_ended(
+            guest.domain, problem
         ):
-            self._quarantine.failed(target, str(problem))
-        self._look(target.uuid)
+            self._quarantine.failed(guest, str(problem))
+        self._enqueue(guest.uuid)
 
-    def _as_known(self, target: guest.Guest) -> bool:
+    def _as_known(self, guest: Guest) -> bool:
         """Whether a VM is as we last saw it.
 
         If not it is looked at: what was decided is for what it was, and
         what it is now must stand in the journal. One that was restarted
         meanwhile has none of ours in it, and no record.
         """
-        if self._connection.runs(target.uuid, target.domain_id) and (
-            target.journalled
+        if self._context.connection.runs(guest.uuid, guest.domain_id) and (
+            guest.journalled
             or not cputune.differences(
-                target.original, cputune.read(target.domain), target.released
+                guest.original, cputune.read(guest.domain), guest.released
             )
         ):
             return True
-        self._look(target.uuid)
+        self._enqueue(guest.uuid)
         return False
 
-    def _act(self, target: guest.Guest, todo: model.CpuTune) -> bool:
+    def _act(self, guest: Guest, todo: model.CpuTune) -> bool:
         """Write all of it.
 
         :returns: whether it went to the run that it is meant for.
         """
         try:
             for actuator in self._actuators:
-                _write(actuator, target, todo)
+                _write(actuator, guest, todo)
         except (libvirt.libvirtError, OSError):
             # Part of it may have been written, or put back, all the same.
             with contextlib.suppress(libvirt.libvirtError):
-                if self._went_astray(target):
+                if self._is_misdirected(guest):
                     return False
             raise
-        return not self._went_astray(target)
+        return not self._is_misdirected(guest)
 
-    def _went_astray(self, target: guest.Guest) -> bool:
+    def _is_misdirected(self, guest: Guest) -> bool:
         """Whether a VM was restarted while it was written."""
-        if not self._strays.take_back(target):
+        if not self._misdirected.revert(guest):
             return False
-        self._look(target.uuid)
+        self._enqueue(guest.uuid)
         return True
 
-    def _ensure_journalled(
-        self, target: guest.Guest, todo: model.CpuTune
-    ) -> None:
+    def _ensure_journalled(self, guest: Guest, todo: model.CpuTune) -> None:
         """The record is on the disk before anything of ours is in the VM."""
-        known = written_values.with_tune(target.written, todo)
-        if target.marked and known is target.written:
+        known = written_values.with_tune(guest.written, todo)
+        if guest.marked and known is guest.written:
             return
-        record = dataclasses.replace(target.record(), written=known)
-        self._journal.save(record)
-        target.written = known
+        record = dataclasses.replace(guest.record(), written=known)
+        self._context.journal.save(record)
+        guest.written = known
         # From here on a crash leaves a record, harmless without writes.
-        target.journalled = True
-        if not target.marked:
-            domain_metadata.put(target.domain, record)
-            target.marked = True
-            target.settled = False
+        guest.journalled = True
+        if not guest.marked:
+            domain_metadata.put(guest.domain, record)
+            guest.marked = True
+            guest.settled = False
 
 
-def _write(actuator: Any, target: guest.Guest, todo: model.CpuTune) -> None:
+def _write(actuator: Any, guest: Guest, todo: model.CpuTune) -> None:
     """Have one actuator write.
 
     :raises libvirt.libvirtError, OSError: it was not written. Whatever else a
         plugin raises counts so, too, or it would be tried in each tick.
     """
     try:
-        actuator.write(target, todo, target.slice_us)
+        actuator.write(guest, todo, guest.slice_us)
     except (libvirt.libvirtError, OSError):
         raise
     except Exception as error:

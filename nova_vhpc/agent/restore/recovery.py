@@ -47,20 +47,20 @@ class RestoreError(Exception):
 class Restorer:
     """Puts domains back from the journal, the mark or their definition.
 
-    :param records: this host's journal.
-    :param host: reads the QEMU processes.
+    :param journal: the original settings on the disk.
+    :param processes: the host's QEMU processes.
     """
 
     def __init__(
-        self, records: store.Journal, host: qemu_process.Processes
+        self, journal: store.Journal, processes: qemu_process.Processes
     ) -> None:
-        self.journal = records
-        self.host = host
+        self.journal = journal
+        self.processes = processes
         # VMs with a newer agent's record that were set to their definition:
         # once is enough, what comes later is somebody else's.
         self._left_alone: dict[str, qemu_process.Identity] = {}
 
-    def clean(self, domain: Any) -> Outcome:
+    def recover(self, domain: Any) -> Outcome:
         """Put one running domain back, if we have written to it.
 
         :raises RestoreError: it is not exactly what it was.
@@ -74,7 +74,7 @@ class Restorer:
             record = self.journal.load(uuid)
         except store.JournalError as error:
             unreadable = error
-        identity = self.host.identity(uuid, run)
+        identity = self.processes.identity(uuid, run)
         if self._left_alone.get(uuid) == identity:
             return Outcome.FROM_DEFINITION_NEWER
         earlier: store.JournalRecord | None = None
@@ -85,7 +85,7 @@ class Restorer:
         if record is not None:
             # First: libvirt takes no writes while a VM is sent away, and
             # waits for one that hangs, or that a window has starved.
-            weights.give_back_recorded(domain, record, self.host)
+            weights.give_back_recorded(domain, record, self.processes)
         copy: store.JournalRecord | None = None
         torn_copy: store.JournalError | None = None
         if record is None:
@@ -109,8 +109,8 @@ class Restorer:
             return Outcome.NOTHING
         if earlier is not None:
             # An agent may have been killed before it looked what it met.
-            astray = not marked and take_back(
-                domain, earlier.written or {}, self.host.cgroup
+            astray = not marked and revert(
+                domain, earlier.written or {}, self.processes.cgroup
             )
             self._drop(uuid)
             if astray:
@@ -125,7 +125,7 @@ class Restorer:
                     f'{unknown}; nothing tells what it was before, as it is '
                     'transient: it has no definition'
                 )
-            original = originals.from_definition(domain, self.host.cgroup)
+            original = originals.from_definition(domain, self.processes.cgroup)
             outcome = Outcome.FROM_DEFINITION
         if original is None:
             return Outcome.NOTHING
@@ -135,7 +135,7 @@ class Restorer:
             # Without a record it is not known; the reset harms nobody.
             try:
                 kernel_slice.reset(
-                    self.host,
+                    self.processes,
                     identity.pid,
                     # Online, unlike those that have pins.
                     domain_xml.parse(domain.XMLDesc(0)).vcpus,
@@ -158,7 +158,7 @@ class Restorer:
                 original,
                 released,
                 weighed,
-                lambda: self.host.cpuset(identity.pid),
+                lambda: self.processes.cpuset(identity.pid),
             )
         finally:
             # A call may have waited for the end of its run, and what was
@@ -167,7 +167,7 @@ class Restorer:
             if now.ID() not in (run, -1):
                 known = record.written if record is not None else None
                 written = written_values.with_original(known or {}, original)
-                take_back(now, written, self.host.cgroup)
+                revert(now, written, self.processes.cgroup)
                 raise RestoreError('it was restarted while it was put back')
         if left:
             raise RestoreError('; '.join(left))
@@ -210,7 +210,7 @@ class Restorer:
             LOG.warning('%s', error)
 
 
-def take_back(
+def revert(
     domain: Any,
     written: written_values.WrittenValues,
     cgroup_root: pathlib.Path,

@@ -107,7 +107,7 @@ class RecordingWriter:
         self.actuator.write(target, tune, slice_us)
         target.succeeded()
 
-    def look(self, uuid: str) -> None:
+    def enqueue(self, uuid: str) -> None:
         """No domain ever ends here."""
 
     def _guest(

@@ -65,6 +65,7 @@ class TestRestarts(base.AgentTestCase):
             sampler.Sampler([], []),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
             lambda: frozenset({0, 1}),
+            mock.Mock(),
         )
         made.start()
         self.addCleanup(made.close)
@@ -154,7 +155,7 @@ class TestRestarts(base.AgentTestCase):
         made = self.make(foreign_changes='override')
         target = self.taken_in(made)
         made.write(target, model.CpuTune(8_000, 8_000))
-        self.assertTrue(made.workers.drain(base.PATIENCE_S))
+        self.assertTrue(made.executor.drain(base.PATIENCE_S))
         self.assertEqual(8_000, self.period(self.started))
         with mock.patch.object(made._events, '_look'):
             self.started.destroy()

@@ -28,7 +28,7 @@ from nova_vhpc.agent.probes import sampler
 from nova_vhpc.conf import control as control_conf
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.daemon import test_controller_factory
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 from nova_vhpc.tests.unit.agent.probes import test_sampler
 
 
@@ -87,7 +87,7 @@ class TestProbes(base.BaseTestCase):
         self.assertEqual(1, self.log.output.count('a fault'))
 
 
-class TestActuators(test_manager.ManagerTestCase):
+class TestActuators(manager_case.ManagerTestCase):
     def make(self, **options: Any) -> Any:
         made = super().make(**options)
         self.faulty = types.SimpleNamespace(
@@ -95,7 +95,7 @@ class TestActuators(test_manager.ManagerTestCase):
         )
         found = (self.faulty, *made._writer._actuators)
         made._writer._actuators = found
-        made._undo._reversal._actuators = found
+        made._restore_queue._guest_restorer._actuators = found
         return made
 
     def test_a_write_counts_as_refused(self) -> None:
@@ -104,7 +104,7 @@ class TestActuators(test_manager.ManagerTestCase):
         self.write(target)
         self.assertEqual(1, target.failures.count)
         self.faulty.write = lambda *args: None
-        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
     def test_what_it_cannot_undo_keeps_nothing_else(self) -> None:
@@ -115,7 +115,7 @@ class TestActuators(test_manager.ManagerTestCase):
         self.assertIn('a fault', tried.result(timeout=0))
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.faulty.undo = lambda target: None
-        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
 

@@ -26,7 +26,7 @@ from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 WEIGHTS = (20, 40_960, 7)
 PINS = tuple(
@@ -65,7 +65,7 @@ class SlowDomain(fake_libvirt.Domain):
         if not self.answering.is_set():
             self.hanging.set()
         time.sleep(random.random() * self.slow_s)
-        self.answering.wait(test_manager.PATIENCE_S)
+        self.answering.wait(manager_case.PATIENCE_S)
 
     def schedulerParametersFlags(self, flags: int) -> dict[str, int]:
         self._wait()
@@ -85,7 +85,7 @@ class SlowDomain(fake_libvirt.Domain):
         return super().vcpuPinInfo(flags)
 
 
-class FreeWeightsCase(test_manager.ManagerTestCase):
+class FreeWeightsCase(manager_case.ManagerTestCase):
     """A VM whose windows' weights have all been written once."""
 
     domain: SlowDomain
@@ -115,7 +115,7 @@ class FreeWeightsCase(test_manager.ManagerTestCase):
         self.domain.answering.clear()
 
     def until_it_hangs(self) -> None:
-        self.assertTrue(self.domain.hanging.wait(test_manager.PATIENCE_S))
+        self.assertTrue(self.domain.hanging.wait(manager_case.PATIENCE_S))
         self.assertTrue(self.target.lock.locked())
 
 
@@ -128,13 +128,13 @@ class TestSlowLibvirt(FreeWeightsCase):
 
     def test_a_look_that_takes_its_time(self) -> None:
         self.hang()
-        self.made.look('u')
+        self.made.enqueue('u')
         self.until_it_hangs()
         self.assert_played()
         self.domain.answering.set()
         self.drain()
         self.assertEqual(frozenset(), self.target.released)
-        self.assertEqual(0, self.made.foreign)
+        self.assertEqual(0, self.made.external_changes)
         self.assertEqual(7, self.target.in_force.shares)
 
     def test_a_write_of_pins_that_takes_its_time(self) -> None:
@@ -182,7 +182,7 @@ class TestSlowLibvirt(FreeWeightsCase):
 
         class Closing:
             def __enter__(self) -> None:
-                made._gate.paused = True
+                made._context.permission.paused = True
                 lock.acquire()
 
             def __exit__(self, *args: object) -> None:
@@ -201,7 +201,7 @@ class TestSlowLibvirt(FreeWeightsCase):
 
     def test_not_while_it_migrates(self) -> None:
         self.target.holds.add(guest.Hold.MIGRATING)
-        weights.give_back(self.target, self.made._inspector._host)
+        weights.give_back(self.target, self.made._context.processes)
         self.assertFalse(self.made.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
 
@@ -213,7 +213,7 @@ class TestSlowLibvirt(FreeWeightsCase):
         def write_slowly(path: GroupFile, text: str) -> None:
             if text == '20':
                 began.set()
-                go_on.wait(test_manager.PATIENCE_S)
+                go_on.wait(manager_case.PATIENCE_S)
             write(path, text)
 
         self.useFixture(
@@ -223,11 +223,11 @@ class TestSlowLibvirt(FreeWeightsCase):
         )
         player = threading.Thread(target=self.made.set_shares, args=('u', 20))
         player.start()
-        self.assertTrue(began.wait(test_manager.PATIENCE_S))
+        self.assertTrue(began.wait(manager_case.PATIENCE_S))
         self.target.holds.add(guest.Hold.MIGRATING)
         keeper = threading.Thread(
             target=weights.give_back,
-            args=(self.target, self.made._inspector._host),
+            args=(self.target, self.made._context.processes),
         )
         keeper.start()
         keeper.join(0.1)
@@ -298,13 +298,12 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
 
     def test_what_systemd_has_put_back_is_written_anew(self) -> None:
-        told: list[str] = []
-        self.made.tell_of_shares(told.append)
+        self.forgotten_shares.clear()
         self.look()
-        self.assertEqual([], told)
+        self.assertEqual([], self.forgotten_shares)
         self.path.write_text('1024')
         self.look()
-        self.assertEqual(['u'], told)
+        self.assertEqual(['u'], self.forgotten_shares)
         self.assertEqual(1024, self.target.in_force.shares)
 
 
@@ -344,7 +343,7 @@ class TestRaces(FreeWeightsCase):
         for turn in range(25):
             self.made.write(self.target, PINS[turn % 2])
             for _ in range(source.randrange(3)):
-                self.made.look('u')
+                self.made.enqueue('u')
             time.sleep(source.random() * 0.01)
             back = source.choice(
                 (
@@ -364,12 +363,12 @@ class TestRaces(FreeWeightsCase):
             self.made.let_leave(frozenset())
             self.made.resume()
         self.assertEqual(frozenset(), self.target.released)
-        self.assertEqual(0, self.made.foreign)
+        self.assertEqual(0, self.made.external_changes)
         self.assertGreater(self.written, 0)
 
     def test_the_end_is_exact(self) -> None:
         time.sleep(0.02)
-        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
         self.assertFalse(self.made.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
         self.assert_put_back()

@@ -24,7 +24,7 @@ from nova_vhpc.agent.lifecycle import restore_queue
 from nova_vhpc.conf import log_format
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 WHY = 'that cannot be'
 
@@ -46,7 +46,7 @@ class Lines(logging.Handler):
         self.lines.append(self.format(record))
 
 
-class TestLines(test_manager.ManagerTestCase):
+class TestLines(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.told = Lines()
@@ -82,7 +82,7 @@ class TestLines(test_manager.ManagerTestCase):
         self.look()
         self.domain.id = -1
         with self.assertLogs(restore_queue.LOG, 'INFO') as logs:
-            self.made.look('u')
+            self.made.enqueue('u')
             self.drain()
         self.assertEqual(
             ['INFO:nova_vhpc.agent.lifecycle.restore_queue:VM vm: gone'],
@@ -91,11 +91,11 @@ class TestLines(test_manager.ManagerTestCase):
 
     def test_one_of_ours_that_is_refused_is_named(self) -> None:
         self.look()
-        self.made._roster.refuse('u', WHY)
+        self.made._context.guests.refuse('u', WHY)
         self.assertIn(f'VM vm: left alone: {WHY}', self.told.lines[0])
 
     def test_a_vm_that_cannot_be_looked_at(self) -> None:
-        self.made._inspector._inspect = self.raise_journal_error
-        self.made.look('u')
+        self.made._reconciler._reconcile = self.raise_journal_error
+        self.made.enqueue('u')
         self.drain()
         self.assert_said_once()

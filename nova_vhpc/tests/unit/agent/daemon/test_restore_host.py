@@ -54,10 +54,12 @@ class Restorer:
     def __init__(self, **outcomes: Any) -> None:
         self.outcomes = outcomes
         self.journal = types.SimpleNamespace(uuids=lambda: tuple(outcomes))
-        self.host = types.SimpleNamespace(find=lambda uuid: uuid == 'lost')
+        self.processes = types.SimpleNamespace(
+            find=lambda uuid: uuid == 'lost'
+        )
         self.forgotten: list[str] = []
 
-    def clean(self, domain: Domain) -> recovery.Outcome:
+    def recover(self, domain: Domain) -> recovery.Outcome:
         outcome = self.outcomes[domain.uuid]
         if isinstance(outcome, Exception):
             raise outcome
@@ -108,10 +110,10 @@ class HostRestorerTest(base.BaseTestCase):
         begun = threading.Semaphore(0)
 
         class Slow(Restorer):
-            def clean(self, domain: Domain) -> recovery.Outcome:
+            def recover(self, domain: Domain) -> recovery.Outcome:
                 begun.release()
                 go.wait(60)
-                return super().clean(domain)
+                return super().recover(domain)
 
         many = {f'vm{number}': None for number in range(12)}
         summaries: list[restore_host.Summary] = []
@@ -182,14 +184,14 @@ class RefusedTest(base.BaseTestCase):
         left = {'b': times}
 
         class Refusing(Restorer):
-            def clean(self, domain: Domain) -> recovery.Outcome:
+            def recover(self, domain: Domain) -> recovery.Outcome:
                 if left.get(domain.uuid, 0) > 0:
                     left[domain.uuid] -= 1
                     raise fake_libvirt.error(code, 'no controller')
                 if domain.uuid in done:
                     return recovery.Outcome.NOTHING
                 done.add(domain.uuid)
-                return super().clean(domain)
+                return super().recover(domain)
 
         done: set[str] = set()
         summary = restore_host._clean(

@@ -49,7 +49,7 @@ class ServiceCase(base.BaseTestCase):
         conf = options.make_conf(['--config-file', str(path)])
         self.made = service.Service(conf)
         self.addCleanup(self.made.lock.release)
-        self.addCleanup(self.made.domains.workers.close)
+        self.addCleanup(self.made.guest_manager.executor.close)
         self.addCleanup(self.made.window_player.stop)
 
 
@@ -76,14 +76,14 @@ class PauseTest(ServiceCase):
         self.assertTrue(self.playing())
 
     def test_tick_just_before_a_pause_plays_nothing_after_it(self) -> None:
-        pause = self.made.domains.pause
+        pause = self.made.guest_manager.pause
 
         def tick_first() -> Mapping[str, restore_queue.RestoreAttempt]:
             self.tick()
             self.assertTrue(self.playing())
             return pause()
 
-        self.made.domains.pause = tick_first
+        self.made.guest_manager.pause = tick_first
         self.made.pause(0)
         self.assertFalse(self.playing())
 
@@ -103,7 +103,7 @@ class PauseTest(ServiceCase):
     def test_windows_end_after_the_guests_are_held(self) -> None:
         """A last write of a window must not come after the restore."""
         order: list[str] = []
-        self.made.domains.pause = lambda: order.append('held') or {}
+        self.made.guest_manager.pause = lambda: order.append('held') or {}
         self.made.window_player.play = lambda windows: order.append('ended')
         self.made.pause(0)
         self.assertEqual(['held', 'ended'], order)
@@ -123,7 +123,7 @@ class ReloadTest(ServiceCase):
     """Reloaded options are in force at once."""
 
     def test_new_reconcile_period_takes_effect_at_once(self) -> None:
-        woken = self.made.domains._reconciler._wake
+        woken = self.made.guest_manager._resync._wake
         self.made._reload()
         self.assertFalse(woken.is_set())
         with self.path.open('a') as file:
@@ -165,7 +165,7 @@ class ShutdownTest(ServiceCase):
         self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
         given: list[float] = []
         with mock.patch.object(
-            self.made.domains,
+            self.made.guest_manager,
             'stop',
             lambda seconds: given.append(seconds) or True,
         ):
@@ -183,11 +183,11 @@ class ShutdownTest(ServiceCase):
         self.assertEqual(1, self.made._shut_down())
 
     def test_exit_status_of_a_dry_run_is_0(self) -> None:
-        self.made.domains._gate.dry_run = True
+        self.made.guest_manager._context.permission.dry_run = True
         hung = threading.Event()
         self.addCleanup(hung.set)
         self.made.binder = mock.Mock(stop=lambda *seconds: hung.wait(60))
-        self.made.domains.workers.submit('u', lambda: hung.wait(60))
+        self.made.guest_manager.executor.submit('u', lambda: hung.wait(60))
         with mock.patch.object(service, 'RESTORE_SECONDS', 0.5):
             self.assertEqual(0, self.made._shut_down())
 
@@ -206,7 +206,7 @@ class ShutdownTest(ServiceCase):
             return True
 
         with (
-            mock.patch.object(self.made.domains, 'stop', stop),
+            mock.patch.object(self.made.guest_manager, 'stop', stop),
             mock.patch.object(service, 'RESTORE_SECONDS', 20.0),
         ):
             self.assertEqual(0, self.made._shut_down())

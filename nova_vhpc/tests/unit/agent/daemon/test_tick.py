@@ -38,7 +38,7 @@ class Manager:
     ) -> None:
         self.written.append((tune, slice_us))
 
-    def look(self, uuid: str) -> None:
+    def enqueue(self, uuid: str) -> None:
         self.looked.append(uuid)
 
 

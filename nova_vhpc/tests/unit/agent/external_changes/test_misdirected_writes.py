@@ -28,14 +28,14 @@ from nova_vhpc.agent.lifecycle import writer
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 TUNE = model.CpuTune(8_000, 8_000, vcpu_pins=(frozenset({0}), frozenset({1})))
 OWN = '<cputune><period>50000</period><quota>20000</quota></cputune>'
 HELD_S = 0.3
 
 
-class TestStrays(test_manager.ManagerTestCase):
+class TestStrays(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()
@@ -145,7 +145,7 @@ class TestStrays(test_manager.ManagerTestCase):
             return restore(*args)
 
         with mock.patch.object(cputune_restore, 'restore', late):
-            self.made.look('u')
+            self.made.enqueue('u')
             self.drain()
         self.assert_as_it_began()
 
@@ -159,7 +159,7 @@ class TestStrays(test_manager.ManagerTestCase):
                 else:
                     self.target.echoes.theirs = {name: value}
                 self.domain.refuse = self.restart
-                self.made.look('u')
+                self.made.enqueue('u')
                 self.assert_as_it_began()
                 self.target = self.look()
 
@@ -167,12 +167,12 @@ class TestStrays(test_manager.ManagerTestCase):
         """Period and quota are given back in one call."""
         self.written()
         self.domain.values[cputune.PERIOD] = 77_000
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         # Quota was put back as it was before us, just after it was set.
         self.target.echoes.theirs = {cputune.QUOTA: 33_000}
         self.domain.refuse = self.restart
-        self.made.look('u')
+        self.made.enqueue('u')
         self.assert_as_it_began()
 
     def test_nor_is_the_copy_of_one_that_was_put_back(self) -> None:
@@ -222,12 +222,12 @@ class TestStrays(test_manager.ManagerTestCase):
         self.drain()
         self.assertEqual({}, self.made.guests)
 
-    def look_meanwhile(self, *args: Any) -> bool:
+    def look_meanwhile(self, uuid: str, run: int) -> bool:
         """A worker finds the new run before the write is taken back."""
-        if self.domain.id == self.target.domain_id:
+        if self.domain.id == run:
             return True
-        self.made.look('u')
-        self.made.workers.drain(HELD_S)
+        self.made.enqueue('u')
+        self.made.executor.drain(HELD_S)
         return False
 
     def test_nobody_takes_the_new_run_in_before(self) -> None:
@@ -247,8 +247,8 @@ class TestStrays(test_manager.ManagerTestCase):
 
     def ends_and_is_found_gone(self) -> None:
         self.domain.id = -1
-        self.made.look('u')
-        self.made.workers.drain(HELD_S)
+        self.made.enqueue('u')
+        self.made.executor.drain(HELD_S)
         self.kept = self.records.uuids()
         self.domain.id = self.target.domain_id
         self.restart()
@@ -260,13 +260,13 @@ class TestStrays(test_manager.ManagerTestCase):
             target=lambda: written.append(self.made.set_shares('u', 20))
         )
         patience = mock.patch.object(
-            writer, 'LOCK_SECONDS', test_manager.PATIENCE_S
+            writer, 'LOCK_SECONDS', manager_case.PATIENCE_S
         )
         with patience, self.target.lock:
             late.start()
             self.restart()
-            self.made.look('u')
-            self.made.workers.drain(0.02)
+            self.made.enqueue('u')
+            self.made.executor.drain(0.02)
             self.assertTrue(late.is_alive())
         late.join()
         self.assertEqual([False], written)
@@ -295,10 +295,10 @@ class TestStrays(test_manager.ManagerTestCase):
                 target=self.made.set_shares, args=('u', 20)
             )
             window.start()
-            self.assertTrue(entered.wait(test_manager.PATIENCE_S))
+            self.assertTrue(entered.wait(manager_case.PATIENCE_S))
             self.restart()
             with self.target.lock:
-                self.made._writer._strays.take_back(self.target)
+                self.made._writer._misdirected.revert(self.target)
             go_on.set()
             window.join()
         find.assert_not_called()

@@ -21,7 +21,12 @@ from unittest import mock
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent.external_changes import cpu_hotplug, policy
+from nova_vhpc.agent import context
+from nova_vhpc.agent.external_changes import (
+    cpu_hotplug,
+    misdirected_writes,
+    policy,
+)
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
@@ -39,12 +44,27 @@ class Domain(test_cputune.Cgroup):
 
     def __init__(self) -> None:
         super().__init__(100_000, 50_000, 1.0)
+        self.uuid = 'u'
+        self.cpuset: frozenset[int] | None = None
         self.marked = False
         self.meanwhile = lambda: None
+
+    def ID(self) -> int:
+        return 1
 
     def setMetadata(self, *arguments: Any) -> None:
         self.marked = True
         self.meanwhile()
+
+
+class Processes:
+    """Knows the CPUs of a domain's control group."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def cpuset(self, pid: int) -> frozenset[int] | None:
+        return self.domain.cpuset
 
 
 class ForeignCase(base.BaseTestCase):
@@ -67,16 +87,25 @@ class ForeignCase(base.BaseTestCase):
         return cputune.pin_cpus(self.domain.online)
 
     def changes(self, choice: str = 'respect') -> policy.ExternalChangePolicy:
+        connection = fake_libvirt.Link(self.domain)
+        processes = Processes(self.domain)
         return policy.ExternalChangePolicy(
+            context.HostContext(
+                None, None, connection, None, self.journal, processes
+            ),
             types.SimpleNamespace(foreign_changes=choice),
-            self.journal,
-            cpu_hotplug.SwitchedCpus(self.journal, self.online),
+            cpu_hotplug.CpuHotplug(self.journal, self.online),
+            misdirected_writes.MisdirectedWrites(connection, processes),
+            self,
         )
+
+    def forget(self, uuid: str) -> None:
+        """Note that a guest's shares must be written again."""
+        self.told.append(uuid)
 
     def look(self, target: guest.Guest, choice: str = 'respect') -> int:
         changes = self.changes(choice)
-        changes.on_shares = self.told.append
-        changes.look(target)
+        changes.check(target)
         return changes.count
 
 
@@ -473,7 +502,7 @@ class TestSharesInWindows(ForeignCase):
     def test_put_back_when_a_look_could_not_give_it_back(self) -> None:
         changes = self.changes()
         refused = fake_libvirt.refused('busy')
-        for method in (changes.look, changes.settle):
+        for method in (changes.check, changes.settle):
             with mock.patch.object(
                 cputune, 'write_shares', side_effect=refused
             ):

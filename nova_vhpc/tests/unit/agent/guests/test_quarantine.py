@@ -29,9 +29,9 @@ class TestQuarantine(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = test_guest.make()
-        self.roster = vms = test_registry.make()
-        vms.add(self.target)
-        self.quarantine = quarantine.Quarantine(OPTIONS, vms)
+        self.guests = guests = test_registry.make()
+        guests.add(self.target)
+        self.quarantine = quarantine.Quarantine(OPTIONS, guests)
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def test_the_first_failure_is_told_and_the_last_straw(self) -> None:
@@ -67,20 +67,20 @@ class TestQuarantine(base.BaseTestCase):
     def test_a_vm_that_hangs_before_it_is_known(self) -> None:
         # libvirt 11 does not give the XML of a domain whose QEMU hangs.
         self.quarantine.late('new')
-        self.assertEqual({'new': quarantine.HANGS}, self.roster.refused)
+        self.assertEqual({'new': quarantine.HANGS}, self.guests.refused)
         self.quarantine.returned('new')
-        self.assertEqual({}, self.roster.refused)
+        self.assertEqual({}, self.guests.refused)
 
     def test_another_reason_stays_when_a_call_returns(self) -> None:
-        self.roster.refuse('new', 'no journal')
+        self.guests.refuse('new', 'no journal')
         self.quarantine.late('new')
         self.quarantine.returned('new')
-        self.assertEqual({'new': 'no journal'}, self.roster.refused)
+        self.assertEqual({'new': 'no journal'}, self.guests.refused)
 
     def test_a_vm_that_is_known_not_to_be_ours(self) -> None:
-        self.roster.add_other('other', (1, 10))
+        self.guests.add_unmanaged('other', (1, 10))
         self.quarantine.late('other')
-        self.assertEqual({}, self.roster.refused)
+        self.assertEqual({}, self.guests.refused)
 
     def test_a_vm_that_is_gone_meanwhile(self) -> None:
         self.quarantine.late('gone')

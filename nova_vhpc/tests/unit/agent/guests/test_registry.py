@@ -28,56 +28,56 @@ def make() -> registry.GuestRegistry:
     )
 
 
-class TestRoster(base.BaseTestCase):
+class TestGuestRegistry(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.roster = make()
+        self.guests = make()
 
     def test_guests_are_a_snapshot(self) -> None:
-        before = self.roster.guests
+        before = self.guests.by_uuid
         target = test_guest.make()
-        self.roster.add(target)
+        self.guests.add(target)
         self.assertEqual({}, before)
-        self.assertEqual({'u': target}, self.roster.guests)
-        self.assertEqual('vm', self.roster.name('u'))
-        self.assertTrue(self.roster.forget('u'))
-        self.assertFalse(self.roster.forget('u'))
-        self.assertEqual('u', self.roster.name('u'))
+        self.assertEqual({'u': target}, self.guests.by_uuid)
+        self.assertEqual('vm', self.guests.name('u'))
+        self.assertTrue(self.guests.forget('u'))
+        self.assertFalse(self.guests.forget('u'))
+        self.assertEqual('u', self.guests.name('u'))
 
     def test_a_vm_that_is_taken_in_is_refused_no_more(self) -> None:
-        self.roster.refuse('u', 'because')
-        self.assertEqual({'u': 'because'}, self.roster.refused)
-        self.roster.add(test_guest.make())
-        self.assertEqual({}, self.roster.refused)
+        self.guests.refuse('u', 'because')
+        self.assertEqual({'u': 'because'}, self.guests.refused)
+        self.guests.add(test_guest.make())
+        self.assertEqual({}, self.guests.refused)
 
     def test_refused_until_it_ends(self) -> None:
         """Also where libvirt was away then, and no event told of it."""
         for uuid in 'ab':
-            self.roster.refuse(uuid, 'because')
-        self.roster.keep_others({'b'})
-        self.assertEqual({'b': 'because'}, self.roster.refused)
+            self.guests.refuse(uuid, 'because')
+        self.guests.keep_unmanaged({'b'})
+        self.assertEqual({'b': 'because'}, self.guests.refused)
 
     def test_others_until_they_change_or_end(self) -> None:
-        self.roster.add_other('a', (1, 10))
-        self.roster.add_other('b', (2, 20))
-        self.assertTrue(self.roster.is_other('a', (1, 10)))
-        self.assertFalse(self.roster.is_other('a', (1, 11)))
-        self.roster.keep_others({'b'})
-        self.assertFalse(self.roster.is_other('a', (1, 10)))
-        self.assertTrue(self.roster.is_other('b', (2, 20)))
-        self.roster.forget_other('b')
-        self.assertFalse(self.roster.is_other('b', (2, 20)))
+        self.guests.add_unmanaged('a', (1, 10))
+        self.guests.add_unmanaged('b', (2, 20))
+        self.assertTrue(self.guests.is_unmanaged('a', (1, 10)))
+        self.assertFalse(self.guests.is_unmanaged('a', (1, 11)))
+        self.guests.keep_unmanaged({'b'})
+        self.assertFalse(self.guests.is_unmanaged('a', (1, 10)))
+        self.assertTrue(self.guests.is_unmanaged('b', (2, 20)))
+        self.guests.forget_unmanaged('b')
+        self.assertFalse(self.guests.is_unmanaged('b', (2, 20)))
 
     def test_others_until_cpus_of_the_host_come_or_go(self) -> None:
         """For who is not pinned libvirt tells other CPUs then."""
-        self.roster.add_other('a', (1, 10))
+        self.guests.add_unmanaged('a', (1, 10))
         cpus = frozenset({0})
-        self.roster.neighbours.usable = lambda: cpus
-        self.assertFalse(self.roster.is_other('a', (1, 10)))
-        self.roster.add_other('a', (1, 10))
-        self.assertTrue(self.roster.is_other('a', (1, 10)))
+        self.guests.unmanaged.usable = lambda: cpus
+        self.assertFalse(self.guests.is_unmanaged('a', (1, 10)))
+        self.guests.add_unmanaged('a', (1, 10))
+        self.assertTrue(self.guests.is_unmanaged('a', (1, 10)))
 
     def test_one_of_the_others_that_opts_in(self) -> None:
-        self.roster.add_other('u', (1, 10))
-        self.roster.add(test_guest.make())
-        self.assertFalse(self.roster.is_other('u', (1, 10)))
+        self.guests.add_unmanaged('u', (1, 10))
+        self.guests.add(test_guest.make())
+        self.assertFalse(self.guests.is_unmanaged('u', (1, 10)))

@@ -18,22 +18,22 @@ import fixtures
 
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 
-class TestNewerJournal(test_manager.ManagerTestCase):
+class TestNewerJournal(manager_case.ManagerTestCase):
     def test_freed_once_and_left_alone(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.write(self.look())
         # A crash, and a newer agent's record without its mark.
-        self.made._gate.ending.set()
+        self.made._context.permission.ending.set()
         record = self.records.path / 'u.json'
         record.write_text(
             json.dumps({**json.loads(record.read_text()), 'version': 99})
         )
         self.domain.mark = None
         self.made = self.make()
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.assertIn('newer', self.made.refused['u'])
@@ -49,7 +49,7 @@ class TestNewerJournal(test_manager.ManagerTestCase):
     def came(self, mark: str) -> None:
         """The VM comes from another host; there is no record of it here."""
         self.write(self.look())
-        self.made._gate.ending.set()
+        self.made._context.permission.ending.set()
         self.records.remove('u')
         self.domain.mark = mark
         self.made = self.make()

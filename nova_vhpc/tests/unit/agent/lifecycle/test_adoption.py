@@ -22,7 +22,7 @@ from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import reconcile
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 OWN = '<cputune><period>50000</period><quota>20000</quota></cputune>'
 
@@ -32,7 +32,7 @@ PINS = (
 )
 
 
-class TestRepin(test_manager.ManagerTestCase):
+class TestRepin(manager_case.ManagerTestCase):
     """Nova migrates the live XML, and makes it the persistent one there."""
 
     def test_pins_that_confine_to_nothing(self) -> None:
@@ -58,7 +58,7 @@ class TestRepin(test_manager.ManagerTestCase):
         self.assertFalse(self.look().repin)
 
 
-class TestConfined(test_manager.ManagerTestCase):
+class TestConfined(manager_case.ManagerTestCase):
     """systemd keeps CPUs from all machines; pins to these are refused."""
 
     def confined(self, *cpus: int) -> frozenset[int] | None:
@@ -83,16 +83,18 @@ class TestConfined(test_manager.ManagerTestCase):
         self.assertEqual({0, 1}, self.confined(7))
 
 
-class TestComing(test_manager.ManagerTestCase):
+class TestComing(manager_case.ManagerTestCase):
     """On its way from another host: libvirt holds all that is written."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.useFixture(fixtures.MockPatchObject(reconcile, 'AGAIN_S', 0.01))
+        self.useFixture(
+            fixtures.MockPatchObject(reconcile, 'INCOMING_S', 0.01)
+        )
         self.domain.comes = True
 
     def find(self) -> None:
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
 
     def test_not_before_it_is_here(self) -> None:
@@ -102,7 +104,7 @@ class TestComing(test_manager.ManagerTestCase):
     def test_without_an_event_when_it_is(self) -> None:
         self.find()
         self.domain.comes = False
-        deadline = time.monotonic() + test_manager.PATIENCE_S
+        deadline = time.monotonic() + manager_case.PATIENCE_S
         while not self.made.guests and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertIn('u', self.made.guests)
@@ -121,7 +123,7 @@ class TestComing(test_manager.ManagerTestCase):
         self.assertEqual(1, timer.call_count)
 
 
-class TestGoing(test_manager.ManagerTestCase):
+class TestGoing(manager_case.ManagerTestCase):
     """Found by an agent that starts while it is being sent away."""
 
     def test_nothing_is_written_before_it_is_known_to_stay(self) -> None:
@@ -135,7 +137,7 @@ class TestGoing(test_manager.ManagerTestCase):
         self.assertIn('values', self.domain.written)
 
 
-class TestNextRun(test_manager.ManagerTestCase):
+class TestNextRun(manager_case.ManagerTestCase):
     """A VM ended, and was started anew, while libvirtd was not there."""
 
     def test_with_the_number_of_the_one_before(self) -> None:

@@ -25,15 +25,15 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 ORIGINAL = fake_libvirt.ORIGINAL
 
 
-class TestCrash(test_manager.ManagerTestCase):
+class TestCrash(manager_case.ManagerTestCase):
     def crash(self) -> None:
         """The agent is gone; nothing is put back."""
-        self.made._gate.ending.set()
+        self.made._context.permission.ending.set()
 
     def start(self) -> None:
         """The next one finds the VM."""
@@ -70,7 +70,7 @@ class TestCrash(test_manager.ManagerTestCase):
     def test_slices_that_cannot_be_put_back(self) -> None:
         with self.slices(side_effect=OSError('no')):
             self.made = self.make()
-            self.made.look('u')
+            self.made.enqueue('u')
             self.drain()
         self.assertEqual(ORIGINAL, self.domain.values)
         self.assertEqual({'u': 'no'}, self.made.refused)
@@ -155,7 +155,7 @@ class TestCrash(test_manager.ManagerTestCase):
         self.tear()
         self.domain.mark = None
         self.made = self.make()
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         self.assertEqual({}, dict(self.made.guests))
         self.assertIn('it is transient', self.made.refused['u'])
@@ -167,7 +167,7 @@ class TestCrash(test_manager.ManagerTestCase):
         self.crash()
         self.made = self.make()
         with mock.patch.object(self.domain, 'setSchedulerParametersFlags'):
-            self.made.look('u')
+            self.made.enqueue('u')
             self.drain()
         self.assertIn('vcpu_quota is 8000', self.made.refused['u'])
         self.assertEqual(('u',), self.records.uuids())
@@ -214,7 +214,7 @@ class TestCrash(test_manager.ManagerTestCase):
         self.domain.values[cputune.QUOTA] = 50_000
         with self.no_files():
             self.made = self.make()
-            self.made.look('u')
+            self.made.enqueue('u')
             self.drain()
         self.assertEqual(50_000, self.domain.values[cputune.QUOTA])
         self.assertEqual([], self.domain.written)
@@ -237,7 +237,7 @@ class TestCrash(test_manager.ManagerTestCase):
         target = self.look()
         self.write(target)
         with self.no_files():
-            self.made._undo.forget_record('u')
+            self.made._restore_queue.forget_record('u')
         self.assertEqual(('u',), self.records.uuids())
 
     def test_no_record_for_what_was_written_before(self) -> None:

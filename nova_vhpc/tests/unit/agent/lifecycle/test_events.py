@@ -37,16 +37,16 @@ class TestEvents(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = test_guest.make()
-        vms = test_registry.make()
-        vms.add(self.target)
-        self.looked: list[str] = []
-        self.events = events.Events(vms, self.looked.append)
+        guests = test_registry.make()
+        guests.add(self.target)
+        self.enqueued: list[str] = []
+        self.events = events.Events(guests, self.enqueued.append)
 
     def tunable(
         self, name: str, value: int | str, uuid: str = 'u'
     ) -> list[str]:
         self.events._on_tunable(None, Domain(uuid), {name: value}, None)
-        return self.looked
+        return self.enqueued
 
     def test_our_own_write_comes_back(self) -> None:
         self.target.note_written({cputune.PERIOD: 5_000})
@@ -68,7 +68,7 @@ class TestEvents(base.BaseTestCase):
             {'cputune.vcpu_period': 7_000, 'cputune.cpu_shares': 77},
             None,
         )
-        self.assertEqual(['u'], self.looked)
+        self.assertEqual(['u'], self.enqueued)
         self.assertEqual(77, self.target.echoes.shares_theirs)
 
     def test_shares_that_are_theirs_already(self) -> None:
@@ -124,7 +124,7 @@ class TestEvents(base.BaseTestCase):
         """A write of ours may come just after it, before anybody looks."""
         self.tunable('cputune.vcpupin1', '1')
         self.tunable('cputune.vcpupin0', '1,3-4')
-        self.assertEqual(['u', 'u'], self.looked)
+        self.assertEqual(['u', 'u'], self.enqueued)
         self.assertEqual(
             {
                 cputune.pin_name(0): frozenset({1, 3, 4}),
@@ -148,7 +148,7 @@ class TestEvents(base.BaseTestCase):
 
     def test_what_is_no_set_of_cpus(self) -> None:
         for name in ('cputune.vcpupin0', 'cputune.emulatorpin'):
-            self.looked.clear()
+            self.enqueued.clear()
             self.assertEqual(['u'], self.tunable(name, ''))
         self.assertEqual({}, self.target.echoes.theirs)
 
@@ -162,6 +162,6 @@ class TestEvents(base.BaseTestCase):
         self.events._on_metadata(
             None, Domain('u'), 2, domain_metadata.URI, None
         )
-        self.assertEqual([], self.looked)
+        self.assertEqual([], self.enqueued)
         self.events._on_metadata(None, Domain('u'), 2, 'nova', None)
-        self.assertEqual(['u'], self.looked)
+        self.assertEqual(['u'], self.enqueued)

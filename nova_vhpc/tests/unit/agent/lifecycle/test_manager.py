@@ -14,88 +14,24 @@
 
 import json
 import pathlib
-import tempfile
 import uuid
 from typing import Any
 from unittest import mock
 
 import fixtures
 import libvirt
-from oslo_config import cfg
-from oslotest import base
 
-from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
-from nova_vhpc.agent.lifecycle import manager, restore_queue
-from nova_vhpc.agent.probes import sampler
-from nova_vhpc.conf import agent as agent_conf
+from nova_vhpc.agent.lifecycle import restore_queue
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
-
-WISH = model.CpuTune(8_000, 8_000)
-PATIENCE_S = 60.0
-
-
-class ManagerTestCase(base.BaseTestCase):
-    """All parts together; only libvirt is of memory."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.state = tempfile.mkdtemp()
-        self.domain = fake_libvirt.Domain()
-        self.made = self.make()
-
-    def make(self, **options: Any) -> manager.GuestManager:
-        conf = cfg.ConfigOpts()
-        agent_conf.register_opts(conf)
-        conf([], default_config_files=[])
-        # Whatever CPUs the machine has that the tests run on.
-        online = pathlib.Path(self.state, 'sys/devices/system/cpu/online')
-        online.parent.mkdir(parents=True, exist_ok=True)
-        online.write_text('0-1')
-        options = {'sys_root': str(online.parents[3]), **options}
-        for name, value in options.items():
-            conf.set_override(name, value, 'vhpc_agent')
-        self.records = store.Journal(self.state)
-        made = manager.GuestManager(
-            conf,
-            self.records,
-            qemu_process.Processes('/nowhere', '/nowhere'),
-            sampler.Sampler([], []),
-            [libvirt_cputune.LibvirtCputuneActuator(conf)],
-            lambda: frozenset({0, 1}),
-        )
-        made.connection._conn = fake_libvirt.Link(self.domain)
-        self.addCleanup(made.workers.close)
-        return made
-
-    def look(self) -> guest.Guest:
-        """Have the VM found, or found out about."""
-        self.made.look('u')
-        self.drain()
-        return self.made.guests['u']
-
-    def drain(self) -> None:
-        self.assertTrue(self.made.workers.drain(PATIENCE_S))
-
-    def write(self, target: guest.Guest) -> None:
-        self.made.write(target, WISH)
-        self.drain()
-
-    def reconcile(self) -> None:
-        self.made._reconciler._reconcile(0)
-        self.drain()
-
-    def refuse(self) -> None:
-        raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_TIMEOUT, 'busy')
-
-    def assert_put_back(self) -> None:
-        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-        self.assertEqual((), self.records.uuids())
-        self.assertIsNone(self.domain.mark)
+from nova_vhpc.tests.unit.agent.lifecycle.manager import (
+    PATIENCE_S,
+    ManagerTestCase,
+)
 
 
 class TestPutBack(ManagerTestCase):
@@ -167,7 +103,7 @@ class TestRestored(ManagerTestCase):
         self.write(self.look())
         self.made.restore_one('u').result(PATIENCE_S)
         specs, self.domain.specs = self.domain.specs, {}
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         self.assertEqual({}, self.made.guests)
         self.domain.specs = specs
@@ -223,7 +159,7 @@ class TestLeaving(ManagerTestCase):
     def test_found_in_the_very_moment(self) -> None:
         """Neither saw the other: the next tick does."""
         target = self.look()
-        self.made._gate.leaving = frozenset({'u'})
+        self.made._context.permission.leaving = frozenset({'u'})
         self.made.let_leave(frozenset({'u'}))
         self.assertEqual('leaving', target.hands_off)
         self.made.let_leave(frozenset())
@@ -288,7 +224,7 @@ class TestAway(ManagerTestCase):
         self.made = self.make(workers=1)
         self.target = self.look()
         self.write(self.target)
-        self.made.workers.submit('other', self.ask_for_one_that_is_gone)
+        self.made.executor.submit('other', self.ask_for_one_that_is_gone)
         self.drain()
         self.made.connection._conn = None
 
@@ -305,7 +241,7 @@ class TestAway(ManagerTestCase):
         self.assertEqual(
             'no connection to qemu:///system', tried.result(PATIENCE_S)
         )
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         self.assertIs(self.target, self.made.guests['u'])
         self.assertEqual(('u',), self.records.uuids())
@@ -393,7 +329,7 @@ class TestRestarted(ManagerTestCase):
     def test_what_it_was_is_not_put_into_the_new_run(self) -> None:
         """Which may be of another flavor, and be none of ours."""
         for choice in ('respect', 'override'):
-            self.made._foreign._options.foreign_changes = choice
+            self.made._policy._options.foreign_changes = choice
             now = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
             self.domain.values = dict(now)
             log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
@@ -414,7 +350,7 @@ class TestRestarted(ManagerTestCase):
         found = self.look()
         self.write(found)
         self.domain.written.clear()
-        tried = self.made._undo.submit(self.target, guest.Hold.PAUSED)
+        tried = self.made._restore_queue.submit(self.target, guest.Hold.PAUSED)
         self.assertEqual(restore_queue.GONE, tried.result(PATIENCE_S))
         self.assertEqual([], self.domain.written)
         self.assertIs(found, self.made.guests['u'])
@@ -422,7 +358,7 @@ class TestRestarted(ManagerTestCase):
 
     def test_nobody_has_changed_what_is_new(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        self.made._foreign.look(self.target)
+        self.made._policy.check(self.target)
         self.assertNotIn('somebody', log.output)
         self.assertEqual(frozenset(), self.target.released)
         self.assertEqual([], self.domain.written)

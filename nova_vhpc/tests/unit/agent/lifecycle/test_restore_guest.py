@@ -21,13 +21,14 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_adoption, test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
+from nova_vhpc.tests.unit.agent.lifecycle import test_adoption
 
 PINS = (frozenset({0}), frozenset({1}))
 LEAVING = frozenset({'u'})
 
 
-class SettledCase(test_manager.ManagerTestCase):
+class SettledCase(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()
@@ -89,7 +90,7 @@ class TestSettled(SettledCase):
 
     def test_not_longer_than_the_agent(self) -> None:
         self.leave()
-        self.made.stop(test_manager.PATIENCE_S)
+        self.made.stop(manager_case.PATIENCE_S)
         self.assert_put_back()
 
     def test_said_if_it_is_longer_than_the_agent(self) -> None:
@@ -106,7 +107,7 @@ class TestSettled(SettledCase):
                 self.refuse()
 
         self.domain.refuse = refuse
-        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
     def test_not_when_it_opts_out(self) -> None:
@@ -121,13 +122,13 @@ class TestSettled(SettledCase):
         self.look()
         self.assertIn(guest.Hold.MIGRATING, self.target.holds)
         self.domain.refuse = self.refuse
-        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
 
     def test_nothing_is_to_be_said_without_pins(self) -> None:
         self.made.pause()
         self.drain()
         self.made.resume()
-        self.made.write(self.target, test_manager.WISH)
+        self.made.write(self.target, manager_case.TUNE)
         self.drain()
         self.leave()
         self.assert_put_back()
@@ -150,7 +151,7 @@ class TestNotOurs(SettledCase):
 
     def test_pins_of_one_that_we_have_not_pinned(self) -> None:
         """Their elements would stay in the XML, and migrate."""
-        self.made.write(self.target, test_manager.WISH)
+        self.made.write(self.target, manager_case.TUNE)
         self.drain()
         self.pause()
         self.assertNotIn('pin', self.domain.written)
@@ -164,7 +165,7 @@ class TestInVain(SettledCase):
         self.pin()
         with mock.patch.object(self.domain, 'pinVcpuFlags'):
             done = self.made.restore_one('u')
-            said = done.result(test_manager.PATIENCE_S)
+            said = done.result(manager_case.PATIENCE_S)
         self.assertIn('vcpupin 0 is [0], not [0, 1]', said)
         self.assertEqual(('u',), self.records.uuids())
         self.reconcile()

@@ -24,12 +24,12 @@ from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import restore_queue
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 PINS = (frozenset({0}), frozenset({1}))
 
 
-class TestUndo(test_manager.ManagerTestCase):
+class TestUndo(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()
@@ -43,7 +43,7 @@ class TestUndo(test_manager.ManagerTestCase):
 
     def test_a_restore_that_fails_is_tried_again(self) -> None:
         done = self.made.restore_one('u')
-        self.assertEqual('busy', done.result(test_manager.PATIENCE_S))
+        self.assertEqual('busy', done.result(manager_case.PATIENCE_S))
         self.reconcile()
         self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
         self.recover()
@@ -53,10 +53,10 @@ class TestUndo(test_manager.ManagerTestCase):
     def test_slices_that_fail_leave_nothing_else_behind(self) -> None:
         """As if the privsep daemon did not start."""
         self.domain.refuse = lambda: None
-        actuator = self.made._undo._reversal._actuators[0]
+        actuator = self.made._restore_queue._guest_restorer._actuators[0]
         with mock.patch.object(actuator, 'undo', side_effect=OSError('no')):
             done = self.made.restore_one('u')
-            self.assertEqual('no', done.result(test_manager.PATIENCE_S))
+            self.assertEqual('no', done.result(manager_case.PATIENCE_S))
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         # The next agent is to try it, too.
         self.assertEqual(('u',), self.records.uuids())
@@ -65,7 +65,7 @@ class TestUndo(test_manager.ManagerTestCase):
 
     def test_a_pause_that_fails_is_tried_again(self) -> None:
         done = self.made.pause()
-        self.assertEqual('busy', done['u'].result(test_manager.PATIENCE_S))
+        self.assertEqual('busy', done['u'].result(manager_case.PATIENCE_S))
         self.recover()
         self.assert_put_back()
 
@@ -96,7 +96,7 @@ class TestUndo(test_manager.ManagerTestCase):
 
     def test_a_migration_is_no_error(self) -> None:
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         with self.assertLogs(
             'nova_vhpc.agent.lifecycle.restore_queue', 'INFO'
@@ -110,7 +110,7 @@ class TestUndo(test_manager.ManagerTestCase):
             raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_INVALID)
 
         self.domain.refuse = refuse
-        self.made.restore_one('u').result(test_manager.PATIENCE_S)
+        self.made.restore_one('u').result(manager_case.PATIENCE_S)
         self.assertIs(self.target, self.made.guests['u'])
         self.recover()
         self.assert_put_back()
@@ -125,9 +125,9 @@ class TestUndo(test_manager.ManagerTestCase):
     def assert_gone(self, vanish: Callable[[], None]) -> None:
         self.domain.refuse = vanish
         done = self.made.restore_one('u')
-        self.assertEqual('it is gone', done.result(test_manager.PATIENCE_S))
+        self.assertEqual('it is gone', done.result(manager_case.PATIENCE_S))
         self.assertEqual({}, self.made.guests)
-        self.assertEqual({}, self.made._undo._owed)
+        self.assertEqual({}, self.made._restore_queue._pending)
 
     def ends(self, next_id: int) -> None:
         self.domain.id = next_id
@@ -140,7 +140,7 @@ class TestUndo(test_manager.ManagerTestCase):
         self.assert_gone(lambda: self.ends(self.target.domain_id + 1))
 
     def test_the_next_run_is_not_owed_what_the_last_one_was(self) -> None:
-        self.made.restore_one('u').result(test_manager.PATIENCE_S)
+        self.made.restore_one('u').result(manager_case.PATIENCE_S)
         self.domain.refuse = lambda: None
         self.domain.id += 1
         self.domain.mark = None
@@ -159,17 +159,19 @@ class TestUndo(test_manager.ManagerTestCase):
         self.assert_put_back()
 
     def test_the_record_of_a_vm_that_runs_is_kept(self) -> None:
-        with mock.patch.object(self.made._undo._host, 'find', return_value=77):
-            self.made._undo.gone('u')
+        with mock.patch.object(
+            self.made._context.processes, 'find', return_value=77
+        ):
+            self.made._restore_queue.gone('u')
         self.assertEqual(('u',), self.records.uuids())
-        self.made._undo.gone('u')
+        self.made._restore_queue.gone('u')
         self.assertEqual((), self.records.uuids())
 
     def test_nobody_waits_for_workers_that_have_ended(self) -> None:
-        self.made.workers.close()
+        self.made.executor.close()
         done = self.made.restore_one('u')
         self.assertEqual(
-            'the agent is ending', done.result(test_manager.PATIENCE_S)
+            'the agent is ending', done.result(manager_case.PATIENCE_S)
         )
 
     def test_a_vm_that_was_resumed_is_owed_no_more(self) -> None:
@@ -185,7 +187,7 @@ class TestUndo(test_manager.ManagerTestCase):
         self.drain()
         self.domain.values[cputune.PERIOD] = 100_000
         self.reconcile()
-        self.assertEqual(0, self.made.foreign)
+        self.assertEqual(0, self.made.external_changes)
 
     def test_said_once_when_it_fails_and_once_when_it_is_done(self) -> None:
         with self.assertLogs(
@@ -205,22 +207,22 @@ class TestUndo(test_manager.ManagerTestCase):
         go = threading.Event()
         self.addCleanup(go.set)
         self.domain.refuse = lambda: self.assertTrue(
-            go.wait(test_manager.PATIENCE_S)
+            go.wait(manager_case.PATIENCE_S)
         )
         first = self.made.restore_one('u')
-        self.made._undo.retry('u')
+        self.made._restore_queue.retry('u')
         self.assertIs(first, self.made.restore_one('u'))
-        self.assertGreaterEqual(1, self.made.workers.pending('u'))
+        self.assertGreaterEqual(1, self.made.executor.pending('u'))
         go.set()
-        self.assertEqual('', first.result(test_manager.PATIENCE_S))
+        self.assertEqual('', first.result(manager_case.PATIENCE_S))
 
     def test_what_was_not_written_need_not_wait_for_a_migration(self) -> None:
         self.domain.refuse = lambda: None
-        self.made.restore_one('u').result(test_manager.PATIENCE_S)
+        self.made.restore_one('u').result(manager_case.PATIENCE_S)
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.look()
         done = self.made.restore_one('u')
-        self.assertEqual('', done.result(test_manager.PATIENCE_S))
+        self.assertEqual('', done.result(manager_case.PATIENCE_S))
 
     def test_opting_in_again_ends_it(self) -> None:
         self.domain.specs = {}
@@ -244,7 +246,7 @@ class _Restarts:
         pass
 
 
-class TestAnotherRun(test_manager.ManagerTestCase):
+class TestAnotherRun(manager_case.ManagerTestCase):
     NOW: ClassVar = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
 
     def restart(self) -> None:
@@ -254,7 +256,7 @@ class TestAnotherRun(test_manager.ManagerTestCase):
 
     def restart_in_a_put_back(self, target: guest.Guest) -> None:
         target.lock = _Restarts(self.restart)  # type: ignore[assignment]
-        tried = self.made.restore_one('u').result(test_manager.PATIENCE_S)
+        tried = self.made.restore_one('u').result(manager_case.PATIENCE_S)
         self.assertEqual(restore_queue.GONE, tried)
         self.assertEqual([], self.domain.written)
         self.assertEqual(self.NOW, self.domain.values)
@@ -282,18 +284,18 @@ class TestAnotherRun(test_manager.ManagerTestCase):
         return target
 
 
-class TestWithoutLibvirt(test_manager.ManagerTestCase):
+class TestWithoutLibvirt(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.target = self.look()
 
     def put_back(self) -> str:
         """As told, and what its actuators were asked to undo."""
-        actuator = self.made._undo._reversal._actuators[0]
+        actuator = self.made._restore_queue._guest_restorer._actuators[0]
         self.made.connection._conn = None
         with mock.patch.object(actuator, 'undo') as self.undone:
             done = self.made.restore_one('u')
-            return done.result(test_manager.PATIENCE_S)
+            return done.result(manager_case.PATIENCE_S)
 
     def test_what_needs_none_is_taken_back(self) -> None:
         """Slices of the kernel."""

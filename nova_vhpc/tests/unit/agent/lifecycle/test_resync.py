@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 from oslotest import base
 
+from nova_vhpc.agent import context
 from nova_vhpc.agent.guests import write_permission
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import resync
@@ -45,35 +46,34 @@ class Host:
         return [test_events.Domain('a'), test_events.Domain('b')]
 
 
-class TestReconciler(base.BaseTestCase):
+class TestResync(base.BaseTestCase):
     def start(self, period_s: float) -> resync.Resync:
-        records = store.Journal(tempfile.mkdtemp())
-        records.prepare()
-        records.save(test_store.record())
-        records.save(dataclasses.replace(test_store.record(), uuid='u'))
-        vms = test_registry.make()
-        vms.add(test_guest.make())
-        vms.add_other('gone', (1, 1))
-        self.roster = vms
-        self.gate = write_permission.WritePermission(dry_run=False)
-        self.looked: list[str] = []
+        journal = store.Journal(tempfile.mkdtemp())
+        journal.prepare()
+        journal.save(test_store.record())
+        journal.save(dataclasses.replace(test_store.record(), uuid='u'))
+        guests = test_registry.make()
+        guests.add(test_guest.make())
+        guests.add_unmanaged('gone', (1, 1))
+        self.guests = guests
+        self.permission = write_permission.WritePermission(dry_run=False)
+        self.enqueued: list[str] = []
         self.forgotten: list[str] = []
         self.retried: list[str] = []
         made = resync.Resync(
+            context.HostContext(
+                guests, self.permission, Host(), None, journal, None
+            ),
             types.SimpleNamespace(reconcile_period=period_s),
-            vms,
-            self.gate,
-            Host(),
-            records,
             types.SimpleNamespace(
                 forget_record=self.forgotten.append,
                 retry=self.retried.append,
             ),
-            self.looked.append,
+            self.enqueued.append,
         )
         made.start()
         self.addCleanup(made.wake)
-        self.addCleanup(self.gate.ending.set)
+        self.addCleanup(self.permission.ending.set)
         return made
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
@@ -84,18 +84,20 @@ class TestReconciler(base.BaseTestCase):
 
     def test_again_and_again(self) -> None:
         self.start(0.02)
-        self.wait_for(lambda: len(self.looked) >= 9)
-        self.assertEqual({'a', 'b', 'u'}, set(self.looked[:3]))
-        self.assertEqual({'a', 'b', 'u'}, set(self.looked[3:6]))
+        self.wait_for(lambda: len(self.enqueued) >= 9)
+        self.assertEqual({'a', 'b', 'u'}, set(self.enqueued[:3]))
+        self.assertEqual({'a', 'b', 'u'}, set(self.enqueued[3:6]))
         self.assertEqual({'a', 'b', 'u'}, set(self.retried[:3]))
         self.assertIn(test_store.UUID, self.forgotten)
-        self.assertFalse(self.roster.is_other('gone', (1, 1)))
+        self.assertFalse(self.guests.is_unmanaged('gone', (1, 1)))
 
-    def test_who_runs_comes_before_records_of_who_does_not(self) -> None:
+    def test_who_runs_comes_before_journal_of_who_does_not(self) -> None:
         """They are many after a power failure, and each takes its time."""
         seen: list[int] = []
         made = self.start(1e6)
-        made._undo.forget_record = lambda uuid: seen.append(len(self.looked))
+        made._restore_queue.forget_record = lambda uuid: seen.append(
+            len(self.enqueued)
+        )
         made.wake()
         self.wait_for(lambda: bool(seen))
         self.assertEqual([3], seen)
@@ -126,13 +128,13 @@ class TestReconciler(base.BaseTestCase):
     def test_all_at_once_on_a_new_connection(self) -> None:
         made = self.start(1e6)
         made.wake()
-        self.wait_for(lambda: len(self.looked) == 3)
+        self.wait_for(lambda: len(self.enqueued) == 3)
 
     def test_ends_while_it_waits(self) -> None:
         made = self.start(1e6)
-        self.gate.ending.set()
+        self.permission.ending.set()
         made.wake()
         self.wait_for(
             lambda: 'reconcile' not in {t.name for t in threading.enumerate()}
         )
-        self.assertEqual([], self.looked)
+        self.assertEqual([], self.enqueued)

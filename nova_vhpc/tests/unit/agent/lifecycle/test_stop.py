@@ -23,13 +23,13 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import manager, restore_queue
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
-PATIENCE_S = test_manager.PATIENCE_S
-WISH = test_manager.WISH
+PATIENCE_S = manager_case.PATIENCE_S
+WISH = manager_case.TUNE
 
 
-class TestStop(test_manager.ManagerTestCase):
+class TestStop(manager_case.ManagerTestCase):
     def test_a_first_record_that_is_just_being_written(self) -> None:
         target = self.look()
         inside, go = threading.Event(), threading.Event()
@@ -132,7 +132,7 @@ class TestStop(test_manager.ManagerTestCase):
         self.made = self.make(workers=1, call_deadline=PATIENCE_S)
         self.made.connection.get().domains['other'] = other
         self.write(self.look())
-        self.made.look('other')
+        self.made.enqueue('other')
         self.drain()
         self.write(self.made.guests['other'])
         # The one that hangs comes first.
@@ -141,7 +141,7 @@ class TestStop(test_manager.ManagerTestCase):
         self.addCleanup(go.set)
         self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
         other.refuse = go.set
-        with mock.patch.object(manager, 'ENDING_DEADLINE_S', 0.1):
+        with mock.patch.object(manager, 'STOP_DEADLINE_S', 0.1):
             self.assertTrue(self.made.stop(PATIENCE_S / 2))
         self.assertEqual(fake_libvirt.ORIGINAL, other.values)
         self.assert_put_back()
@@ -152,7 +152,7 @@ class TestStop(test_manager.ManagerTestCase):
         other = fake_libvirt.Domain('other')
         self.made.connection.get().domains['other'] = other
         self.write(self.look())
-        self.made.look('other')
+        self.made.enqueue('other')
         self.drain()
         self.write(self.made.guests['other'])
         go = threading.Event()

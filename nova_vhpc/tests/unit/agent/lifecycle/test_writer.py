@@ -20,6 +20,7 @@ from unittest import mock
 import libvirt
 from oslotest import base
 
+from nova_vhpc.agent import context
 from nova_vhpc.agent.actuators import libvirt_cputune, weights
 from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests import guest, quarantine, write_permission
@@ -67,40 +68,43 @@ class WriterCase(base.BaseTestCase):
         self.journal.prepare()
         self.domain = test_policy.Domain()
         self.target = self.make()
-        self.roster = test_registry.make()
-        self.roster.add(self.target)
-        self.gate = write_permission.WritePermission(dry_run=False)
+        self.guests = test_registry.make()
+        self.guests.add(self.target)
+        self.permission = write_permission.WritePermission(dry_run=False)
         self.deadline = 60.0
-        self.troubles = quarantine.Quarantine(
-            test_quarantine.OPTIONS, self.roster
+        self.quarantine = quarantine.Quarantine(
+            test_quarantine.OPTIONS, self.guests
         )
-        self.pool = executor.DomainExecutor(
+        self.executor = executor.DomainExecutor(
             1,
             lambda: self.deadline,
-            self.troubles.late,
-            self.troubles.returned,
+            self.quarantine.late,
+            self.quarantine.returned,
         )
-        self.addCleanup(self.pool.close)
-        self.link = Link()
-        self.looked: list[str] = []
+        self.addCleanup(self.executor.close)
+        self.connection = Link()
+        self.enqueued: list[str] = []
         conf = types.SimpleNamespace(
             vhpc_agent=types.SimpleNamespace(cgroup_root='/sys/fs/cgroup')
         )
-        host = qemu_process.Processes('/nowhere', '/nowhere')
+        processes = qemu_process.Processes('/nowhere', '/nowhere')
         self.writer = writer.Writer(
-            self.roster,
-            self.gate,
-            self.link,
-            self.pool,
-            self.journal,
+            context.HostContext(
+                self.guests,
+                self.permission,
+                self.connection,
+                self.executor,
+                self.journal,
+                processes,
+            ),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
             weights.Weights(
                 types.SimpleNamespace(window_weights='cgroup'),
-                host,
+                processes,
             ),
-            misdirected_writes.MisdirectedWrites(self.link, host),
-            self.troubles,
-            self.looked.append,
+            misdirected_writes.MisdirectedWrites(self.connection, processes),
+            self.quarantine,
+            self.enqueued.append,
         )
 
     def make(self) -> guest.Guest:
@@ -112,7 +116,7 @@ class WriterCase(base.BaseTestCase):
 
     def write(self) -> dict[str, int]:
         self.writer.write(self.target, WISH, 2_500)
-        self.assertTrue(self.pool.drain(60.0))
+        self.assertTrue(self.executor.drain(60.0))
         return self.domain.values
 
 
@@ -135,7 +139,7 @@ class TestWriter(WriterCase):
         self.target.journalled = self.target.marked = True
         self.target.written = {cputune.SHARES: frozenset({9})}
         lost = fake_libvirt.refused('lost')
-        with mock.patch.object(self.link, 'get', side_effect=lost):
+        with mock.patch.object(self.connection, 'get', side_effect=lost):
             self.assertRaises(
                 libvirt.libvirtError, self.writer.set_shares, 'u', 9
             )
@@ -179,7 +183,7 @@ class TestWriter(WriterCase):
         self.assertEqual(20_000, self.write()[cputune.QUOTA])
         self.assertFalse(self.writer.set_shares('u', 7))
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
-        self.assertEqual(['u', 'u'], self.looked)
+        self.assertEqual(['u', 'u'], self.enqueued)
         self.assertEqual((), self.journal.uuids())
         self.target.original = cputune.read(self.domain)
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
@@ -188,22 +192,22 @@ class TestWriter(WriterCase):
         )
 
     def test_in_a_dry_run(self) -> None:
-        self.gate.dry_run = True
+        self.permission.dry_run = True
         self.assert_nothing_is_written()
 
     def test_while_paused(self) -> None:
-        self.gate.paused = True
+        self.permission.paused = True
         self.assert_nothing_is_written()
-        self.gate.paused = False
+        self.permission.paused = False
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
 
     def test_at_the_end(self) -> None:
-        self.gate.ending.set()
+        self.permission.ending.set()
         self.assert_nothing_is_written()
 
     def test_to_a_vm_whose_lock_was_waited_for(self) -> None:
         """The gate closes while the writers wait for the VM's lock."""
-        lock, gate_ = self.target.lock, self.gate
+        lock, gate_ = self.target.lock, self.permission
 
         class Lock:
             def acquire(self, timeout: float = -1) -> bool:
@@ -233,7 +237,7 @@ class TestWriter(WriterCase):
         self.assert_nothing_is_written()
 
     def test_to_a_vm_of_an_earlier_run(self) -> None:
-        self.roster.add(self.make())
+        self.guests.add(self.make())
         self.assertEqual(50_000, self.write()[cputune.QUOTA])
 
     def test_nothing_is_written_without_a_journal(self) -> None:
@@ -251,8 +255,8 @@ class TestWriter(WriterCase):
         self.write()
         self.assertEqual(1, self.target.failures.count)
         self.assertTrue(self.target.uncertain)
-        self.assertEqual(['u'], self.looked)
-        self.assertEqual(1, len(self.link.failures))
+        self.assertEqual(['u'], self.enqueued)
+        self.assertEqual(1, len(self.connection.failures))
 
     def test_so_is_one_as_invalid_of_a_vm_that_runs(self) -> None:
         """Or it is tried again at each tick, for ever, and nobody is told."""
@@ -275,7 +279,7 @@ class TestWriter(WriterCase):
         ):
             self.refuse(code, active=False)
             self.assertFalse(self.writer.set_shares('u', 7))
-        self.assertEqual(['u', 'u'], self.looked)
+        self.assertEqual(['u', 'u'], self.enqueued)
 
     def test_what_is_invalid_for_a_vm_that_runs_is_one(self) -> None:
         self.refuse(libvirt.VIR_ERR_OPERATION_INVALID, active=True)
@@ -293,5 +297,5 @@ class TestWriter(WriterCase):
 
         self.domain.setSchedulerParametersFlags = note
         self.writer.write(self.target, model.CpuTune(shares=7))
-        self.assertTrue(self.pool.drain(60.0))
+        self.assertTrue(self.executor.drain(60.0))
         self.assertEqual([{7}], known)

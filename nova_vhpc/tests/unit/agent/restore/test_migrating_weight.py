@@ -25,7 +25,7 @@ from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import recovery
 from nova_vhpc.linux import qemu_process
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 PID = 42
 GROUP = 'machine/qemu-1-vm.libvirt-qemu'
@@ -35,7 +35,7 @@ V2 = f'0::/{SCOPE}/libvirt/emulator\n'
 SHARES = '<cputune><shares>{}</shares></cputune>'
 
 
-class TestMigratingWeight(test_manager.ManagerTestCase):
+class TestMigratingWeight(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.root = pathlib.Path(tempfile.mkdtemp())
@@ -43,8 +43,11 @@ class TestMigratingWeight(test_manager.ManagerTestCase):
         process.mkdir(parents=True)
         (process / 'cmdline').write_bytes(b'/usr/bin/qemu\0-uuid\0u\0')
         (process / 'stat').write_text('42 (qemu) S ' + '1 ' * 40)
-        self.made._inspector._host = qemu_process.Processes(
+        self.processes = qemu_process.Processes(
             str(self.root / 'proc'), str(self.root / 'cgroup')
+        )
+        self.made._reconciler._context = dataclasses.replace(
+            self.made._context, processes=self.processes
         )
         self.file = self.group(
             V1, 'cpu,cpuacct/machine/qemu-1-vm.libvirt-qemu'
@@ -109,16 +112,16 @@ class TestMigratingWeight(test_manager.ManagerTestCase):
         """
         self.look()
         self.made.set_shares('u', 20)
-        self.made._gate.ending.set()
+        self.made._context.permission.ending.set()
         self.domain.values[cputune.SHARES] = 20
         self.file.write_text('20\n')
         self.domain.refuse = self.refuse
         record = self.records.load('u')
         self.records.save(dataclasses.replace(record, written=written))
-        restorer = recovery.Restorer(self.records, self.made._inspector._host)
+        restorer = recovery.Restorer(self.records, self.processes)
         with mock.patch.object(self.domain, 'jobInfo', self.refuse):
             self.assertRaises(
-                libvirt.libvirtError, restorer.clean, self.domain
+                libvirt.libvirtError, restorer.recover, self.domain
             )
         return self.weight()
 
@@ -137,8 +140,8 @@ class TestMigratingWeight(test_manager.ManagerTestCase):
     def test_not_into_a_file_that_libvirt_does_not_read(self) -> None:
         self.killed({cputune.SHARES: None})
         self.file.write_text('77\n')
-        restorer = recovery.Restorer(self.records, self.made._inspector._host)
-        self.assertRaises(libvirt.libvirtError, restorer.clean, self.domain)
+        restorer = recovery.Restorer(self.records, self.processes)
+        self.assertRaises(libvirt.libvirtError, restorer.recover, self.domain)
         self.assertEqual(77, self.weight())
 
     def test_given_back_by_an_older_agents_record(self) -> None:
@@ -169,7 +172,7 @@ class TestMigratingWeight(test_manager.ManagerTestCase):
         restorer = recovery.Restorer(
             self.records, qemu_process.Processes('/x')
         )
-        self.assertIs(recovery.Outcome.RESTORED, restorer.clean(self.domain))
+        self.assertIs(recovery.Outcome.RESTORED, restorer.recover(self.domain))
         self.assertEqual(1024, self.told())
         self.assert_put_back()
 
@@ -179,7 +182,7 @@ class TestMigratingWeight(test_manager.ManagerTestCase):
         self.domain.values[cputune.SHARES] = self.weight()
         self.domain.written.clear()
         self.domain.job = 0
-        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
         self.assertIn('values', self.domain.written)
         self.assertFalse(target.journalled)
 

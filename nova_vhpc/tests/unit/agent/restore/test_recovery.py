@@ -35,9 +35,9 @@ class TestCopy(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain = fake_libvirt.Domain()
-        self.records = store.Journal(tempfile.mkdtemp())
-        self.host = qemu_process.Processes('/nowhere', '/nowhere')
-        self.restorer = recovery.Restorer(self.records, self.host)
+        self.journal = store.Journal(tempfile.mkdtemp())
+        self.processes = qemu_process.Processes('/nowhere', '/nowhere')
+        self.restorer = recovery.Restorer(self.journal, self.processes)
 
     def clean(self, domain_id: int = 9, **about: Any) -> recovery.Outcome:
         """
@@ -47,7 +47,7 @@ class TestCopy(base.BaseTestCase):
         record = store.JournalRecord('u', 'vm', identity, ORIGINAL, **about)
         domain_metadata.put(self.domain, record)
         self.domain.written.clear()
-        return self.restorer.clean(self.domain)
+        return self.restorer.recover(self.domain)
 
     def test_pins_of_a_vm_that_floated_are_this_hosts(self) -> None:
         """There it could use one CPU; here Nova gives all to guests."""
@@ -81,7 +81,7 @@ class TestCopy(base.BaseTestCase):
         self.domain.online = (True, False)
         self.domain.pins = [(True, False)] * 2
         for written in ({cputune.SHARES: frozenset({7})}, None):
-            self.records.save(
+            self.journal.save(
                 store.JournalRecord(
                     'u',
                     'vm',
@@ -91,7 +91,7 @@ class TestCopy(base.BaseTestCase):
                 )
             )
             with self.assertNoLogs(recovery.LOG, 'WARNING'):
-                self.restorer.clean(self.domain)
+                self.restorer.recover(self.domain)
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.assertNotIn('pin', self.domain.written)
 
@@ -101,13 +101,13 @@ class TestCopy(base.BaseTestCase):
         record = store.JournalRecord('u', 'vm', here, ORIGINAL, **about)
         found: list[tuple[bool, ...]] = []
         for put in (
-            self.records.save,
+            self.journal.save,
             lambda it: domain_metadata.put(self.domain, it),
         ):
             self.domain.values[cputune.SHARES] = 7
             self.domain.pins = [(True, False)] * 2
             put(record)
-            self.restorer.clean(self.domain)
+            self.restorer.recover(self.domain)
             self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
             found += self.domain.pins
         return found
@@ -129,7 +129,7 @@ class TestCopy(base.BaseTestCase):
         """libvirt carries out on it what has waited for this one."""
         here = qemu_process.Identity('', 0, 0, self.domain.id)
         sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
-        self.records.save(
+        self.journal.save(
             store.JournalRecord('u', 'vm', here, ORIGINAL, written=sevens)
         )
         self.domain.pins = [(True, False)] * 2
@@ -144,13 +144,13 @@ class TestCopy(base.BaseTestCase):
 
         self.domain.refuse = restart
         self.assertRaises(
-            recovery.RestoreError, self.restorer.clean, self.domain
+            recovery.RestoreError, self.restorer.recover, self.domain
         )
         self.assertEqual(resized, self.domain.values)
         # Who looks next finds it as it is to be.
-        self.restorer.clean(self.domain)
+        self.restorer.recover(self.domain)
         self.assertEqual(resized, self.domain.values)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
 
     def test_who_has_no_pins_has_none_to_be_taken_back(self) -> None:
         """Without pins a VM has the CPUs that are on, as we had written."""
@@ -160,10 +160,10 @@ class TestCopy(base.BaseTestCase):
             self.domain.online = online
             self.domain.pins = [(True, False), online]
             here = qemu_process.Identity('', 0, 0, self.domain.id - 1)
-            self.records.save(
+            self.journal.save(
                 store.JournalRecord('u', 'vm', here, ORIGINAL, written=written)
             )
-            outcome = self.restorer.clean(self.domain)
+            outcome = self.restorer.recover(self.domain)
             self.assertEqual(pin == BOTH, outcome == recovery.Outcome.RESTORED)
             self.assertEqual(pin, cputune.pin_cpus(self.domain.pins[0]))
 

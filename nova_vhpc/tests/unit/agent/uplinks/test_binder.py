@@ -23,12 +23,12 @@ from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.uplinks import binder, claims, plugger
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 PATIENCE_S = 10.0
 
 
-class UplinkBinderTest(test_manager.ManagerTestCase):
+class UplinkBinderTest(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain.specs['vhpc:network'] = 'separate'
@@ -61,7 +61,7 @@ class UplinkBinderTest(test_manager.ManagerTestCase):
     def test_nics_are_restored_when_the_server_opts_out(self) -> None:
         self.bind()
         self.domain.specs = {}
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         self.assertEqual({}, self.made.guests)
         self.binder.reconcile()
@@ -70,7 +70,7 @@ class UplinkBinderTest(test_manager.ManagerTestCase):
     def test_nics_are_restored_when_the_network_is_dropped(self) -> None:
         self.bind()
         del self.domain.specs['vhpc:network']
-        self.made.look('u')
+        self.made.enqueue('u')
         self.drain()
         self.assertIn('u', self.made.guests)
         self.binder.reconcile()
@@ -176,7 +176,7 @@ class UplinkBinderTest(test_manager.ManagerTestCase):
     def test_domain_that_hangs_at_stop_delays_no_other(self) -> None:
         other = fake_libvirt.Domain('v', **{'vhpc:network': 'separate'})
         self.made.connection.get().domains['v'] = other
-        self.made.look('v')
+        self.made.enqueue('v')
         self.drain()
         self.bind()
         self.assertEqual(('u', 'v'), self.bindings.uuids())
@@ -209,7 +209,7 @@ class UplinkBinderTest(test_manager.ManagerTestCase):
         """libvirtd was started anew between them."""
         self.bind()
         self.domain.bridge = 'br-int'
-        self.made._roster.dismiss('u')
+        self.made._context.guests.dismiss('u')
         self.look()
         self.bind()
 

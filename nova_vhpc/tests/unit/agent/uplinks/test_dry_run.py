@@ -25,10 +25,10 @@ from nova_vhpc.agent.uplinks import dry_run, plugger, publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.placement import publisher
-from nova_vhpc.tests.unit.agent.lifecycle import test_manager
+from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 
-class CrashedAgentTest(test_manager.ManagerTestCase):
+class CrashedAgentTest(manager_case.ManagerTestCase):
     """A dry run after another agent has crashed, which changes nothing."""
 
     def setUp(self) -> None:
@@ -57,12 +57,12 @@ class CrashedAgentTest(test_manager.ManagerTestCase):
         self.look()
         self.assertIn(
             '--restore',
-            self.made.restore_one('u').result(test_manager.PATIENCE_S),
+            self.made.restore_one('u').result(manager_case.PATIENCE_S),
         )
         self.made.pause()
         self.made.let_leave(frozenset({'u'}))
         self.drain()
-        self.assertTrue(self.made.stop(test_manager.PATIENCE_S))
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
         self.assert_untouched()
 
     def test_server_that_opts_out_is_not_restored(self) -> None:
@@ -88,18 +88,18 @@ class CrashedAgentTest(test_manager.ManagerTestCase):
         self.assert_untouched()
 
 
-class NoCrashedAgentTest(test_manager.ManagerTestCase):
+class NoCrashedAgentTest(manager_case.ManagerTestCase):
     def test_nothing_is_logged_or_written(self) -> None:
         self.made = self.make(dry_run=True)
         with self.assertNoLogs('nova_vhpc.agent.lifecycle.after_crash'):
             self.look()
         self.assertEqual(
-            '', self.made.restore_one('u').result(test_manager.PATIENCE_S)
+            '', self.made.restore_one('u').result(manager_case.PATIENCE_S)
         )
         self.assertEqual([], self.domain.written)
 
 
-class DryPluggerTest(test_manager.ManagerTestCase):
+class DryPluggerTest(manager_case.ManagerTestCase):
     def make_binder(self, plugger: plugger.Plugger) -> UplinkBinder:
         return UplinkBinder(
             plugger,
@@ -141,7 +141,7 @@ class DryPluggerTest(test_manager.ManagerTestCase):
         self.assertEqual(('u',), records.uuids())
 
 
-class TestService(test_manager.ManagerTestCase):
+class TestService(manager_case.ManagerTestCase):
     def conf(self, *words: str) -> cfg.ConfigOpts:
         path = pathlib.Path(tempfile.mkdtemp(), 'agent.conf')
         path.write_text(
@@ -155,7 +155,7 @@ class TestService(test_manager.ManagerTestCase):
         conf = self.conf('--dry-run')
         made = service.Service(conf)
         self.addCleanup(made.lock.release)
-        self.addCleanup(made.domains.workers.close)
+        self.addCleanup(made.guest_manager.executor.close)
         self.assertIsInstance(made.publish_worker, dry_run.DryPublishWorker)
         self.assertIsInstance(made.binder._plugger, dry_run.DryPlugger)
         # A phase that is sent moves servers on other hosts.
@@ -163,7 +163,7 @@ class TestService(test_manager.ManagerTestCase):
         with (
             mock.patch.object(service.Service, 'status'),
             mock.patch.object(store.Journal, 'prepare') as prepare,
-            mock.patch.object(made.domains, 'start'),
+            mock.patch.object(made.guest_manager, 'start'),
             mock.patch.object(made.tick_loop, 'start'),
             mock.patch.object(made, 'groups'),
             mock.patch.object(made, 'publish_worker'),

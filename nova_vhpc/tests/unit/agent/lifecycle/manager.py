@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A guest manager whose libvirt is in memory, for several test modules."""
+
+import pathlib
+import tempfile
+from typing import Any
+
+import libvirt
+from oslo_config import cfg
+from oslotest import base
+
+from nova_vhpc.agent.actuators import libvirt_cputune
+from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.lifecycle import manager
+from nova_vhpc.agent.probes import sampler
+from nova_vhpc.conf import agent as agent_conf
+from nova_vhpc.control import model
+from nova_vhpc.linux import qemu_process
+from nova_vhpc.tests.unit.agent import fake_libvirt
+
+TUNE = model.CpuTune(8_000, 8_000)
+PATIENCE_S = 60.0
+
+
+class ManagerTestCase(base.BaseTestCase):
+    """All parts of the agent that call libvirt; only libvirt is a fake."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = tempfile.mkdtemp()
+        self.domain = fake_libvirt.Domain()
+        self.forgotten_shares: list[str] = []
+        self.made = self.make()
+
+    def make(self, **options: Any) -> manager.GuestManager:
+        conf = cfg.ConfigOpts()
+        agent_conf.register_opts(conf)
+        conf([], default_config_files=[])
+        # Whatever CPUs the machine has that the tests run on.
+        online = pathlib.Path(self.state, 'sys/devices/system/cpu/online')
+        online.parent.mkdir(parents=True, exist_ok=True)
+        online.write_text('0-1')
+        options = {'sys_root': str(online.parents[3]), **options}
+        for name, value in options.items():
+            conf.set_override(name, value, 'vhpc_agent')
+        self.records = store.Journal(self.state)
+        made = manager.GuestManager(
+            conf,
+            self.records,
+            qemu_process.Processes('/nowhere', '/nowhere'),
+            sampler.Sampler([], []),
+            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            lambda: frozenset({0, 1}),
+            self,
+        )
+        made.connection._conn = fake_libvirt.Link(self.domain)
+        self.addCleanup(made.executor.close)
+        return made
+
+    def forget(self, uuid: str) -> None:
+        """Note that a guest's shares must be written again."""
+        self.forgotten_shares.append(uuid)
+
+    def look(self) -> guest.Guest:
+        """Reconcile the domain, and return its guest."""
+        self.made.enqueue('u')
+        self.drain()
+        return self.made.guests['u']
+
+    def drain(self) -> None:
+        self.assertTrue(self.made.executor.drain(PATIENCE_S))
+
+    def write(self, target: guest.Guest) -> None:
+        self.made.write(target, TUNE)
+        self.drain()
+
+    def reconcile(self) -> None:
+        self.made._resync._resync(0)
+        self.drain()
+
+    def refuse(self) -> None:
+        raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_TIMEOUT, 'busy')
+
+    def assert_put_back(self) -> None:
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertEqual((), self.records.uuids())
+        self.assertIsNone(self.domain.mark)
