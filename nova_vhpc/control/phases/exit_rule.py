@@ -10,38 +10,46 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""When a virtual cluster may leave the I/O pool.
+"""How many low periods a virtual cluster waits before it leaves the I/O pool.
 
-Two rules, chosen by ``leave_rule``:
+A *low period* is a sampling period in which the I/O of all members was at or
+below their thresholds. The option ``leave_rule`` chooses between two rules:
 
 ``paper``
-    I/O-perception paper, section III.B: after three low periods in a row
-    and a low prediction. The paper itself reports (section V, figure 5)
-    that CG then flaps: each of its iterations ends with a few low periods.
+    I/O-perception paper, section III.B, "VM migration condition": leave after
+    three low periods in a row and a low prediction. The paper itself reports
+    (section V, figure 5) that CG then moves back and forth, because each of
+    its iterations ends with a few low periods.
 
 ``learned`` (ours)
-    The same, but it waits for as many low periods as pay off, counted from
-    when it entered: a prediction that does not come true costs a stay, not
-    a move for each that follows. Leaving too
-    early costs a move out and one back; staying too long costs the low
-    periods spent in the I/O pool. How long low stretches last is known
-    from the latest ones of this very cluster, so the patience is chosen
-    that would have cost least on them, and on some a quarter longer.
-    Before the first stretch has ended it is the cost of a move itself,
-    which never costs more than twice the optimum (the ski rental
-    argument). So a program that pauses for four periods over and over
-    stays, and one that computes for minutes leaves after three, without
-    any tuning per program.
+    The same, but the number of low periods is the one that would have cost
+    least on the latest low stretches of this cluster, and on stretches a
+    quarter longer. Leaving too early costs a move out and a move back;
+    waiting too long costs the low periods spent in the I/O pool. Before the
+    first stretch has ended, the number is the cost of a move in periods,
+    which never costs more than twice the optimum (the ski rental problem).
+    So a program that pauses for four periods again and again stays, and one
+    that computes for minutes leaves after three, without tuning per program.
+
+    Low periods are counted from entering the I/O pool, so that a prediction
+    that does not come true costs one stay, and not a move for each further
+    one.
 """
 
 import collections
 
 MAX_STRETCHES = 16
-"""Low stretches remembered; also bounds time and memory."""
+"""Low stretches remembered; bounds the time and memory of learning."""
 
 
 class ExitRule:
-    """How many low periods in a row before leaving."""
+    """Number of low periods in a row after which a group leaves the I/O pool.
+
+    :param min_periods: least number of periods; 3 in the paper.
+    :param move_cost_periods: cost of a needless move, in periods.
+    :param learns: whether to learn from low stretches; False is the paper's
+        rule.
+    """
 
     __slots__ = (
         '_min_periods',
@@ -53,12 +61,6 @@ class ExitRule:
     def __init__(
         self, min_periods: int, move_cost_periods: int, learns: bool
     ) -> None:
-        """Start without any low stretch seen.
-
-        :param min_periods: least patience; the paper's three.
-        :param move_cost_periods: cost of a needless move, in periods.
-        :param learns: False for the paper's rule.
-        """
         self._min_periods = max(1, min_periods)
         self._move_cost_periods = max(self._min_periods, move_cost_periods)
         self._stretches: collections.deque[int] | None = None
@@ -69,24 +71,28 @@ class ExitRule:
 
     @property
     def periods(self) -> int:
-        """Low periods in a row after which to leave."""
+        """Number of low periods in a row after which to leave."""
         return self._periods
 
     def learn(self, length: int) -> None:
-        """A stretch of low periods is over; learn from its length.
+        """Learn from a stretch of low periods that has ended.
 
-        :param length: in periods, > 0, wherever it was spent.
+        :param length: length of the stretch in periods, spent in either
+            pool; 0 and less is ignored.
         """
         if self._stretches is None or length <= 0:
             return
-        # All that is longer than patience can ever be, is alike.
+        # Longer stretches all cost the same, whatever the rule.
         self._stretches.append(min(length, 4 * self._move_cost_periods))
         self._periods = min(
             self._candidates(self._stretches), key=self._cost_of
         )
 
     def _candidates(self, stretches: collections.deque[int]) -> list[int]:
-        """Patiences worth a look: just longer than a stretch may be."""
+        """Return the numbers of periods that can be optimal.
+
+        They are the bounds, and one more than the length of each stretch.
+        """
         candidates = {self._min_periods, self._move_cost_periods}
         for stretch in stretches:
             candidates.update(
@@ -96,19 +102,19 @@ class ExitRule:
             )
         return sorted(candidates)
 
-    def _cost_of(self, patience: int) -> int:
-        """Cost of a patience on the stretches seen, in periods."""
+    def _cost_of(self, periods: int) -> int:
+        """Return the cost of a number of periods on all stretches."""
         assert self._stretches is not None
         return sum(
-            length if length < patience else patience + self._move_cost_periods
+            length if length < periods else periods + self._move_cost_periods
             for stretch in self._stretches
             for length in _lengths(stretch)
         )
 
 
 def _lengths(stretch: int) -> tuple[int, int]:
-    """How long a stretch may be next time: the same, or a quarter more.
+    """Return how long a stretch may be next time: the same, or 25% more.
 
-    Programs do not pause for the same number of periods each time.
+    A program does not pause for the same number of periods each time.
     """
     return stretch, stretch + (stretch + 3) // 4

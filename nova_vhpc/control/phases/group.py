@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Enter and leave rule of the VMs that move together.
+"""The rule by which a group of VMs enters and leaves the I/O phase.
 
-I/O-perception paper, section III.B; what leaving waits for is in
+I/O-perception paper, section III.B, "VM migration condition". How many periods
+the group waits before it leaves is up to
 :mod:`~nova_vhpc.control.phases.exit_rule`.
 """
 
@@ -22,12 +23,14 @@ from nova_vhpc.control.phases import exit_rule
 
 
 class GroupPhase:
-    """Phase of a group, and the rule by which it enters and leaves.
+    """The phase of a group of VMs that move together.
 
-    :ivar phase: where the group is now.
-    :ivar low_periods: periods since a member was above its threshold.
-    :ivar exit_rule: how many of these let it leave.
-    :ivar io_periods: periods since it entered the I/O phase.
+    :ivar phase: present phase.
+    :ivar low_periods: number of periods since any member was above its
+        threshold.
+    :ivar exit_rule: number of such periods after which the group leaves.
+    :ivar io_periods: number of periods since the group entered the I/O
+        phase.
     """
 
     __slots__ = (
@@ -44,8 +47,8 @@ class GroupPhase:
         self.low_periods = 0
         self.io_periods = 0
         self._learns = config.leave_rule == 'learned'
-        # The first low stretch began before we looked: its length is not
-        # known and nothing can be learned from it.
+        # The first low stretch may have begun before the first sample: its
+        # length is not known, so nothing is learned from it.
         self._was_high = False
         self.exit_rule = exit_rule.ExitRule(
             config.leave_periods,
@@ -54,10 +57,11 @@ class GroupPhase:
         )
 
     def step(self, high: bool, predicted_high: bool) -> None:
-        """One sampling period has passed.
+        """Renew the phase after a sampling period.
 
-        :param high: some member's real intensity was above its threshold.
-        :param predicted_high: some member's prediction is above it.
+        :param high: whether the I/O of any member was above its threshold.
+        :param predicted_high: whether the prediction for any member is above
+            its threshold.
         """
         if high:
             if self._was_high:
@@ -72,8 +76,8 @@ class GroupPhase:
                 self.phase = model.Phase.IO
             return
         self.io_periods += 1
-        # The paper counts low periods wherever they were spent, so who comes
-        # in on a prediction that does not come true leaves at once.
+        # The paper counts low periods in either pool, so a group that enters
+        # on a prediction that does not come true leaves at once.
         low_periods = (
             min(self.low_periods, self.io_periods)
             if self._learns

@@ -10,19 +10,24 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Otsu's threshold over a history of I/O events.
+"""Otsu's threshold between low and heavy I/O.
 
-I/O-perception paper, section III.B, "I/O load intensity threshold".
+N. Otsu, 1979; I/O-perception paper, section III.B, "I/O load intensity
+threshold".
 """
 
 import array
 
 
 class OtsuThreshold:
-    """Divides the latest samples into low and heavy I/O, at best.
+    """The threshold that best divides the latest samples into two classes.
 
-    The paper takes a history of 200 samples and renews the threshold every
-    50. Intensity levels are whole numbers of events.
+    In the paper the history has 200 samples, and the threshold is renewed
+    after every 50. Levels are whole numbers of I/O events.
+
+    :param history: number of latest samples that count, at least 2.
+    :param renewal: number of samples between two renewals, at least 1.
+    :ivar value: threshold in I/O events; None before the first renewal.
     """
 
     __slots__ = (
@@ -35,9 +40,8 @@ class OtsuThreshold:
     )
 
     def __init__(self, history: int = 200, renewal: int = 50) -> None:
-        """Start empty; there is no threshold before the first renewal."""
-        # Numbers in one piece of memory, sorted only when that is asked for:
-        # with hundreds of VMs the time goes into fetching each from there.
+        # An array, sorted only on renewal: with hundreds of VMs most of the
+        # time goes into fetching objects from memory.
         self._history = array.array('q')
         self._size = max(2, history)
         self._next = 0
@@ -46,7 +50,10 @@ class OtsuThreshold:
         self.value: float | None = None
 
     def add(self, events: float) -> None:
-        """Take one sample, >= 0; the oldest is dropped when full."""
+        """Add a sample; drop the oldest one if the history is full.
+
+        :param events: I/O events of a period, 0 or more.
+        """
         level = round(events)
         if len(self._history) < self._size:
             self._history.append(level)
@@ -57,14 +64,14 @@ class OtsuThreshold:
 
     @property
     def due(self) -> bool:
-        """Whether enough samples have come in since the last renewal."""
+        """Whether enough samples were added since the last renewal."""
         return self._samples_since_renewal >= self._renewal
 
     def renew(self) -> None:
-        """Compute the threshold anew.
+        """Compute the threshold from the history.
 
-        It stays as it was where all samples are alike: there is nothing to
-        divide then.
+        If all samples are equal the former threshold stays, because there is
+        nothing to divide.
         """
         self._samples_since_renewal = 0
         threshold = otsu(sorted(self._history))
@@ -73,16 +80,16 @@ class OtsuThreshold:
 
 
 def otsu(levels: list[int]) -> float | None:
-    """The k that maximises the variance between [..k] and [k+1..].
+    """Return the k that maximises the variance between [..k] and [k+1..].
 
-    The paper iterates k over all levels. Every k between two neighbouring
-    levels that occur divides the samples alike, so the maximum is a whole
-    range of k; we return its middle, or predictions that are rounded to a
-    multiple of 50 events would fall on the wrong side of a threshold that
-    is the greatest low sample itself.
+    The paper iterates k over all levels. Every k from one sample up to the
+    next greater one divides the samples in the same way, so the maximum is a
+    range of k. Its middle is returned: predictions are rounded to multiples
+    of 50 events, and could fall on the wrong side of a threshold that equals
+    the greatest sample of the lower class.
 
     :param levels: samples in ascending order.
-    :returns: None when there are fewer than two different levels.
+    :returns: the threshold; None with fewer than two different levels.
     """
     count = len(levels)
     if count < 2 or levels[0] == levels[-1]:
@@ -96,8 +103,8 @@ def otsu(levels: list[int]) -> float | None:
         below += low
         if low == high:
             continue
-        # omega_k = index / count and mu_k = below / count; multiplied by
-        # count squared throughout, which does not move the maximum.
+        # In the paper's terms omega_k = index / count, mu_k = below / count.
+        # All is multiplied by count squared, which does not move the maximum.
         gap = total * index - below * count
         variance = gap * gap / (index * (count - index))
         if variance > best:

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who is in the I/O phase: prediction, threshold, enter and leave rule.
+"""Track the phase of every VM: prediction, threshold, enter and leave rule.
 
-I/O-perception paper, sections III.A to III.C. The members of a virtual
-cluster move together, so the phase belongs to a *group*: a cluster's
-members on this host, or a VM that has no cluster.
+I/O-perception paper, sections III.A to III.C. The members of a virtual cluster
+move together, so a phase belongs to a *group*: the members of a cluster on
+this host, or a single VM without a cluster.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,23 +27,27 @@ from nova_vhpc.control.phases import otsu
 from nova_vhpc.control.predictors import base as predictors_base
 
 MIN_RENEWALS = 16
-"""Thresholds that may be renewed in one step, or a tenth of the VMs."""
+"""Thresholds renewed per sampling period, at most; but a tenth of the VMs if
+that is more."""
 
 STALE_STEPS = 10
-"""Samples missed in a row until a VM's I/O counts as unknown."""
+"""Missing samples in a row after which the I/O of a VM counts as unknown."""
 
-# To look up a member of an enum takes long, for each VM, each tick.
+# Looking up the member of an enum for each VM in each tick takes long.
 _COMPUTING, _IO = model.Phase.COMPUTING, model.Phase.IO
 _AUTO = model.IoPoolUse.AUTO
 _ALWAYS, _NEVER = model.IoPoolUse.ALWAYS, model.IoPoolUse.NEVER
 
 
 class VmPhase(NamedTuple):
-    """Where one VM belongs, and the numbers that say so.
+    """Phase of one VM and the numbers that it follows from.
 
-    :ivar effective: with the group, the peers and ``vhpc:io_pool``.
-    :ivar predicted_events: of the coming period; None before any sample.
-    :ivar threshold_events: None before the first renewal.
+    :ivar effective: phase with regard to the group, the cluster's members on
+        other hosts, and ``vhpc:io_pool``.
+    :ivar predicted_events: I/O events predicted for the next period; None if
+        unknown.
+    :ivar threshold_events: I/O events above which I/O is high; None before
+        the first renewal.
     """
 
     effective: model.Phase
@@ -52,11 +56,11 @@ class VmPhase(NamedTuple):
 
 
 _IO_UNKNOWN, _COMPUTING_UNKNOWN = VmPhase(_IO), VmPhase(_COMPUTING)
-"""Where nothing is known of a VM's I/O."""
+"""Phases of VMs whose I/O is unknown, or not tracked."""
 
 
 class _TrackedVm:
-    """What is remembered of one VM."""
+    """State of one VM."""
 
     __slots__ = (
         'cluster',
@@ -70,7 +74,7 @@ class _TrackedVm:
     )
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        # Of the group whose members the predictor learns with.
+        # Key of the group whose members the predictor learns with.
         self.key = ''
         self.cluster: str | None = None
         self.predictor: predictors_base.Predictor
@@ -78,13 +82,13 @@ class _TrackedVm:
             config.otsu_history, config.otsu_renewal
         )
         self.predicted: float | None = None
-        # The threshold in use: Otsu's, but not below the floor.
+        # Otsu's threshold, but at least [vhpc_control] io_floor_events.
         self.limit: float | None = None
         self.high = False
         self.missed = 0
 
     def miss(self) -> None:
-        """There is no sample."""
+        """Record that the VM has no sample in this period."""
         self.missed += 1
         if self.missed >= STALE_STEPS:
             self.predicted = None
@@ -92,10 +96,17 @@ class _TrackedVm:
 
 
 class PhaseTracker:
-    """Follows the I/O phases of all VMs of a host.
+    """Tracks the phases of all VMs of a host.
 
-    :ivar faults: of predictors, in the last tick. They are plugins: a faulty
-        one must not stop the agent. What it did not say is not known.
+    :param config: settings of the control core.
+    :param make_predictor: factory of predictors, called for each VM; or once
+        per group if predictors learn together
+        (:class:`~.predictors.base.PeerPredictor`).
+    :param follow: False if no policy uses phases: nothing is predicted then,
+        and only ``vhpc:io_pool`` and the members on other hosts count.
+    :ivar faults: exceptions of predictors in the last tick. Predictors are
+        plugins: a faulty one must not stop the agent, and a prediction that
+        it did not make is unknown.
     """
 
     def __init__(
@@ -104,14 +115,6 @@ class PhaseTracker:
         make_predictor: Callable[[], predictors_base.Predictor],
         follow: bool = True,
     ) -> None:
-        """Start with no VM known.
-
-        :param make_predictor: called for each VM, or for one of a group
-            where predictors learn together
-            (:class:`~.predictors.base.PeerPredictor`).
-        :param follow: False where nobody wants to know: nothing is
-            predicted then, and only ``vhpc:io_pool`` and peers count.
-        """
         self.faults: list[model.Diagnostic] = []
         self._follow = follow
         self._config = config
@@ -120,18 +123,19 @@ class PhaseTracker:
         self._groups: dict[str, group_phase.GroupPhase] = {}
         self._sums: dict[str, tuple[float, int]] = {}
         self._elapsed_us = 0
-        # The group of each VM, in the last tick.
+        # By VM: key of its group in the last tick.
         self._group_keys: Mapping[str, str] = {}
 
     def own_phase(self, cluster: str) -> model.Phase:
-        """A cluster's phase by its members on this host alone."""
+        """Return the phase of a cluster by its members on this host alone."""
         group = self._groups.get(_cluster_key(cluster))
         return _COMPUTING if group is None else group.phase
 
     def advance(self, view: model.HostView) -> dict[str, VmPhase]:
-        """Take one tick's samples in; returns the phase of every VM.
+        """Take the samples of one tick and return the phase of every VM.
 
-        Ticks shorter than the sampling period are summed up to it.
+        If ticks are shorter than the sampling period, their samples are
+        averaged over it.
         """
         self.faults.clear()
         peers = view.peers
@@ -159,7 +163,7 @@ class PhaseTracker:
         return vm_phases
 
     def _keys(self, view: model.HostView) -> dict[str, str]:
-        """The group of each VM."""
+        """Return the key of the group of each VM."""
         tracked_vms = self._tracked
         keys: dict[str, str] = {}
         for vm in view.vms:
@@ -176,7 +180,7 @@ class PhaseTracker:
             self._group_keys = keys
             self._drop_gone(keys)
         self._elapsed_us += view.period_us
-        # Ticks come a bit early or late; half a tick is near enough.
+        # A tick may come early or late: half a tick less is enough.
         due = self._elapsed_us + view.period_us // 2 >= self._config.sample_us
         if not due or self._sums:
             self._add_to_sums(view)
@@ -185,7 +189,7 @@ class PhaseTracker:
             self._end_period(view, keys)
 
     def _drop_gone(self, keys: Mapping[str, str]) -> None:
-        """Drop VMs and groups that are no longer there."""
+        """Drop VMs and groups that the host no longer has."""
         for gone in self._tracked.keys() - keys.keys():
             del self._tracked[gone]
         for gone in self._sums.keys() - keys.keys():
@@ -194,7 +198,7 @@ class PhaseTracker:
             del self._groups[gone]
 
     def _add_to_sums(self, view: model.HostView) -> None:
-        """Remember samples of a tick that is shorter than a period."""
+        """Add the samples of a tick to the sums of the sampling period."""
         for vm in view.vms:
             events = vm.sample.io_events
             if events is not None:
@@ -204,24 +208,25 @@ class PhaseTracker:
     def _end_period(
         self, view: model.HostView, keys: Mapping[str, str]
     ) -> None:
-        """One sampling period is over: predict and move groups."""
-        # Members learn from each other: all observe before one predicts.
+        """Predict the next sampling period and renew the phases of groups."""
+        # Members learn together: all observe before the first predicts.
         self._observe(view, keys)
         with_threshold, high, predicted_high = self._predict(view)
         groups = self._groups
         for key in with_threshold - groups.keys():
             groups[key] = group_phase.GroupPhase(self._config)
-        # Of some nothing is known, or they never move: what the others of
-        # the group wanted must not last, here and on the other hosts.
+        # Every group is stepped, also if no threshold of its members is
+        # known or all of them may never move. Otherwise the phase would
+        # last, here and on the other hosts of the cluster.
         for key, group in groups.items():
             group.step(key in high, key in predicted_high)
 
     def _observe(self, view: model.HostView, keys: Mapping[str, str]) -> None:
-        """Take one sample of each VM, or note that there is none."""
+        """Let each VM's predictor and threshold observe its sample."""
         tracked_vms = self._tracked
         floor = self._config.io_floor_events
-        # All VMs that start together would renew together; some per step
-        # keep the time of a tick even.
+        # VMs that started together would all renew in the same period; a
+        # limit keeps the time of a tick even.
         renewals_left = max(MIN_RENEWALS, -(-len(view.vms) // 10))
         is_summed = bool(self._sums)
         group_predictors: dict[str, predictors_base.Predictor] | None = None
@@ -232,7 +237,7 @@ class PhaseTracker:
                 tracked = tracked_vms.get(uuid)
                 if tracked is None or tracked.key != keys[uuid]:
                     if group_predictors is None:
-                        # Before any has left: from these, too, can be made.
+                        # Taken before any VM changes its group.
                         group_predictors = {
                             member.key: member.predictor
                             for member in tracked_vms.values()
@@ -259,17 +264,18 @@ class PhaseTracker:
         self._sums.clear()
 
     def _mean(self, uuid: str) -> float | None:
-        """Of the ticks that were shorter than a period."""
+        """Return the mean of a VM's samples in this sampling period."""
         total, count = self._sums.get(uuid, (0.0, 0))
         return total / count if count else None
 
     def _predict(
         self, view: model.HostView
     ) -> tuple[set[str], set[str], set[str]]:
-        """Ask what comes next.
+        """Predict the next period of each VM that has a sample.
 
-        :returns: the groups in which some member's threshold is known, is
-            exceeded, and is predicted to be.
+        :returns: keys of the groups in which the threshold of any member is
+            known; in which it was exceeded; and in which it is predicted to
+            be exceeded. Members that may never move are left out.
         """
         with_threshold: set[str] = set()
         high: set[str] = set()
@@ -307,10 +313,10 @@ class PhaseTracker:
         key: str,
         group_predictors: dict[str, predictors_base.Predictor],
     ) -> _TrackedVm:
-        """Begin to follow a VM, or follow it into another group.
+        """Start to track a VM, or move it to another group.
 
-        :param group_predictors: one predictor of each group, from which those
-            of new members are made.
+        :param group_predictors: by group, a predictor from which those of
+            new members are made.
         """
         predictor = group_predictors[key] = predictors_base.for_member(
             group_predictors.get(key), self._make_predictor
@@ -331,9 +337,10 @@ def _allowed(
     peers: Mapping[str, model.PeerView],
     phase: model.Phase,
 ) -> model.Phase:
-    """The phase that peers and the flavor leave to a VM.
+    """Return the phase of a VM with regard to peers and its flavor.
 
-    :param phase: of its group.
+    :param peers: by cluster, state of its members on other hosts.
+    :param phase: phase of the VM's group.
     """
     if peers and vm.cluster is not None:
         peer = peers.get(vm.cluster)
@@ -356,7 +363,7 @@ def _cluster_key(cluster: str) -> str:
 
 
 def _group_key(vm: model.VmView) -> str:
-    """VMs with the same key move together."""
+    """Return the key of a VM's group; VMs with the same key move together."""
     if vm.cluster is None:
         return 'vm ' + vm.uuid
     return _cluster_key(vm.cluster)
