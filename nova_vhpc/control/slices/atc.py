@@ -12,30 +12,31 @@
 
 """``atc``: adaptive time slice control, the ATC paper's Algorithms 1 and 2.
 
-Algorithm 1 (section III.A) shortens a parallel VM's slice while its
-synchronisation latency grows and lengthens it while there is none;
-Algorithm 2 (section III.C) gives every parallel VM of the host the least
-of their slices. The pseudo-code is kept line by line, with these gaps:
+Algorithm 1 (section III.A) shortens a parallel VM's time slice while its
+synchronisation latency ("spinlock latency" in the paper) grows, and lengthens
+it while there is none. Algorithm 2 (section III.C) gives every parallel VM of
+the host the minimum of their slices. The code follows the pseudo-code line by
+line, except for these gaps in it:
 
-* *A slice equal to alpha*: line 2 wants it above, line 4 below, so as
-  printed it never goes below alpha, although minThreshold is 0.3 ms and
-  the text steps by 1 ms. We let line 4 take it (``<=``), so the minimum
-  can be reached.
-* *A slice equal to DEFAULT - alpha*: line 13 wants it above, line 15
-  below, so as printed line 18 adds beta and only the period after that
-  reaches DEFAULT. We let line 15 take it (``<=``): one step, same end.
-* *Line 18 has no upper bound*: with beta below alpha it cannot pass
-  DEFAULT, with other constants it could. Bounded by DEFAULT.
-* The paper has latency in whole scheduling periods of Xen, where zero
-  occurs; on Linux a few microseconds always remain, so a latency up to
+* *A slice equal to alpha*: line 2 requires more, line 4 less. As printed, a
+  slice never gets below alpha, although minThreshold is 0.3 ms and the text
+  steps by 1 ms. Here line 4 includes it (``<=``), so that the minimum can be
+  reached.
+* *A slice equal to DEFAULT - alpha*: line 13 requires more, line 15 less. As
+  printed, line 18 adds beta, and DEFAULT is reached one period later. Here
+  line 15 includes it (``<=``), which takes one step to the same end.
+* *Line 18 has no upper bound*: with beta below alpha it cannot exceed
+  DEFAULT, but with other constants it could. Bounded by DEFAULT here.
+* *Zero latency*: the paper measures whole scheduling periods of Xen, where
+  zero occurs. On Linux a few microseconds always remain, so a latency up to
   ``latency_floor_us`` counts as zero.
-* A period without a measurement changes nothing and is no history. A VM
-  without one for longer than the history has no say: it would keep the
-  slice of all others from ever getting longer.
+* *No measurement*: such a period changes nothing and does not enter the
+  history. A VM without a measurement for longer than the history is left out
+  of the minimum, or it would keep all other slices from getting longer.
 
-``atc_literal`` undoes all but the bound and the last. The :mod:`guard
-<nova_vhpc.control.slices.feedback_guard>` is ours; without it
-(``guard = false``) the algorithms run as they are.
+The option ``atc_literal`` undoes all of these except for the bound and the
+last one. The :mod:`feedback guard <nova_vhpc.control.slices.feedback_guard>`
+is ours; without it (``guard = false``) the algorithms run as described.
 """
 
 import collections
@@ -47,18 +48,22 @@ from nova_vhpc.control import bandwidth, model
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control.slices import base, feedback_guard
 
-# To look up a member of an enum takes long, for each VM, each tick.
+# Looking up the member of an enum for each VM in each tick takes long.
 _PARALLEL = model.Workload.PARALLEL
 
 HISTORY = 3
-"""Periods looked back on: i-3, i-2 and i-1."""
+"""Periods of the history: i-3, i-2 and i-1."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constants:
-    """Constants of Algorithm 1, us.
+    """Constants of Algorithm 1, in microseconds.
 
-    :ivar literal: leave the pseudo-code's gaps as they are printed.
+    :ivar alpha_us: large step, alpha.
+    :ivar beta_us: small step, beta.
+    :ivar default_us: DEFAULT, the longest slice.
+    :ivar minimum_us: minThreshold, the shortest slice.
+    :ivar literal: whether to keep the gaps of the pseudo-code.
     """
 
     alpha_us: int
@@ -73,12 +78,13 @@ def compute_time_slice(
     slices_us: Sequence[int],
     constants: Constants,
 ) -> int:
-    """Algorithm 1: the time slice of the coming period *i*, us.
+    """Return the time slice of period *i*, in microseconds (Algorithm 1).
 
-    :param latencies_us: up to three, of the periods ..., i-2, i-1; zero is
-        exactly zero. With fewer than three, a condition that needs the
-        missing ones does not hold.
-    :param slices_us: slices of the same periods; at least one.
+    :param latencies_us: synchronisation latencies of the periods i-3, i-2
+        and i-1, the last of them last. With fewer, a condition that needs a
+        missing one does not hold.
+    :param slices_us: time slices of the same periods, at least one.
+    :param constants: constants of the algorithm.
     """
     last_us = slices_us[-1]
     slice_us = last_us  # lines 6-7 and 9-10
@@ -129,19 +135,19 @@ def _shortened(slices_us: Sequence[int]) -> bool:
 
 
 def _below(slice_us: int, limit_us: int, constants: Constants) -> bool:
-    """Less than a limit; the gap at the limit itself is ours to close."""
+    """Return whether a slice is below a limit; or at it, unless literal."""
     return slice_us < limit_us or (
         slice_us == limit_us and not constants.literal
     )
 
 
 class _History:
-    """Latencies and slices of one VM's last three periods."""
+    """Latencies and time slices of one VM's last three periods."""
 
     __slots__ = ('latencies_us', 'missed', 'slices_us')
 
     def __init__(self) -> None:
-        # Periods without a measurement, until now.
+        # Number of periods without a measurement, in a row until now.
         self.missed = 0
         self.latencies_us: collections.deque[float] = collections.deque(
             maxlen=HISTORY
@@ -152,15 +158,18 @@ class _History:
 
 
 class HostSlice:
-    """Algorithm 2's one slice for all parallel VMs of a host.
+    """The time slice that all parallel VMs of a host share (Algorithm 2).
 
-    Apart from :class:`AtcPolicy`, which says who gets it.
+    Which VMs these are is decided by :class:`AtcPolicy`.
+
+    :param config: settings of the control core.
+    :param start_us: slice of the first period, in microseconds.
+    :ivar applied_us: present slice, in microseconds.
     """
 
     def __init__(
         self, config: control_config.ControlConfig, start_us: int
     ) -> None:
-        """Start all VMs at a slice, us."""
         self.applied_us = start_us
         self._floor_us = 0.0 if config.atc_literal else config.latency_floor_us
         self._histories: dict[str, _History] = {}
@@ -176,12 +185,15 @@ class HostSlice:
         constants: Constants,
         peers_us: Sequence[int] = (),
     ) -> dict[str, int | None]:
-        """Take in one period's latencies and set :attr:`applied_us`.
+        """Take the latencies of one period and set :attr:`applied_us`.
 
-        :param vms: the parallel VMs; others are forgotten.
-        :param peers_us: slices that other hosts ask for.
-        :returns: what each VM alone would get (Algorithm 1); None where
-            that is not known.
+        :param vms: parallel VMs that share the slice; the histories of all
+            other VMs are dropped.
+        :param constants: constants of Algorithm 1.
+        :param peers_us: slices, in microseconds, of other hosts that share a
+            virtual cluster with this one.
+        :returns: by VM, the slice of Algorithm 1 for it alone; None if it is
+            unknown.
         """
         for gone in self._histories.keys() - {vm.uuid for vm in vms}:
             del self._histories[gone]
@@ -234,7 +246,7 @@ class HostSlice:
 
     @property
     def held(self) -> bool:
-        """Whether the guard is keeping the slice from getting shorter."""
+        """Whether the feedback guard keeps the slice from getting shorter."""
         return self._guard is not None and self._guard.holding
 
 
@@ -250,17 +262,17 @@ def _vm_slice(
 
 
 class AtcPolicy:
-    """Algorithm 2, with the guard if it is switched on."""
+    """Algorithm 2, with the feedback guard if the option ``guard`` is set."""
 
     uses_io = False
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        """Start with every VM at DEFAULT."""
+        """Start all VMs with the slice DEFAULT."""
         self._config = config
         self._host = HostSlice(config, config.default_slice_us)
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
-        """Lines 1-23 of Algorithm 2."""
+        """Carry out lines 1-23 of Algorithm 2."""
         config = self._config
         constants = Constants(
             alpha_us=config.alpha_us,
@@ -284,7 +296,7 @@ class AtcPolicy:
             parallel, constants, self._peers_us(context, parallel)
         )
         if not list_p:
-            # Lines 8-11: DEFAULT for all, even where one is specified.
+            # Lines 8-11: DEFAULT for all VMs, even if they specify a slice.
             return base.SliceDecision()
         applied_us = self._host.applied_us  # line 13
         reason = 'ATC'
@@ -316,7 +328,7 @@ class AtcPolicy:
         context: base.SliceContext,
         parallel: Sequence[model.VmView],
     ) -> list[int]:
-        """Least slices of the other hosts that share our clusters."""
+        """Return the shortest slices of hosts that share a cluster with us."""
         if not self._config.share_slices:
             return []
         peers = context.view.peers

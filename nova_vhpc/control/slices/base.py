@@ -11,13 +11,13 @@
 # under the License.
 
 
-"""What a time slice policy is shown, and what it answers.
+"""The interface of time slice policies: their input and their result.
 
-A policy is a class with one method, found by its entry point in
-``nova_vhpc.slice_policies`` and made with the :class:`ControlConfig`. It
-may keep state, but must forget VMs that are no longer shown. It need not
-care for limits: the controller writes no slice that the actuator, the
-flavor's CPU share or libvirt forbid.
+A policy is a class with one method. It is found by its entry point in
+``nova_vhpc.slice_policies`` and constructed with the :class:`ControlConfig`.
+It may keep state, but must drop VMs that the view no longer has. It need not
+observe limits: the controller writes no slice that the actuator, the flavor's
+CPU share or libvirt forbid.
 """
 
 import dataclasses
@@ -29,15 +29,15 @@ from nova_vhpc.control import model
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SliceContext:
-    """One tick, as slice policies see it.
+    """Input of a slice policy in one tick.
 
-    :ivar view: the host, without what the controller had to ignore;
-        samples are checked (finite, not negative) or None.
-    :ivar phases: effective phase of every VM of the view.
-    :ivar pins: one host CPU set per vCPU, for VMs that are pinned now.
-    :ivar in_io_pool: VMs that run in the I/O pool now. The controller
-        gives them the pool's short slice whatever the policy says, and
-        leaves them out of windows.
+    :ivar view: the host, without VMs that the controller had to ignore. Each
+        sample is valid (finite, not negative) or None.
+    :ivar phases: by VM of the view, its effective phase.
+    :ivar pins: by VM that is pinned now, one set of host CPUs per vCPU.
+    :ivar in_io_pool: VMs that run in the I/O pool now. The controller gives
+        them the pool's short slice, whatever the policy decides, and leaves
+        them out of windows.
     """
 
     view: model.HostView
@@ -50,13 +50,16 @@ class SliceContext:
 class VmSlice:
     """The time slice chosen for one VM.
 
-    :ivar slice_us: None leaves the VM with its original period and quota.
-    :ivar by_windows: the slice is brought about by the window schedule
-        (``gang``), so period and quota stay as they were originally.
-    :ivar own_us: what this VM alone would have, before any minimum over
-        several; told to the other hosts of its cluster (``share_slices``).
-    :ivar specified: the administrator asked for just this slice; it may
-        be longer than the one that the flavor's own period makes.
+    :ivar slice_us: time slice in microseconds; None leaves the VM with its
+        original period and quota.
+    :ivar reason: reason for the choice, for the status.
+    :ivar by_windows: whether the window schedule (``gang``) brings the slice
+        about; period and quota then stay the original ones.
+    :ivar own_us: slice in microseconds that the VM alone would have, before
+        any minimum over several VMs. It is sent to the other hosts of the
+        cluster (``share_slices``).
+    :ivar specified: whether the administrator specified this slice. It may
+        then be longer than the slice that follows from the flavor's period.
     """
 
     slice_us: int | None = None
@@ -68,17 +71,18 @@ class VmSlice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SliceDecision:
-    """Answer of a slice policy.
+    """Result of a slice policy.
 
-    :ivar vms: by uuid; a VM that is left out keeps its original.
-    :ivar windows: gang windows to be played until the next plan. The
-        controller drops a schedule that names other VMs than the view's
-        or shares outside of the actuator's limits, and says so.
-    :ivar clear_cpus: CPUs that parallel VMs should be kept off, for others;
-        pinning policies may know better.
-    :ivar loose: parallel VMs, by uuid, that should not have a CPU for each
-        vCPU; pinning policies may know better.
-    :ivar idle: parallel VMs, by uuid, that do nothing.
+    :ivar vms: by UUID, the slice of a VM; a VM that is missing keeps its
+        original one.
+    :ivar windows: schedule of gang windows until the next plan. If it has
+        VMs that the view does not have, or shares beyond the actuator's
+        limits, the controller drops it and reports that.
+    :ivar clear_cpus: reserved CPUs, which parallel VMs should not use; a
+        pinning policy may decide otherwise.
+    :ivar loose: UUIDs of parallel VMs that should be unpinned, so without
+        a CPU for each vCPU; a pinning policy may decide otherwise.
+    :ivar idle: UUIDs of parallel VMs that do nothing.
     """
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
@@ -89,14 +93,14 @@ class SliceDecision:
 
 
 class SlicePolicy(Protocol):
-    """Chooses time slices, one call per control period.
+    """Chooses time slices, once per control period.
 
-    A policy that looks at phases has an attribute ``uses_phases = True``;
-    nothing is predicted on a host whose policies do not. One that never
-    looks at I/O events has ``uses_io = False``; they are then read less
+    A policy that uses phases has an attribute ``uses_phases = True``;
+    nothing is predicted on a host of which no policy does. A policy that
+    never uses I/O events has ``uses_io = False``; they are then read less
     often.
     """
 
     def decide(self, context: SliceContext) -> SliceDecision:
-        """Choose the slices (and windows) of the next period."""
+        """Return the slices (and windows) of the next period."""
         ...

@@ -12,10 +12,11 @@
 
 """``dss``: each VM's slice from its own I/O behaviour.
 
-Dynamic Switching-frequency Scaling, a rival in the ATC paper's evaluation
-(section IV.A): the more I/O events a VM gets, the more often it should be
-switched to. A slice is as long as it takes ``dss_events_per_slice`` events
-to come in, by a moving average, between the least slice and DEFAULT.
+Dynamic Switching-frequency Scaling (DSS), one of the approaches that the ATC
+paper compares with (section IV.A): the more I/O events a VM gets, the more
+often it should be scheduled. Its slice is the time in which, by a moving
+average, ``dss_events_per_slice`` events occur; at least the shortest slice and
+at most DEFAULT.
 """
 
 import dataclasses
@@ -28,10 +29,10 @@ ALPHA = 0.3
 """Weight of the newest sample in the moving average."""
 
 LADDER = 2**0.5
-"""Ratio between neighbouring slices; finer is not worth a write."""
+"""Ratio between neighbouring slices; smaller changes are not worth a write."""
 
 _PER_US = 100_000
-"""I/O events are counted per 100 ms."""
+"""Microseconds for which I/O events are counted."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,15 +42,15 @@ class _Rate:
 
 
 class DssPolicy:
-    """Slices inversely to I/O events, on a ladder, with hysteresis."""
+    """Slices in inverse proportion to I/O events, with hysteresis."""
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        """Start knowing no VM."""
+        """Start without any VM."""
         self._config = config
         self._rates: dict[str, _Rate] = {}
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
-        """Set every VM's slice, whatever its workload."""
+        """Return a slice for every VM, whatever its workload."""
         present = {vm.uuid for vm in context.view.vms}
         for gone in self._rates.keys() - present:
             del self._rates[gone]
@@ -73,7 +74,7 @@ class DssPolicy:
         return base.SliceDecision(choices)
 
     def _slice_us(self, rate: _Rate, shortest_us: int) -> int | None:
-        """The slice on the ladder, which only a clear change moves."""
+        """Return the slice; changes below one step are ignored."""
         default_us = self._config.default_slice_us
         wanted_us = (
             _PER_US * self._config.dss_events_per_slice / rate.events

@@ -10,22 +10,24 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The guard: a shorter slice must prove itself, or is taken back.
+"""The feedback guard: reverts a shorter time slice that made latency worse.
 
-Ours; not in the papers. Under Xen's credit scheduler a shorter slice
-always meant a lower latency. On Linux it need not: below a few scheduler
-ticks quotas throttle the vCPUs of one VM at different times, and the
-latency grows again. So the guard compares the latency of a few periods
-after a shortening with that before it. Worse beyond noise: the
-slice goes back to where the latency was best, and is not shortened for a
-while, each time twice as long. If going back does not help either, it was
-something else that made the latency worse, and the blame is withdrawn.
+Ours; not in the papers. Under Xen's credit scheduler a shorter slice always
+meant a lower synchronisation latency. On Linux it need not: below a few
+scheduler ticks, quotas throttle the vCPUs of one VM at different times, and
+the latency grows again.
 
-Latencies of other VMs cannot be compared with. So where VMs come and go, the
-slice goes back to the last one that has proved itself; else many changes would
-let it creep down. That a shorter one was worse is
-a matter of the host more than of who is there: the hold stays, unless none is
-left of those that it was learned from.
+So the guard compares the latency of a few periods after a slice was shortened
+with the latency before. If it is worse by more than noise, the slice returns
+to the one with the best latency, and is not shortened during a *hold*, which
+is twice as long each time. If the latency does not improve after that,
+something else had made it worse: the hold ends and its length is reset.
+
+Latencies of different sets of VMs cannot be compared. If VMs come or go, the
+slice returns to the best one so far; otherwise it would get shorter with each
+of many changes. The hold stays, because whether a shorter slice is
+worse depends on the host more than on the VMs; but it ends if none of the VMs
+is left from which it was learned.
 """
 
 import collections
@@ -36,22 +38,29 @@ import statistics
 from collections.abc import Sequence
 
 LONGEST_HOLD = 16
-"""The hold time doubles up to this many times the first one."""
+"""Longest hold, as a multiple of the first one."""
 
 _SIGMAS = 1.75
 _SURE_SIGMAS = 3.0
-"""Standard errors of a difference of means that count as noise, when a slice
-may be worse; and when it may be better, which nothing takes back."""
+"""Standard errors of a difference of means up to which it counts as noise,
+when a slice may be worse; and when it may be better, which is never
+reverted."""
 
 _POWER = 0.25
-"""Means are of the latencies to this power: of a few periods one in which
-the latency was ten times as long would outweigh all others, and hide whatever
-a slice does. Unlike a logarithm it takes a latency of 0."""
+"""Latencies are averaged after being raised to this power. Without it a single
+period with ten times the latency would outweigh the few others and hide the
+effect of a slice. Unlike a logarithm it is defined for a latency of 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Level:
-    """A slice and the roots of the latencies measured with it."""
+    """A slice and statistics of the roots of the latencies measured with it.
+
+    :ivar slice_us: time slice, in microseconds.
+    :ivar mean: mean of the roots.
+    :ivar variance: variance of the roots, without any trend.
+    :ivar count: number of periods.
+    """
 
     slice_us: int
     mean: float
@@ -61,9 +70,10 @@ class _Level:
     def worse_than(
         self, other: '_Level', margin: float, sigmas: float = _SIGMAS
     ) -> bool:
-        """Whether this latency is above another one, beyond noise.
+        """Return whether this latency exceeds another one by more than noise.
 
         :param margin: least relative difference of the latencies.
+        :param sigmas: standard errors that count as noise.
         """
         noise = sigmas * math.sqrt(
             self.variance / self.count + other.variance / other.count
@@ -73,14 +83,19 @@ class _Level:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Noise, by how much neighbours differ: a trend is none."""
+    """Return the variance by differences of neighbours, so without trend."""
     return statistics.fmean(
         (one - other) ** 2 / 2 for one, other in itertools.pairwise(values)
     )
 
 
 class FeedbackGuard:
-    """Watches one slice that is common to a set of VMs."""
+    """Guards one time slice that a set of VMs shares.
+
+    :param window: number of periods per comparison, at least 2.
+    :param margin: least relative increase of the latency that counts.
+    :param hold: length of the first hold, in periods.
+    """
 
     __slots__ = (
         '_best',
@@ -96,12 +111,6 @@ class FeedbackGuard:
     )
 
     def __init__(self, window: int, margin: float, hold: int) -> None:
-        """Start knowing nothing.
-
-        :param window: periods per comparison.
-        :param margin: least relative worsening that counts.
-        :param hold: first hold time, in periods.
-        """
         self._window = max(2, window)
         self._margin = max(0.0, margin)
         self._hold = self._next_hold = max(1, hold)
@@ -109,7 +118,7 @@ class FeedbackGuard:
         self._reset()
 
     def _reset(self) -> None:
-        # Slices, and the roots of the latencies measured with them.
+        # Pairs of a slice and the root of the latency measured with it.
         self._samples: collections.deque[tuple[int, float]] = (
             collections.deque(maxlen=self._window)
         )
@@ -120,7 +129,7 @@ class FeedbackGuard:
 
     @property
     def holding(self) -> bool:
-        """Whether shorter slices are refused at present."""
+        """Whether a hold is on, so that the slice must not get shorter."""
         return self._hold_left > 0
 
     def step(
@@ -130,13 +139,13 @@ class FeedbackGuard:
         latency_us: float | None,
         members: frozenset[str],
     ) -> int:
-        """One period is over.
+        """Take one period and return the slice of the next, in microseconds.
 
-        :param applied_us: slice in that period.
-        :param wanted_us: slice wanted for the next one.
-        :param latency_us: mean latency in that period; None if unknown.
-        :param members: VMs that it was measured of.
-        :returns: the slice to be used.
+        :param applied_us: slice of the period, in microseconds.
+        :param wanted_us: slice wanted for the next period, in microseconds.
+        :param latency_us: mean latency of the period, in microseconds; None
+            if unknown.
+        :param members: VMs that share the slice.
         """
         proven_us = applied_us
         if members != self._members:
@@ -144,7 +153,7 @@ class FeedbackGuard:
         if self._hold_left > 0:
             self._hold_left -= 1
             if self._hold_left == 0:
-                # Times may have changed: measure anew before trying again.
+                # Conditions may have changed: measure again before shortening.
                 self._best = None
                 self._samples.clear()
         if proven_us > applied_us:
@@ -160,12 +169,12 @@ class FeedbackGuard:
             if better_us is not None:
                 return max(better_us, wanted_us)
         if wanted_us < applied_us and (self.holding or self._best is None):
-            # Nothing to compare with yet, or known to be worse.
+            # No latency to compare with yet, or known to be worse.
             return applied_us
         return wanted_us
 
     def _change_members(self, members: frozenset[str], applied_us: int) -> int:
-        """Other VMs are there; returns the slice that has proved itself."""
+        """Take another set of VMs; return the best slice so far."""
         best = self._best
         hold_left = self._hold_left
         self._reset()
@@ -178,12 +187,13 @@ class FeedbackGuard:
         return applied_us if best is None else best.slice_us
 
     def _compare(self) -> int | None:
-        """A window is full; returns a slice to go back to, if any."""
+        """Compare a full window with the best; return a slice to revert to."""
         roots = [root for _, root in self._samples]
         now = _Level(
-            # The slice may change in each period. What was measured stands
-            # for the middle one: were it the last, shortest one, what this
-            # brings afterwards would seem a change of the times.
+            # The slice may change in each period; the measurement is taken
+            # for that of the middle one. If it were taken for that of the
+            # last, shortest one, the effect of this slice in later periods
+            # would be put down to something else.
             self._samples[self._window // 2][0],
             statistics.fmean(roots),
             _variance(roots),
@@ -192,7 +202,7 @@ class FeedbackGuard:
         if self.holding:
             if self._worse is not None:
                 if not self._worse.worse_than(now, self._margin / 2):
-                    # Going back did not help: the slice was not to blame.
+                    # Reverting did not help: the slice was not the cause.
                     self._next_hold = self._hold
                     self._hold_left = 0
                     self._best = now
@@ -215,9 +225,10 @@ class FeedbackGuard:
             if best.worse_than(now, self._margin):
                 self._next_hold = self._hold
             self._best = now
-        # Else neither surely better nor surely worse: the best one stays the
-        # measure, or many small losses would add up unseen. To be better must
-        # be surer, as there is no way back up: what is better by chance would
-        # lead to the minimum, in time. What is worse by chance costs a hold.
+        # Otherwise the difference is within noise, and the best level stays
+        # the one to compare with, or many small losses would add up
+        # unnoticed. Being better needs more certainty than being worse: a
+        # slice that is better by chance is never reverted, and in time would
+        # lead to the minimum; one that is worse by chance costs one hold.
         self._samples.clear()
         return None

@@ -17,7 +17,7 @@ from nova_vhpc.control.slices import base
 
 
 class FixedPolicy:
-    """What a sysctl would do; the baseline to beat."""
+    """Gives all VMs the same slice, as a sysctl would; the baseline."""
 
     uses_io = False
 
@@ -26,7 +26,7 @@ class FixedPolicy:
         self._slice_us = config.fixed_slice_us
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
-        """All VMs alike, but for an administrator-specified slice."""
+        """Return the fixed slice, or the administrator's, for each VM."""
         return base.SliceDecision(
             {
                 vm.uuid: base.VmSlice(self._slice_us, reason='fixed')

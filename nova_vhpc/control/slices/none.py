@@ -18,13 +18,13 @@ from nova_vhpc.control.slices import base
 
 
 class NonePolicy:
-    """Does nothing; the smallest slice policy there is."""
+    """Changes no slice; the smallest slice policy, an example for plugins."""
 
     uses_io = False
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        """Take the configuration as every policy does, and need none."""
+        """Accept the configuration, like every policy; it is not used."""
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
-        """Leave all VMs alone."""
+        """Return no slices."""
         return base.SliceDecision()

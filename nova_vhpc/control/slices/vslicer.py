@@ -12,9 +12,9 @@
 
 """``vslicer``: micro-slices for latency-sensitive VMs.
 
-vSlicer (C. Xu et al., HPDC 2012), a rival in the ATC paper's evaluation:
-latency-sensitive VMs are scheduled more often, in slices that are shorter
-by as much; all others keep theirs.
+vSlicer (C. Xu et al., HPDC 2012), one of the approaches that the ATC paper
+compares with (section IV.A): latency-sensitive VMs are scheduled more often,
+in slices that are shorter by the same factor; all others keep their slice.
 """
 
 from nova_vhpc.control import config as control_config
@@ -32,7 +32,7 @@ class VslicerPolicy:
         self._slice_us = config.micro_slice_us
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
-        """Micro-slices, or the administrator's own slice."""
+        """Return micro-slices, or the administrator's slices."""
         choices: dict[str, base.VmSlice] = {}
         for vm in context.view.vms:
             if vm.time_slice_us is not None:
