@@ -41,7 +41,6 @@ is ours; without it (``guard = false``) the algorithms run as described.
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 from nova_vhpc.control import bandwidth, model
@@ -250,17 +249,6 @@ class HostSlice:
         return self._guard is not None and self._guard.holding
 
 
-@functools.lru_cache(maxsize=1_024)
-def _vm_slice(
-    slice_us: int | None, reason: str, own_us: int | None
-) -> base.VmSlice:
-    """The same object for what is alike, also in the next tick.
-
-    It is quicker compared then.
-    """
-    return base.VmSlice(slice_us, reason=reason, own_us=own_us)
-
-
 class AtcPolicy:
     """Algorithm 2, with the feedback guard if the option ``guard`` is set."""
 
@@ -308,13 +296,11 @@ class AtcPolicy:
         slice_us = (
             None if applied_us >= config.default_slice_us else applied_us
         )
-        alike = {
-            own: _vm_slice(slice_us, reason, own)
-            for own in set(own_us.values())
-        }
         for vm in context.view.vms:  # line 14
             if vm.uuid in own_us:  # lines 15-16
-                choices[vm.uuid] = alike[own_us[vm.uuid]]
+                choices[vm.uuid] = base.VmSlice(
+                    slice_us, reason=reason, own_us=own_us[vm.uuid]
+                )
             elif (
                 vm.time_slice_us is not None and vm.workload != _PARALLEL
             ):  # 17
