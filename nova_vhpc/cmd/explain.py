@@ -44,6 +44,7 @@ from nova_vhpc.explain.request_file import (
     RequestError,
     read,
 )
+from nova_vhpc.scheduler.planner import host_weights
 
 NOVA_CONF = '/etc/nova/nova.conf'
 
@@ -216,7 +217,7 @@ def _print(answer: model.Answer, limit: int) -> None:
             str(host.planned or ''),
             str(host.running or ''),
             '' if host.weight is None else f'{host.weight:.3f}',
-            str(host.room or ''),
+            str(host.capacity or ''),
             str(host.link_mbps or ''),
             escape('/'.join(p for p in (host.rack, host.switch) if p)),
             escape(_words(host)),
@@ -248,7 +249,7 @@ def _print(answer: model.Answer, limit: int) -> None:
 def _words(host: model.HostAnswer) -> str:
     if host.reason is not None:
         return f'{host.rejected_by}: {host.reason}'
-    if host.multiplier <= 0:
+    if not host_weights.is_planned(host.multiplier):
         return f'passes, not planned: weight multiplier {host.multiplier:g}'
     if host.unknown:
         return 'passes, topology unknown'

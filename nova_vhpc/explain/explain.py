@@ -57,14 +57,17 @@ def explain(question: Question) -> Answer:
         )
         if fit_result.passes
     ]
-    # As the weigher, which leaves all other hosts to those of Nova.
-    planned = [pair for pair in passing if question.multiplier_of(pair[0]) > 0]
+    planned = [
+        pair
+        for pair in passing
+        if host_weights.is_planned(question.multiplier_of(pair[0]))
+    ]
     facts = [_facts(host, fit_result) for host, fit_result in planned]
     unknown = {
         host.facts.name for host, fit_result in planned if fit_result.unknown
     }
     request = build_plan_request(
-        question.wanted,
+        question.requirements,
         question.ram_mb,
         question.members,
         [*facts, *_not_offered(question, facts)],
@@ -79,8 +82,8 @@ def explain(question: Question) -> Answer:
             {}, math.inf, infeasible_reason=_UNPLANNED
         )
     weights = {
-        host.facts.name: (
-            host_weights.AVOIDED if question.multiplier_of(host) < 0 else 0.0
+        host.facts.name: host_weights.unplanned_weight(
+            question.multiplier_of(host)
         )
         for host, _ in passing
     }
@@ -94,7 +97,7 @@ def explain(question: Question) -> Answer:
         )
     )
     weights.update(host_weights.planned_weights(placement))
-    rooms = {
+    capacities = {
         host.facts.name: planner.capacity(_facts(host, fit_result), request)
         for host, fit_result in passing
     }
@@ -105,16 +108,16 @@ def explain(question: Question) -> Answer:
             rejected_by=rejected_by,
             weight=_rounded(weights.get(host.facts.name)),
             slots=None if fit_result.slots >= NO_LIMIT else fit_result.slots,
-            room=rooms.get(host.facts.name, 0),
+            capacity=capacities.get(host.facts.name, 0),
             link_mbps=fit_result.link_mbps,
-            uplinks=_serving(question.wanted, host.view, fit_result),
+            uplinks=_serving(question.requirements, host.view, fit_result),
             switch=host.facts.switch,
             rack=host.facts.rack,
             planned=placement.assignments.get(host.facts.name, 0),
             running=question.existing.get(host.facts.name, 0),
             unknown=fit_result.unknown,
             devices=host.devices,
-            devices_unknown=question.wanted.devices > 0
+            devices_unknown=question.requirements.devices > 0
             and host.devices is None,
             multiplier=question.multiplier_of(host),
         )
@@ -127,7 +130,7 @@ def explain(question: Question) -> Answer:
         hosts=tuple(answers),
         placement=placement,
         members=question.members,
-        network=question.wanted.specs.network,
+        network=question.requirements.specs.network,
         flaws=question.flaws,
         notes=_notes(question, answers),
         slowdown=_slowdown(question, placement),
@@ -135,13 +138,13 @@ def explain(question: Question) -> Answer:
 
 
 def _serving(
-    wanted: Requirements, view: HostView, fit_result: FitResult
+    requirements: Requirements, view: HostView, fit_result: FitResult
 ) -> tuple[str, ...]:
     """Uplinks that the next member can have, not those that are claimed."""
     uplinks = fit_result.uplinks
-    return tuple(
-        map(str, claimable(view, uplinks) if wanted.claims else uplinks)
-    )
+    if requirements.requested_uplinks:
+        return tuple(map(str, claimable(view, uplinks)))
+    return tuple(map(str, uplinks))
 
 
 def _notes(
@@ -149,7 +152,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """What to know of the answers, or could not be found out."""
     notes: list[str] = []
-    if not question.wanted.specs.requested:
+    if not question.requirements.specs.requested:
         notes.append(
             'The flavor has no vhpc: extra specs: filter and weigher leave '
             'its servers to Nova. What is shown here would hold if it had '
@@ -171,24 +174,24 @@ def _fit_result(
     question: Question, host: Host
 ) -> tuple[str | None, FitResult]:
     """Who rejects a host, if anybody, and the fit result."""
-    wanted = question.wanted
-    fit_result = evaluate(host.view, wanted, question.limits)
-    if host.nova_lack is not None:
+    requirements = question.requirements
+    fit_result = evaluate(host.view, requirements, question.limits)
+    if host.nova_reason is not None:
         # Ours is asked all the same: its reasons name bridge and NIC.
-        reason = host.nova_lack
+        reason = host.nova_reason
         if fit_result.reason is not None:
             reason += f'; and our filter: {fit_result.reason}'
         return 'nova', fit_result._replace(reason=reason)
     if fit_result.reason is not None:
         return 'filter', fit_result
-    if host.devices is None or not wanted.devices:
+    if host.devices is None or not requirements.devices:
         return None, fit_result
-    slots = host.devices // wanted.devices
+    slots = host.devices // requirements.devices
     if slots:
         return None, fit_result._replace(slots=min(fit_result.slots, slots))
     return 'filter', fit_result._replace(
         reason=f'it has {host.devices} free PCI device(s), '
-        f'{wanted.devices} are needed'
+        f'{requirements.devices} are needed'
     )
 
 
@@ -213,7 +216,7 @@ def _not_offered(
 
 
 def _slowdown(question: Question, placement: ClusterPlacement) -> float | None:
-    network = question.wanted.specs.network
+    network = question.requirements.specs.network
     used = set(placement.assignments) | set(question.existing)
     if network is None or not placement.assignments:
         return None

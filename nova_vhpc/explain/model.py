@@ -33,7 +33,7 @@ class Host:
     :ivar facts: for the planner; its slots and link are filled in from
         the filter's fit_result.
     :ivar view: for the filter.
-    :ivar nova_lack: why Nova itself or Placement leaves the host out, None
+    :ivar nova_reason: why Nova itself or Placement leaves the host out, None
         if they do not.
     :ivar devices: free PCI devices of the kind that ``exported`` asks for,
         None if unknown.
@@ -43,7 +43,7 @@ class Host:
 
     facts: HostFacts
     view: HostView
-    nova_lack: str | None = None
+    nova_reason: str | None = None
     devices: int | None = None
     multiplier: float | None = None
 
@@ -60,7 +60,7 @@ class Question:
     :ivar flaws: what is wrong with the flavor, for people.
     """
 
-    wanted: Requirements
+    requirements: Requirements
     members: int
     ram_mb: int
     hosts: tuple[Host, ...]
@@ -86,7 +86,7 @@ class HostAnswer:
     :ivar rejected_by: ``nova``, ``filter`` or None.
     :ivar weight: raw weight for the first member; None if rejected.
     :ivar slots: members that its uplinks can take, None without limit.
-    :ivar room: members that it can take in all.
+    :ivar capacity: members that it can take in all.
     :ivar planned: new members that the plan gives it.
     :ivar running: members that it has.
     :ivar devices: free PCI devices of the kind that is asked for, None if
@@ -100,7 +100,7 @@ class HostAnswer:
     rejected_by: str | None
     weight: float | None
     slots: int | None
-    room: int
+    capacity: int
     link_mbps: int
     uplinks: tuple[str, ...]
     switch: str | None

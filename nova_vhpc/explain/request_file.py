@@ -30,7 +30,7 @@ from nova_vhpc.flavor import cpu_policy, pci_aliases, validation
 from nova_vhpc.scheduler.hosts.requirements import (
     HostView,
     Limits,
-    requirements,
+    of_flavor,
 )
 from nova_vhpc.scheduler.planner.model import HostFacts, Policy
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
@@ -55,7 +55,7 @@ class RequestError(ValueError):
     """The request cannot be read; says where and what is wanted."""
 
 
-class Reader:
+class ObjectReader:
     """One object of the document.
 
     :param where: its place, for messages.
@@ -84,17 +84,17 @@ class Reader:
             raise RequestError(f'{self.where}: {key} is missing')
         return value
 
-    def child(self, key: str) -> 'Reader':
+    def child(self, key: str) -> 'ObjectReader':
         """An object within this one; an empty one if it is not there."""
-        return Reader(self.get(key, {}), f'{self.where}.{key}')
+        return ObjectReader(self.get(key, {}), f'{self.where}.{key}')
 
-    def children(self, key: str) -> list['Reader']:
+    def children(self, key: str) -> list['ObjectReader']:
         """The objects of a list."""
         listed = self.get(key)
         if not isinstance(listed, list):
             raise RequestError(f'{self.where}.{key}: wanted a list')
         return [
-            Reader(item, f'{self.where}.{key}[{number}]')
+            ObjectReader(item, f'{self.where}.{key}[{number}]')
             for number, item in enumerate(listed)
         ]
 
@@ -254,7 +254,7 @@ class ExplainRequest:
         flavor = self.flavor
         if flavor is None:
             raise RequestError('flavor: it has not been looked up')
-        wanted = requirements(
+        requirements = of_flavor(
             flavor.extra_specs,
             flavor.judged_vcpus[0],
             self.devices + pci_aliases.devices(flavor.extra_specs),
@@ -262,7 +262,7 @@ class ExplainRequest:
             options.max_overcommit,
         )
         return model.Question(
-            wanted=wanted,
+            requirements=requirements,
             members=self.members,
             ram_mb=flavor.ram_mb,
             hosts=hosts,
@@ -292,7 +292,7 @@ def read(
     :raises RequestError: naming the place.
     """
     now_s = time.time() if now_s is None else now_s
-    top = Reader(document, 'request')
+    top = ObjectReader(document, 'request')
     flavor = top.get('flavor')
     request = ExplainRequest(
         flavor=None if isinstance(flavor, str) else _flavor(flavor),
@@ -333,7 +333,7 @@ def _no_twins(where: str, names: Iterable[str]) -> None:
 
 
 def _flavor(document: Any) -> Flavor:
-    reader = Reader(document, 'request.flavor')
+    reader = ObjectReader(document, 'request.flavor')
     extra_specs = reader.child('extra_specs')
     specs = {name: str(value) for name, value in extra_specs.values.items()}
     for name, value in specs.items():
@@ -353,7 +353,7 @@ def _flavor(document: Any) -> Flavor:
     return found
 
 
-def _options(reader: Reader) -> Options:
+def _options(reader: ObjectReader) -> Options:
     default = Options()
     found = Options(
         spare_cpus=reader.integer('spare_cpus', default.spare_cpus),
@@ -380,14 +380,14 @@ def _options(reader: Reader) -> Options:
     return found
 
 
-def _overcommit(reader: Reader) -> Mapping[str, float]:
+def _overcommit(reader: ObjectReader) -> Mapping[str, float]:
     try:
         return overcommit_limits(reader.values)
     except ValueError as error:
         raise RequestError(f'{reader.where}: {error}') from None
 
 
-def _host(reader: Reader, now_s: float) -> model.Host:
+def _host(reader: ObjectReader, now_s: float) -> model.Host:
     name = reader.get('name')
     if not isinstance(name, str) or not name:
         raise RequestError(f'{reader.where}.name: {name!r} is no name')
@@ -416,7 +416,7 @@ def _host(reader: Reader, now_s: float) -> model.Host:
             rack=reader.text('rack', None),
         ),
         view=HostView(cpus, used, topology),
-        nova_lack=reader.text('nova_lack', None),
+        nova_reason=reader.text('nova_lack', None),
         devices=reader.optional('devices'),
         multiplier=(
             None
@@ -428,7 +428,7 @@ def _host(reader: Reader, now_s: float) -> model.Host:
     return host
 
 
-def _uplink(reader: Reader, host: str) -> UplinkState:
+def _uplink(reader: ObjectReader, host: str) -> UplinkState:
     kind = reader.choice('kind', tuple(str(kind) for kind in BridgeKind))
     bridge, nic = reader.text('bridge'), reader.text('nic', '?')
     up = reader.boolean('up', True)

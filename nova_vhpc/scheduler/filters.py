@@ -85,7 +85,7 @@ class VirtualClusterFilter(filters.BaseHostFilter):
             'Flavor %s has extra specs that nobody can follow%s: %s',
             flavor.name,
             '; its servers count as vhpc:workload=general'
-            if session.wanted.specs.errors
+            if session.requirements.specs.errors
             else '',
             '; '.join(problems),
         )

@@ -145,17 +145,17 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
     body = world_.bulk_body(hosts)
     names = {'resource_providers': world_.names(hosts)}
     uplink_cache.reset()
-    reader = uplink_cache.Reader(
+    cache = uplink_cache.UplinkCache(
         conf.CONF,
         lambda path, _version: body if 'candidates' in path else names,
     )
-    uplink_cache.install(reader)
-    reader.snapshot()
+    uplink_cache.install(cache)
+    cache.snapshot()
     world = world_.World(hosts)
     figures: dict[str, Any] = {
         'hosts': hosts,
         'members': members,
-        'snapshot_parse_s': round(reader.read_s, 4),
+        'snapshot_parse_s': round(cache.read_s, 4),
         'policies': {},
     }
 
@@ -190,7 +190,7 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
             'nova_path_peer_us_per_host': round(path[1] * per_host, 4),
             'nova_path_ratio': round(path[0] / path[1], 4),
         }
-    reader.stop()
+    cache.stop()
     uplink_cache.reset()
     worst = max(
         figures['policies'].values(), key=lambda policy: policy['ratio']

@@ -108,7 +108,7 @@ def hosts(
                     topology.get(uuid),
                     frozenset(offered) if claims and offered else None,
                 ),
-                nova_lack=_nova_lack(hypervisor, offered is not None),
+                nova_reason=_nova_reason(hypervisor, offered is not None),
                 devices=devices.get(uuid),
                 multiplier=multipliers.get(name),
             )
@@ -118,7 +118,7 @@ def hosts(
     return tuple(found)
 
 
-def _nova_lack(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
+def _nova_reason(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
     if hypervisor['state'] != 'up':
         return 'its nova-compute is down'
     if hypervisor['status'] != 'enabled':

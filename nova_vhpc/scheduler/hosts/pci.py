@@ -26,7 +26,7 @@ def requested(spec_obj: Any) -> list[Any]:
     return list(found.requests) if found else []
 
 
-def asked(requests: Iterable[Any]) -> int:
+def device_count(requests: Iterable[Any]) -> int:
     """PCI devices that a server asks for, by alias and by port."""
     return sum(int(request.count) for request in requests)
 

@@ -40,7 +40,8 @@ class Requirements:
 
     :ivar specs: the flavor's ``vhpc:*`` extra specs.
     :ivar vcpus: of one member.
-    :ivar claims: uplinks that one member claims by its flavor.
+    :ivar requested_uplinks: uplinks that one member claims, one for each of
+        the flavor's request groups for uplinks.
     :ivar devices: PCI devices that one member asks for.
     :ivar spare_cpus: host CPUs to leave free.
     :ivar max_overcommit: vCPUs per other host CPU at most.
@@ -51,7 +52,7 @@ class Requirements:
 
     specs: extra_specs.ExtraSpecs
     vcpus: int
-    claims: int = 0
+    requested_uplinks: int = 0
     devices: int = 0
     spare_cpus: int = 0
     max_overcommit: float = UNLIMITED
@@ -128,7 +129,7 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-def requirements(
+def of_flavor(
     flavor_specs: Mapping[str, str],
     vcpus: int,
     devices: int = 0,
@@ -143,7 +144,7 @@ def requirements(
         ``vhpc:max_overcommit``; absent for no limit.
     """
     specs = extra_specs.parse(flavor_specs)
-    claims = request_groups.requested_uplinks(flavor_specs)
+    uplinks = request_groups.requested_uplinks(flavor_specs)
     spare_cpus = (
         default_spare_cpus if specs.spare_cpus is None else specs.spare_cpus
     )
@@ -161,35 +162,35 @@ def requirements(
     rule = None
     if specs.network is not None:
         rule = network_fit.RULES[specs.network]
-    elif specs.min_link_mbps or claims:
+    elif specs.min_link_mbps or uplinks:
         rule = network_fit.ANY
     return Requirements(
         specs=specs,
         vcpus=max(1, vcpus),
-        claims=claims,
+        requested_uplinks=uplinks,
         devices=devices,
         spare_cpus=spare_cpus,
         max_overcommit=UNLIMITED if overcommit is None else overcommit,
         limited_by=limited_by,
         rule=rule,
         flaw=_overcommit_flaw(flavor_specs, specs)
-        or request_groups.flaw(specs.network, claims, devices),
+        or request_groups.flaw(specs.network, uplinks, devices),
     )
 
 
 def evaluate(
-    host: HostView, wanted: Requirements, limits: Limits = NO_LIMITS
+    host: HostView, requirements: Requirements, limits: Limits = NO_LIMITS
 ) -> FitResult:
     """Whether a host can serve one more member.
 
     :returns: a fit_result whose reason names CPU count, bridge, NIC or link.
     """
-    if wanted.flaw is not None:
-        return FitResult(wanted.flaw)
-    reason = capacity_reason(host, wanted)
+    if requirements.flaw is not None:
+        return FitResult(requirements.flaw)
+    reason = capacity_reason(host, requirements)
     if reason is not None:
         return FitResult(reason)
-    rule = wanted.rule
+    rule = requirements.rule
     if rule is None or not (rule.bridges or rule.beside):
         return FitResult()
     if limits.snapshot_reason is not None:
@@ -203,12 +204,14 @@ def evaluate(
                 unknown=True,
             )
         return FitResult(reason)
-    fit = network_fit.fit(rule, topology.uplinks, wanted.specs.min_link_mbps)
+    fit = network_fit.fit(
+        rule, topology.uplinks, requirements.specs.min_link_mbps
+    )
     if fit.reason is not None:
         return FitResult(fit.reason)
     slots = NO_LIMIT
     slowest = fit.uplinks[-1]
-    if wanted.claims:
+    if requirements.requested_uplinks:
         left = claimable(host, fit.uplinks)
         slots = network_fit.members(
             rule, [(u.bridge, u.free or 1) for u in left]
@@ -250,23 +253,24 @@ def _overcommit_flaw(
     )
 
 
-def capacity_reason(host: HostView, wanted: Requirements) -> str | None:
+def capacity_reason(host: HostView, requirements: Requirements) -> str | None:
     """Why a host's CPUs or PCI devices do not serve one more member."""
-    return _cpu_reason(host, wanted) or host.devices_reason
+    return _cpu_reason(host, requirements) or host.devices_reason
 
 
-def _cpu_reason(host: HostView, wanted: Requirements) -> str | None:
+def _cpu_reason(host: HostView, requirements: Requirements) -> str | None:
     total = host.vcpus_total
     if not total:
         return 'its nova-compute has reported no CPUs yet'
-    used = host.vcpus_used + wanted.vcpus
-    if used <= (total - wanted.spare_cpus) * wanted.max_overcommit + 1e-9:
+    used = host.vcpus_used + requirements.vcpus
+    usable = total - requirements.spare_cpus
+    if used <= usable * requirements.max_overcommit + 1e-9:
         return None
     return (
         f'with this member {used} vCPUs would share '
-        f'{max(0, total - wanted.spare_cpus)} CPUs ({total} less '
-        f'{wanted.spare_cpus} spare); {wanted.limited_by} is '
-        f'{wanted.max_overcommit:g}'
+        f'{max(0, usable)} CPUs ({total} less '
+        f'{requirements.spare_cpus} spare); {requirements.limited_by} is '
+        f'{requirements.max_overcommit:g}'
     )
 
 

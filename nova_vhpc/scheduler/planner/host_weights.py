@@ -39,9 +39,22 @@ PLANNED_LEAST = 0.9
 OTHERS_MOST = 0.5
 """Raw weight of the cheapest host outside of the plan."""
 
-AVOIDED = 1.0
-"""Raw weight of a host whose multiplier is negative: all of the negative
-multiplier then counts against the host."""
+
+def is_planned(multiplier: float) -> bool:
+    """Return whether plans include a host, by its weight multiplier.
+
+    Hosts with a multiplier of 0 or below are left to Nova's other weighers.
+    """
+    return multiplier > 0
+
+
+def unplanned_weight(multiplier: float) -> float:
+    """Return the raw weight of a host that no plan includes.
+
+    It is 1.0 with a negative multiplier: Nova adds the product of both, so
+    the multiplier counts against the host in full. Else it is 0.0.
+    """
+    return 1.0 if multiplier < 0 else 0.0
 
 
 def planned_weights(placement: ClusterPlacement) -> dict[str, float]:

@@ -61,7 +61,9 @@ def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
     )
 
 
-def asked(candidates: Iterable[Candidate], root: str) -> Mapping[str, int]:
+def host_resources(
+    candidates: Iterable[Candidate], root: str
+) -> Mapping[str, int]:
     """Return what a member takes of the host itself, by resource class.
 
     :param root: uuid of the host's root provider.
@@ -69,8 +71,8 @@ def asked(candidates: Iterable[Candidate], root: str) -> Mapping[str, int]:
     for candidate in candidates:
         allocation = candidate['allocations'].get(root)
         if allocation is not None:
-            found: Mapping[str, int] = allocation['resources']
-            return found
+            resources: Mapping[str, int] = allocation['resources']
+            return resources
     return {}
 
 
@@ -113,14 +115,14 @@ class Candidates(list[Candidate]):
 
     def __getitem__(self, index: Any) -> Any:
         if index != 0 or len(self) < 2:
-            found = super().__getitem__(index)
+            candidate = super().__getitem__(index)
         else:
-            found = super().__getitem__(len(self.handed_out) % len(self))
+            candidate = super().__getitem__(len(self.handed_out) % len(self))
         if index == 0:
-            self.handed_out.append(found)
+            self.handed_out.append(candidate)
             if self._on_take is not None:
                 self._on_take()
-        return found
+        return candidate
 
 
 class UplinkReservations:
@@ -158,19 +160,21 @@ class UplinkReservations:
             for u in self._uplinks.values()
         )
 
-    def settle(self, candidates: Sequence[Candidate], gained: bool) -> None:
+    def note_outcome(
+        self, candidates: Sequence[Candidate], placed: bool
+    ) -> None:
         """Take note of which handed-out candidates were claimed.
 
         :param candidates: those of the host as they are now.
-        :param gained: whether a member was placed on the host since.
+        :param placed: whether a member was placed on the host since.
         """
         if isinstance(candidates, Candidates):
             tried = candidates.handed_out
         else:
             # A later filter replaced our list.
-            tried = list(candidates[:1]) if gained else []
+            tried = list(candidates[:1]) if placed else []
         for number, candidate in enumerate(tried, 1):
-            won = gained and number == len(tried)
+            won = placed and number == len(tried)
             counts = self._used if won else self._lost
             for uuid in uplinks_of(candidate):
                 counts[uuid] = counts.get(uuid, 0) + 1

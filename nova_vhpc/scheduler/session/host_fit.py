@@ -32,7 +32,7 @@ class HostFit:
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
     :param move_source: host and vCPUs of a member that is moved, else None.
-    :ivar wanted: what the flavor asks of a host.
+    :ivar requirements: what one member asks of its host.
     :ivar pinned: whether all vCPUs of a member have dedicated CPUs.
     """
 
@@ -46,21 +46,20 @@ class HostFit:
         self.pinned = shared <= 0
         if self.pinned:
             pinned += host_state.emulator_cpus(spec_obj)
-        self.wanted = requirements.requirements(
+        self.requirements = requirements.of_flavor(
             spec_obj.flavor.extra_specs,
             # For a server with both kinds, the vCPUs that share CPUs are
             # checked; Nova itself counts the dedicated ones.
             pinned if self.pinned else shared,
-            pci.asked(self._pci_requests),
+            pci.device_count(self._pci_requests),
             group.spare_cpus,
             group.max_overcommit,
         )
-        self._by_devices = (
-            self.wanted.rule is not None and self.wanted.rule.devices
-        )
+        rule = self.requirements.rule
+        self._by_devices = rule is not None and rule.devices
         self.defaults = capacity.Defaults.of(conf)
         self._move_source = move_source
-        self._read: snapshots.Snapshot | None = None
+        self._snapshot: snapshots.Snapshot | None = None
         self._topology, self._limits = self._read_topology(conf)
 
     def fit_result(
@@ -69,13 +68,14 @@ class HostFit:
         """Return whether a host can take one more member.
 
         :param offered: uuids of the uplinks in the host's allocation
-            candidates; None if the flavor claims no uplink.
+            candidates; None if the flavor has no request group
+            for uplinks.
         """
         topology = None
         if self._topology is not None:
             topology = self._topology.hosts.get(state.uuid)
         view = self._view(state, topology, offered)
-        return requirements.evaluate(view, self.wanted, self._limits)
+        return requirements.evaluate(view, self.requirements, self._limits)
 
     def _view(
         self,
@@ -98,20 +98,22 @@ class HostFit:
 
     def capacity_reason(self, state: Any) -> str | None:
         """Return why CPUs or devices do not suffice, None if they do."""
-        return requirements.capacity_reason(self._view(state), self.wanted)
+        return requirements.capacity_reason(
+            self._view(state), self.requirements
+        )
 
     def usable(self, state: Any) -> Sequence[Any]:
         """Return the host's allocation candidates that suit a member."""
-        found: Sequence[Any] = state.allocation_candidates
+        usable: Sequence[Any] = state.allocation_candidates
         if self.pinned:
-            found = candidates.dedicated(found)
+            usable = candidates.dedicated(usable)
         if self._by_devices:
             return [
                 candidate
-                for candidate in found
+                for candidate in usable
                 if pci.supported(state, self._pci_requests, candidate)
             ]
-        return found
+        return usable
 
     def slots(self, host_info: HostInfo) -> int:
         """Return how many members its uplinks, devices and disk serve."""
@@ -124,12 +126,14 @@ class HostFit:
             slots = min(slots, host_info.reservations.members_left())
         if self._by_devices:
             slots = min(slots, pci.members(state, self._pci_requests))
-        asked = candidates.asked(state.allocation_candidates, state.uuid)
+        host_resources = candidates.host_resources(
+            state.allocation_candidates, state.uuid
+        )
         return min(
             slots,
             host_state.members_beside(
                 state,
-                asked,
+                host_resources,
                 self.defaults,
                 self.pinned,
                 self.resources(host_info),
@@ -139,8 +143,10 @@ class HostFit:
 
     def resources(self, host_info: HostInfo) -> capacity.Resources:
         """Return the host's own resources in Placement; empty if unknown."""
-        found = self._read and self._read.hosts.get(host_info.state.uuid)
-        return found.resources if found else host_state.NOTHING
+        uplinks = self._snapshot and self._snapshot.hosts.get(
+            host_info.state.uuid
+        )
+        return uplinks.resources if uplinks else host_state.NOTHING
 
     def source_vcpus(self, state: Any) -> int:
         """Return the vCPUs that a resize on the same host frees.
@@ -164,13 +170,13 @@ class HostFit:
     def _read_topology(
         self, conf: Any
     ) -> tuple[snapshots.Snapshot | None, requirements.Limits]:
-        reader = uplink_cache.reader(conf)
-        if not self.wanted.needs_topology:
+        cache = uplink_cache.for_process(conf)
+        if not self.requirements.needs_topology:
             # The planner uses a snapshot if there is one; never wait for it.
-            self._read = reader.latest()
+            self._snapshot = cache.latest()
             return None, requirements.NO_LIMITS
-        snapshot, reason = reader.snapshot()
-        self._read = snapshot
+        snapshot, reason = cache.snapshot()
+        self._snapshot = snapshot
         group = conf.vhpc_scheduler
         return snapshot, requirements.Limits(
             now_minutes=time.time() / 60,

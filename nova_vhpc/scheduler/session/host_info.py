@@ -32,7 +32,7 @@ class HostInfo:
     :ivar placed: members of the request that Nova has placed on it.
     :ivar run: number of the last filter run that examined the host.
     :ivar weight: raw weight for the next member.
-    :ivar multiplier: weight multiplier; above 0.0 the host is planned.
+    :ivar multiplier: weight multiplier of the host.
     :ivar candidates: for the next member, as they were put into order; other
         filters may have replaced them on the host state.
     """

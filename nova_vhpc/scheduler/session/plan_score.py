@@ -116,7 +116,7 @@ class PlanScore:
                     [
                         host_info
                         for host_info in dict.fromkeys(host_infos)
-                        if host_info.multiplier > 0
+                        if host_weights.is_planned(host_info.multiplier)
                     ]
                 )
             except Exception:
@@ -140,7 +140,10 @@ class PlanScore:
 
     def _begin(self, host_infos: Sequence[HostInfo]) -> None:
         # With few hosts, members may be placed before the first weighing.
-        if not any(host_info.multiplier > 0 for host_info in host_infos):
+        if not any(
+            host_weights.is_planned(host_info.multiplier)
+            for host_info in host_infos
+        ):
             self._remaining = 0
             return
         members = server_group.Members(
@@ -186,7 +189,7 @@ class PlanScore:
         not_offered = self._not_offered({fact.name for fact in facts})
         assert self._remaining is not None
         request = build_plan_request(
-            self._host_fit.wanted,
+            self._host_fit.requirements,
             spec_obj.memory_mb,
             self._remaining,
             [*facts, *not_offered],
@@ -228,7 +231,7 @@ class PlanScore:
         host_fit = self._host_fit
         member = host_state.Member(
             host_fit.pinned,
-            host_fit.wanted.vcpus,
+            host_fit.requirements.vcpus,
             self._spec_obj.memory_mb,
         )
         facts = []

@@ -81,26 +81,30 @@ class Members:
                     seen.get(uuid, host) != host for uuid in here
                 )
                 seen.update(dict.fromkeys(here & others, host))
-        found = None
+        locations = None
         # Another member may be starting on a host where one runs.
-        if not_offered or doubtful or nova_db.may_tell(others - seen.keys()):
-            found = nova_db.locate(members)
-            if found is None:
+        if (
+            not_offered
+            or doubtful
+            or nova_db.may_have_host(others - seen.keys())
+        ):
+            locations = nova_db.locate(members)
+            if locations is None:
                 # Each host that is not offered has at least one member.
                 self._add(not_offered)
-        if found is not None:
+        if locations is not None:
             self._add(
                 host_info.state.host
                 for host_info in placed
                 # The databases do not have this member yet.
                 if host_info.state.host in not_offered
             )
-            seen.update(found.hosts)
+            seen.update(locations.hosts)
             # A member whose boot failed may still be listed on that host.
-            for uuid in found.gone | (seen.keys() - others):
+            for uuid in locations.gone | (seen.keys() - others):
                 seen.pop(uuid, None)
             if is_move:
-                stranded = _stranded(spec_obj, found, seen)
+                stranded = _stranded(spec_obj, locations, seen)
                 for uuid, host in stranded.items():
                     if host is None:
                         del seen[uuid]
@@ -108,8 +112,8 @@ class Members:
                     else:
                         seen[uuid] = host
         self._add(seen.values())
-        if is_move and not self.running and found is not None:
-            self.expected = len(others - found.gone)
+        if is_move and not self.running and locations is not None:
+            self.expected = len(others - locations.gone)
         self.remaining += self.expected
 
     def _add(self, hosts: Iterable[str]) -> None:
@@ -118,15 +122,17 @@ class Members:
 
 
 def _stranded(
-    spec_obj: Any, found: nova_db.InstanceLocations, seen: Mapping[str, str]
+    spec_obj: Any,
+    locations: nova_db.InstanceLocations,
+    seen: Mapping[str, str],
 ) -> dict[str, str | None]:
     """Return the members left on the host that this one is evacuated from.
 
-    :param found: locations, with the host of the member that is moved.
+    :param locations: hosts of all members, the one that is moved included.
     :param seen: host by uuid of the other members.
     :returns: by uuid the host that the member is being evacuated to, or None.
     """
-    source = found.hosts.get(spec_obj.instance_uuid)
+    source = locations.hosts.get(spec_obj.instance_uuid)
     beside = [uuid for uuid, host in seen.items() if host == source]
     # Nova ignores the source host, except for a resize on the same host.
     avoided = ('ignore_hosts' in spec_obj and spec_obj.ignore_hosts) or ()
@@ -136,5 +142,5 @@ def _stranded(
     if not nova_db.is_down(cell, source):
         return {}
     # Operators evacuate all servers of a host at the same time.
-    landing = nova_db.landing(cell, source)
-    return {uuid: landing.get(uuid) for uuid in beside}
+    destinations = nova_db.evacuation_destinations(cell, source)
+    return {uuid: destinations.get(uuid) for uuid in beside}

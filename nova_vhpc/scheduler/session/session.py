@@ -58,8 +58,10 @@ class SchedulingSession:
         ):
             move_source = nova_db.move_source(spec_obj)
         self.host_fit = host_fit.HostFit(spec_obj, conf, move_source)
-        self.wanted = self.host_fit.wanted
-        self._attempts = group.claim_attempts if self.wanted.claims else 0
+        self.requirements = self.host_fit.requirements
+        self._attempts = 0
+        if self.requirements.requested_uplinks:
+            self._attempts = group.claim_attempts
         self._member_count = 1
         # A move still carries the num_instances of the boot request.
         if not is_move and 'num_instances' in spec_obj:
@@ -67,7 +69,7 @@ class SchedulingSession:
         self._placed = 0
         self._run = 0
         self._weighed = -1
-        self._handed: list[HostInfo] = []
+        self._handed_out: list[HostInfo] = []
         self.plan_score = plan_score.PlanScore(
             spec_obj,
             self.host_fit,
@@ -155,10 +157,10 @@ class SchedulingSession:
 
     def _examine(self, state: Any) -> HostInfo:
         host_info = HostInfo(state, requirements.FitResult())
-        found = state.allocation_candidates
+        offers = state.allocation_candidates
         offered = None
-        if found and self.wanted.claims:
-            offered = candidates.offered(found)
+        if offers and self.requirements.requested_uplinks:
+            offered = candidates.offered(offers)
         host_info.fit_result = fit_result = self.host_fit.fit_result(
             state, offered
         )
@@ -169,19 +171,16 @@ class SchedulingSession:
             if state.aggregates
             else self._multiplier
         )
-        if host_info.multiplier < 0:
-            # A host with a negative multiplier is not planned. Its raw weight
-            # must be above 0, or the product would not push it back.
-            host_info.weight = host_weights.AVOIDED
+        host_info.weight = host_weights.unplanned_weight(host_info.multiplier)
         if fit_result.reason is None:
-            if self.wanted.claims:
+            if self.requirements.requested_uplinks:
                 host_info.reservations = candidates.UplinkReservations(
                     [
                         u
                         for u in fit_result.uplinks
                         if u.uuid in (offered or ())
                     ],
-                    self.wanted.rule,
+                    self.requirements.rule,
                     fit_result.unknown,
                 )
             self._order(host_info)
@@ -195,11 +194,11 @@ class SchedulingSession:
         self._placed += 1
         self.plan_score.placed(host_info)
         if host_info.reservations is not None:
-            tried = host_info.candidates
-            if tried is None or not tried.handed_out:
+            claimed_from = host_info.candidates
+            if claimed_from is None or not claimed_from.handed_out:
                 # A filter after ours replaced the candidates.
-                tried = state.allocation_candidates
-            host_info.reservations.settle(tried, gained=True)
+                claimed_from = state.allocation_candidates
+            host_info.reservations.note_outcome(claimed_from, placed=True)
         if host_info.fit_result.reason is not None:
             return
         # The reservations count uplinks from here on; CPUs and devices may
@@ -218,7 +217,7 @@ class SchedulingSession:
         ordered = self.host_fit.usable(state)
 
         def taken() -> None:
-            self._handed.append(host_info)
+            self._handed_out.append(host_info)
 
         state.allocation_candidates = host_info.candidates = (
             candidates.Candidates(ordered, taken)
@@ -240,8 +239,8 @@ class SchedulingSession:
         Another filter may have dropped the hosts concerned, so this cannot
         wait until :meth:`filter` gets them again.
         """
-        handed, self._handed = self._handed, []
-        for host_info in (*handed, *self.plan_score.planned()):
+        handed_out, self._handed_out = self._handed_out, []
+        for host_info in (*handed_out, *self.plan_score.planned()):
             state = host_info.state
             if host_info.seen != state.num_instances:
                 self._examine_again(host_info)
@@ -251,8 +250,8 @@ class SchedulingSession:
                 and host_info.candidates.handed_out
             ):
                 # The claim was lost: the next member tries others first.
-                host_info.reservations.settle(
-                    host_info.candidates, gained=False
+                host_info.reservations.note_outcome(
+                    host_info.candidates, placed=False
                 )
                 self._order(host_info)
 

@@ -34,17 +34,17 @@ LOG = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
 """For all cells together; without an answer the numbers are estimated."""
 
-MOST_NOWHERE = 10_000
+MAX_REMEMBERED = 10_000
 """Members on no host that a process remembers; some 100 bytes each."""
 
-_COMING = (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
+_STARTING = (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
 
-_LANDING = ('accepted', 'pre-migrating')
+_EVACUATING = ('accepted', 'pre-migrating')
 """States of an evacuation until its server runs again."""
 
 # Deleted ones, which stay in their group until Nova's database is archived,
 # and those whose boot has failed.
-_nowhere: dict[str, None] = {}
+_without_host: dict[str, None] = {}
 
 
 class InstanceLocations(NamedTuple):
@@ -189,7 +189,7 @@ def is_down(cell: Any, host: str) -> bool:
     return False
 
 
-def landing(cell: Any, source: str) -> dict[str, str]:
+def evacuation_destinations(cell: Any, source: str) -> dict[str, str]:
     """Where servers that are being evacuated go to: one query.
 
     Nova says of a server that it is where it was until it runs again, which
@@ -209,7 +209,7 @@ def landing(cell: Any, source: str) -> dict[str, str]:
             {
                 'source_compute': source,
                 'migration_type': fields.MigrationType.EVACUATION,
-                'status': list(_LANDING),
+                'status': list(_EVACUATING),
             },
         )[cell.uuid]
         if not nova_context.is_cell_failure_sentinel(migrations):
@@ -235,18 +235,18 @@ def _with_flavor(context: Any, uuid: str) -> Any:
     )
 
 
-def may_tell(uuids: Iterable[str]) -> bool:
+def may_have_host(uuids: Iterable[str]) -> bool:
     """Whether members may be on a host by now, as far as remembered.
 
     So that a group's deleted members do not cost a query at every boot.
     """
-    return any(uuid not in _nowhere for uuid in uuids)
+    return any(uuid not in _without_host for uuid in uuids)
 
 
 def _remember(nowhere: Set[str]) -> None:
-    if len(_nowhere) + len(nowhere) > MOST_NOWHERE:
-        _nowhere.clear()
-    _nowhere.update(dict.fromkeys(nowhere))
+    if len(_without_host) + len(nowhere) > MAX_REMEMBERED:
+        _without_host.clear()
+    _without_host.update(dict.fromkeys(nowhere))
 
 
 def racks(hosts: Set[str], key: str) -> dict[str, str]:
@@ -290,7 +290,7 @@ def _servers(context: Any, uuids: Collection[str]) -> dict[str, _Server]:
         server.uuid: _Server(
             server.host,
             # Of those on no host a boot or an unshelving may still end on one.
-            not server.host and server.vm_state not in _COMING,
+            not server.host and server.vm_state not in _STARTING,
             server.vm_state == vm_states.SOFT_DELETED,
         )
         for server in found

@@ -13,8 +13,8 @@
 """Cached read of the uplink providers in Placement.
 
 nova-scheduler forks its workers after it has built the filters, so
-nothing may start before the first request: :func:`reader` gives each
-process its own :class:`Reader`, and a reader starts its daemon thread at
+nothing may start before the first request: :func:`for_process` gives each
+process its own :class:`UplinkCache`, and a reader starts its daemon thread at
 the first request. From then on requests look at the last snapshot; only
 after a pause, when it is old, they wait for a read if that is short. The
 claim itself, made in Placement, catches stale data, but a plan made of it
@@ -51,7 +51,7 @@ class ReadError(Exception):
     """Placement answered, but not with what was asked for."""
 
 
-class Reader:
+class UplinkCache:
     """Keeps the last snapshot of one process fresh.
 
     :param conf: a ConfigOpts with ``[vhpc_scheduler]``; read at every
@@ -216,11 +216,11 @@ class Reader:
         names = self._names
         path = snapshots.names_read(body, names)
         if path is not None:
-            found = self._get(path, snapshots.NAMES_READ_VERSION)
+            named = self._get(path, snapshots.NAMES_READ_VERSION)
             # Hosts of the other kind keep the names they have.
             names = {
                 **names,
-                **snapshots.parse_names(found['resource_providers']),
+                **snapshots.parse_names(named['resource_providers']),
             }
         parsed = snapshots.parse(body, names, began_s)
         if turn != self._turn:
@@ -251,30 +251,30 @@ class Reader:
         self._failure = failure
 
 
-_readers: dict[int, Reader] = {}
-_readers_lock = threading.Lock()
+_caches: dict[int, UplinkCache] = {}
+_caches_lock = threading.Lock()
 
 
-def reader(conf: Any) -> Reader:
+def for_process(conf: Any) -> UplinkCache:
     """The reader of this process; a forked worker gets one of its own."""
     pid = os.getpid()
-    found = _readers.get(pid)
-    if found is None:
-        with _readers_lock:
-            found = _readers.setdefault(pid, Reader(conf))
-    return found
+    cache = _caches.get(pid)
+    if cache is None:
+        with _caches_lock:
+            cache = _caches.setdefault(pid, UplinkCache(conf))
+    return cache
 
 
-def install(reader_: Reader) -> None:
+def install(cache: UplinkCache) -> None:
     """Let this process use a reader of one's own; for tools."""
-    _readers[os.getpid()] = reader_
+    _caches[os.getpid()] = cache
 
 
 def reset() -> None:
     """Stop and forget this process's reader; for tests."""
-    found = _readers.pop(os.getpid(), None)
-    if found is not None:
-        found.stop()
+    cache = _caches.pop(os.getpid(), None)
+    if cache is not None:
+        cache.stop()
 
 
 def _get(path: str, version: str) -> Any:

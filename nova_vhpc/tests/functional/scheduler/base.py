@@ -99,8 +99,8 @@ class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
                 if uplink.kind is model.BridgeKind.SHARED
                 else model.TRAIT_SEPARATE,
             )
-        reader = uplink_cache.reader(self._conf())
-        reader.refresh()
+        cache = uplink_cache.for_process(self._conf())
+        cache.refresh()
 
     @staticmethod
     def _conf():

@@ -190,7 +190,7 @@ class MovedMemberTest(base.SchedulerTestCase):
             told.append(
                 (
                     set(nova_db.locate(uuids).hosts.values()),
-                    nova_db.landing(cell, 'full'),
+                    nova_db.evacuation_destinations(cell, 'full'),
                 )
             )
             return spawn(*args, **kwargs)
@@ -198,7 +198,7 @@ class MovedMemberTest(base.SchedulerTestCase):
         with mock.patch.object(driver, 'spawn', look):
             server = self._evacuate_server(self.servers[0])
         self.assertEqual([({'full'}, {server['id']: 'far'})], told)
-        self.assertEqual({}, nova_db.landing(cell, 'full'))
+        self.assertEqual({}, nova_db.evacuation_destinations(cell, 'full'))
 
 
 class MovedMemberOfAFullSwitchTest(MovedMemberTest):

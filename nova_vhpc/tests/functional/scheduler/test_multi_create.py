@@ -91,10 +91,10 @@ class RedeployTest(base.SchedulerTestCase):
             ['alpha', 'alpha', 'beta', 'beta'], self.hosts_of(servers)
         )
         # Then nobody asks for long.
-        reader = uplink_cache.reader(self._conf())
-        reader.refresh()
-        reader._snapshot = dataclasses.replace(
-            reader.latest(), taken_s=time.monotonic() - 300
+        cache = uplink_cache.for_process(self._conf())
+        cache.refresh()
+        cache._snapshot = dataclasses.replace(
+            cache.latest(), taken_s=time.monotonic() - 300
         )
         for server in servers:
             self._delete_server(server)

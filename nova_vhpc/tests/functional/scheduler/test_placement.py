@@ -247,8 +247,8 @@ class UnknownTopologyTest(base.SchedulerTestCase):
         self.assertIn(server['OS-EXT-SRV-ATTR:host'], ('dark', 'stale'))
 
     def test_placement_away(self):
-        reader = uplink_cache.reader(self._conf())
-        good = reader._get
+        cache = uplink_cache.for_process(self._conf())
+        good = cache._get
         calls = []
 
         def away(path, version):
@@ -259,9 +259,9 @@ class UnknownTopologyTest(base.SchedulerTestCase):
             fixtures.FakeLogger('nova_vhpc.scheduler', nuke_handlers=False)
         )
         self.flags(group='vhpc_scheduler', snapshot_ttl=1)
-        reader.snapshot()
-        reader._get = away
-        reader.expire()
+        cache.snapshot()
+        cache._get = away
+        cache.expire()
         self._wait_for_assert(lambda: self.assertLess(1, len(calls)))
         # The last snapshot is still good.
         (first,) = self.boot_cluster(self.flavor_id, 1)
@@ -279,8 +279,8 @@ class UnknownTopologyTest(base.SchedulerTestCase):
         self.assertIn('snapshot_max_age is 1 s', log.output)
         # One line per change of state, however often it fails.
         self.assertEqual(1, log.output.count('Cannot read the uplinks'))
-        reader._get = good
-        reader.expire()
+        cache._get = good
+        cache.expire()
         self._wait_for_assert(lambda: self.assertIn('works again', log.output))
         server = self._create_server(
             name='again', flavor_id=self.flavor_id, networks='none'

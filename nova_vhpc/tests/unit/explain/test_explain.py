@@ -368,7 +368,7 @@ class PlanTest(base.TestCase):
         )
         self.assertEqual(
             [(0, 0.0, 2)] * 2,
-            [(h.planned, h.weight, h.room) for h in found.hosts],
+            [(h.planned, h.weight, h.capacity) for h in found.hosts],
         )
         json.dumps(found.as_dict(), allow_nan=False)
         # It is not to blame where no host passes.

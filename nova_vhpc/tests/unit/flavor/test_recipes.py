@@ -120,7 +120,7 @@ class RecipeTest(base.TestCase):
         for network in extra_specs.NETWORKS:
             exported = network == 'exported'
             specs = recipe(network, alias='nic' if exported else None)
-            wanted = requirements.requirements(
+            wanted = requirements.of_flavor(
                 specs, 4, devices=pci_aliases.devices(specs)
             )
             self.assertIsNone(wanted.flaw, network)

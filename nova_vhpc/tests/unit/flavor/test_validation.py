@@ -140,13 +140,15 @@ class AgreementTest(base.TestCase):
             for key in specs
         ) or (len(groups) > 1 and 'group_policy' not in specs):
             return False
-        wanted = requirements.requirements(specs, 1, devices=1)
+        wanted = requirements.of_flavor(specs, 1, devices=1)
         found = list(self.candidates(specs))
         topology = snapshot.HostUplinks(self.UPLINKS)
-        offered = candidates.offered(found) if wanted.claims else None
+        offered = (
+            candidates.offered(found) if wanted.requested_uplinks else None
+        )
         view = requirements.HostView(8, 0, topology, offered)
         fit_result = requirements.evaluate(view, wanted)
-        if not fit_result.passes or not wanted.claims:
+        if not fit_result.passes or not wanted.requested_uplinks:
             return fit_result.passes
         reservations = candidates.UplinkReservations(
             fit_result.uplinks, wanted.rule

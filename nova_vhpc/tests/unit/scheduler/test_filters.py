@@ -64,7 +64,7 @@ class FilterTest(world.WorldTestCase):
         )
         self.assertEqual(4, len(self.passing(spec)))
         self.body['provider_summaries'].clear()
-        self.reader.refresh()
+        self.cache.refresh()
         self.assertEqual([], self.passing(self.request()))
 
     def test_no_hosts(self):
@@ -120,7 +120,7 @@ class FilterTest(world.WorldTestCase):
         )
         done = threading.Event()
         self.addCleanup(done.set)
-        self.reader._get = lambda path, version: done.wait()
+        self.cache._get = lambda path, version: done.wait()
         self.flags(first_read_timeout=600)
         self.assertEqual(4, len(self.passing(spec)))
         self.assertFalse(done.is_set())
@@ -133,7 +133,7 @@ class FilterTest(world.WorldTestCase):
                     summary['resources'][model.STAMP]['capacity'] = int(
                         time.time() / 60 - minutes
                     )
-            self.reader.refresh()
+            self.cache.refresh()
             self.states = scheduler_world.World(self.hosts).states
             self.assertEqual(passing, len(self.passing(self.request())))
         self.assertIn('its agent last published', self.log.output)
@@ -310,7 +310,7 @@ class ClaimTest(world.WorldTestCase):
         spec = self.request(members=3)
         spec.numa_topology = pinned_topology(emulator_threads_policy='isolate')
         self.passing(spec)
-        self.assertEqual(3, self.states[0]._vhpc_session.wanted.vcpus)
+        self.assertEqual(3, self.states[0]._vhpc_session.requirements.vcpus)
 
     def test_one_member_too_many(self):
         placed = self.place(self.request(members=9))

@@ -305,7 +305,7 @@ class SteeringTest(world.WorldTestCase):
 
     def test_host_that_another_filter_drops_when_it_is_full(self):
         # As anti-affinity with max_server_per_host does: our filter never
-        # sees the host again, but must know that a member landed there.
+        # sees the host again, but must know that a member was placed there.
         del self.states[3:]
         spec = self.request(members=6, policy='anti-affinity')
         spec.instance_group._rules = {'max_server_per_host': '2'}

@@ -49,8 +49,8 @@ class WorldTestCase(base.BaseTestCase):
         self.body = world.bulk_body(self.hosts)
         self.names = world.names(self.hosts)
         self.reads = []
-        self.reader = uplink_cache.Reader(CONF, self.get)
-        uplink_cache.install(self.reader)
+        self.cache = uplink_cache.UplinkCache(CONF, self.get)
+        uplink_cache.install(self.cache)
         self.addCleanup(uplink_cache.reset)
         self.states = world.World(self.hosts).states
         # What Nova's databases have of a server group; None: no answer.
@@ -78,11 +78,11 @@ class WorldTestCase(base.BaseTestCase):
             )
         )
         # Where members land that are being evacuated.
-        self.landing = {}
+        self.evacuation_destinations = {}
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.sources.nova_db.landing',
-                lambda cell, source: self.landing,
+                'nova_vhpc.scheduler.sources.nova_db.evacuation_destinations',
+                lambda cell, source: self.evacuation_destinations,
             )
         )
 

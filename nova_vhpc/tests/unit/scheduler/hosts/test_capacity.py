@@ -36,25 +36,26 @@ class FreeTest(base.BaseTestCase):
 
     def test_exact_where_both_have_the_same_guests(self):
         ratios = (0.5, 1.0, 1.5, 4.0)
-        for ratio, placed, reserved, guests, landed in itertools.product(
+        for values in itertools.product(
             ratios, ratios, (0, 2), (0, 5), (0, 3)
         ):
-            if placed > ratio:
+            ratio, placement_ratio, reserved, guests, placed = values
+            if placement_ratio > ratio:
                 conf = reserved
-            elif placed < ratio:
+            elif placement_ratio < ratio:
                 conf = 99  # not asked then
             else:
                 conf = 0
-            in_placement = int((100 - reserved) * placed)
+            in_placement = int((100 - reserved) * placement_ratio)
             self.assertEqual(
-                in_placement - guests - landed,
+                in_placement - guests - placed,
                 capacity.free(
                     capacity.Inventory(
-                        100, ratio, reserved + guests + landed, landed, conf
+                        100, ratio, reserved + guests + placed, placed, conf
                     ),
                     Resource(in_placement, guests),
                 ),
-                (ratio, placed, reserved, guests, landed),
+                values,
             )
 
     def test_a_ratio_that_binary_fractions_lack(self):
@@ -109,7 +110,7 @@ class BesideTest(base.BaseTestCase):
         self.resources = {'DISK_GB': Resource(100, 30)}
 
     def members(
-        self, pinned=False, landed=0, ratio=1.0, disk_mb=10 << 10, **asked
+        self, pinned=False, placed=0, ratio=1.0, disk_mb=10 << 10, **asked
     ):
         return host_state.members_beside(
             self.state,
@@ -117,15 +118,15 @@ class BesideTest(base.BaseTestCase):
             capacity.Defaults(16.0, 1.0, ratio, disk_mb=disk_mb),
             pinned,
             self.resources,
-            landed,
+            placed,
         )
 
     def test_disk(self):
         self.assertEqual(NO_LIMIT, self.members(VCPU=2))
         self.assertEqual(7, self.members(DISK_GB=10))
-        self.assertEqual(5, self.members(DISK_GB=10, landed=2))
+        self.assertEqual(5, self.members(DISK_GB=10, placed=2))
         self.assertEqual(0, self.members(DISK_GB=71))
-        self.assertEqual(0, self.members(DISK_GB=10, landed=9))
+        self.assertEqual(0, self.members(DISK_GB=10, placed=9))
 
     def test_disk_that_placement_has_another_ratio_for(self):
         self.resources = {'DISK_GB': Resource(200, 30)}
@@ -142,11 +143,11 @@ class BesideTest(base.BaseTestCase):
         self.state.disk_allocation_ratio = 2.0
         self.assertEqual(15, self.members(DISK_GB=10, disk_mb=0))
 
-    def test_disk_of_members_that_have_just_landed_is_not_reserved(self):
+    def test_disk_of_members_that_were_just_placed_is_not_reserved(self):
         self.resources = {'DISK_GB': Resource(55, 30)}
         self.assertEqual(2, self.members(DISK_GB=10))
-        self.assertEqual(1, self.members(DISK_GB=10, landed=1))
-        self.assertEqual(0, self.members(DISK_GB=10, landed=2))
+        self.assertEqual(1, self.members(DISK_GB=10, placed=1))
+        self.assertEqual(0, self.members(DISK_GB=10, placed=2))
 
     def test_disk_elsewhere(self):
         # A volume, or a sharing provider: Placement has none of the host's.
@@ -177,12 +178,12 @@ class BesideTest(base.BaseTestCase):
         self.assertEqual(1, self.members(VCPU=1, PCPU=3, DISK_GB=40))
         self.assertEqual(2, self.members(VCPU=1, PCPU=3, DISK_GB=10))
         # Placement gives six out, of which one is taken, and two by a member
-        # that has just landed.
+        # that was just placed.
         self.resources['PCPU'] = Resource(6, 1)
         self.state.numa_topology.cells[0].pinned_cpus = {4, 5, 6}
-        self.assertEqual(1, self.members(VCPU=1, PCPU=2, landed=1))
+        self.assertEqual(1, self.members(VCPU=1, PCPU=2, placed=1))
         self.resources['PCPU'] = Resource(2, 1)
-        self.assertEqual(0, self.members(VCPU=1, PCPU=2, landed=1))
+        self.assertEqual(0, self.members(VCPU=1, PCPU=2, placed=1))
 
 
 class PlanTest(world.WorldTestCase):
@@ -205,7 +206,7 @@ class PlanTest(world.WorldTestCase):
     def test_ram(self):
         self.assertNotIn('host00003', self.host_of_three(MEMORY_MB=2048))
 
-    def test_members_that_have_just_landed_are_not_reserved(self):
+    def test_members_that_were_just_placed_are_not_reserved(self):
         # Ratios in Placement are far below Nova's.
         lower = {'MEMORY_MB': (8192, 1024), 'VCPU': (9, 1)}
         for state in self.states:
@@ -215,12 +216,12 @@ class PlanTest(world.WorldTestCase):
                 own[name] = {'capacity': total, 'used': used}
         spec = self.request(3)
         ((name, _), *others) = self.place(spec)
-        landed = 1 + sum(host == name for host, _ in others)
+        on_host = 1 + sum(host == name for host, _ in others)
         self.filter.filter_all(self.states, spec)
         host_info = next(s._vhpc for s in self.states if s.host == name)
         (fact,) = host_info.state._vhpc_session.plan_score._facts([host_info])
-        self.assertEqual(8192 - 1024 * (1 + landed), fact.free_ram_mb)
-        self.assertEqual(9 - 1 - 2 * landed, fact.free_cpus)
+        self.assertEqual(8192 - 1024 * (1 + on_host), fact.free_ram_mb)
+        self.assertEqual(9 - 1 - 2 * on_host, fact.free_cpus)
 
     def test_disk(self):
         for state in self.states:

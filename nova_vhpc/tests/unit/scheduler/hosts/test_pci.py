@@ -127,4 +127,4 @@ class DevicesTest(base.BaseTestCase):
 
     def test_nothing_asked_for(self):
         self.assertEqual(NO_LIMIT, pci.members(self.state, []))
-        self.assertEqual(0, pci.asked([]))
+        self.assertEqual(0, pci.device_count([]))

@@ -69,7 +69,7 @@ class RequirementsTest(base.BaseTestCase):
             ('hybrid', 1.5),
             ('mpi', requirements.UNLIMITED),
         ):
-            wanted = requirements.requirements(
+            wanted = requirements.of_flavor(
                 {'vhpc:paradigm': paradigm},
                 1,
                 default_max_overcommit=defaults,
@@ -77,7 +77,7 @@ class RequirementsTest(base.BaseTestCase):
             self.assertEqual(expected, wanted.max_overcommit)
 
     def test_flavor_goes_before_defaults(self):
-        wanted = requirements.requirements(
+        wanted = requirements.of_flavor(
             {'vhpc:max_overcommit': '3', 'vhpc:spare_cpus': '0'},
             1,
             default_spare_cpus=2,
@@ -86,7 +86,7 @@ class RequirementsTest(base.BaseTestCase):
         self.assertEqual((0, 3.0), (wanted.spare_cpus, wanted.max_overcommit))
 
     def test_spare_cpu_means_no_overcommit_of_the_others(self):
-        wanted = requirements.requirements({'vhpc:spare_cpus': '1'}, 1)
+        wanted = requirements.of_flavor({'vhpc:spare_cpus': '1'}, 1)
         self.assertEqual(1.0, wanted.max_overcommit)
 
     def test_no_limit_that_is_wrong_is_no_limit(self):
@@ -96,7 +96,7 @@ class RequirementsTest(base.BaseTestCase):
                     'vhpc:paradigm': 'openmp',
                     'vhpc:max_overcommit': text,
                 }
-                wanted = requirements.requirements(
+                wanted = requirements.of_flavor(
                     specs, 2, default_max_overcommit={'openmp': 1.0}
                 )
                 fit_result = requirements.evaluate(host(), wanted)
@@ -117,7 +117,7 @@ class RequirementsTest(base.BaseTestCase):
             ),
         ):
             with self.subTest(specs):
-                wanted = requirements.requirements(specs, 1)
+                wanted = requirements.of_flavor(specs, 1)
                 fit_result = requirements.evaluate(host(uplink(1)), wanted)
                 self.assertIn(words, fit_result.reason)
 
@@ -128,7 +128,7 @@ class RequirementsTest(base.BaseTestCase):
             ({'vhpc:min_link_mbps': '10'}, True),
             ({'vhpc:network': 'shared'}, True),
         ):
-            wanted = requirements.requirements(specs, 1, devices=1)
+            wanted = requirements.of_flavor(specs, 1, devices=1)
             self.assertEqual(needs, wanted.needs_topology, specs)
             self.assertEqual(
                 not needs,
@@ -141,11 +141,11 @@ class RequirementsTest(base.BaseTestCase):
 class EvaluateTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        self.wanted = requirements.requirements(SEPARATE, 2)
+        self.requirements = requirements.of_flavor(SEPARATE, 2)
 
     def evaluate(self, view, **limits):
         return requirements.evaluate(
-            view, self.wanted, requirements.Limits(**limits)
+            view, self.requirements, requirements.Limits(**limits)
         )
 
     def test_host_that_serves(self):
@@ -194,7 +194,7 @@ class EvaluateTest(base.BaseTestCase):
         self.assertIn('NIC eth1 on bridge br1 has 1 of 1 slot(s)', reason)
 
     def test_flavor_without_claim_has_no_limit(self):
-        self.wanted = requirements.requirements(
+        self.requirements = requirements.of_flavor(
             {'vhpc:min_link_mbps': '10'}, 2
         )
         fit_result = self.evaluate(host(uplink(1, used=1)))
@@ -203,7 +203,7 @@ class EvaluateTest(base.BaseTestCase):
         )
 
     def test_cpus(self):
-        self.wanted = requirements.requirements(
+        self.requirements = requirements.of_flavor(
             {'vhpc:spare_cpus': '2', 'vhpc:max_overcommit': '1.5'}, 3
         )
         # (8 - 2) * 1.5 = 9 vCPUs.
@@ -214,14 +214,14 @@ class EvaluateTest(base.BaseTestCase):
 
     def test_a_limit_that_no_float_hits_is_reached_all_the_same(self):
         # 100 * 1.15 is 114.99999999999999.
-        self.wanted = requirements.requirements(
+        self.requirements = requirements.of_flavor(
             {'vhpc:max_overcommit': '1.15'}, 5
         )
         self.assertTrue(self.evaluate(host(cpus=100, used=110)).passes)
         self.assertFalse(self.evaluate(host(cpus=100, used=111)).passes)
 
     def test_a_limit_that_nearly_does_is_kept(self):
-        wanted = requirements.requirements({'vhpc:max_overcommit': '1.24'}, 1)
+        wanted = requirements.of_flavor({'vhpc:max_overcommit': '1.24'}, 1)
         # 8 * 1.24 is 9.92.
         for used, fits in ((8, True), (9, False)):
             fit_result = requirements.evaluate(host(used=used), wanted)
@@ -241,7 +241,7 @@ class EvaluateTest(base.BaseTestCase):
                 '; with spare CPUs and no vhpc:max_overcommit the limit is 1',
             ),
         ):
-            self.wanted = requirements.requirements(specs, 2, **options)
+            self.requirements = requirements.of_flavor(specs, 2, **options)
             reason = self.evaluate(host(used=11)).reason
             self.assertTrue(reason.endswith(words), reason)
 

@@ -15,7 +15,7 @@
 import testtools
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.hosts.requirements import requirements
+from nova_vhpc.scheduler.hosts.requirements import of_flavor
 from nova_vhpc.scheduler.planner import request
 
 
@@ -24,7 +24,7 @@ def plan(members, unknown):
     hosts = [
         planner.HostFacts(name, 4, 0, 4, 65536) for name in ('known', 'other')
     ]
-    wanted = requirements({'vhpc:max_overcommit': '1'}, 1)
+    wanted = of_flavor({'vhpc:max_overcommit': '1'}, 1)
     return request.plan_on_known_hosts_first(
         request.build_plan_request(wanted, 0, members, hosts, {}, None, None),
         unknown,

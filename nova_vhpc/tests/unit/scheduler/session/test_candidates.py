@@ -94,12 +94,12 @@ class LedgerTest(base.BaseTestCase):
         reservations = self.reservations(uplink('a1'), uplink('b2'))
         found = self.order(reservations, [candidate('a1'), candidate('b2')])
         found[0]
-        reservations.settle(found, gained=True)
+        reservations.note_outcome(found, placed=True)
         self.assertEqual(1, reservations.members_left())
         found = self.order(reservations, found)
         self.assertEqual([('b2',)], claimed(found))
         found[0]
-        reservations.settle(found, gained=True)
+        reservations.note_outcome(found, placed=True)
         self.assertEqual([], self.order(reservations, found))
 
     def test_lost_claim_goes_last(self):
@@ -112,7 +112,7 @@ class LedgerTest(base.BaseTestCase):
         # Two claims fail, the third one succeeds.
         for _ in range(3):
             found[0]
-        reservations.settle(found, gained=True)
+        reservations.note_outcome(found, placed=True)
         self.assertEqual(
             [('a1',), ('b2',)], claimed(self.order(reservations, found))
         )
@@ -122,7 +122,7 @@ class LedgerTest(base.BaseTestCase):
         reservations = self.reservations(uplink('a1'), uplink('b2'))
         found = self.order(reservations, [candidate('a1'), candidate('b2')])
         found[0]
-        reservations.settle(found, gained=False)
+        reservations.note_outcome(found, placed=False)
         self.assertEqual(
             [('b2',), ('a1',)], claimed(self.order(reservations, found))
         )
@@ -130,12 +130,12 @@ class LedgerTest(base.BaseTestCase):
     def test_list_of_another_filter(self):
         reservations = self.reservations(uplink('a1'), uplink('b2'))
         pruned = [candidate('b2'), candidate('a1')]
-        # Nobody knows what it has handed out, if no member has landed.
-        reservations.settle(pruned, gained=False)
+        # What it handed out is unknown if no member was placed.
+        reservations.note_outcome(pruned, placed=False)
         self.assertEqual(
             [('b2',), ('a1',)], claimed(self.order(reservations, pruned))
         )
-        reservations.settle(pruned, gained=True)
+        reservations.note_outcome(pruned, placed=True)
         self.assertEqual([('a1',)], claimed(self.order(reservations, pruned)))
 
     def test_shared_uplink_is_claimed_until_it_is_full(self):
@@ -144,7 +144,7 @@ class LedgerTest(base.BaseTestCase):
         for left in (1, 0):
             found = self.order(reservations, [candidate('a1')])
             found[0]
-            reservations.settle(found, gained=True)
+            reservations.note_outcome(found, placed=True)
             self.assertEqual(left, reservations.members_left())
         self.assertEqual([], self.order(reservations, found))
 
@@ -158,7 +158,7 @@ class LedgerTest(base.BaseTestCase):
         for _ in range(6):
             found = self.order(reservations, offer)
             taken.extend(candidates.uplinks_of(found[0]))
-            reservations.settle(found, gained=True)
+            reservations.note_outcome(found, placed=True)
         # The uplinks of one bridge in turn; the next bridge when it is full.
         self.assertEqual(['a1', 'a2', 'a1', 'a2', 'b1', 'b1'], taken)
 
@@ -172,7 +172,7 @@ class LedgerTest(base.BaseTestCase):
         for _ in range(3):
             found = self.order(reservations, offer)
             taken.extend(candidates.uplinks_of(found[0]))
-            reservations.settle(found, gained=True)
+            reservations.note_outcome(found, placed=True)
         self.assertEqual(['a1', 'b1', 'b1'], taken)
         # Who has used it may be gone by now.
         self.assertEqual(
@@ -262,5 +262,5 @@ class LedgerTest(base.BaseTestCase):
         self.assertEqual(NO_LIMIT, reservations.members_left())
         found = self.order(reservations, [candidate('x1'), candidate('x2')])
         found[0]
-        reservations.settle(found, gained=True)
+        reservations.note_outcome(found, placed=True)
         self.assertEqual([('x2',)], claimed(self.order(reservations, found)))

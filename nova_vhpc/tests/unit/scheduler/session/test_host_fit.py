@@ -136,7 +136,7 @@ class JudgeTest(world.WorldTestCase):
             )
             found = self.host_fit(spec)
             self.assertIs(pinned, found.pinned)
-            self.assertEqual(counted, found.wanted.vcpus)
+            self.assertEqual(counted, found.requirements.vcpus)
 
     def test_a_member_that_stops_frees_cpus_of_the_kind_it_had(self):
         state = self.states[0]
@@ -174,7 +174,7 @@ class JudgeTest(world.WorldTestCase):
         )
 
     def test_nothing_was_read_yet(self):
-        self.reader.latest = lambda: None
+        self.cache.latest = lambda: None
         spec = self.request()
         spec.flavor.extra_specs = {'vhpc:workload': 'parallel'}
         host_info = self.host_info(spec)

@@ -168,7 +168,10 @@ class MembersTest(world.WorldTestCase):
     def test_evacuated_members_go_to_those_that_land(self):
         # Nova has them on the dead host until they run again.
         spec, uuids = self.evacuated(hosts=['dead'])
-        self.landing = {uuids[1]: 'host00003', uuids[2]: 'host00003'}
+        self.evacuation_destinations = {
+            uuids[1]: 'host00003',
+            uuids[2]: 'host00003',
+        }
         host, planned, running = self.ask(spec, dead=uuids)
         self.assertEqual((2, {'host00003': 2}), (planned, running))
         self.assertEqual('host00003', host)
@@ -292,7 +295,7 @@ class MembersTest(world.WorldTestCase):
     def test_deleted_members_are_not_looked_up_again(self):
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.sources.nova_db.may_tell',
+                'nova_vhpc.scheduler.sources.nova_db.may_have_host',
                 lambda uuids: False,
             )
         )

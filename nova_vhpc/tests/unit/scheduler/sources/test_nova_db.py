@@ -36,8 +36,8 @@ def mapping(uuid, cell=CELL):
 class LocateTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        nova_db._nowhere.clear()
-        self.addCleanup(nova_db._nowhere.clear)
+        nova_db._without_host.clear()
+        self.addCleanup(nova_db._without_host.clear)
         self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.answers = {
             CELL.uuid: [
@@ -89,13 +89,13 @@ class LocateTest(base.BaseTestCase):
         self.assertEqual({B}, found.gone)
 
     def test_members_on_no_host_are_asked_for_once(self):
-        self.assertFalse(nova_db.may_tell([]))
-        self.assertTrue(nova_db.may_tell({B}))
+        self.assertFalse(nova_db.may_have_host([]))
+        self.assertTrue(nova_db.may_have_host({B}))
         nova_db.locate({A, B, C, D})
         # Failed the one, and deleted the other.
-        self.assertFalse(nova_db.may_tell({B, D}))
-        self.assertTrue(nova_db.may_tell({A, B}))
-        self.assertTrue(nova_db.may_tell({B, C}))
+        self.assertFalse(nova_db.may_have_host({B, D}))
+        self.assertTrue(nova_db.may_have_host({A, B}))
+        self.assertTrue(nova_db.may_have_host({B, C}))
 
     def test_a_member_that_no_host_has_taken_yet_is_asked_for_again(self):
         # A shelved one keeps its state until its nova-compute has started it.
@@ -103,14 +103,14 @@ class LocateTest(base.BaseTestCase):
             for server in self.answers[CELL.uuid]:
                 server.vm_state = state
             self.assertEqual({A: 'one'}, nova_db.locate({A, B}).hosts)
-            self.assertTrue(nova_db.may_tell({B}))
+            self.assertTrue(nova_db.may_have_host({B}))
 
     def test_a_softly_deleted_member_is_asked_for_again(self):
         # It may be restored, which asks no scheduler.
         self.answers[CELL.uuid][0].vm_state = 'soft-delete'
         found = nova_db.locate({A, B})
         self.assertEqual(({}, {A, B}), found)
-        self.assertTrue(nova_db.may_tell({A}))
+        self.assertTrue(nova_db.may_have_host({A}))
         self.answers[CELL.uuid][0].vm_state = 'active'
         self.assertEqual({A: 'one'}, nova_db.locate({A}).hosts)
 
@@ -121,14 +121,14 @@ class LocateTest(base.BaseTestCase):
     def test_what_was_remembered_before_stays(self):
         nova_db.locate({B})
         nova_db.locate({D})
-        self.assertFalse(nova_db.may_tell({B, D}))
+        self.assertFalse(nova_db.may_have_host({B, D}))
 
     def test_memory_is_bounded(self):
-        with mock.patch.object(nova_db, 'MOST_NOWHERE', 2):
+        with mock.patch.object(nova_db, 'MAX_REMEMBERED', 2):
             nova_db.locate({B, D})
-            self.assertFalse(nova_db.may_tell({B, D}))
+            self.assertFalse(nova_db.may_have_host({B, D}))
             nova_db.locate({A + A})
-        self.assertEqual([A + A], list(nova_db._nowhere))
+        self.assertEqual([A + A], list(nova_db._without_host))
 
     def test_a_cell_that_does_not_answer(self):
         for answer in (
@@ -285,14 +285,14 @@ class DownTest(base.BaseTestCase):
 
 
 class LandingTest(base.BaseTestCase):
-    def landing(self, **answer):
+    def destinations(self, **answer):
         with (
             mock.patch.object(nova_context, 'target_cell') as cell,
             mock.patch.object(
                 objects.MigrationList, 'get_by_filters', **answer
             ) as get,
         ):
-            found = nova_db.landing(CELL, 'one')
+            found = nova_db.evacuation_destinations(CELL, 'one')
         self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
         self.assertEqual(
             {
@@ -309,12 +309,12 @@ class LandingTest(base.BaseTestCase):
             objects.Migration(instance_uuid=A, dest_compute='two'),
             objects.Migration(instance_uuid=B, dest_compute=None),
         ]
-        self.assertEqual({A: 'two'}, self.landing(return_value=found))
+        self.assertEqual({A: 'two'}, self.destinations(return_value=found))
 
     def test_no_answer(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         error = exception.MigrationNotFound(migration_id=1)
-        self.assertEqual({}, self.landing(side_effect=error))
+        self.assertEqual({}, self.destinations(side_effect=error))
         self.assertIn(
             'does not tell where the servers of host one', log.output
         )

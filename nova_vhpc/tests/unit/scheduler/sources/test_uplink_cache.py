@@ -61,7 +61,7 @@ class ReaderTest(world.WorldTestCase):
 
     def test_first_request_waits_for_the_first_read(self):
         self.assertEqual([], self.reads)
-        snapshot, reason = self.reader.snapshot()
+        snapshot, reason = self.cache.snapshot()
         self.assertIsNone(reason)
         self.assertEqual(self.hosts, len(snapshot.hosts))
         self.assertEqual(2, len(self.reads))
@@ -72,8 +72,8 @@ class ReaderTest(world.WorldTestCase):
         :param options: of ``[vhpc_scheduler]``.
         """
         self.flags(snapshot_ttl=100, **options)
-        first, _ = self.reader.snapshot()
-        self.reader._snapshot = dataclasses.replace(
+        first, _ = self.cache.snapshot()
+        self.cache._snapshot = dataclasses.replace(
             first, taken_s=time.monotonic() - 201
         )
 
@@ -83,7 +83,7 @@ class ReaderTest(world.WorldTestCase):
             for summary in self.body['provider_summaries'].values():
                 if model.UPLINK in summary['resources']:
                     summary['resources'][model.UPLINK]['capacity'] = slots
-            snapshot, _ = self.reader.snapshot()
+            snapshot, _ = self.cache.snapshot()
             for host in snapshot.hosts.values():
                 self.assertEqual(
                     {slots}, {uplink.slots for uplink in host.uplinks}
@@ -93,11 +93,11 @@ class ReaderTest(world.WorldTestCase):
         self.pause(fresh_read_timeout=0.2)
         hang = threading.Event()
         self.addCleanup(hang.set)
-        self.reader._get = lambda *args: hang.wait(60) and self.get(*args)
+        self.cache._get = lambda *args: hang.wait(60) and self.get(*args)
         waited_s = []
         for _ in range(4):
             began_s = time.monotonic()
-            self.assertIsNone(self.reader.snapshot()[1])
+            self.assertIsNone(self.cache.snapshot()[1])
             waited_s.append(time.monotonic() - began_s)
         self.assertGreater(waited_s[0], 0.1)
         # The others know by then that it takes long.
@@ -105,45 +105,45 @@ class ReaderTest(world.WorldTestCase):
 
     def test_no_request_waits_where_the_last_read_took_long(self):
         self.pause()
-        self.reader.read_s = 0.6
-        old = self.reader._snapshot
-        self.assertIs(old, self.reader.snapshot()[0])
+        self.cache.read_s = 0.6
+        old = self.cache._snapshot
+        self.assertIs(old, self.cache.snapshot()[0])
         # But the next one has it.
-        wait_for(lambda: self.reader._snapshot is not old)
-        self.assertIsNot(old, self.reader.snapshot()[0])
+        wait_for(lambda: self.cache._snapshot is not old)
+        self.assertIsNot(old, self.cache.snapshot()[0])
 
     def test_nobody_waits_for_a_read_that_has_failed(self):
         self.pause(fresh_read_timeout=3600)
         self.body = ConnectionError('refused')
-        self.assertTrue(self.end_of(self.reader.snapshot))
-        self.assertTrue(self.end_of(self.reader.snapshot))
+        self.assertTrue(self.end_of(self.cache.snapshot))
+        self.assertTrue(self.end_of(self.cache.snapshot))
 
     def test_later_requests_do_not_read(self):
         self.flags(snapshot_ttl=3600)
-        self.reader.snapshot()
+        self.cache.snapshot()
         before = len(self.reads)
         for _ in range(100):
-            self.reader.snapshot()
+            self.cache.snapshot()
         self.assertEqual(before, len(self.reads))
 
     def test_thread_refreshes_and_names_are_read_once(self):
-        self.reader.snapshot()
+        self.cache.snapshot()
         wait_for(lambda: len(self.reads) >= 4)
         names = [path for path in self.reads if 'providers?' in path]
         self.assertEqual(1, len(names))
 
     def test_names_of_new_uplinks_are_read(self):
-        self.reader.snapshot()
+        self.cache.snapshot()
         gone = self.body['provider_summaries'].popitem()
-        self.reader.refresh()
+        self.cache.refresh()
         self.body['provider_summaries'].update([gone])
-        self.reader.refresh()
+        self.cache.refresh()
         names = [path for path in self.reads if 'providers?' in path]
         self.assertEqual(2, len(names))
 
     def test_placement_never_answered(self):
         self.body = ConnectionError('refused')
-        snapshot, reason = self.reader.snapshot()
+        snapshot, reason = self.cache.snapshot()
         self.assertIsNone(snapshot)
         self.assertIn('ConnectionError: refused', reason)
 
@@ -158,41 +158,41 @@ class ReaderTest(world.WorldTestCase):
         logger.addHandler(handler)
         self.addCleanup(logger.removeHandler, handler)
         self.body = ConnectionError('that is wrong')
-        self.reader.snapshot()
+        self.cache.snapshot()
         (line,) = handler.stream.getvalue().splitlines()
         self.assertEqual(1, line.count('that is wrong'), line)
 
     def test_last_snapshot_is_used_up_to_its_age(self):
         good = self.body
-        self.reader.snapshot()
+        self.cache.snapshot()
         self.body = ValueError('not JSON')
-        self.reader.expire()
+        self.cache.expire()
         wait_for(lambda: 'Cannot read' in self.log.output)
-        self.assertIsNone(self.reader.snapshot()[1])
+        self.assertIsNone(self.cache.snapshot()[1])
         self.flags(snapshot_max_age=1)
-        wait_for(lambda: self.reader.snapshot()[1] is not None)
-        snapshot, reason = self.reader.snapshot()
+        wait_for(lambda: self.cache.snapshot()[1] is not None)
+        snapshot, reason = self.cache.snapshot()
         self.assertIsNone(snapshot)
         self.assertIn('snapshot_max_age is 1 s: ValueError: not JSON', reason)
         wait_for(lambda: len(self.reads) > 4)
         self.assertEqual(1, self.log.output.count('Cannot read'))
         self.body = good
-        self.reader.expire()
-        wait_for(lambda: self.reader.snapshot()[1] is None)
+        self.cache.expire()
+        wait_for(lambda: self.cache.snapshot()[1] is None)
         self.assertEqual(1, self.log.output.count('works again: 4 hosts'))
 
     def test_hanging_read_is_given_up(self):
-        self.reader.snapshot()
+        self.cache.snapshot()
         hang = threading.Event()
         self.addCleanup(hang.set)
-        self.reader._get = lambda *_: hang.wait(60)
+        self.cache._get = lambda *_: hang.wait(60)
         self.flags(refresh_timeout=1)
-        self.reader.expire()
-        wait_for(lambda: self.reader._hangs())
-        self.reader._get = self.get
+        self.cache.expire()
+        wait_for(lambda: self.cache._hangs())
+        self.cache._get = self.get
         before = len(self.reads)
         # Requests go on with the last snapshot, and a new thread reads.
-        self.assertIsNone(self.reader.snapshot()[1])
+        self.assertIsNone(self.cache.snapshot()[1])
         wait_for(lambda: len(self.reads) > before)
         self.assertLess(before, len(self.reads))
         self.assertIn('taken more than 1 s', self.log.output)
@@ -200,12 +200,12 @@ class ReaderTest(world.WorldTestCase):
     def test_first_read_hangs(self):
         hang = threading.Event()
         self.addCleanup(hang.set)
-        self.reader._get = lambda *_: hang.wait(60)
+        self.cache._get = lambda *_: hang.wait(60)
         self.flags(first_read_timeout=0.5)
         waited_s = []
         for _ in range(4):
             began_s = time.monotonic()
-            self.assertIn('not answered yet', self.reader.snapshot()[1])
+            self.assertIn('not answered yet', self.cache.snapshot()[1])
             waited_s.append(time.monotonic() - began_s)
         self.assertGreater(waited_s[0], 0.4)
         # Only the first one has to wait for it.
@@ -214,19 +214,19 @@ class ReaderTest(world.WorldTestCase):
     def test_the_first_read_is_used_when_it_ends_late(self):
         hang = threading.Event()
         self.addCleanup(hang.set)
-        self.reader._get = lambda *args: hang.wait(60) and self.get(*args)
+        self.cache._get = lambda *args: hang.wait(60) and self.get(*args)
         self.flags(first_read_timeout=0.1)
-        self.assertIsNone(self.reader.snapshot()[0])
+        self.assertIsNone(self.cache.snapshot()[0])
         hang.set()
-        wait_for(lambda: self.reader.snapshot()[0] is not None)
-        self.assertIsNone(self.reader.snapshot()[1])
+        wait_for(lambda: self.cache.snapshot()[0] is not None)
+        self.assertIsNone(self.cache.snapshot()[1])
 
     def test_one_reader_for_all_threads(self):
         uplink_cache.reset()
         found = set()
         threads = [
             threading.Thread(
-                target=lambda: found.add(uplink_cache.reader(world.CONF))
+                target=lambda: found.add(uplink_cache.for_process(world.CONF))
             )
             for _ in range(8)
         ]
@@ -245,57 +245,57 @@ class ReaderTest(world.WorldTestCase):
 
     def test_nobody_waits_for_longer_than_the_first_read_takes(self):
         self.flags(first_read_timeout=3600)
-        self.assertTrue(self.end_of(self.reader.snapshot))
-        failing = uplink_cache.Reader(world.CONF, lambda *_: 1 / 0)
+        self.assertTrue(self.end_of(self.cache.snapshot))
+        failing = uplink_cache.UplinkCache(world.CONF, lambda *_: 1 / 0)
         self.addCleanup(failing.stop)
         self.assertTrue(self.end_of(failing.snapshot))
 
     def test_asked_to_read_at_once_it_reads_once(self):
         self.flags(snapshot_ttl=3600)
-        self.reader.snapshot()
+        self.cache.snapshot()
         before = len(self.reads)
-        self.reader.expire()
+        self.cache.expire()
         wait_for(lambda: len(self.reads) > before)
         time.sleep(0.2)
         self.assertEqual(before + 1, len(self.reads))
 
     def test_a_request_after_a_long_pause_makes_it_read(self):
         self.flags(snapshot_ttl=1000, snapshot_max_age=10_000)
-        self.reader.snapshot()
+        self.cache.snapshot()
         before = len(self.reads)
         real = time.monotonic
         self.useFixture(
             fixtures.MonkeyPatch('time.monotonic', lambda: real() + 5_000)
         )
-        self.assertIsNone(self.reader.snapshot()[1])
+        self.assertIsNone(self.cache.snapshot()[1])
         wait_for(lambda: len(self.reads) > before)
         self.assertLess(before, len(self.reads))
 
     def test_what_a_given_up_read_brings_is_not_used(self):
         self.flags(snapshot_ttl=3600)
         others = reading_threads()
-        self.reader.snapshot()
+        self.cache.snapshot()
         (old,) = reading_threads() - others
         hang = threading.Event()
         self.addCleanup(hang.set)
         stale = {'provider_summaries': {}}
-        self.reader._get = lambda *_: hang.wait(60) and stale
+        self.cache._get = lambda *_: hang.wait(60) and stale
         self.flags(refresh_timeout=1)
-        self.reader.expire()
-        wait_for(lambda: self.reader._hangs())
-        self.reader._get = self.get
+        self.cache.expire()
+        wait_for(lambda: self.cache._hangs())
+        self.cache._get = self.get
         before = len(self.reads)
-        self.reader.snapshot()
+        self.cache.snapshot()
         wait_for(lambda: len(self.reads) > before)
         hang.set()
         old.join(20)
         self.assertFalse(old.is_alive())
-        self.assertEqual(self.hosts, len(self.reader.snapshot()[0].hosts))
+        self.assertEqual(self.hosts, len(self.cache.snapshot()[0].hosts))
 
     def test_no_thread_is_left_behind(self):
         self.flags(snapshot_ttl=3600)
         others = reading_threads()
-        self.reader.snapshot()
+        self.cache.snapshot()
         (thread,) = reading_threads() - others
         uplink_cache.reset()
         thread.join(20)
@@ -316,9 +316,9 @@ class PlacementTest(world.WorldTestCase):
                 lambda: client,
             )
         )
-        reader = uplink_cache.Reader(world.CONF)
-        self.addCleanup(reader.stop)
-        return reader.snapshot()
+        cache = uplink_cache.UplinkCache(world.CONF)
+        self.addCleanup(cache.stop)
+        return cache.snapshot()
 
     def test_an_answer(self):
         snapshot, reason = self.snapshot(200, '{"provider_summaries": {}}')
@@ -388,11 +388,11 @@ class ProcessTest(world.WorldTestCase):
                 conf.CONF([], default_config_files=[], project='nova')
                 scheduler.register_opts(conf.CONF)
                 uplinks._get = lambda *_: {'provider_summaries': {}}
-                parent = uplinks.reader(conf.CONF)
+                parent = uplinks.for_process(conf.CONF)
                 parent.snapshot()
                 pid = os.fork()
                 if pid == 0:
-                    mine = uplinks.reader(conf.CONF)
+                    mine = uplinks.for_process(conf.CONF)
                     print(mine is not parent, flush=True)
                     worked = mine.snapshot()[1] is None
                     sys.stdout.flush()
