@@ -60,13 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--vms',
-        type=cli_types.whole(),
+        type=cli_types.integer(),
         nargs='+',
         metavar='N',
         default=[100, 200, 500, 1000],
         help='numbers of VMs to measure (default: %(default)s)',
     )
-    cli_types.add_whole(
+    cli_types.add_integer(
         parser, '--ticks', 150, 'decisions per measurement', least=2
     )
     plugins.add_arguments(parser)
@@ -81,11 +81,11 @@ def run(args: argparse.Namespace) -> int:
     outputs.check(args.json)
     try:
         with _memory_of_an_agent():
-            document = _table(plugins.chosen(args), args.vms, args.ticks)
+            document = _table(plugins.selected(args), args.vms, args.ticks)
             if args.slice_policy is None and args.pinning_policy is None:
                 print()
                 document['dearest'] = _table(
-                    dataclasses.replace(plugins.chosen(args), **DEAREST),
+                    dataclasses.replace(plugins.selected(args), **DEAREST),
                     args.vms,
                     args.ticks,
                 )
@@ -113,7 +113,7 @@ def _memory_of_an_agent() -> Iterator[None]:
 
 
 def _table(
-    names: plugins.Plugins, vms: list[int], ticks: int
+    names: plugins.PluginNames, vms: list[int], ticks: int
 ) -> dict[str, Any]:
     """Measure and print one table.
 
@@ -145,7 +145,7 @@ def _table(
     }
 
 
-def make(names: plugins.Plugins) -> controller.Controller:
+def make(names: plugins.PluginNames) -> controller.Controller:
     """A controller with its default settings.
 
     :raises ConfigError: if there is no such plugin.

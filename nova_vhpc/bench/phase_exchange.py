@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ('--agents', 500, 'hosts that are simulated'),
         ('--cluster-hosts', 8, 'hosts of each virtual cluster'),
     ):
-        cli_types.add_whole(parser, name, default, about)
+        cli_types.add_integer(parser, name, default, about)
     cli_types.add_seconds(
         parser,
         '--change-seconds',
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cli_types.add_seconds(
         parser, '--seconds', 20.0, 'length of the measurement'
     )
-    cli_types.add_whole(
+    cli_types.add_integer(
         parser, '--seed', 1, 'of the changes of phase', least=0
     )
     parser.add_argument(
@@ -308,9 +308,9 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             url = args.url
             if url is None:
-                url = stack.enter_context(rabbitmq.PrivateRabbit()).url
+                url = stack.enter_context(rabbitmq.PrivateRabbitMQ()).url
             result = measure(args, url)
-    except (rabbitmq.RabbitError, peer_bus.BusError, OSError) as error:
+    except (rabbitmq.RabbitMQError, peer_bus.BusError, OSError) as error:
         # Not the URL itself, which holds a password.
         place = f'the broker of --url: {error}' if args.url else error
         print(f'nova-vhpc-bench peers: {place}', file=sys.stderr)

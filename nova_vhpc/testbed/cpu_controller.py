@@ -74,7 +74,7 @@ class CpuController:
                     return self.root / path.lstrip('/')
         raise errors.LabError(f'process {pid} is in no group of {self.root}')
 
-    def make(self, name: str, weight: float = 1.0) -> Path:
+    def make_group(self, name: str, weight: float = 1.0) -> Path:
         """Make a group below the root, or below another group.
 
         :raises LabError: it cannot be made.
@@ -86,7 +86,7 @@ class CpuController:
             made = True
             if self.unified and group.parent != self.root:
                 (group.parent / 'cgroup.subtree_control').write_text('+cpu')
-            self.weigh(group, weight)
+            self.set_weight(group, weight)
         except OSError as error:
             if made:
                 with contextlib.suppress(OSError):
@@ -94,12 +94,12 @@ class CpuController:
             raise errors.LabError(f'{group}: {error.strerror}') from error
         return group
 
-    def weigh(self, group: Path, weight: float) -> None:
+    def set_weight(self, group: Path, weight: float) -> None:
         """Set a group's weight, as near as the kernel takes it."""
         (group / self._file).write_text(self._value(weight))
 
     @contextlib.contextmanager
-    def weighed(
+    def temporary_weight(
         self,
         group: Path,
         weight: float,
@@ -107,15 +107,15 @@ class CpuController:
     ) -> Iterator[None]:
         """Set a group's weight for a while.
 
-        :param tell: called before, with the words that
-            :func:`nova_vhpc.testbed.supervisor.undo` takes, and with ``done``
-            and these afterwards.
+        :param tell: called before, with the arguments of
+            :func:`nova_vhpc.testbed.supervisor.clean_up`, and afterwards with
+            ``done`` and the same arguments.
         """
         file = group / self._file
         before = file.read_text()
         words = ('value', str(file), self._value(weight), before)
         tell(*words)
-        self.weigh(group, weight)
+        self.set_weight(group, weight)
         try:
             yield
         finally:
@@ -124,7 +124,7 @@ class CpuController:
                 file.write_text(before)
             tell('done', *words)
 
-    def remove(self, group: Path) -> None:
+    def remove_group(self, group: Path) -> None:
         """Remove a group; who is in it goes to the root."""
         name = 'cgroup.procs' if self.unified else 'tasks'
         for member in _words(group / name):

@@ -176,7 +176,7 @@ class PrivateLibvirtd:
         self.root = Path(root).absolute()
         self.cache = cache or image.default_cache() / 'libvirt'
         self.pid: int | None = None
-        self._reaper: subprocess.Popen[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
 
     @property
     def socket(self) -> Path:
@@ -203,21 +203,21 @@ class PrivateLibvirtd:
 
         :raises LibvirtdError: it does not; or this is not root.
         """
-        if self._reaper is None:
+        if self._supervisor is None:
             try:
                 self._prepare()
             except OSError as error:
                 raise LibvirtdError(
                     f'no libvirtd in {self.root}: {error.strerror}'
                 ) from error
-            self._start_reaper()
+            self._start_supervisor()
         self._start_daemon()
         return self
 
     def stop(self) -> None:
         """End libvirtd, its guests and their control groups. Idempotent."""
         atexit.unregister(self.stop)
-        process, self._reaper, self.pid = self._reaper, None, None
+        process, self._supervisor, self.pid = self._supervisor, None, None
         if process is None:
             return
         assert process.stdin is not None
@@ -231,17 +231,17 @@ class PrivateLibvirtd:
             process.wait()
         process.stdout.close()
 
-    def undo_at_end(self, kind: str, *words: str) -> None:
+    def clean_up_at_end(self, kind: str, *words: str) -> None:
         """Have something of ours undone even if this process is killed.
 
-        :param kind: see :func:`nova_vhpc.testbed.supervisor.undo`.
+        :param kind: see :func:`nova_vhpc.testbed.supervisor.clean_up`.
         """
-        assert self._reaper is not None
-        assert self._reaper.stdin is not None
+        assert self._supervisor is not None
+        assert self._supervisor.stdin is not None
         line = json.dumps([kind, *words]) + '\n'
-        with contextlib.suppress(OSError):  # the reaper has been killed
-            self._reaper.stdin.write(line.encode())
-            self._reaper.stdin.flush()
+        with contextlib.suppress(OSError):  # the supervisor has been killed
+            self._supervisor.stdin.write(line.encode())
+            self._supervisor.stdin.flush()
 
     def restart(self) -> None:
         """End libvirtd in good order and start it again; guests stay."""
@@ -301,14 +301,14 @@ class PrivateLibvirtd:
         )
         (self.root / 'etc' / 'qemu.conf').write_text(QEMU_CONF)
 
-    def _start_reaper(self) -> None:
+    def _start_supervisor(self) -> None:
         process = subprocess.Popen(
             (sys.executable, '-m', supervisor.__name__, str(self.root)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        self._reaper = process
+        self._supervisor = process
         atexit.register(self.stop)
         answer = self._answer()
         if answer != 'ready':
@@ -316,15 +316,19 @@ class PrivateLibvirtd:
             raise LibvirtdError(answer.removeprefix('error '))
 
     def _answer(self) -> str:
-        assert self._reaper is not None
-        assert self._reaper.stdout is not None
+        assert self._supervisor is not None
+        assert self._supervisor.stdout is not None
         ready, _, _ = select.select(
-            [self._reaper.stdout], [], [], _START_TIMEOUT_S
+            [self._supervisor.stdout], [], [], _START_TIMEOUT_S
         )
-        return self._reaper.stdout.readline().decode().strip() if ready else ''
+        return (
+            self._supervisor.stdout.readline().decode().strip()
+            if ready
+            else ''
+        )
 
     def _start_daemon(self) -> None:
-        if self._reaper is None or self._reaper.stdin is None:
+        if self._supervisor is None or self._supervisor.stdin is None:
             raise LibvirtdError('not started')
         if self.pid and _alive(self.pid):
             return
@@ -332,8 +336,8 @@ class PrivateLibvirtd:
         # The socket of one that was killed still stands, and refuses.
         self.socket.unlink(missing_ok=True)
         try:
-            self._reaper.stdin.write(b'start\n')
-            self._reaper.stdin.flush()
+            self._supervisor.stdin.write(b'start\n')
+            self._supervisor.stdin.flush()
             self.pid = int(self._answer())
         except (OSError, ValueError) as error:
             raise LibvirtdError(

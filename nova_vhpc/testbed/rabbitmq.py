@@ -52,11 +52,11 @@ def _die_with_us() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-class RabbitError(Exception):
+class RabbitMQError(Exception):
     """RabbitMQ is not installed or did not start."""
 
 
-class PrivateRabbit:
+class PrivateRabbitMQ:
     """A broker that lives as long as the ``with`` block.
 
     :param parent: directory to put its own directory in.
@@ -76,7 +76,7 @@ class PrivateRabbit:
 
     def __enter__(self) -> Self:
         if not SERVER.exists():
-            raise RabbitError(
+            raise RabbitMQError(
                 f'{SERVER} is not there; install the package rabbitmq-server'
             )
         self._root = Path(
@@ -113,7 +113,7 @@ class PrivateRabbit:
     def start(self) -> None:
         """Start the broker and wait until it answers.
 
-        :raises RabbitError: when it does not, with its last words.
+        :raises RabbitMQError: when it does not, with its last words.
         """
         log = self._root / 'output'
         with log.open('ab') as output:
@@ -131,7 +131,7 @@ class PrivateRabbit:
         while not self._answers():
             if self._broker.poll() is not None or time.monotonic() > end_s:
                 words = log.read_text(errors='replace')[-2000:]
-                raise RabbitError(f'RabbitMQ did not start: {words}')
+                raise RabbitMQError(f'RabbitMQ did not start: {words}')
             time.sleep(0.1)
 
     def kill(self) -> None:

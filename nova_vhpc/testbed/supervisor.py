@@ -25,8 +25,8 @@ Run as ``python -m nova_vhpc.testbed.supervisor ROOT``, by
   however the owner ends, and undoes what the owner has told it of.
 
 Standard input takes the line ``start``; the answer is the pid of the new
-libvirtd. A JSON list is something to undo at the end, see :func:`undo`; with
-``done`` before it, the owner has done so: it may be somebody else's by now.
+libvirtd. A JSON list names something to clean up at the end, see
+:func:`clean_up`; with ``done`` before it, the owner has done so already.
 End of file, or SIGTERM, is the order to clean up and leave.
 """
 
@@ -61,25 +61,25 @@ LOG = 'libvirtd.out'
 blank in the path of a log file of its own."""
 
 
-class ReaperError(Exception):
+class SupervisorError(Exception):
     """The namespace or the daemon could not be set up."""
 
 
 def become_subreaper() -> None:
     """Orphans below this process become its children, not pid 1's."""
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise ReaperError('cannot become a subreaper')
+        raise SupervisorError('cannot become a subreaper')
 
 
 def enter_namespace(root: Path) -> None:
     """Redirect libvirt's directories to ROOT, for this process on.
 
-    :raises ReaperError: without the privilege (root is needed).
+    :raises SupervisorError: without the privilege (root is needed).
     """
     become_subreaper()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
-        raise ReaperError(
+        raise SupervisorError(
             'no mount namespace for a private libvirtd: '
             f'{os.strerror(ctypes.get_errno())}; run as root'
         )
@@ -95,7 +95,7 @@ def enter_namespace(root: Path) -> None:
 def _mount(*args: str) -> None:
     done = subprocess.run(('mount', *args), capture_output=True, text=True)
     if done.returncode:
-        raise ReaperError(f'mount {" ".join(args)}: {done.stderr.strip()}')
+        raise SupervisorError(f'mount {" ".join(args)}: {done.stderr.strip()}')
 
 
 def hide_useless_cgroup2() -> None:
@@ -187,7 +187,7 @@ def remove_cgroup(top: Path) -> None:
                 time.sleep(0.02)
 
 
-def undo(kind: str, *words: str) -> None:
+def clean_up(kind: str, *words: str) -> None:
     """Undo what an owner made that could not do it itself; else nothing.
 
     :param kind: ``bridge`` and its name; ``group``, a control group that
@@ -213,7 +213,7 @@ def undo(kind: str, *words: str) -> None:
         shutil.rmtree(words[0], ignore_errors=True)
 
 
-class Reaper:
+class Supervisor:
     """The loop: orders on standard input, and no zombie left."""
 
     def __init__(self, root: Path) -> None:
@@ -295,7 +295,7 @@ class Reaper:
             remove_cgroup(group)
         # An owner that ended in good order has undone them already.
         for words in reversed(self._made):
-            undo(*words)
+            clean_up(*words)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -303,10 +303,10 @@ def main(argv: list[str] | None = None) -> int:
     root = Path((argv or sys.argv[1:])[0])
     try:
         enter_namespace(root)
-    except ReaperError as error:
+    except SupervisorError as error:
         print(f'error {error}', flush=True)
         return 1
-    Reaper(root).run()
+    Supervisor(root).run()
     return 0
 
 

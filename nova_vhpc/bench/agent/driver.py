@@ -52,8 +52,8 @@ LIBVIRT_ROUNDS = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
-    cli_types.add_whole(parser, '--vms', 100, 'VMs on the host')
-    cli_types.add_whole(parser, '--vcpus', 8, 'vCPUs of each')
+    cli_types.add_integer(parser, '--vms', 100, 'VMs on the host')
+    cli_types.add_integer(parser, '--vcpus', 8, 'vCPUs of each')
     cli_types.add_seconds(
         parser, '--seconds', 15.0, 'length of one measurement'
     )
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'open files; 600 is thorough',
         least=0.0,
     )
-    cli_types.add_whole(
+    cli_types.add_integer(
         parser,
         '--guests',
         10,
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     """
     outputs.check(args.json)
     try:
-        names = plugins.chosen(args)
+        names = plugins.selected(args)
         names.check()
         result = measure(args, names)
     except (
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure(
-    args: argparse.Namespace, names: plugins.Plugins
+    args: argparse.Namespace, names: plugins.PluginNames
 ) -> dict[str, Any]:
     """All that was asked for, as one document."""
     peer: dict[str, Any] = {'libvirt_us_per_vm': None}
@@ -147,7 +147,7 @@ def _tick(
     vms: int,
     vcpus: int,
     seconds: float,
-    names: plugins.Plugins,
+    names: plugins.PluginNames,
     soak: bool = False,
 ) -> dict[str, Any]:
     """One measurement in a process of its own, so that memory is its own."""
@@ -180,7 +180,7 @@ def _tick(
 
 
 def _soak(
-    vms: int, vcpus: int, seconds: float, names: plugins.Plugins
+    vms: int, vcpus: int, seconds: float, names: plugins.PluginNames
 ) -> dict[str, Any]:
     answer = _tick(vms, vcpus, seconds, names, soak=True)
     first, last = answer['first'], answer['last']
@@ -209,7 +209,7 @@ def libvirt_us_per_vm(guests: int, vcpus: int) -> dict[str, Any]:
     took_us: list[float] = []
     try:
         with libvirtd.PrivateLibvirtd(root) as daemon:
-            daemon.undo_at_end('directory', str(root))
+            daemon.clean_up_at_end('directory', str(root))
             conn = libvirt.open(daemon.uri)
             with contextlib.closing(conn):
                 for number in range(guests):

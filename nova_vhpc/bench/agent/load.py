@@ -13,7 +13,7 @@
 """Processes and threads that stand in for QEMU and its vCPUs.
 
 One child process per VM with one thread per vCPU, named as QEMU names
-them, mostly asleep. Run as ``python -S agent_load.py VMS VCPUS``: a small
+them, mostly asleep. Run as ``python -S load.py VMS VCPUS``: a small
 interpreter that forks, so that hundreds share their memory. Prints one pid
 per VM and ends, with all of them, when its standard input is closed.
 """

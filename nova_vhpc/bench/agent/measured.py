@@ -175,7 +175,7 @@ def measure(
     load: agent_load.Load,
     seconds: float,
     soak: bool,
-    names: plugins.Plugins,
+    names: plugins.PluginNames,
 ) -> dict[str, Any]:
     """Tick for a while and say what it cost.
 
@@ -260,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with agent_load.Load(args.vms, args.vcpus) as load:
             figures = measure(
-                load, args.seconds, args.soak, plugins.chosen(args)
+                load, args.seconds, args.soak, plugins.selected(args)
             )
     except agent_load.StartError as error:
         print(error, file=sys.stderr)

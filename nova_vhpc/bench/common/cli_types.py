@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 
 
-def add_whole(
+def add_integer(
     parser: argparse.ArgumentParser,
     name: str,
     default: int,
@@ -32,10 +32,10 @@ def add_whole(
     :param least: the smallest one that is taken.
     :param most: the greatest one that is taken.
     """
-    _add(parser, name, whole(least, most), default, 'N', about)
+    _add(parser, name, integer(least, most), default, 'N', about)
 
 
-def whole(least: int = 1, most: float = math.inf) -> Callable[[str], float]:
+def integer(least: int = 1, most: float = math.inf) -> Callable[[str], float]:
     """Argparse type of a whole number.
 
     :param least: the smallest one that is taken.

@@ -22,7 +22,7 @@ from nova_vhpc.conf import control as control_conf
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Plugins:
+class PluginNames:
     """What is measured: names of plugins."""
 
     slice_policy: str
@@ -38,7 +38,7 @@ class Plugins:
             controller_factory.load_plugin(option, name)
 
     def argv(self) -> list[str]:
-        """Arguments that :func:`chosen` makes the same of."""
+        """Arguments that :func:`selected` makes the same of."""
         return [
             f'{_flag(option)}={name}'
             for option, name in dataclasses.asdict(self).items()
@@ -47,7 +47,7 @@ class Plugins:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare an argument for each kind of plugin."""
-    names = dataclasses.asdict(shipped())
+    names = dataclasses.asdict(default())
     for option in controller_factory.PLUGINS:
         parser.add_argument(
             _flag(option),
@@ -56,11 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def shipped() -> Plugins:
+def default() -> PluginNames:
     """The plugins that an agent has without configuration."""
     conf = cfg.ConfigOpts()
     control_conf.register_opts(conf)
-    return Plugins(
+    return PluginNames(
         **{
             name: conf[controller_factory.GROUP][name]
             for name in controller_factory.PLUGINS
@@ -68,10 +68,10 @@ def shipped() -> Plugins:
     )
 
 
-def chosen(args: argparse.Namespace) -> Plugins:
+def selected(args: argparse.Namespace) -> PluginNames:
     """The plugins of the command line, and as shipped for the rest."""
     return dataclasses.replace(
-        shipped(),
+        default(),
         **{
             option: getattr(args, option)
             for option in controller_factory.PLUGINS

@@ -39,25 +39,27 @@ Document = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class ClaimVerdict:
     """What our figures say of a claim."""
 
-    verdict: str
+    outcome: str
     figure: str
 
 
 def _gain(
     document: Document, experiment: str, figure: str, setting: str, base: str
-) -> confidence.Spread:
+) -> confidence.ConfidenceRange:
     """One setting over the other, of the same rounds."""
     by_setting = document['claims']['rounds'][experiment][figure]
-    return confidence.of_ratios(by_setting[setting], by_setting[base])
+    return confidence.range_of_ratios(by_setting[setting], by_setting[base])
 
 
-def _judged(
-    measured: confidence.Spread, rule: Callable[[float], str], text: str
-) -> Answer:
-    return Answer(measured.judged(rule, UNDECIDED), text)
+def _decided(
+    measured: confidence.ConfidenceRange,
+    rule: Callable[[float], str],
+    text: str,
+) -> ClaimVerdict:
+    return ClaimVerdict(measured.decide(rule, UNDECIDED), text)
 
 
 def _at_least(least: float, partly: float) -> Callable[[float], str]:
@@ -69,7 +71,9 @@ def _at_least(least: float, partly: float) -> Callable[[float], str]:
     return rule
 
 
-def _small_loss(change: confidence.Spread, most: float, text: str) -> Answer:
+def _small_loss(
+    change: confidence.ConfidenceRange, most: float, text: str
+) -> ClaimVerdict:
     """Partly where there is next to none, or a small gain."""
     gain = 0.05
 
@@ -80,15 +84,15 @@ def _small_loss(change: confidence.Spread, most: float, text: str) -> Answer:
 
     if change.low < -most and change.high > gain:
         # It fails at both ends, but for opposite reasons.
-        return Answer(UNDECIDED, text)
-    return _judged(change, rule, text)
+        return ClaimVerdict(UNDECIDED, text)
+    return _decided(change, rule, text)
 
 
-def latency(document: Document) -> Answer:
+def latency(document: Document) -> ClaimVerdict:
     """Of the wait, by slice."""
     waits = document['claims']['slices']['wait_ms']
     change = _gain(document, 'slices', 'wait_ms', '4', '100')
-    return _judged(
+    return _decided(
         change,
         lambda part: HOLDS if part < 0.5 else FAILS,
         f'mean wait per run {waits["100"]:.1f} ms with slices of 100 ms, '
@@ -137,7 +141,7 @@ def _distances(document: Document) -> str:
     )
 
 
-def performance(document: Document) -> Answer:
+def performance(document: Document) -> ClaimVerdict:
     """Of the work, by slice."""
     work = _numbers(document['claims']['slices']['a'])
     best = max(work, key=lambda key: work[key])
@@ -148,7 +152,7 @@ def performance(document: Document) -> Answer:
             return FAILS
         return HOLDS if float(best) <= 8 else PARTLY
 
-    return _judged(
+    return _decided(
         gain,
         rule,
         'progress of three barrier guests, relative to no quota: '
@@ -160,13 +164,13 @@ def performance(document: Document) -> Answer:
     )
 
 
-def best_slice(document: Document) -> Answer:
+def best_slice(document: Document) -> ClaimVerdict:
     """Of the slice with the most work: holds if it is the shortest."""
     work = _numbers(document['claims']['slices']['a'])
     best = max(work, key=lambda key: work[key])
     shortest = min(work, key=float)
     against = {
-        _gain(document, 'slices', 'a', shortest, key).judged(
+        _gain(document, 'slices', 'a', shortest, key).decide(
             lambda gain: HOLDS if gain > 1 else FAILS, UNDECIDED
         )
         for key in work
@@ -175,7 +179,7 @@ def best_slice(document: Document) -> Answer:
     # One slice that is better is enough.
     order = (FAILS, UNDECIDED, HOLDS)
     verdict = min(against, key=order.index)
-    return Answer(
+    return ClaimVerdict(
         verdict,
         f'most work of those that libvirt takes: {best} ms'
         + _distances(document),
@@ -207,40 +211,41 @@ def _side_by_side(
     return tuple(entry[figure] for entry in entries)
 
 
-def atc(document: Document) -> Answer:
+def atc(document: Document) -> ClaimVerdict:
     """Of ``atc`` to the letter.
 
     By efficiency: a cluster that got next to nothing under stock would make
     any speedup, however large, of next to nothing.
     """
     stock, theirs, ours = _side_by_side(document, 'clusters', 'efficiencies')
-    gain = confidence.of_ratios(theirs, stock)
-    return _judged(
+    gain = confidence.range_of_ratios(theirs, stock)
+    return _decided(
         gain,
         _at_least(1.5, 1.5),
         f'efficiency under atc to the letter {gain.text(".2f")} times that '
         'under stock, under gang windows '
-        f'{confidence.of_ratios(ours, stock).text(".2f")} times '
+        f'{confidence.range_of_ratios(ours, stock).text(".2f")} times '
         '(three clusters, no quota)',
     )
 
 
-def non_parallel(document: Document) -> Answer:
+def non_parallel(document: Document) -> ClaimVerdict:
     """Of CPU hogs."""
     stock, theirs, ours = _side_by_side(document, 'hogs', 'others')
-    change = confidence.of_ratios(theirs, stock).less_one()
-    return _judged(
+    change = confidence.range_of_ratios(theirs, stock).relative_change()
+    gang_change = confidence.range_of_ratios(ours, stock).relative_change()
+    return _decided(
         change,
         lambda gain: HOLDS if gain >= -0.1 else FAILS,
         f'work of two hogs {change.text("+.0%")} under atc, '
-        f'{confidence.of_ratios(ours, stock).less_one().text("+.0%")} under '
+        f'{gang_change.text("+.0%")} under '
         'gang windows, against stock',
     )
 
 
-def memory(document: Document) -> Answer:
+def memory(document: Document) -> ClaimVerdict:
     """Of ``stream``, by slice."""
-    change = _gain(document, 'memory', 'stream', '4', '100').less_one()
+    change = _gain(document, 'memory', 'stream', '4', '100').relative_change()
     return _small_loss(
         change,
         0.1,
@@ -248,19 +253,19 @@ def memory(document: Document) -> Answer:
     )
 
 
-def io_heavy(document: Document) -> Answer:
+def io_heavy(document: Document) -> ClaimVerdict:
     """Of ``allreduce``, by slice."""
-    gain = _gain(document, 'talk', 'cg', '4', '100').less_one()
-    return _judged(
+    gain = _gain(document, 'talk', 'cg', '4', '100').relative_change()
+    return _decided(
         gain,
         _at_least(0.5, 0.1),
         f'allreduce {gain.text("+.0%")} with slices of 4 ms against 100 ms',
     )
 
 
-def io_light(document: Document) -> Answer:
+def io_light(document: Document) -> ClaimVerdict:
     """Of ``cpi``, by slice."""
-    change = _gain(document, 'talk', 'ep', '4', '100').less_one()
+    change = _gain(document, 'talk', 'ep', '4', '100').relative_change()
     return _small_loss(
         change,
         0.2,
@@ -268,10 +273,10 @@ def io_light(document: Document) -> Answer:
     )
 
 
-def pool_heavy(document: Document) -> Answer:
+def pool_heavy(document: Document) -> ClaimVerdict:
     """Of ``allreduce`` in a pool."""
-    gain = _gain(document, 'pool', 'cg', 'pools', 'none').less_one()
-    return _judged(
+    gain = _gain(document, 'pool', 'cg', 'pools', 'none').relative_change()
+    return _decided(
         gain,
         _at_least(0.5, 0.1),
         f'allreduce {gain.text("+.0%")} in a pool of its own, against no '
@@ -279,20 +284,20 @@ def pool_heavy(document: Document) -> Answer:
     )
 
 
-def pool_light(document: Document) -> Answer:
+def pool_light(document: Document) -> ClaimVerdict:
     """Of ``cpi`` beside the I/O pool."""
-    change = _gain(document, 'pool', 'ep', 'pools', 'none').less_one()
-    return _judged(
+    change = _gain(document, 'pool', 'ep', 'pools', 'none').relative_change()
+    return _decided(
         change,
         lambda gain: HOLDS if gain >= -0.05 else FAILS,
         f'cpi {change.text("+.0%")} in the computing pool, against no pools',
     )
 
 
-def spare_cpu(document: Document) -> Answer:
+def spare_cpu(document: Document) -> ClaimVerdict:
     """Of ``allreduce`` with a CPU for its packets."""
-    gain = _gain(document, 'spare', 'cg', 'spare', 'none').less_one()
-    return _judged(
+    gain = _gain(document, 'spare', 'cg', 'spare', 'none').relative_change()
+    return _decided(
         gain,
         _at_least(0.25, 0.1),
         f'allreduce {gain.text("+.0%")} with a CPU for the packets, against '
@@ -300,20 +305,20 @@ def spare_cpu(document: Document) -> Answer:
     )
 
 
-def needs_hosts(document: Document) -> Answer:
+def needs_hosts(document: Document) -> ClaimVerdict:
     """What no single machine shows."""
-    return Answer(
+    return ClaimVerdict(
         UNKNOWN,
         'the lab is one host, without NICs to give away or a switch',
     )
 
 
-def linear(document: Document) -> Answer:
+def linear(document: Document) -> ClaimVerdict:
     """Of ``cpi`` on more vCPUs."""
     two, four = (
         _gain(document, 'scaling', 'ep', vcpus, '1') for vcpus in '24'
     )
-    return _judged(
+    return _decided(
         two,
         _at_least(1.8, 1.8),
         f'cpi: {two.text(".2f")} times with 2 vCPUs, {four.text(".2f")} '
@@ -321,14 +326,14 @@ def linear(document: Document) -> Answer:
     )
 
 
-def paradigms(document: Document) -> Answer:
+def paradigms(document: Document) -> ClaimVerdict:
     """Of messages and threads."""
     threads, messages = (
-        confidence.of(document['mixes'][mix]['stock']['efficiencies'])
+        confidence.range_of(document['mixes'][mix]['stock']['efficiencies'])
         for mix in ('clusters', 'network')
     )
-    return _judged(
-        messages.over(threads),
+    return _decided(
+        messages.ratio_to(threads),
         _at_least(1.5, 1.5),
         f'efficiency under stock Linux: {messages.text(".2f")} with messages '
         f'between guests (twice over-committed), {threads.text(".2f")} with '

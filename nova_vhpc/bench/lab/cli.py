@@ -81,12 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '-k',
-        type=cli_types.whole(),
+        type=cli_types.integer(),
         help='how many best runs must agree (default: 10; 2 with --quick)',
     )
     parser.add_argument(
         '-m',
-        type=cli_types.whole(),
+        type=cli_types.integer(),
         help='runs after which to stop anyway (default: 100; 2 with --quick); '
         'rounds of --claims, of which five are enough',
     )

@@ -78,9 +78,9 @@ class Member:
         )
         (group / 'cgroup.procs').write_text(str(self._process.pid))
 
-    def weigh(self, shares: int) -> bool:
+    def set_shares(self, shares: int) -> bool:
         """Set ``cpu_shares``; nothing speaks against it here."""
-        self._controller.weigh(self._group, shares / EQUAL)
+        self._controller.set_weight(self._group, shares / EQUAL)
         return True
 
     def end(self) -> None:
@@ -153,8 +153,8 @@ def _run(
         pages: list[mmap.mmap] = []
         members: dict[tuple[str, int], Member] = {}
         controller = cpu_controller.CpuController.find()
-        top = controller.make(f'vhpc-clock-{time.monotonic_ns()}')
-        stack.callback(controller.remove, top)
+        top = controller.make_group(f'vhpc-clock-{time.monotonic_ns()}')
+        stack.callback(controller.remove_group, top)
         for cluster in clusters:
             path = directory / cluster
             path.write_bytes(bytes(mmap.PAGESIZE))
@@ -162,8 +162,8 @@ def _run(
                 pages.append(mmap.mmap(file.fileno(), mmap.PAGESIZE))
             stack.callback(pages[-1].close)
             for cpu in cpus:
-                group = controller.make(f'{top.name}/{cluster}{cpu}')
-                stack.callback(controller.remove, group)
+                group = controller.make_group(f'{top.name}/{cluster}{cpu}')
+                stack.callback(controller.remove_group, group)
                 member = Member(
                     program, path, len(cpus), controller, group, cpu
                 )
@@ -205,7 +205,9 @@ def _windows(
     for cpu in cpus:
         wrong_us = error_ms * 1000 if cpu == cpus[-1] else 0
         player = window_player.WindowPlayer(
-            lambda name, shares, cpu=cpu: members[name, cpu].weigh(shares),  # type: ignore[misc]
+            lambda name, shares, cpu=cpu: (  # type: ignore[misc]
+                members[name, cpu].set_shares(shares)
+            ),
             lambda wrong_us=wrong_us: time.time_ns() // 1000 + wrong_us,  # type: ignore[misc]
         )
         player.play(schedule)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Spread:
+class ConfidenceRange:
     """A median, and the range in which it is.
 
     :ivar low: the least run; from nine runs on, the lower end of the 95%
@@ -37,21 +37,23 @@ class Spread:
     high: float
     runs: int
 
-    def over(self, other: 'Spread') -> 'Spread':
+    def ratio_to(self, other: 'ConfidenceRange') -> 'ConfidenceRange':
         """The ratio to what was measured in other rounds.
 
         :raises ZeroDivisionError: where mostly nothing was done there.
         """
-        return Spread(
+        return ConfidenceRange(
             self.median / other.median,
             self.low / other.high,
             self.high / other.low if other.low else math.inf,
             min(self.runs, other.runs),
         )
 
-    def less_one(self) -> 'Spread':
+    def relative_change(self) -> 'ConfidenceRange':
         """The change that a ratio means; 0.25 is a quarter more."""
-        return Spread(self.median - 1, self.low - 1, self.high - 1, self.runs)
+        return ConfidenceRange(
+            self.median - 1, self.low - 1, self.high - 1, self.runs
+        )
 
     def text(self, form: str) -> str:
         """For people; ``form`` is a format specification."""
@@ -59,7 +61,7 @@ class Spread:
             f'{self.median:{form}} ({self.low:{form}} to {self.high:{form}})'
         )
 
-    def judged(self, rule: Callable[[float], str], undecided: str) -> str:
+    def decide(self, rule: Callable[[float], str], undecided: str) -> str:
         """What the rule says, if it says the same from end to end."""
         verdict = rule(self.median)
         if self.runs > 1 and rule(self.low) == verdict == rule(self.high):
@@ -67,15 +69,15 @@ class Spread:
         return undecided
 
 
-def of(values: Sequence[float]) -> Spread:
+def range_of(values: Sequence[float]) -> ConfidenceRange:
     """Of what all runs gave.
 
     :raises statistics.StatisticsError: without any.
     """
     ordered = sorted(values)
     count = len(ordered)
-    aside = _aside(count)
-    return Spread(
+    aside = _excluded(count)
+    return ConfidenceRange(
         statistics.median(ordered),
         ordered[aside],
         ordered[-1 - aside],
@@ -83,7 +85,7 @@ def of(values: Sequence[float]) -> Spread:
     )
 
 
-def _aside(count: int) -> int:
+def _excluded(count: int) -> int:
     """Runs at either end that the 95% confidence interval leaves out.
 
     As many as leave the median outside in one case of twenty at most, each
@@ -96,7 +98,9 @@ def _aside(count: int) -> int:
     return aside
 
 
-def of_ratios(values: Sequence[float], base: Sequence[float]) -> Spread:
+def range_of_ratios(
+    values: Sequence[float], base: Sequence[float]
+) -> ConfidenceRange:
     """Of the ratios within each round.
 
     A round in which the base did nothing says nothing; one that only one
@@ -104,7 +108,7 @@ def of_ratios(values: Sequence[float], base: Sequence[float]) -> Spread:
 
     :raises statistics.StatisticsError: if there is no round left.
     """
-    return of(
+    return range_of(
         [
             value / below
             for value, below in zip(values, base, strict=False)

@@ -30,10 +30,10 @@ import libvirt
 from nova_vhpc.bench.lab import (
     clock_error,
     confidence,
-    guest_set,
     mixes,
     runner,
 )
+from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed import guest
 
 Rounds = dict[str, dict[str, list[float]]]
@@ -108,13 +108,13 @@ def measure(
     found: dict[str, Any] = {}
     each: dict[str, Rounds] = {}
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-    with guest_set.Lab(_THREE, image, cpus) as lab:
+    with GuestSet(_THREE, image, cpus) as guest_set:
         found['slices'], each['slices'] = _slices(
-            lab, SLICES_MS, 1 / 3, timing, rounds, {'a': 'abc'}, say
+            guest_set, SLICES_MS, 1 / 3, timing, rounds, {'a': 'abc'}, say
         )
-    with guest_set.Lab(_TALK, image, cpus) as lab:
+    with GuestSet(_TALK, image, cpus) as guest_set:
         found['talk'], each['talk'] = _slices(
-            lab,
+            guest_set,
             TALK_SLICES_MS,
             1 / 2,
             timing,
@@ -122,10 +122,10 @@ def measure(
             {'cg': ('p0', 'p1'), 'ep': 'ef'},
             say,
         )
-        found['pool'], each['pool'] = _pool(lab, timing, rounds, say)
-    with guest_set.Lab(_MEMORY, image, cpus) as lab:
+        found['pool'], each['pool'] = _pool(guest_set, timing, rounds, say)
+    with GuestSet(_MEMORY, image, cpus) as guest_set:
         found['memory'], each['memory'] = _slices(
-            lab,
+            guest_set,
             TALK_SLICES_MS,
             1 / 2,
             timing,
@@ -133,10 +133,10 @@ def measure(
             {'stream': 'st', 'cpi': 'ef'},
             say,
         )
-    with guest_set.Lab(_PACKETS, image, cpus) as lab:
-        found['spare'], each['spare'] = _spare(lab, timing, rounds, say)
-    with guest_set.Lab(_SCALING, image, cpus) as lab:
-        found['scaling'], each['scaling'] = _scaling(lab, timing, rounds)
+    with GuestSet(_PACKETS, image, cpus) as guest_set:
+        found['spare'], each['spare'] = _spare(guest_set, timing, rounds, say)
+    with GuestSet(_SCALING, image, cpus) as guest_set:
+        found['scaling'], each['scaling'] = _scaling(guest_set, timing, rounds)
         say(f'scaling {found["scaling"]}')
     found['clock'] = clock_error.measure(timing.measure_s, rounds, say, cpus)
     found['when'] = dict.fromkeys(found, when)
@@ -145,7 +145,7 @@ def measure(
 
 
 def _slices(
-    lab: guest_set.Lab,
+    guest_set: GuestSet,
     slices_ms: tuple[int, ...],
     share: float,
     timing: runner.Timing,
@@ -160,18 +160,21 @@ def _slices(
         random.shuffle(settings)
         for slice_ms in settings:
             key = 'none' if slice_ms is None else str(slice_ms)
-            _set_slice(lab, slice_ms, share)
+            _set_slice(guest_set, slice_ms, share)
             time.sleep(0.5)
-            before = _schedstat(lab)
-            rates = lab.measure(timing.measure_s)
-            after = _schedstat(lab)
+            before = _schedstat(guest_set)
+            rates = guest_set.measure(timing.measure_s)
+            after = _schedstat(guest_set)
             runs = max(1, after[1] - before[1])
             wait_ms = (after[0] - before[0]) / runs / 1e6
             _keep(found, 'wait_ms', key, wait_ms)
             for group, names in groups.items():
                 _keep(found, group, key, sum(rates[name] for name in names))
-            say(f'{lab.mix.name:9s} slice {key:>4s} ms wait {wait_ms:6.2f} ms')
-    _set_slice(lab, None, share)
+            say(
+                f'{guest_set.mix.name:9s} slice {key:>4s} ms '
+                f'wait {wait_ms:6.2f} ms'
+            )
+    _set_slice(guest_set, None, share)
     result: dict[str, Any] = {
         'wait_ms': {
             key: round(statistics.median(values), 3)
@@ -188,7 +191,7 @@ def _slices(
 
 
 def _pool(
-    lab: guest_set.Lab,
+    guest_set: GuestSet,
     timing: runner.Timing,
     rounds: int,
     say: Callable[[str], None],
@@ -199,16 +202,16 @@ def _pool(
     who communicates is in the one, who computes in the other.
     """
     talkers, others = ('p0', 'p1'), ('e', 'f')
-    io, computing = lab.cpus[-1], lab.cpus[0]
+    io, computing = guest_set.cpus[-1], guest_set.cpus[0]
     found: Rounds = {}
     for _ in range(rounds):
         for pools in random.sample((False, True), 2):
             with (
-                lab.threads_on(talkers, io if pools else None),
-                lab.threads_on(others, computing if pools else None),
+                guest_set.threads_on(talkers, io if pools else None),
+                guest_set.threads_on(others, computing if pools else None),
             ):
                 time.sleep(0.5)
-                rates = lab.measure(timing.measure_s)
+                rates = guest_set.measure(timing.measure_s)
             key = 'pools' if pools else 'none'
             for group, names in (('cg', talkers), ('ep', others)):
                 _keep(found, group, key, sum(rates[name] for name in names))
@@ -221,7 +224,7 @@ def _pool(
 
 
 def _spare(
-    lab: guest_set.Lab,
+    guest_set: GuestSet,
     timing: runner.Timing,
     rounds: int,
     say: Callable[[str], None],
@@ -233,18 +236,18 @@ def _spare(
     is suspended.
     """
     talkers = ('p0', 'p1')
-    guests_on, packets_on = lab.cpus[0], lab.cpus[-1]
+    guests_on, packets_on = guest_set.cpus[0], guest_set.cpus[-1]
     found: Rounds = {}
     with (
-        lab.threads_on(talkers, guests_on),
-        lab.threads_on(talkers, packets_on, vcpus=False),
-        lab.threads_on(('e',), packets_on),
+        guest_set.threads_on(talkers, guests_on),
+        guest_set.threads_on(talkers, packets_on, vcpus=False),
+        guest_set.threads_on(('e',), packets_on),
     ):
         for _ in range(rounds):
             for spare in random.sample((False, True), 2):
-                with lab.only(talkers if spare else (*talkers, 'e')):
+                with guest_set.only(talkers if spare else (*talkers, 'e')):
                     time.sleep(0.5)
-                    rates = lab.measure(timing.measure_s)
+                    rates = guest_set.measure(timing.measure_s)
                 key = 'spare' if spare else 'none'
                 _keep(found, 'cg', key, sum(rates[name] for name in talkers))
     ratio = _ratio(found['cg']['spare'], found['cg']['none'])
@@ -260,13 +263,15 @@ def _keep(found: Rounds, figure: str, setting: str, value: float) -> None:
 def _ratio(values: list[float], base: list[float]) -> float | None:
     """Median over the rounds; None where there is nothing to compare."""
     try:
-        return round(confidence.of_ratios(values, base).median, 3)
+        return round(confidence.range_of_ratios(values, base).median, 3)
     except statistics.StatisticsError:
         return None
 
 
-def _set_slice(lab: guest_set.Lab, slice_ms: int | None, share: float) -> None:
-    for running in lab.guests.values():
+def _set_slice(
+    guest_set: GuestSet, slice_ms: int | None, share: float
+) -> None:
+    for running in guest_set.guests.values():
         parameters = (
             {'vcpu_quota': -1, 'vcpu_period': 100_000}
             if slice_ms is None
@@ -282,22 +287,22 @@ def _set_slice(lab: guest_set.Lab, slice_ms: int | None, share: float) -> None:
             )
 
 
-def _schedstat(lab: guest_set.Lab) -> tuple[int, int]:
+def _schedstat(guest_set: GuestSet) -> tuple[int, int]:
     """Wait (ns) and switches of all vCPU threads together."""
-    each = [running.schedstat() for running in lab.guests.values()]
+    each = [running.schedstat() for running in guest_set.guests.values()]
     return sum(one[1] for one in each), sum(one[2] for one in each)
 
 
 def _scaling(
-    lab: guest_set.Lab, timing: runner.Timing, rounds: int
+    guest_set: GuestSet, timing: runner.Timing, rounds: int
 ) -> tuple[dict[str, float | None], Rounds]:
     """Speed of each guest alone, relative to the one with one vCPU."""
     found: Rounds = {}
     for _ in range(rounds * 2):
-        for name in lab.guests:
-            with lab.only((name,)):
+        for name in guest_set.guests:
+            with guest_set.only((name,)):
                 time.sleep(0.1)
-                rate = lab.measure(timing.alone_s)[name]
+                rate = guest_set.measure(timing.alone_s)[name]
                 _keep(found, 'ep', name.removeprefix('c'), rate)
     by_vcpus = found['ep']
     return {

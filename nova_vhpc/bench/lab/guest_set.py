@@ -32,7 +32,6 @@ from nova_vhpc.testbed import (
     errors,
     guest,
     libvirtd,
-    progress,
     running_guest,
 )
 
@@ -41,7 +40,7 @@ MACHINE_WEIGHT = 4.0
 others have, so that whatever else runs on the machine disturbs less."""
 
 
-class Lab:
+class GuestSet:
     """A mix's guests, started once and measured many times.
 
     :param mix: what to start.
@@ -64,7 +63,7 @@ class Lab:
         self._image = image
         self._stack = contextlib.ExitStack()
         self._tag = f'vl{os.getpid()}x{next(self._serial)}'
-        self.guests: dict[str, running_guest.Running] = {}
+        self.guests: dict[str, running_guest.RunningGuest] = {}
         self.root = Path()
         self.uri = ''
         self.aside: Path | None = None
@@ -143,7 +142,7 @@ class Lab:
         :param vcpus: the vCPUs; else all of QEMU's other threads, which
             carry packets.
         """
-        places: dict[int, tuple[running_guest.Running, set[int]]] = {}
+        places: dict[int, tuple[running_guest.RunningGuest, set[int]]] = {}
         if cpu is not None:
             for name in names:
                 one = self.guests[name]
@@ -156,7 +155,7 @@ class Lab:
 
     @contextlib.contextmanager
     def _placed(
-        self, places: Mapping[int, tuple[running_guest.Running, set[int]]]
+        self, places: Mapping[int, tuple[running_guest.RunningGuest, set[int]]]
     ) -> Any:
         """Put threads onto CPUs, and let them loose again."""
         try:
@@ -165,7 +164,7 @@ class Lab:
                     os.sched_setaffinity(thread, cpus)
                 except ProcessLookupError:
                     if thread in one.vcpu_threads:
-                        raise one.ended() from None
+                        raise one.ended_error() from None
                     # QEMU's workers come and go.
             yield
         finally:
@@ -184,16 +183,16 @@ class Lab:
         )
         self.uri = daemon.uri
         # Whoever is killed with SIGKILL undoes nothing.
-        daemon.undo_at_end('directory', str(self.root))
+        daemon.clean_up_at_end('directory', str(self.root))
         bridge = self.bridge = self._bridge(daemon)
         self._connection = libvirt.open(daemon.uri)
         self._stack.callback(self._connection.close)
         # The group is made for all libvirtds alike; the weight goes back.
-        self.aside = aside = controller.make(
+        self.aside = aside = controller.make_group(
             f'vhpc-lab-{self._tag}', MACHINE_WEIGHT
         )
-        daemon.undo_at_end('group', str(aside))
-        self._stack.callback(controller.remove, aside)
+        daemon.clean_up_at_end('group', str(aside))
+        self._stack.callback(controller.remove_group, aside)
         for spec in self.mix.guests:
             self._boot(spec, bridge, daemon.run_dir)
         for group in {
@@ -201,12 +200,14 @@ class Lab:
             for running in self.guests.values()
         }:
             self._stack.enter_context(
-                controller.weighed(group, MACHINE_WEIGHT, daemon.undo_at_end)
+                controller.temporary_weight(
+                    group, MACHINE_WEIGHT, daemon.clean_up_at_end
+                )
             )
         for running in self.guests.values():
             try:
                 running.page.wait(120)
-            except progress.ProgressError as error:
+            except running_guest.ProgressError as error:
                 console = (self.root / f'{running.spec.name}.log').read_text()
                 raise errors.LabError(f'{error}: {console[-300:]}') from error
             self._stack.callback(running.page.close)
@@ -243,7 +244,7 @@ class Lab:
         # Persistent, as Nova's are: the agent compares with the definition.
         domain.create()
         pid = int((run_dir / 'qemu' / f'{name}.pid').read_text())
-        self.guests[spec.name] = running_guest.Running(spec, domain, pid)
+        self.guests[spec.name] = running_guest.RunningGuest(spec, domain, pid)
 
     @property
     def _net(self) -> str:
@@ -260,7 +261,7 @@ class Lab:
             return None
         name = f'{self._tag}b'[:15]
         _ip('link', 'add', name, 'type', 'bridge')
-        daemon.undo_at_end('bridge', name)
+        daemon.clean_up_at_end('bridge', name)
         self._stack.callback(_ip, 'link', 'del', name)
         _ip('addr', 'add', f'{self._net}.1/24', 'dev', name)
         _ip('link', 'set', name, 'up')
@@ -329,13 +330,3 @@ def _move_emulator(
     for thread in (emulator / 'tasks').read_text().split():
         with contextlib.suppress(OSError):
             (aside / 'tasks').write_text(thread)
-
-
-def relative(
-    rates: Mapping[str, float], alone: Mapping[str, float]
-) -> dict[str, float]:
-    """Each guest's progress as part of what it does alone."""
-    return {
-        name: rate / alone[name] if alone.get(name) else 0.0
-        for name, rate in rates.items()
-    }

@@ -27,23 +27,23 @@ from nova_vhpc.bench.lab import claim_verdicts, report
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
+class PaperClaim:
     """One claim of a paper.
 
-    :ivar judge: reads our figures; raises KeyError or TypeError where there
+    :ivar assess: reads our figures; raises KeyError or TypeError where there
         are none.
     :ivar why: what makes the difference, or the agreement.
     """
 
     title: str
     source: str
-    theirs: str
-    judge: Callable[[claim_verdicts.Document], claim_verdicts.Answer]
+    paper_result: str
+    assess: Callable[[claim_verdicts.Document], claim_verdicts.ClaimVerdict]
     why: str
 
 
-CLAIMS = (
-    Claim(
+PAPER_CLAIMS = (
+    PaperClaim(
         'A shorter time slice means a lower spinlock latency',
         'ATC, section II.B, figure 5',
         'latency falls with the slice down to 0.1 ms; correlation with the '
@@ -53,7 +53,7 @@ CLAIMS = (
         'is held back, so the single wait gets shorter; but it says little '
         'of whether a sibling runs at the same time.',
     ),
-    Claim(
+    PaperClaim(
         'A shorter time slice makes parallel programs faster, up to tenfold',
         'ATC, figure 5',
         '1.5 to 10 times',
@@ -62,7 +62,7 @@ CLAIMS = (
         'their own. A shorter period makes them miss each other as often, '
         'only for a shorter time.',
     ),
-    Claim(
+    PaperClaim(
         '0.3 ms is the best slice',
         'ATC, section III.B',
         'least Euclidean distance at 0.3 ms',
@@ -70,7 +70,7 @@ CLAIMS = (
         'libvirt and the kernel take no period below 1 ms, and with '
         'HZ=250 nothing below the 4 ms tick is realised.',
     ),
-    Claim(
+    PaperClaim(
         'ATC beats the stock scheduler 1.5 to 10 times',
         'ATC, section IV.B, figures 10 and 11',
         'normalised execution time 0.25 for sp',
@@ -79,7 +79,7 @@ CLAIMS = (
         'shorten. What helps on Linux is alignment: siblings in the same '
         'window.',
     ),
-    Claim(
+    PaperClaim(
         'Programs that are not parallel are hardly affected',
         'ATC, section IV.C, figures 13 and 14',
         'as under the stock scheduler',
@@ -87,7 +87,7 @@ CLAIMS = (
         'ATC leaves them at the default slice; gang windows leave them '
         'their fair share, most of it in pauses.',
     ),
-    Claim(
+    PaperClaim(
         'Short slices cost programs that are bound by memory a little',
         'ATC, section III.C, figure 9',
         '"slight performance degradation" of stream',
@@ -95,7 +95,7 @@ CLAIMS = (
         'More switches, colder caches: where guests are emulated, their '
         'emulation is what they are bound by, and not memory.',
     ),
-    Claim(
+    PaperClaim(
         'Short slices nearly double programs that communicate much',
         'I/O perception, table IV (CG: 148 to 289 Mop/s)',
         '+95% with slices of 0.5 ms against 30 ms',
@@ -103,14 +103,14 @@ CLAIMS = (
         'On Linux a guest that a packet wakes up runs soon whatever the '
         'slice; programs that poll keep their CPU anyway.',
     ),
-    Claim(
+    PaperClaim(
         'Short slices cost programs that do not communicate a little',
         'I/O perception, table IV (EP: 36.3 to 32.3 Mop/s)',
         '-11% with slices of 0.5 ms against 30 ms',
         claim_verdicts.io_light,
         'More switches, colder caches.',
     ),
-    Claim(
+    PaperClaim(
         'An I/O pool nearly doubles programs that communicate much',
         'I/O perception, table IV (CG: 148 to 269 Mop/s)',
         '+81% with pools, against the stock scheduler',
@@ -119,7 +119,7 @@ CLAIMS = (
         'programs that compute. Linux lets it get ahead of them anyway, so '
         'there is less to gain than on Xen.',
     ),
-    Claim(
+    PaperClaim(
         'Programs that do not communicate lose nothing by an I/O pool',
         'I/O perception, table IV (EP: 36.3 to 36.5 Mop/s)',
         'no change with pools, against the stock scheduler',
@@ -127,14 +127,14 @@ CLAIMS = (
         'They stay in the computing pool, on as many CPUs as were their '
         'share before.',
     ),
-    Claim(
+    PaperClaim(
         'Speed grows nearly linearly while vCPUs <= CPUs, without loss beyond',
         "NPC'09, section 4.1, figures 4 and 6",
         '3.7 to 4 times on four cores',
         claim_verdicts.linear,
         'A program without synchronisation does not mind when its vCPUs run.',
     ),
-    Claim(
+    PaperClaim(
         'MPI stands over-commitment better than OpenMP',
         "NPC'09, section 4.2, figure 11 (LU: above 1.5 against below 0.5)",
         'three times the speedup',
@@ -142,7 +142,7 @@ CLAIMS = (
         'A process that waits for a message asks the kernel and can be '
         'put aside; a thread that spins cannot.',
     ),
-    Claim(
+    PaperClaim(
         'Programs are a third faster with a CPU to spare for packets',
         "HPCVirt'09, section 6.4, 8x1 against 2x4",
         '30 to 35% faster',
@@ -151,7 +151,7 @@ CLAIMS = (
         'ahead of a guest that computes, as they sleep in between; on Xen '
         'they waited for their turn.',
     ),
-    Claim(
+    PaperClaim(
         'Exported devices are nearly as fast as no virtualisation',
         "HPCVirt'09, sections 6.4 and 7",
         '5% slower on 2x4, "almost equal and at times better" on 8x2',
@@ -159,7 +159,7 @@ CLAIMS = (
         'The planner takes the figures of the paper (:doc:`/admin/cost-model`'
         ').',
     ),
-    Claim(
+    PaperClaim(
         'A shared bridge for co-located peers and one each for the others',
         "HPCVirt'09, tables 3 and 5, section 6.4",
         'shared-separate 8 to 10% slower than native on 2x4, the other '
@@ -190,28 +190,28 @@ def page(document: claim_verdicts.Document) -> str:
     ]
     width = len(lines[1])
     lines[0] = lines[2] = '=' * width
-    for claim in CLAIMS:
+    for claim in PAPER_CLAIMS:
         try:
-            answer = claim.judge(document)
+            verdict = claim.assess(document)
         except (KeyError, TypeError, ZeroDivisionError, ValueError):
-            answer = claim_verdicts.Answer(
+            verdict = claim_verdicts.ClaimVerdict(
                 claim_verdicts.UNKNOWN, 'no figures in this run'
             )
         lines += [
             claim.title,
             '=' * len(claim.title),
             '',
-            f'**{answer.verdict.capitalize()}.**',
+            f'**{verdict.outcome.capitalize()}.**',
             '',
             f'Paper ({claim.source})',
-            f'  {claim.theirs}',
+            f'  {claim.paper_result}',
             'Measured here',
-            f'  {answer.figure}',
+            f'  {verdict.figure}',
             'Why',
             f'  {claim.why}',
             '',
         ]
-    return '\n'.join(lines + _clock(document) + _table(document))
+    return '\n'.join(lines + _clock_error(document) + _table(document))
 
 
 def _circumstances(document: claim_verdicts.Document) -> str:
@@ -242,7 +242,7 @@ def _circumstances(document: claim_verdicts.Document) -> str:
     )
 
 
-def _clock(document: claim_verdicts.Document) -> list[str]:
+def _clock_error(document: claim_verdicts.Document) -> list[str]:
     """No paper's claim, but ours: hosts need no message to agree."""
     clock = document.get('claims', {}).get('clock')
     if not clock:
@@ -308,7 +308,7 @@ def main(argv: list[str] | None = None) -> int:
     """Write the page."""
     words = sys.argv[1:] if argv is None else argv
     if len(words) != 2:
-        print('usage: claims LAB.JSON PAGE.RST', file=sys.stderr)
+        print('usage: paper_claims LAB.JSON PAGE.RST', file=sys.stderr)
         return 2
     document = json.loads(Path(words[0]).read_text())
     Path(words[1]).write_text(page(document))

@@ -26,7 +26,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from nova_vhpc.bench.lab import figures, guest_set, kbest, mixes, policies
+from nova_vhpc.bench.lab import figures, kbest, mixes, policies
+from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed import guest
 
 
@@ -62,7 +63,7 @@ def measure_mix(
     :raises LabError, AgentError: when something does not work.
     """
     runs: dict[str, list[figures.Run]] = {name: [] for name in names}
-    with guest_set.Lab(mix, image, cpus) as lab:
+    with GuestSet(mix, image, cpus) as guest_set:
         number = 0
         while True:
             todo = [
@@ -77,11 +78,11 @@ def measure_mix(
             number += 1
             # Who was measured first had the machine at another speed.
             random.shuffle(todo)
-            speeds = [measure_alone(lab, timing)]
+            speeds = [measure_alone(guest_set, timing)]
             taken: dict[str, _Rates] = {}
             for name in todo:
-                taken[name] = _measure_policy(lab, options[name], timing)
-                speeds.append(measure_alone(lab, timing))
+                taken[name] = _measure_policy(guest_set, options[name], timing)
+                speeds.append(measure_alone(guest_set, timing))
             alone = {
                 # Whatever disturbs makes it slower: the best one counts.
                 one.name: max(s[one.name] for s in speeds)
@@ -90,7 +91,7 @@ def measure_mix(
             for name, rates in taken.items():
                 run = figures.Run(
                     number,
-                    guest_set.relative(rates.work, alone),
+                    _relative(rates.work, alone),
                     rates.latencies_ms,
                     rates.window_late_us,
                     rates.cpus,
@@ -99,7 +100,7 @@ def measure_mix(
                 say(_line(mix, name, run))
 
 
-def measure_alone(lab: guest_set.Lab, timing: Timing) -> dict[str, float]:
+def measure_alone(guest_set: GuestSet, timing: Timing) -> dict[str, float]:
     """Work per second of each guest when its cluster has the host.
 
     The vCPUs are pinned apart: that is the best it can do. Guests of one
@@ -109,22 +110,26 @@ def measure_alone(lab: guest_set.Lab, timing: Timing) -> dict[str, float]:
     kinds: dict[str, list[tuple[str, ...]]] = {}
     units = [
         tuple(member.name for member in members)
-        for members in lab.mix.clusters.values()
+        for members in guest_set.mix.clusters.values()
     ]
-    units += [(one.name,) for one in lab.mix.guests if one.cluster is None]
+    units += [
+        (one.name,) for one in guest_set.mix.guests if one.cluster is None
+    ]
     for unit in units:
-        kind = lab.guests[unit[0]].spec.kind
+        kind = guest_set.guests[unit[0]].spec.kind
         kinds.setdefault(kind, []).append(unit)
     for same in kinds.values():
         unit = random.choice(same)
-        with lab.pinned_apart(unit), lab.only(unit):
+        with guest_set.pinned_apart(unit), guest_set.only(unit):
             time.sleep(0.1)
-            rates = lab.measure(max(timing.alone_s, lab.mix.cycle_s))
+            rates = guest_set.measure(
+                max(timing.alone_s, guest_set.mix.cycle_s)
+            )
         for other in same:
             for name, like in zip(other, unit, strict=True):
                 alone[name] = rates[like]
-    if lab.web is not None:
-        lab.web.take()
+    if guest_set.web is not None:
+        guest_set.web.take()
     return alone
 
 
@@ -137,28 +142,32 @@ class _Rates:
 
 
 def _measure_policy(
-    lab: guest_set.Lab, options: Mapping[str, str] | None, timing: Timing
+    guest_set: GuestSet, options: Mapping[str, str] | None, timing: Timing
 ) -> _Rates:
     late_us: float | None = None
     with contextlib.ExitStack() as stack:
         agent: policies.Agent | None = None
         if options is not None:
             agent = policies.Agent(
-                lab.root / 'agent', lab.uri, options, lab.cpus, lab.aside
+                guest_set.root / 'agent',
+                guest_set.uri,
+                options,
+                guest_set.cpus,
+                guest_set.aside,
             )
             stack.enter_context(agent)
         time.sleep(timing.settle_s)
-        if lab.web is not None:
-            lab.web.take()
-        before = lab.cpu_seconds()
+        if guest_set.web is not None:
+            guest_set.web.take()
+        before = guest_set.cpu_seconds()
         began = time.monotonic()
-        rates = lab.measure(timing.measure_s)
+        rates = guest_set.measure(timing.measure_s)
         seconds = time.monotonic() - began
         cpus = {
             name: (now - before[name]) / seconds
-            for name, now in lab.cpu_seconds().items()
+            for name, now in guest_set.cpu_seconds().items()
         }
-        latencies = lab.web.take() if lab.web is not None else []
+        latencies = guest_set.web.take() if guest_set.web is not None else []
         if agent is not None:
             late_us = _late_us(agent.status())
     return _Rates(rates, tuple(latencies), late_us, cpus)
@@ -186,3 +195,13 @@ def _line(mix: mixes.Mix, name: str, run: figures.Run) -> str:
     if run.window_late_us is not None:
         text += f' late {run.window_late_us / 1000:4.1f} ms'
     return text
+
+
+def _relative(
+    rates: Mapping[str, float], alone: Mapping[str, float]
+) -> dict[str, float]:
+    """Each guest's progress as part of what it does alone."""
+    return {
+        name: rate / alone[name] if alone.get(name) else 0.0
+        for name, rate in rates.items()
+    }

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--json', type=pathlib.Path, metavar='FILE', help='write figures there'
     )
-    cli_types.add_whole(
+    cli_types.add_integer(
         parser, '--rounds', 3, 'times each is run; the fastest counts'
     )
 

@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='NAME',
         help='pinning policy (default: %(default)s)',
     )
-    cli_types.add_whole(
+    cli_types.add_integer(
         parser,
         '--cpus',
         4,
         'CPUs of the host, in two sockets',
         most=validation.MAX_VCPUS,
     )
-    cli_types.add_whole(
+    cli_types.add_integer(
         parser, '--vcpus', 2, 'vCPUs of each VM', most=validation.MAX_VCPUS
     )
 

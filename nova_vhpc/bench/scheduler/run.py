@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ('--members', 64, 'servers of the virtual cluster'),
         ('--rounds', 3, 'times all of them are placed; the medians count'),
     ):
-        cli_types.add_whole(parser, name, default, about)
+        cli_types.add_integer(parser, name, default, about)
     parser.add_argument(
         '--refresh',
         action='store_true',

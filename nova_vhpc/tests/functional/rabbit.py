@@ -22,7 +22,7 @@ class Rabbit(fixtures.Fixture):
     """Starts a broker of its own; ``broker`` can kill and restart it."""
 
     def _setUp(self) -> None:
-        self.broker = rabbitmq.PrivateRabbit()
+        self.broker = rabbitmq.PrivateRabbitMQ()
         self.broker.__enter__()
         self.addCleanup(self.broker.close)
 

@@ -15,7 +15,8 @@
 
 import os
 
-from nova_vhpc.bench.lab import experiments, guest_set, runner
+from nova_vhpc.bench.lab import experiments, runner
+from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed import guest
 from nova_vhpc.tests import base
 
@@ -26,23 +27,23 @@ class TestPackets(base.TestCase):
     def test_threads_go_and_come_back(self):
         cpus = tuple(sorted(os.sched_getaffinity(0))[:2])
         told = []
-        with guest_set.Lab(
+        with GuestSet(
             experiments._PACKETS, guest.build_image(), cpus
-        ) as lab:
-            talker = lab.guests['p0']
+        ) as guest_set:
+            talker = guest_set.guests['p0']
             others = talker.other_threads()
             self.assertIn(talker.pid, others)
             with (
-                lab.threads_on(('p0',), cpus[0]),
-                lab.threads_on(('p0',), cpus[1], vcpus=False),
-                lab.threads_on(('e',), None),
+                guest_set.threads_on(('p0',), cpus[0]),
+                guest_set.threads_on(('p0',), cpus[1], vcpus=False),
+                guest_set.threads_on(('e',), None),
             ):
                 self.assert_on({cpus[0]}, talker.vcpu_threads)
                 self.assert_on({cpus[1]}, (talker.pid,))
-                self.assert_on(set(cpus), lab.guests['e'].vcpu_threads)
+                self.assert_on(set(cpus), guest_set.guests['e'].vcpu_threads)
             self.assert_on(set(cpus), (talker.pid, *talker.vcpu_threads))
             found, rounds = experiments._spare(
-                lab,
+                guest_set,
                 runner.Timing(settle_s=1.0, measure_s=1.0, alone_s=0.2),
                 1,
                 told.append,

@@ -23,8 +23,9 @@ import libvirt
 import testtools
 
 from nova_vhpc.agent.libvirt import domain_xml
-from nova_vhpc.bench.lab import guest_set, mixes, runner
-from nova_vhpc.testbed import errors, guest, libvirtd, progress
+from nova_vhpc.bench.lab import mixes, runner
+from nova_vhpc.bench.lab.guest_set import GuestSet
+from nova_vhpc.testbed import errors, guest, libvirtd, running_guest
 from nova_vhpc.tests import base
 
 
@@ -57,7 +58,7 @@ class TestGuests(base.TestCase):
         )
         self.addCleanup(domain.destroy)
         pid = int((self.daemon.run_dir / f'qemu/{name}.pid').read_text())
-        page = progress.ProgressPage(pid, guest.nonce_of(name))
+        page = running_guest.ProgressPage(pid, guest.nonce_of(name))
         self.addCleanup(page.close)
         page.wait(120)
         return domain, page, console
@@ -132,25 +133,25 @@ class TestLab(base.TestCase):
                 if one.network
             ),
         )
-        with guest_set.Lab(mix, guest.build_image()) as lab:
-            root, bridge = lab.root, lab.bridge
+        with GuestSet(mix, guest.build_image()) as guest_set:
+            root, bridge = guest_set.root, guest_set.bridge
             deadline = time.monotonic() + 90
             rates, answers = {}, []
             while not answers or min(rates.values()) <= 0:
                 if time.monotonic() > deadline:
                     self.fail(f'{rates}, {len(answers)} answers')
-                rates = lab.measure(1)
-                answers += lab.web.take()
+                rates = guest_set.measure(1)
+                answers += guest_set.web.take()
             self.assertGreater(min(answers), 0)
         self.assertFalse(root.exists())
         self.assertFalse(Path('/sys/class/net', bridge).exists())
 
     def test_alone_a_cluster_runs_by_itself(self):
-        with guest_set.Lab(
+        with GuestSet(
             mixes.MIXES['clusters'], guest.build_image()
-        ) as lab:
-            with lab.pinned_apart(('a',)), lab.only(('a',)):
-                rates = lab.measure(0.5)
+        ) as guest_set:
+            with guest_set.pinned_apart(('a',)), guest_set.only(('a',)):
+                rates = guest_set.measure(0.5)
             self.assertEqual(0, rates['b'])
             self.assertEqual(0, rates['c'])
             self.assertGreater(rates['a'], 0)
@@ -162,16 +163,16 @@ class TestGuestThatEnds(base.TestCase):
     def test_is_named(self):
         mix = mixes.MIXES['alone']
         (name,) = (one.name for one in mix.guests)
-        with guest_set.Lab(mix, guest.build_image()) as lab:
-            self.assertGreater(lab.cpu_seconds()[name], 0)
-            os.kill(lab.guests[name].pid, signal.SIGKILL)
+        with GuestSet(mix, guest.build_image()) as guest_set:
+            self.assertGreater(guest_set.cpu_seconds()[name], 0)
+            os.kill(guest_set.guests[name].pid, signal.SIGKILL)
             deadline = time.monotonic() + 60
-            while Path(f'/proc/{lab.guests[name].pid}').exists():
+            while Path(f'/proc/{guest_set.guests[name].pid}').exists():
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.1)
-            error = self.assertRaises(errors.LabError, lab.cpu_seconds)
+            error = self.assertRaises(errors.LabError, guest_set.cpu_seconds)
             self.assertIn(f'guest {name} has ended', str(error))
             with testtools.ExpectedException(
                 errors.LabError, f'guest {name} has ended'
             ):
-                runner.measure_alone(lab, runner.Timing())
+                runner.measure_alone(guest_set, runner.Timing())

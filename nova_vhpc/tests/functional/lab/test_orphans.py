@@ -33,14 +33,19 @@ time.sleep(600)
 """
 LAB = """
 import json, time
-from nova_vhpc.bench.lab import guest_set, mixes
+from nova_vhpc.bench.lab import mixes
+from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed import guest
 web = next(one for one in mixes.MIXES['web'].guests if one.network)
 image = guest.build_image()
-with guest_set.Lab(mixes.Mix('orphan', '', (web,)), image) as lab:
-    pid = lab.guests[web.name].pid
-    found = [str(lab.root), str(lab.aside), f'/sys/class/net/{lab.bridge}']
-    print(json.dumps([f'/proc/{pid}', *found]), flush=True)
+with GuestSet(mixes.Mix('orphan', '', (web,)), image) as guest_set:
+    pid = guest_set.guests[web.name].pid
+    print(json.dumps([
+        f'/proc/{pid}',
+        str(guest_set.root),
+        str(guest_set.aside),
+        f'/sys/class/net/{guest_set.bridge}',
+    ]), flush=True)
     time.sleep(600)
 """
 CLOCK = """

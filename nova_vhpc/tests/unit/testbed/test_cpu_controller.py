@@ -75,22 +75,22 @@ class CpuGroupTest(base.TestCase):
             controller = cpu_controller.CpuController(self.cgroup, unified)
             found = []
             for weight in (1, 4, 0.0001, 9999):
-                controller.weigh(self.cgroup, weight)
+                controller.set_weight(self.cgroup, weight)
                 found.append((self.cgroup / name).read_text())
             self.assertEqual(expected, found)
 
     def test_a_weight_for_a_while(self):
         self.write('cpu.weight', '79')
         controller = cpu_controller.CpuController(self.cgroup, unified=True)
-        with controller.weighed(self.cgroup, 2):
+        with controller.temporary_weight(self.cgroup, 2):
             found = (self.cgroup / 'cpu.weight').read_text()
             self.assertEqual('200', found)
         self.assertEqual('79', (self.cgroup / 'cpu.weight').read_text())
 
     def test_groups_below_a_group_get_the_controller(self):
         controller = cpu_controller.CpuController(self.cgroup, unified=True)
-        top = controller.make('top')
-        below = controller.make('top/below', 3)
+        top = controller.make_group('top')
+        below = controller.make_group('top/below', 3)
         self.assertEqual('+cpu', (top / 'cgroup.subtree_control').read_text())
         self.assertEqual('300', (below / 'cpu.weight').read_text())
         self.assertFalse((self.cgroup / 'cgroup.subtree_control').exists())
@@ -99,13 +99,15 @@ class CpuGroupTest(base.TestCase):
         controller = cpu_controller.CpuController(
             self.cgroup / 'x', unified=True
         )
-        error = self.assertRaises(errors.LabError, controller.make, 'top')
+        error = self.assertRaises(
+            errors.LabError, controller.make_group, 'top'
+        )
         self.assertIn('x/top', str(error))
 
     def test_a_group_of_somebody_else_stays(self):
         controller = cpu_controller.CpuController(self.cgroup, unified=True)
         (self.cgroup / 'top').mkdir()
-        self.assertRaises(errors.LabError, controller.make, 'top')
+        self.assertRaises(errors.LabError, controller.make_group, 'top')
         self.assertTrue((self.cgroup / 'top').is_dir())
 
     def test_a_group_that_cannot_be_weighed_is_not_left(self):
@@ -113,11 +115,11 @@ class CpuGroupTest(base.TestCase):
         self.useFixture(
             fixtures.MockPatchObject(
                 cpu_controller.CpuController,
-                'weigh',
+                'set_weight',
                 side_effect=OSError(22, 'no'),
             )
         )
-        self.assertRaises(errors.LabError, controller.make, 'top')
+        self.assertRaises(errors.LabError, controller.make_group, 'top')
         self.assertFalse((self.cgroup / 'top').exists())
 
     def test_no_group_of_a_process_that_is_gone(self):

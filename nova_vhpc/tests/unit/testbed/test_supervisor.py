@@ -34,7 +34,9 @@ class UndoTest(base.TestCase):
         file.write_text('100\n')
         told = []
         controller = cpu_controller.CpuController(self.root, unified=True)
-        with controller.weighed(self.root, 4.0, lambda *w: told.append(w)):
+        with controller.temporary_weight(
+            self.root, 4.0, lambda *w: told.append(w)
+        ):
             ours = file.read_text()
             (words,) = told
         return file, ours, words
@@ -42,27 +44,27 @@ class UndoTest(base.TestCase):
     def test_a_weight_goes_back(self):
         file, ours, words = self.weighed()
         file.write_text(f'{ours}\n')
-        supervisor.undo(*words)
+        supervisor.clean_up(*words)
         self.assertEqual('100\n', file.read_text())
 
     def test_a_weight_of_somebody_else_stays(self):
         file, _, words = self.weighed()
         file.write_text('7\n')
-        supervisor.undo(*words)
+        supervisor.clean_up(*words)
         self.assertEqual('7\n', file.read_text())
 
     def test_another_lab_keeps_the_weight_that_it_has_set(self):
         """It begins while the first one's guests are being ended."""
-        first = supervisor.Reaper(self.root)
+        first = supervisor.Supervisor(self.root)
         file = self.root / 'cpu.weight'
         file.write_text('100\n')
         controller = cpu_controller.CpuController(self.root, unified=True)
-        with controller.weighed(
+        with controller.temporary_weight(
             self.root, 4.0, lambda *w: first.note(json.dumps(w).encode())
         ):
             pass
         with (
-            controller.weighed(self.root, 4.0),
+            controller.temporary_weight(self.root, 4.0),
             mock.patch.object(
                 supervisor, 'end_descendants', return_value=set()
             ),
@@ -74,7 +76,7 @@ class UndoTest(base.TestCase):
     def test_a_directory_goes_with_what_is_in_it(self):
         (self.root / 'lab/agent').mkdir(parents=True)
         (self.root / 'lab/agent/log').write_text('x')
-        supervisor.undo('directory', str(self.root / 'lab'))
+        supervisor.clean_up('directory', str(self.root / 'lab'))
         self.assertEqual([], list(self.root.iterdir()))
 
     def test_a_group_goes_when_the_last_has_left(self):
@@ -89,7 +91,7 @@ class UndoTest(base.TestCase):
         with mock.patch.object(
             supervisor, 'remove_cgroup', side_effect=leave
         ) as calls:
-            supervisor.undo('group', str(group))
+            supervisor.clean_up('group', str(group))
         self.assertEqual(3, calls.call_count)
 
     def test_what_is_gone_is_no_error(self):
@@ -100,4 +102,4 @@ class UndoTest(base.TestCase):
             ('value', gone, '1', '2'),
             ('directory', gone),
         ):
-            supervisor.undo(*words)
+            supervisor.clean_up(*words)

@@ -23,23 +23,23 @@ from nova_vhpc.tests import base
 
 
 class PluginsTest(base.TestCase):
-    def chosen(self, *words):
+    def selected(self, *words):
         parser = argparse.ArgumentParser()
         plugins.add_arguments(parser)
-        return plugins.chosen(parser.parse_args(words))
+        return plugins.selected(parser.parse_args(words))
 
     def test_as_shipped_but_for_what_is_named(self):
         self.assertEqual(
-            plugins.Plugins('gang', 'balance', 'adaptive'), self.chosen()
+            plugins.PluginNames('gang', 'balance', 'adaptive'), self.selected()
         )
         self.assertEqual(
-            plugins.Plugins('gang', 'io_pool', 'rle'),
-            self.chosen('--pinning-policy', 'io_pool', '--predictor', 'rle'),
+            plugins.PluginNames('gang', 'io_pool', 'rle'),
+            self.selected('--pinning-policy', 'io_pool', '--predictor', 'rle'),
         )
 
     def test_arguments_for_another_process(self):
-        names = plugins.Plugins('atc', 'none', 'markov')
-        self.assertEqual(names, self.chosen(*names.argv()))
+        names = plugins.PluginNames('atc', 'none', 'markov')
+        self.assertEqual(names, self.selected(*names.argv()))
 
     def test_one_that_does_not_exist(self):
         for words in (
@@ -48,7 +48,7 @@ class PluginsTest(base.TestCase):
             ('--predictor', 'nix'),
         ):
             error = self.assertRaises(
-                errors.ConfigError, self.chosen(*words).check
+                errors.ConfigError, self.selected(*words).check
             )
             self.assertIn('nix: unknown; allowed: ', str(error))
 

@@ -256,7 +256,7 @@ class TestCommandLine(base.TestCase):
         daemon = libvirtd.PrivateLibvirtd(root, cache=root / 'cache')
         with (
             mock.patch.object(libvirtd, 'check'),
-            mock.patch.object(daemon, '_start_reaper'),
+            mock.patch.object(daemon, '_start_supervisor'),
             mock.patch.object(daemon, '_start_daemon'),
         ):
             daemon.start()

@@ -91,9 +91,9 @@ class TestClaims(base.TestCase):
 
     def verdict(self, title, figures):
         (claim,) = (
-            c for c in paper_claims.CLAIMS if c.title.startswith(title)
+            c for c in paper_claims.PAPER_CLAIMS if c.title.startswith(title)
         )
-        return claim.judge(figures).verdict
+        return claim.assess(figures).outcome
 
     def test_rounds_of_two_runs_are_not_compared(self):
         # As --merge leaves them; of before there was a "when" they count.
@@ -166,15 +166,15 @@ class TestClaims(base.TestCase):
         ):
             by_round[experiment][figure][setting] = values
         figures['claims']['slices']['a']['4'] = 3.0
-        for claim in paper_claims.CLAIMS:
-            if claim.judge in (
+        for claim in paper_claims.PAPER_CLAIMS:
+            if claim.assess in (
                 claim_verdicts.needs_hosts,
                 claim_verdicts.best_slice,
             ):
                 continue
             self.assertEqual(
                 claim_verdicts.UNDECIDED,
-                claim.judge(figures).verdict,
+                claim.assess(figures).outcome,
                 claim.title,
             )
 
@@ -203,20 +203,24 @@ class TestClaims(base.TestCase):
 
     def test_latency_and_time_go_together(self):
         # Execution times 1, 1 and 2 at waits of 60, 8 and 9 ms.
-        (claim,) = (c for c in paper_claims.CLAIMS if 'spinlock' in c.title)
+        (claim,) = (
+            c for c in paper_claims.PAPER_CLAIMS if 'spinlock' in c.title
+        )
         self.assertIn(
             'correlation with the execution time -0.49',
-            claim.judge(document()).figure,
+            claim.assess(document()).figure,
         )
         # Times that are all alike go together with nothing.
-        alike = claim.judge(document(at_2=1.0)).figure
+        alike = claim.assess(document(at_2=1.0)).figure
         self.assertNotIn('correlation', alike)
 
     def test_the_best_slice_by_the_distance_of_equation_1(self):
         # Times at 100 and 4 ms: 1 and 1, 1 and 0.5, 1 and 1.11.
-        (claim,) = (c for c in paper_claims.CLAIMS if '0.3 ms' in c.title)
+        (claim,) = (
+            c for c in paper_claims.PAPER_CLAIMS if '0.3 ms' in c.title
+        )
         self.assertIn(
-            '0.50 at 100 ms, 0.11 at 4 ms', claim.judge(document()).figure
+            '0.50 at 100 ms, 0.11 at 4 ms', claim.assess(document()).figure
         )
 
     def test_memory_loses_a_little(self):
@@ -277,7 +281,11 @@ class TestClaims(base.TestCase):
     def test_every_paper_has_claims(self):
         for paper in ('ATC', 'I/O perception', "NPC'09", "HPCVirt'09"):
             self.assertTrue(
-                [c for c in paper_claims.CLAIMS if c.source.startswith(paper)],
+                [
+                    c
+                    for c in paper_claims.PAPER_CLAIMS
+                    if c.source.startswith(paper)
+                ],
                 paper,
             )
 
@@ -296,7 +304,7 @@ class TestClaims(base.TestCase):
     def test_a_run_without_figures_claims_nothing(self):
         page = paper_claims.page({'mixes': {}})
         self.assertEqual(
-            len(paper_claims.CLAIMS),
+            len(paper_claims.PAPER_CLAIMS),
             page.count(f'**{claim_verdicts.UNKNOWN.capitalize()}'),
         )
 
