@@ -35,7 +35,7 @@ from nova_vhpc.agent.daemon import (
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.lifecycle import manager, put_back
+from nova_vhpc.agent.lifecycle import manager, restore_queue
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import binder, claims, dry_run
 from nova_vhpc.linux import cpus, qemu_process
@@ -169,13 +169,13 @@ class Service:
         """Restore all guests and write nothing until :meth:`resume`.
 
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`put_back.report`.
+        :returns: see :func:`restore_queue.report`.
         """
         LOG.info('Paused: restoring all servers')
-        tries = self.guest_manager.pause()
+        attempts = self.guest_manager.pause()
         # After the pause: a tick before it would start the windows again.
         self.window_player.play(None)
-        return put_back.report(tries, wait_s)
+        return restore_queue.report(attempts, wait_s)
 
     def resume(self) -> None:
         """Manage guests again after a pause or restore."""
@@ -187,16 +187,16 @@ class Service:
 
         :param server: UUID of the server; None for all.
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`put_back.report`.
+        :returns: see :func:`restore_queue.report`.
         """
         if server is None:
             return self.pause(wait_s)
-        tried = self.guest_manager.restore_one(server)
-        if tried is None:
-            return put_back.refused(
+        attempt = self.guest_manager.restore_one(server)
+        if attempt is None:
+            return restore_queue.report_refused(
                 server, self.guest_manager.refused.get(server)
             )
-        return put_back.report({server: tried}, wait_s)
+        return restore_queue.report({server: attempt}, wait_s)
 
     # -- start, reload and shutdown ----------------------------------------
 

@@ -113,7 +113,7 @@ def guest_status(
         'shares': tune.shares,
         'vcpu_pins': _pins(tune),
         'planned': None if plan is None else _tune(plan.tune),
-        'original': _tune(guest.first_tune),
+        'original': _tune(guest.original_tune),
         'sync_latency_us': sample.sync_latency_us,
         'io_events': sample.io_events,
         'run_us': guest.reader.run_us(period_us),

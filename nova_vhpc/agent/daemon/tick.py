@@ -252,13 +252,26 @@ class TickLoop:
             self._cluster_of(guest),
             guest.repin,
             guest.allowed_cpus,
-            guest.first_tune,
+            guest.original_tune,
             guest.in_force,
         )
         last = self._views.get(uuid)
         if last is not None and last[1].sample is sample and last[0] == facts:
             return last[1]
-        # By position: this runs for nearly every guest in each tick.
-        view = model.VmView(uuid, *facts[0], *facts[1:], sample)
+        traits, cluster, repin, allowed_cpus, original, in_force = facts
+        view = model.VmView(
+            uuid,
+            vcpus=traits.vcpus,
+            workload=traits.workload,
+            paradigm=traits.paradigm,
+            io_pool=traits.io_pool,
+            time_slice_us=traits.time_slice_us,
+            cluster=cluster,
+            repin=repin,
+            allowed_cpus=allowed_cpus,
+            original=original,
+            in_force=in_force,
+            sample=sample,
+        )
         self._views[uuid] = (facts, view)
         return view

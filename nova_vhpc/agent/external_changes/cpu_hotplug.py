@@ -83,7 +83,7 @@ class CpuHotplug:
             domain_metadata.put(guest.domain, record)
         guest.original, guest.online = original, online
         guest.note_written(pins=moved)
-        guest.first_tune = original.tune(guest.info.vcpus)
+        guest.original_tune = original.tune(guest.info.vcpus)
         guest.allow(original.cpus)
 
     def came(self, guest: Guest) -> frozenset[int]:

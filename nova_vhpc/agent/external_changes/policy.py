@@ -134,7 +134,7 @@ class ExternalChangePolicy:
             guest.uncertain = False
             guest.set_expected(now)
             guest.original = now
-            guest.first_tune = guest.in_force
+            guest.original_tune = guest.in_force
             if changed:
                 guest.allow(now.cpus)
             if guest.settled and not guest.floats:
@@ -173,7 +173,7 @@ class ExternalChangePolicy:
             self._context.journal.save(record)
             guest.original = grown
             domain_metadata.put(guest.domain, record)
-        guest.first_tune = guest.original.tune(guest.info.vcpus)
+        guest.original_tune = guest.original.tune(guest.info.vcpus)
 
     def settle(self, guest: Guest) -> None:
         """Respect what nobody has looked at yet, before a VM is put back.

@@ -15,7 +15,7 @@
 import dataclasses
 import enum
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova_vhpc.agent.guests import event_history, write_failures
 from nova_vhpc.agent.journal import store, written_values
@@ -38,10 +38,20 @@ class Hold(enum.StrEnum):
     STOPPING = 'stopping'
 
 
-Traits = tuple[
-    int, model.Workload, model.Paradigm, model.IoPoolUse, int | None
-]
-"""vCPUs, workload, paradigm, use of the I/O pool, specified slice (us)."""
+class Traits(NamedTuple):
+    """What a guest's XML and flavor say, in the controller's terms.
+
+    :ivar time_slice_us: time slice that the flavor asks for, in microseconds.
+    """
+
+    vcpus: int = 1
+    workload: model.Workload = model.Workload.GENERAL
+    paradigm: model.Paradigm = model.Paradigm.MPI
+    io_pool: model.IoPoolUse = model.IoPoolUse.AUTO
+    time_slice_us: int | None = None
+
+
+NO_TRAITS = Traits()
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -91,7 +101,7 @@ class Guest:
     tids: tuple[int, ...] = ()
     xml_hash: int = 0
     in_force: model.CpuTune = NO_TUNE
-    first_tune: model.CpuTune = NO_TUNE
+    original_tune: model.CpuTune = NO_TUNE
     allowed_cpus: frozenset[int] | None = None
     confined_to: frozenset[int] | None = None
     online: frozenset[int] = frozenset()
@@ -124,24 +134,18 @@ class Guest:
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     weighing: Any = dataclasses.field(default_factory=threading.RLock)
 
-    traits: Traits = (
-        1,
-        model.Workload.GENERAL,
-        model.Paradigm.MPI,
-        model.IoPoolUse.AUTO,
-        None,
-    )
+    traits: Traits = NO_TRAITS
 
     def __post_init__(self) -> None:
         self.set_info(self.info)
         self.set_expected(self.expected)
-        self.first_tune = self.in_force
+        self.original_tune = self.in_force
 
     def set_info(self, info: domain_xml.DomainInfo) -> None:
         """Take what the XML says."""
         self.info = info
         specs = info.specs
-        self.traits = (
+        self.traits = Traits(
             info.vcpus,
             model.Workload(specs.workload),
             model.Paradigm(specs.paradigm),

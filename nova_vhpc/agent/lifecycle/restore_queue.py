@@ -20,6 +20,8 @@ the agent ends there is none; it is tried again as long as there is time.
 import concurrent.futures
 import logging
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 import libvirt
 
@@ -281,3 +283,44 @@ class RestoreQueue:
             guest.uncertain = guest.journalled
             return str(error) or repr(error)
         return DONE
+
+
+def report(
+    attempts: Mapping[str, RestoreAttempt], wait_s: float
+) -> dict[str, Any]:
+    """Wait for the first attempts to restore servers; return the outcome.
+
+    :param attempts: by the server's UUID.
+    :param wait_s: longest time to wait for all of them, in seconds. A server
+        that is not restored by then is reported as failed, and tried again.
+    :returns: in values that JSON takes: ``restored`` UUIDs, ``failed`` with
+        the reason by UUID, and ``unknown`` UUIDs that do not run here.
+    """
+    done = concurrent.futures.wait(attempts.values(), wait_s).done
+    answers = {
+        uuid: attempt.result()
+        if attempt in done
+        else f'not done within {wait_s:g} s; it is still tried'
+        for uuid, attempt in sorted(attempts.items())
+    }
+    return {
+        'restored': [u for u, text in answers.items() if text == DONE],
+        'failed': {
+            uuid: text
+            for uuid, text in answers.items()
+            if text not in (DONE, GONE)
+        },
+        'unknown': [u for u, text in answers.items() if text == GONE],
+    }
+
+
+def report_refused(server: str, reason: str | None) -> dict[str, Any]:
+    """Return the same for a server that is not managed.
+
+    :param reason: why it is not; None if the server is unknown.
+    """
+    return {
+        'restored': [],
+        'failed': {} if reason is None else {server: f'left alone: {reason}'},
+        'unknown': [server] if reason is None else [],
+    }

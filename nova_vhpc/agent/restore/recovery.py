@@ -10,8 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Putting domains back: after a crash, on ``--restore``, on opt-out."""
+"""Restore a domain from what an earlier agent left, as after a crash.
 
+Also for ``nova-vhpc-agent --restore`` and for servers that opt out while no
+agent runs.
+"""
+
+import dataclasses
 import enum
 import logging
 import pathlib
@@ -32,7 +37,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Outcome(enum.StrEnum):
-    """What became of one domain."""
+    """What became of one domain; the values are shown in the log."""
 
     NOTHING = 'nothing of ours in it'
     RESTORED = 'restored'
@@ -41,11 +46,42 @@ class Outcome(enum.StrEnum):
 
 
 class RestoreError(Exception):
-    """A domain is not what it was; its journal is kept."""
+    """A domain has not its original settings; its journal record is kept."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence:
+    """What tells how a domain was set before an agent wrote to it.
+
+    In order of trust: the record of this run, the copy in the domain's
+    metadata, the persistent definition.
+
+    :ivar identity: the present run of the domain.
+    :ivar record: journal record of this run, or None.
+    :ivar record_of_earlier_run: journal record of an earlier run, or None. The
+        restart reset the domain from its persistent definition, which no
+        agent writes.
+    :ivar record_error: why the journal record cannot be used, or None.
+    :ivar metadata_copy: copy in the live XML, or None; not read if there is
+        a record of this run.
+    :ivar metadata_error: why that copy cannot be used, or None.
+    """
+
+    identity: qemu_process.Identity
+    record: store.JournalRecord | None
+    record_of_earlier_run: store.JournalRecord | None
+    record_error: store.JournalError | None
+    metadata_copy: store.JournalRecord | None
+    metadata_error: store.JournalError | None
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the live XML has a copy, even a damaged one."""
+        return bool(self.metadata_copy or self.metadata_error)
 
 
 class Restorer:
-    """Puts domains back from the journal, the mark or their definition.
+    """Restores domains from the journal, the metadata or their definition.
 
     :param journal: the original settings on the disk.
     :param processes: the host's QEMU processes.
@@ -56,97 +92,131 @@ class Restorer:
     ) -> None:
         self.journal = journal
         self.processes = processes
-        # VMs with a newer agent's record that were set to their definition:
-        # once is enough, what comes later is somebody else's.
+        # Domains with a newer agent's record that were set to their
+        # definition. That is done once: later values are external changes.
         self._left_alone: dict[str, qemu_process.Identity] = {}
 
     def recover(self, domain: Any) -> Outcome:
-        """Put one running domain back, if we have written to it.
+        """Restore a running domain from whatever an earlier agent left.
 
-        :raises RestoreError: it is not exactly what it was.
-        :raises journal.Unreadable: it is not known whether we have.
+        :raises RestoreError: the domain has not its original settings.
+        :raises journal.Unreadable: it is unknown whether an agent wrote to it.
         :raises libvirt.libvirtError: a call was refused.
         """
-        uuid, run = domain.UUIDString(), domain.ID()
-        record: store.JournalRecord | None = None
-        unreadable: store.JournalError | None = None
-        try:
-            record = self.journal.load(uuid)
-        except store.JournalError as error:
-            unreadable = error
-        identity = self.processes.identity(uuid, run)
+        uuid = domain.UUIDString()
+        identity = self.processes.identity(uuid, domain.ID())
         if self._left_alone.get(uuid) == identity:
             return Outcome.FROM_DEFINITION_NEWER
-        earlier: store.JournalRecord | None = None
-        if record is not None and not record.identity.same_run(identity):
-            # Restarted since: the settings were made anew from the
-            # persistent definition, which we never write.
-            earlier, record = record, None
-        if record is not None:
-            # First: libvirt takes no writes while a VM is sent away, and
-            # waits for one that hangs, or that a window has starved.
-            weights.give_back_recorded(domain, record, self.processes)
-        copy: store.JournalRecord | None = None
-        torn_copy: store.JournalError | None = None
-        if record is None:
-            try:
-                copy = domain_metadata.get(domain)
-            except store.JournalError as error:
-                torn_copy = error
-        marked = copy is not None or torn_copy is not None
-        if not marked and isinstance(unreadable, store.Unreadable):
-            # Nothing says that we ever wrote to it: its settings are its own.
-            raise unreadable
-        if (
-            copy is not None
-            and copy.settled
-            and copy.identity.same_run(identity)
-            and unreadable is None
+        evidence = self._collect_evidence(domain, identity)
+        if not evidence.has_metadata and isinstance(
+            evidence.record_error, store.Unreadable
         ):
-            # It has not migrated yet, and is as it was.
+            # Nothing says that an agent ever wrote to the domain.
+            raise evidence.record_error
+        if _is_already_restored(evidence):
+            # The copy is for another host, to which it has not migrated yet.
             if not migration.leaves(domain):
                 domain_metadata.remove(domain)
             return Outcome.NOTHING
-        if earlier is not None:
-            # An agent may have been killed before it looked what it met.
-            astray = not marked and revert(
-                domain, earlier.written or {}, self.processes.cgroup
-            )
-            self._drop(uuid)
-            if astray:
-                return Outcome.RESTORED
-        original, released = originals.known(domain, record, copy, identity)
-        outcome = Outcome.RESTORED
-        unknown = unreadable or torn_copy
-        if original is None and unknown is not None:
-            if not domain.isPersistent():
-                # What it would be started from is then what is in force.
-                raise RestoreError(
-                    f'{unknown}; nothing tells what it was before, as it is '
-                    'transient: it has no definition'
-                )
-            original = originals.from_definition(domain, self.processes.cgroup)
-            outcome = Outcome.FROM_DEFINITION
+        if self._revert_misdirected(domain, evidence):
+            return Outcome.RESTORED
+        original, unmanaged = self._choose_original(domain, evidence)
         if original is None:
             return Outcome.NOTHING
-        source = record or copy
-        refused: OSError | None = None
-        if source is None or source.sliced:
-            # Without a record it is not known; the reset harms nobody.
-            try:
-                kernel_slice.reset(
-                    self.processes,
-                    identity.pid,
-                    # Online, unlike those that have pins.
-                    domain_xml.parse(domain.XMLDesc(0)).vcpus,
-                )
-            except OSError as error:
-                # All else is put back first.
-                refused = error
+        self._restore(domain, evidence, original, unmanaged)
+        return self._close_records(domain, evidence)
+
+    def _collect_evidence(
+        self, domain: Any, identity: qemu_process.Identity
+    ) -> Evidence:
+        """Read the journal and, without a record of this run, the metadata.
+
+        If there is such a record, its weight is restored at once by the
+        control group's file: libvirt accepts no writes while a domain is
+        migrated away, and waits for one that hangs, or that a gang window has
+        starved.
+        """
+        record = earlier = metadata_copy = None
+        record_error = metadata_error = None
+        try:
+            record = self.journal.load(domain.UUIDString())
+        except store.JournalError as error:
+            record_error = error
+        if record is not None and not record.identity.same_run(identity):
+            earlier, record = record, None
         if record is not None:
-            # The copy is not kept up to date with what we write.
-            released |= _theirs(domain, record)
-        weighed = (
+            weights.give_back_recorded(domain, record, self.processes)
+        else:
+            try:
+                metadata_copy = domain_metadata.get(domain)
+            except store.JournalError as error:
+                metadata_error = error
+        return Evidence(
+            identity,
+            record,
+            earlier,
+            record_error,
+            metadata_copy,
+            metadata_error,
+        )
+
+    def _revert_misdirected(self, domain: Any, evidence: Evidence) -> bool:
+        """Revert what was meant for an earlier run; drop that run's record.
+
+        An agent may have been killed between such a write and the check that
+        follows it, see :mod:`.misdirected_writes`.
+        """
+        earlier = evidence.record_of_earlier_run
+        if earlier is None:
+            return False
+        # A metadata copy says more exactly how to restore this run.
+        reverted = not evidence.has_metadata and revert(
+            domain, earlier.written or {}, self.processes.cgroup
+        )
+        self._drop(earlier.uuid)
+        return reverted
+
+    def _choose_original(
+        self, domain: Any, evidence: Evidence
+    ) -> tuple[cputune.Cputune | None, frozenset[str]]:
+        """Return the original settings, and values that must not be written.
+
+        :returns: None if nothing says that an agent wrote to the domain.
+        :raises RestoreError: an agent may have written to the domain, and
+            nothing says how it was set before.
+        """
+        original, unmanaged = originals.known(
+            domain, evidence.record, evidence.metadata_copy, evidence.identity
+        )
+        error = evidence.record_error or evidence.metadata_error
+        if original is not None or error is None:
+            return original, unmanaged
+        if not domain.isPersistent():
+            # libvirt then reports the settings in force as the definition.
+            raise RestoreError(
+                f'{error}; nothing tells what it was before, as it is '
+                'transient: it has no definition'
+            )
+        definition = originals.from_definition(domain, self.processes.cgroup)
+        return definition, unmanaged
+
+    def _restore(
+        self,
+        domain: Any,
+        evidence: Evidence,
+        original: cputune.Cputune,
+        unmanaged: frozenset[str],
+    ) -> None:
+        """Write the original settings, and check that they are in force.
+
+        :param unmanaged: names of values that are left as they are.
+        """
+        record, pid = evidence.record, evidence.identity.pid
+        slice_error = self._reset_slices(domain, evidence)
+        if record is not None:
+            # The metadata copy does not know all values that were written.
+            unmanaged |= _external(domain, record)
+        shares_written = (
             record is None
             or record.written is None
             or cputune.SHARES in record.written
@@ -156,41 +226,77 @@ class Restorer:
             left = cputune_restore.restore(
                 domain,
                 original,
-                released,
-                weighed,
-                lambda: self.processes.cpuset(identity.pid),
+                unmanaged,
+                shares_written,
+                lambda: self.processes.cpuset(pid),
             )
         finally:
-            # A call may have waited for the end of its run, and what was
-            # right for that one came into the next.
-            now = domain.connect().lookupByUUIDString(uuid)
-            if now.ID() not in (run, -1):
+            # The domain may have been restarted while a call waited, so that
+            # the call reached the new run.
+            now = domain.connect().lookupByUUIDString(domain.UUIDString())
+            if now.ID() not in (evidence.identity.domain_id, -1):
                 known = record.written if record is not None else None
                 written = written_values.with_original(known or {}, original)
                 revert(now, written, self.processes.cgroup)
                 raise RestoreError('it was restarted while it was put back')
         if left:
             raise RestoreError('; '.join(left))
-        if refused is not None:
-            raise refused
+        if slice_error is not None:
+            raise slice_error
+
+    def _reset_slices(self, domain: Any, evidence: Evidence) -> OSError | None:
+        """Reset the vCPU threads' kernel slices if an agent may have set them.
+
+        :returns: why that failed, or None; the other values are restored
+            nevertheless.
+        """
+        source = evidence.record or evidence.metadata_copy
+        if source is not None and not source.sliced:
+            return None
+        # Without a record it is unknown; the reset does no harm.
+        try:
+            kernel_slice.reset(
+                self.processes,
+                evidence.identity.pid,
+                # vCPUs that are online; pins exist for all possible ones.
+                domain_xml.parse(domain.XMLDesc(0)).vcpus,
+            )
+        except OSError as error:
+            return error
+        return None
+
+    def _close_records(self, domain: Any, evidence: Evidence) -> Outcome:
+        """Remove metadata copy and record of a domain that was restored.
+
+        Records that cannot be read are kept for people.
+        """
+        uuid, error = domain.UUIDString(), evidence.record_error
         domain_metadata.remove(domain)
-        if isinstance(unreadable, store.NewerVersion):
-            LOG.warning('%s', unreadable)
-            self._left_alone[uuid] = identity
+        if isinstance(error, store.NewerVersion):
+            LOG.warning('%s', error)
+            self._left_alone[uuid] = evidence.identity
             return Outcome.FROM_DEFINITION_NEWER
-        if unreadable is not None:
+        outcome = (
+            Outcome.RESTORED
+            if evidence.record or evidence.metadata_copy
+            else Outcome.FROM_DEFINITION
+        )
+        if error is not None:
             aside = self.journal.set_aside(uuid)
             LOG.warning(
-                '%s; %s, the record is kept as %s', unreadable, outcome, aside
+                '%s; %s, the record is kept as %s', error, outcome, aside
             )
         else:
-            if torn_copy is not None:
-                LOG.warning('%s; %s', torn_copy, outcome)
+            if evidence.metadata_error is not None:
+                LOG.warning('%s; %s', evidence.metadata_error, outcome)
             self._drop(uuid)
         return outcome
 
     def forget(self, uuid: str) -> None:
-        """A domain has stopped: its record has no more use."""
+        """Remove the record of a domain that has stopped.
+
+        A record that cannot be read is kept for people.
+        """
         try:
             self.journal.load(uuid)
         except (store.NewerVersion, store.Unreadable):
@@ -205,9 +311,19 @@ class Restorer:
         try:
             self.journal.remove(uuid)
         except store.JournalError as error:
-            # A leftover record does no harm: the next run of the domain
-            # has another identity, and this one is as the record says.
+            # Harmless: the next run of the domain has another identity, and
+            # this run has its original settings.
             LOG.warning('%s', error)
+
+
+def _is_already_restored(evidence: Evidence) -> bool:
+    copy = evidence.metadata_copy
+    return (
+        copy is not None
+        and copy.settled
+        and copy.identity.same_run(evidence.identity)
+        and evidence.record_error is None
+    )
 
 
 def revert(
@@ -215,36 +331,39 @@ def revert(
     written: written_values.WrittenValues,
     cgroup_root: pathlib.Path,
 ) -> bool:
-    """Put back what came into a run that it was not meant for.
+    """Revert values that reached a run that they were not meant for.
 
-    :param written: to an earlier run of the domain.
-    :returns: whether there was anything.
-    :raises RestoreError: it is not exactly what it was.
-    :raises libvirt.libvirtError: it cannot be told, or was refused.
+    They are set to the persistent definition, from which the run was started.
+
+    :param written: values that were written to an earlier run.
+    :param cgroup_root: mount point of the control groups.
+    :returns: whether any of them was in force.
+    :raises RestoreError: a value is in force nevertheless.
+    :raises libvirt.libvirtError: a call was refused.
     """
     if not written:
         return False
     definition = originals.from_definition(domain, cgroup_root)
     names = frozenset(cputune.names(definition))
-    astray = _but_of_unpinned(
+    misdirected = _without_unpinned(
         domain, written_values.found(written, definition, cputune.read(domain))
     )
-    if not astray:
+    if not misdirected:
         return False
-    left = cputune_restore.restore(domain, definition, names - astray)
+    left = cputune_restore.restore(domain, definition, names - misdirected)
     if left:
         raise RestoreError('; '.join(left))
     LOG.info(
         'VM %s: restarted while it was written; taken back: %s',
         domain.name(),
-        ', '.join(sorted(astray)),
+        ', '.join(sorted(misdirected)),
     )
     return True
 
 
-def _theirs(domain: Any, record: store.JournalRecord) -> frozenset[str]:
-    """What somebody else has set while no agent looked."""
-    found = _but_of_unpinned(
+def _external(domain: Any, record: store.JournalRecord) -> frozenset[str]:
+    """Return names of values that were changed while no agent ran."""
+    found = _without_unpinned(
         domain,
         written_values.theirs(
             record.written, record.original, cputune.read(domain)
@@ -260,8 +379,8 @@ def _theirs(domain: Any, record: store.JournalRecord) -> frozenset[str]:
     return found
 
 
-def _but_of_unpinned(domain: Any, names: frozenset[str]) -> frozenset[str]:
-    """Without pins that nobody wrote: those follow the CPUs of the host."""
+def _without_unpinned(domain: Any, names: frozenset[str]) -> frozenset[str]:
+    """Leave out pins that nobody wrote: they follow the CPUs of the host."""
     if not any(name.startswith(cputune.PINS) for name in names):
         return names
     return names - {

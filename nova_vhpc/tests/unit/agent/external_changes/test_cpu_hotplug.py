@@ -43,7 +43,7 @@ class TestSwitchedCpus(test_policy.ForeignCase):
             self.assertEqual(frozenset(), target.released)
             only = (frozenset({0}),) * 2
             self.assertEqual(only, target.in_force.vcpu_pins)
-            self.assertEqual(only, target.first_tune.vcpu_pins)
+            self.assertEqual(only, target.original_tune.vcpu_pins)
             self.assertEqual({0}, target.allowed_cpus)
             self.assertTrue(target.floats)
 
@@ -78,7 +78,7 @@ class TestSwitchedCpus(test_policy.ForeignCase):
     def assert_uses_all(self, target: guest.Guest) -> None:
         both = (BOTH,) * 2
         self.assertEqual(both, target.original.vcpupins)
-        self.assertEqual(both, target.first_tune.vcpu_pins)
+        self.assertEqual(both, target.original_tune.vcpu_pins)
         self.assertEqual(BOTH, target.allowed_cpus)
         self.assertTrue(target.floats)
         self.assertEqual((frozenset({0}),) * 2, target.in_force.vcpu_pins)

@@ -119,7 +119,7 @@ class TestForeignChanges(ForeignCase):
         self.domain.values[cputune.SHARES] = 77
         self.domain.pins = [(True, False), (True, False)]
         self.assertEqual(0, self.look(target))
-        self.assertEqual(77, target.first_tune.shares)
+        self.assertEqual(77, target.original_tune.shares)
         self.assertEqual(77, target.original.parameters[cputune.SHARES])
         self.assertEqual(frozenset({0}), target.allowed_cpus)
 
@@ -250,7 +250,7 @@ class TestForeignChanges(ForeignCase):
         self.domain.pins += [(False, True)]
         target.set_info(dataclasses.replace(target.info, vcpus=3))
         self.assertEqual(0, self.look(target))
-        self.assertEqual(3, len(target.first_tune.vcpu_pins or ()))
+        self.assertEqual(3, len(target.original_tune.vcpu_pins or ()))
         record = self.journal.load('u')
         self.assertEqual(target.original, record.original)
         self.domain.pins[2] = (True, False)
@@ -277,7 +277,7 @@ class TestForeignChanges(ForeignCase):
         target.set_info(dataclasses.replace(target.info, vcpus=1))
         self.assertEqual(0, self.look(target))
         # There is nothing to write where no pins are wanted.
-        self.assertEqual(1, len(target.first_tune.vcpu_pins or ()))
+        self.assertEqual(1, len(target.original_tune.vcpu_pins or ()))
         self.assertEqual(2, len(target.original.vcpupins))
 
     def test_what_could_not_be_taken_back_is_tried_again(self) -> None:
