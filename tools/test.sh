@@ -80,7 +80,7 @@ run_part() {
 
 # Nova and Placement in process use one CPU each; guests want all there are.
 functional() {
-    local in_process='functional\.(scheduler|explain|flavor|groups)' status=0
+    local in_process='functional\.(scheduler|explain|flavor|clusters)' status=0
     export OS_TEST_PATH=./nova_vhpc/tests/functional
     run_part "functional (in process)" --concurrency 2 "$in_process" || status=1
     run_part "functional (guests)" --concurrency 1 --exclude-regex "$in_process" || status=1

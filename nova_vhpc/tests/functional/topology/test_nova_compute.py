@@ -21,7 +21,7 @@ from nova.tests.functional import fixtures as nova_fixtures
 
 from nova_vhpc.placement import client as api
 from nova_vhpc.placement import publisher, withdrawal
-from nova_vhpc.tests.functional.groups import cloud
+from nova_vhpc.tests.functional.clusters import cloud
 from nova_vhpc.topology import model
 
 UPLINK = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)

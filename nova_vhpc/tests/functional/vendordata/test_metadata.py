@@ -32,7 +32,7 @@ from nova.tests import fixtures as nova_fixtures
 
 from nova_vhpc.cmd import vendordata
 from nova_vhpc.tests import served
-from nova_vhpc.tests.functional.groups import cloud
+from nova_vhpc.tests.functional.clusters import cloud
 from nova_vhpc.vendordata import nova as nova_api
 
 SECRET = 'only neutron knows'

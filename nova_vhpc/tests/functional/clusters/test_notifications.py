@@ -22,7 +22,7 @@ from oslotest import base
 from nova_vhpc.agent.clusters import notifications
 from nova_vhpc.agent.rpc.transport import messaging, register_unregistered_opts
 from nova_vhpc.conf import nova_api
-from nova_vhpc.tests.functional import rabbit
+from nova_vhpc.tests.functional import rabbitmq
 
 
 class Other:
@@ -42,7 +42,7 @@ class Other:
 class GroupNotificationsTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.url = self.useFixture(rabbit.Rabbit()).url
+        self.url = self.useFixture(rabbitmq.RabbitMQFixture()).url
         self.conf = cfg.ConfigOpts()
         nova_api.register_opts(self.conf)
         register_unregistered_opts(self.conf)

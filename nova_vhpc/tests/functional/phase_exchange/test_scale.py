@@ -18,12 +18,12 @@ import argparse
 from oslotest import base
 
 from nova_vhpc.bench import phase_exchange
-from nova_vhpc.tests.functional import rabbit
+from nova_vhpc.tests.functional import rabbitmq
 
 
 class ScaleTest(base.BaseTestCase):
     def test_nothing_is_lost(self) -> None:
-        broker = self.useFixture(rabbit.Rabbit())
+        broker = self.useFixture(rabbitmq.RabbitMQFixture())
         parser = argparse.ArgumentParser()
         phase_exchange.add_arguments(parser)
         result = phase_exchange.measure(

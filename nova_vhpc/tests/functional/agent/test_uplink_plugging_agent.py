@@ -15,12 +15,14 @@
 
 import signal
 
-from nova_vhpc.tests.functional.agent import test_binding
+from nova_vhpc.tests.functional.agent import test_uplink_plugging
 from nova_vhpc.tests.functional.topology import test_publisher, test_publishing
 from nova_vhpc.topology import model
 
 
-class BindingAgentTest(test_binding.BindingCase, test_publisher.PlacementCase):
+class BindingAgentTest(
+    test_uplink_plugging.BindingCase, test_publisher.PlacementCase
+):
     def serve(self) -> None:
         self.endpoint = f'http://127.0.0.1:{test_publishing.serve(self).port}'
 

@@ -10,23 +10,3 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
-"""A private RabbitMQ as a fixture."""
-
-import fixtures
-
-from nova_vhpc.testbed import rabbitmq
-
-
-class Rabbit(fixtures.Fixture):
-    """Starts a broker of its own; ``broker`` can kill and restart it."""
-
-    def _setUp(self) -> None:
-        self.broker = rabbitmq.PrivateRabbitMQ()
-        self.broker.__enter__()
-        self.addCleanup(self.broker.close)
-
-    @property
-    def url(self) -> str:
-        """Transport URL for oslo.messaging."""
-        return self.broker.url

@@ -25,17 +25,17 @@ from oslotest import base
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.cmd import ctl
 from nova_vhpc.control.model import ClusterPlan, Phase
-from nova_vhpc.tests.functional import rabbit
+from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
 IO, QUIET = agents.IO, agents.QUIET
 LEASE_S = 3.0
 
 
-class RabbitCase(base.BaseTestCase):
+class RabbitMQTestCase(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.broker = self.useFixture(rabbit.Rabbit()).broker
+        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
         self.log = self.useFixture(
             fixtures.FakeLogger(
                 'nova_vhpc', format='%(message)s', level=logging.INFO
@@ -70,7 +70,7 @@ class RabbitCase(base.BaseTestCase):
         return sum(text in line for line in self.log.output.splitlines())
 
 
-class PhasesTest(RabbitCase):
+class PhasesTest(RabbitMQTestCase):
     def test_one_broker_for_all_of_it(self) -> None:
         """Starting a broker takes most of the time, so one serves all."""
         a, b = self.pair()
@@ -241,7 +241,7 @@ class PhasesTest(RabbitCase):
         )
 
 
-class BrokerAwayTest(RabbitCase):
+class BrokerAwayTest(RabbitMQTestCase):
     def test_killed_in_the_middle_and_restarted(self) -> None:
         a, b = self.pair()
         a.say(c1=IO)

@@ -17,14 +17,14 @@ import subprocess
 import sys
 import time
 
-from nova_vhpc.tests.functional.peers import flood, test_rabbit
+from nova_vhpc.tests.functional.phase_exchange import flood, test_rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
 IO, QUIET = agents.IO, agents.QUIET
 EACH = 2500
 
 
-class FloodTest(test_rabbit.RabbitCase):
+class FloodTest(test_rabbitmq.RabbitMQTestCase):
     def test_flooded_then_blocked(self) -> None:
         a, b = self.pair()
         self.wait_for_both('up', a, b)

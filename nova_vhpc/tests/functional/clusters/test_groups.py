@@ -19,7 +19,7 @@ from collections.abc import Callable
 from nova.tests import fixtures as nova_fixtures
 
 from nova_vhpc.agent.clusters import groups
-from nova_vhpc.tests.functional.groups import cloud
+from nova_vhpc.tests.functional.clusters import cloud
 
 UNKNOWN = '11111111-2222-3333-4444-555555555555'
 

@@ -42,7 +42,7 @@ from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import ctl
 from nova_vhpc.testbed import guest as lab_guest
 from nova_vhpc.testbed import libvirtd
-from nova_vhpc.tests.functional import rabbit
+from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.stack import bridges
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
@@ -187,7 +187,7 @@ class TwoAgentsTest(base.BaseTestCase):
         # Outside of the test's own directory: sockets want short paths.
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-ta-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
-        self.broker = self.useFixture(rabbit.Rabbit()).broker
+        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
         self.wires = bridges.Bridges(f't{os.getpid() % 1_000_000}', 1)
         self.addCleanup(self.wires.remove)
         self.wires.make()

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A mix of real guests: started, measured and removed together."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import testtools
+
+from nova_vhpc.bench.lab import mixes, runner
+from nova_vhpc.bench.lab.guest_set import GuestSet
+from nova_vhpc.testbed import errors, guest
+from nova_vhpc.tests import base
+
+
+class TestGuestSet(base.TestCase):
+    """The guests of a mix on a private libvirtd and bridge."""
+
+    def test_messages_and_requests_flow(self):
+        mix = mixes.Mix(
+            'test',
+            'network',
+            tuple(
+                one
+                for name in ('phased', 'pingpong', 'web')
+                for one in mixes.MIXES[name].guests
+                if one.network
+            ),
+        )
+        with GuestSet(mix, guest.build_image()) as guest_set:
+            root, bridge = guest_set.root, guest_set.bridge
+            deadline = time.monotonic() + 90
+            rates, answers = {}, []
+            while not answers or min(rates.values()) <= 0:
+                if time.monotonic() > deadline:
+                    self.fail(f'{rates}, {len(answers)} answers')
+                rates = guest_set.measure(1)
+                answers += guest_set.web.take()
+            self.assertGreater(min(answers), 0)
+        self.assertFalse(root.exists())
+        self.assertFalse(Path('/sys/class/net', bridge).exists())
+
+    def test_alone_a_cluster_runs_by_itself(self):
+        with GuestSet(
+            mixes.MIXES['clusters'], guest.build_image()
+        ) as guest_set:
+            with guest_set.pinned_apart(('a',)), guest_set.only(('a',)):
+                rates = guest_set.measure(0.5)
+            self.assertEqual(0, rates['b'])
+            self.assertEqual(0, rates['c'])
+            self.assertGreater(rates['a'], 0)
+
+
+class TestGuestThatEnds(base.TestCase):
+    """As by the OOM killer, while it is measured."""
+
+    def test_is_named(self):
+        mix = mixes.MIXES['alone']
+        (name,) = (one.name for one in mix.guests)
+        with GuestSet(mix, guest.build_image()) as guest_set:
+            self.assertGreater(guest_set.cpu_seconds()[name], 0)
+            os.kill(guest_set.guests[name].pid, signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while Path(f'/proc/{guest_set.guests[name].pid}').exists():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.1)
+            error = self.assertRaises(errors.LabError, guest_set.cpu_seconds)
+            self.assertIn(f'guest {name} has ended', str(error))
+            with testtools.ExpectedException(
+                errors.LabError, f'guest {name} has ended'
+            ):
+                runner.measure_alone(guest_set, runner.Timing())

@@ -1,0 +1,32 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A private RabbitMQ as a fixture."""
+
+import fixtures
+
+from nova_vhpc.testbed import rabbitmq
+
+
+class RabbitMQFixture(fixtures.Fixture):
+    """Starts a broker of its own; ``broker`` can kill and restart it."""
+
+    def _setUp(self) -> None:
+        self.broker = rabbitmq.PrivateRabbitMQ()
+        self.broker.__enter__()
+        self.addCleanup(self.broker.close)
+
+    @property
+    def url(self) -> str:
+        """Transport URL for oslo.messaging."""
+        return self.broker.url
