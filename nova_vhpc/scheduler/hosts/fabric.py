@@ -28,8 +28,8 @@ _logged: set[tuple[str, frozenset[str]]] = set()
 class Fabric:
     """Which switch and rack a host is on, by its aggregates' metadata.
 
-    One object serves one request: thousands of hosts share a few
-    aggregates, and reading one costs more than all else about a host.
+    One object serves one request. Each aggregate is read once, because
+    thousands of hosts share it and it lists all of them.
 
     :param switch_key: metadata key that names the switch.
     :param rack_key: metadata key that names the rack.
@@ -37,7 +37,7 @@ class Fabric:
 
     def __init__(self, switch_key: str, rack_key: str) -> None:
         self._keys = (switch_key, rack_key)
-        self._places: dict[int, tuple[str | None, str | None]] = {}
+        self._read_aggregates: set[int] = set()
         self._by_host: dict[str, tuple[str | None, str | None]] = {}
 
     def place(self, state: Any) -> tuple[str | None, str | None]:
@@ -45,11 +45,10 @@ class Fabric:
         switch = rack = None
         for aggregate in state.aggregates:
             # Nova keeps one object per aggregate, shared by all hosts.
-            found = self._places.get(id(aggregate))
-            if found is None:
-                found = self._learn(aggregate)
-            switch = one_of(switch, found[0])
-            rack = one_of(rack, found[1])
+            if id(aggregate) not in self._read_aggregates:
+                self._read(aggregate)
+            switch = one_of(switch, aggregate.metadata.get(self._keys[0]))
+            rack = one_of(rack, aggregate.metadata.get(self._keys[1]))
         return switch, rack
 
     def place_of(self, host: str) -> tuple[str | None, str | None]:
@@ -75,10 +74,11 @@ class Fabric:
         """Metadata key that names the rack."""
         return self._keys[1]
 
-    def _learn(self, aggregate: Any) -> tuple[str | None, str | None]:
+    def _read(self, aggregate: Any) -> None:
+        """Take note of switch and rack of all hosts of an aggregate."""
         metadata = aggregate.metadata
         place = (metadata.get(self._keys[0]), metadata.get(self._keys[1]))
-        self._places[id(aggregate)] = place
+        self._read_aggregates.add(id(aggregate))
         if place != (None, None):
             for host in aggregate.hosts:
                 switch, rack = self.place_of(host)
@@ -88,7 +88,6 @@ class Fabric:
                     one_of(switch, place[0]),
                     one_of(rack, place[1]),
                 )
-        return place
 
     def _log_conflict(
         self, host: str, key: str, one: str | None, other: str | None

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Where Nova's databases have the members of a server group.
+"""Read Nova's databases for what a scheduling request does not contain.
 
-The request names the group's members and their hosts, but not who is where;
-host states tell that, and which aggregates a host is in, of the hosts only
-that Placement offers.
+A request lists the members of its server group and the hosts that they are
+on, but not which member is on which host. Host states contain that, and the
+aggregates of the host, but only for hosts that Placement offers.
 """
 
 from collections.abc import Collection, Iterable, Set
@@ -32,27 +32,30 @@ from nova_vhpc.scheduler.planner.model import one_of
 LOG = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
-"""For all cells together; without an answer the numbers are estimated."""
+"""Time, in seconds, in which the cells of one query must answer."""
 
 MAX_REMEMBERED = 10_000
-"""Members on no host that a process remembers; some 100 bytes each."""
+"""Number of members without a host that a process remembers, at most. Each
+takes about 100 bytes."""
 
 _STARTING = (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
 
 _EVACUATING = ('accepted', 'pre-migrating')
-"""States of an evacuation until its server runs again."""
+"""States of an evacuation whose server does not run again yet."""
 
-# Deleted ones, which stay in their group until Nova's database is archived,
-# and those whose boot has failed.
+# Members that will not get a host: deleted ones, which stay in their group
+# until Nova's database is archived, and those whose boot failed. Without this
+# memory, each boot into such a group would query the API database and the
+# group's cells: 6 ms for three members, with both on SQLite in memory.
 _without_host: dict[str, None] = {}
 
 
 class InstanceLocations(NamedTuple):
-    """What the databases have of some members.
+    """Which hosts the members of a server group are on.
 
-    :ivar hosts: host by member, of those that are on one.
-    :ivar gone: those that are on none and will not come to one by a request
-        of their own: deleted, also softly, or failed.
+    :ivar hosts: host name by the uuid of each member that has a host.
+    :ivar gone: uuids of members that have no host and that no request will
+        place: deleted (also soft-deleted) or failed.
     """
 
     hosts: dict[str, str]
@@ -60,10 +63,12 @@ class InstanceLocations(NamedTuple):
 
 
 def locate(uuids: Collection[str]) -> InstanceLocations | None:
-    """Find members: one query of the API database, one of each cell.
+    """Look up the hosts of members, by one query per database.
 
-    :param uuids: of the members.
-    :returns: None if not all of the databases answered; it is logged.
+    The API database and the members' cells are queried.
+
+    :param uuids: uuids of the members.
+    :returns: None if one of the databases did not answer, which is logged.
     """
     context = nova_context.get_admin_context()
     try:
@@ -81,26 +86,26 @@ def locate(uuids: Collection[str]) -> InstanceLocations | None:
     except Exception:
         LOG.exception('Cannot look up the members of a server group')
         return None
-    found: dict[str, _Server] = {}
+    servers: dict[str, _Server] = {}
     for cell, answer in answers.items():
         if nova_context.is_cell_failure_sentinel(answer):
             LOG.warning(
-                'Cell %s does not tell where the members of a server group '
-                'are; their number is estimated',
+                'Cell %s did not answer where the members of a server group '
+                'are; the number of members per host is estimated',
                 cell,
             )
             return None
-        found.update(answer)
+        servers.update(answer)
     booting = {m.instance_uuid for m in mappings if m.cell_mapping is None}
-    gone = set(uuids) - booting - found.keys()
-    gone.update(uuid for uuid, server in found.items() if server.failed)
+    gone = set(uuids) - booting - servers.keys()
+    gone.update(uuid for uuid, server in servers.items() if server.failed)
     _remember(gone)
-    # These may be restored where they are.
-    gone.update(uuid for uuid, server in found.items() if server.deleted)
+    # Not remembered: a soft-deleted server may be restored on its host.
+    gone.update(uuid for uuid, server in servers.items() if server.deleted)
     return InstanceLocations(
         {
             uuid: server.host
-            for uuid, server in found.items()
+            for uuid, server in servers.items()
             if server.host and uuid not in gone
         },
         frozenset(gone),
@@ -108,10 +113,12 @@ def locate(uuids: Collection[str]) -> InstanceLocations | None:
 
 
 class MoveSource(NamedTuple):
-    """A server where it runs, which it may be about to leave.
+    """The host that a moved server is on, and its vCPUs there.
 
-    :ivar shared: vCPUs that share the host's CPUs.
-    :ivar dedicated: vCPUs with a dedicated CPU each.
+    :ivar host: host name of its nova-compute.
+    :ivar node: name of its hypervisor node.
+    :ivar shared: number of its vCPUs that share the host's CPUs.
+    :ivar dedicated: number of its vCPUs with a dedicated CPU each.
     """
 
     host: str
@@ -121,18 +128,19 @@ class MoveSource(NamedTuple):
 
 
 def move_source(spec_obj: Any) -> MoveSource | None:
-    """What a server that is moved has where it is: one query of its cell.
+    """Look up where a moved server is, by one query of its cell.
 
-    Host states do not say it: Nova forgets there that a server is on its
-    host once a resize on it is confirmed.
+    Host states do not show it reliably: once a resize on the same host is
+    confirmed, Nova's host state no longer lists the server there.
 
-    :returns: None where it is on no host, or the database does not answer;
-        that is logged.
+    :param spec_obj: Nova's RequestSpec of the move.
+    :returns: None if the server has no host, or if the database did not
+        answer, which is logged.
     """
     cell = spec_obj.requested_destination.cell
     try:
-        # Nova waits for no cell without end either, when it makes its host
-        # states.
+        # With a timeout: Nova, too, limits the wait for a cell when it builds
+        # its host states.
         server = nova_context.scatter_gather_cells(
             nova_context.get_admin_context(),
             [cell],
@@ -142,8 +150,8 @@ def move_source(spec_obj: Any) -> MoveSource | None:
         )[cell.uuid]
         if nova_context.is_cell_failure_sentinel(server):
             LOG.warning(
-                'Cell %s does not tell what server %s has now; its vCPUs '
-                'count twice where it is',
+                'Cell %s did not answer which flavor and host server %s has '
+                'now; if it stays on its host, its vCPUs count twice there',
                 cell.uuid,
                 spec_obj.instance_uuid,
             )
@@ -151,7 +159,8 @@ def move_source(spec_obj: Any) -> MoveSource | None:
         flavor = server.flavor
     except Exception:
         LOG.exception(
-            'Cannot look up what server %s has now', spec_obj.instance_uuid
+            'Cannot look up which flavor and host server %s has now',
+            spec_obj.instance_uuid,
         )
         return None
     if not server.host:
@@ -163,13 +172,14 @@ def move_source(spec_obj: Any) -> MoveSource | None:
 
 
 def is_down(cell: Any, host: str) -> bool:
-    """Whether servers have to be evacuated from a host: one query.
+    """Return whether a host is down, by one query of its cell.
 
-    As Nova sees it: its nova-compute was forced down, or has been silent.
+    Nova decides: the host's nova-compute was forced down, or has not reported
+    for ``[DEFAULT] service_down_time``.
 
-    :param cell: of the host, as Nova's CellMapping.
-    :param host: name.
-    :returns: False where the database does not answer, which is logged.
+    :param cell: Nova's CellMapping of the host.
+    :param host: host name.
+    :returns: False also if the database did not answer, which is logged.
     """
     try:
         service = nova_context.scatter_gather_cells(
@@ -182,7 +192,9 @@ def is_down(cell: Any, host: str) -> bool:
         if not nova_context.is_cell_failure_sentinel(service):
             return not servicegroup.API().service_is_up(service)
         LOG.warning(
-            'Cell %s does not tell whether host %s is down', cell.uuid, host
+            'Cell %s did not answer whether host %s is down; it counts as up',
+            cell.uuid,
+            host,
         )
     except Exception:
         LOG.exception('Cannot look up whether host %s is down', host)
@@ -190,15 +202,16 @@ def is_down(cell: Any, host: str) -> bool:
 
 
 def evacuation_destinations(cell: Any, source: str) -> dict[str, str]:
-    """Where servers that are being evacuated go to: one query.
+    """Look up where the servers of a host are evacuated to, by one query.
 
-    Nova says of a server that it is where it was until it runs again, which
-    may take minutes.
+    Until an evacuated server runs again, which may take minutes, Nova's
+    database still lists it on its former host.
 
-    :param cell: of the host, as Nova's CellMapping.
-    :param source: name of the host that they leave.
-    :returns: host by server, of those that have arrived at one; of none
-        where the database does not answer, which is logged.
+    :param cell: Nova's CellMapping of the host.
+    :param source: name of the host that is evacuated.
+    :returns: destination host by server uuid, without servers that have no
+        destination yet; empty if the database did not answer, which is
+        logged.
     """
     try:
         migrations = nova_context.scatter_gather_cells(
@@ -219,55 +232,60 @@ def evacuation_destinations(cell: Any, source: str) -> dict[str, str]:
                 if migration.dest_compute
             }
         LOG.warning(
-            'Cell %s does not tell where the servers of host %s go to',
+            'Cell %s did not answer where the servers of host %s are '
+            'evacuated to',
             cell.uuid,
             source,
         )
     except Exception:
-        LOG.exception('Cannot look up where servers of host %s go to', source)
+        LOG.exception(
+            'Cannot look up where the servers of host %s are evacuated to',
+            source,
+        )
     return {}
 
 
 def _with_flavor(context: Any, uuid: str) -> Any:
-    """One server of a cell, with its flavor."""
+    """Return one server of a cell, with its flavor."""
     return objects.Instance.get_by_uuid(
         context, uuid, expected_attrs=['flavor']
     )
 
 
 def may_have_host(uuids: Iterable[str]) -> bool:
-    """Whether members may be on a host by now, as far as remembered.
+    """Return whether any of these members may have a host by now.
 
-    So that a group's deleted members do not cost a query at every boot.
+    It is False only if all are known to be deleted or failed, so that these
+    do not cost a query at every boot into their group.
     """
     return any(uuid not in _without_host for uuid in uuids)
 
 
-def _remember(nowhere: Set[str]) -> None:
-    if len(_without_host) + len(nowhere) > MAX_REMEMBERED:
+def _remember(uuids: Set[str]) -> None:
+    if len(_without_host) + len(uuids) > MAX_REMEMBERED:
         _without_host.clear()
-    _without_host.update(dict.fromkeys(nowhere))
+    _without_host.update(dict.fromkeys(uuids))
 
 
 def racks(hosts: Set[str], key: str) -> dict[str, str]:
-    """Racks of hosts: one query of the API database.
+    """Look up the racks of hosts, by one query of the API database.
 
-    :param hosts: names.
-    :param key: of the aggregates' metadata.
-    :returns: rack by host, of those that are in one; of none where the
-        database does not answer, which is logged.
+    :param hosts: host names.
+    :param key: key of the aggregates' metadata that names the rack.
+    :returns: rack by host name, without hosts in no rack; empty if the
+        database did not answer, which is logged.
     """
     try:
         aggregates = objects.AggregateList.get_by_metadata_key(
             nova_context.get_admin_context(), key, hosts=hosts
         )
-        found: dict[str, str] = {}
+        rack_by_host: dict[str, str] = {}
         for aggregate in aggregates:
             rack = aggregate.metadata[key]
             for host in hosts & set(aggregate.hosts):
-                if name := one_of(found.get(host), rack):
-                    found[host] = name
-        return found
+                if name := one_of(rack_by_host.get(host), rack):
+                    rack_by_host[host] = name
+        return rack_by_host
     except Exception:
         LOG.exception('Cannot look up the racks of a server group')
         return {}
@@ -280,8 +298,8 @@ class _Server(NamedTuple):
 
 
 def _servers(context: Any, uuids: Collection[str]) -> dict[str, _Server]:
-    """What one cell has of servers that are not deleted for good."""
-    found = objects.InstanceList.get_by_filters(
+    """Return those of the servers that one cell has not deleted for good."""
+    servers = objects.InstanceList.get_by_filters(
         context,
         {'uuid': uuids, 'deleted': False, 'soft_deleted': True},
         expected_attrs=[],
@@ -289,9 +307,9 @@ def _servers(context: Any, uuids: Collection[str]) -> dict[str, _Server]:
     return {
         server.uuid: _Server(
             server.host,
-            # Of those on no host a boot or an unshelving may still end on one.
+            # A server that boots or is unshelved may still get a host.
             not server.host and server.vm_state not in _STARTING,
             server.vm_state == vm_states.SOFT_DELETED,
         )
-        for server in found
+        for server in servers
     }

@@ -10,9 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Placement knows of all uplinks at one moment: plain values.
+"""All hosts' uplinks in Placement at one moment, as plain values.
 
-Pure. :func:`parse` reads the body of the bulk read that
+Pure. :func:`parse` reads the answer to the bulk read that
 :mod:`nova_vhpc.scheduler.sources.uplink_cache` makes.
 """
 
@@ -26,8 +26,9 @@ BULK_READ = (
     f'/allocation_candidates?resources={model.STAMP}:1'
     f'&root_required={model.TRAIT_HOST}'
 )
-"""One candidate per host that an agent publishes for, and in the
-summaries every provider of its tree, full ones included."""
+"""Path of the request that reads all uplinks at once. The answer has one
+candidate per host with an agent, and its summaries contain every provider of
+the host's tree, also those without free inventory."""
 
 BULK_READ_VERSION = '1.36'
 
@@ -42,15 +43,16 @@ Names = Mapping[str, tuple[str, str]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UplinkState:
-    """One uplink as Placement has it.
+    """One uplink as published in Placement.
 
-    :ivar uuid: of its resource provider.
+    :ivar uuid: uuid of its resource provider.
     :ivar kind: whether its bridge is shared or for one guest.
-    :ivar bridge: name of its bridge; the uuid while not yet known.
-    :ivar nic: kernel name of its NIC, or '?'.
-    :ivar mbps: link speed in Mbit/s; 0 when down or not published.
-    :ivar slots: guests that may claim it; 0 when the link is down.
-    :ivar used: slots that are claimed.
+    :ivar bridge: name of its bridge; the uuid if the name is unknown.
+    :ivar nic: kernel name of its NIC; '?' if unknown.
+    :ivar mbps: link speed in Mbit/s; 0 if the link is down or its speed was
+        not published.
+    :ivar slots: number of guests that may claim it; 0 if the link is down.
+    :ivar used: number of claimed slots.
     """
 
     uuid: str
@@ -63,12 +65,12 @@ class UplinkState:
 
     @property
     def up(self) -> bool:
-        """Whether its link is up: a dead one is published as reserved."""
+        """Whether its link is up; all slots of a dead link are reserved."""
         return self.slots > 0
 
     @property
     def free(self) -> int:
-        """Slots that may still be claimed."""
+        """Number of slots that can still be claimed."""
         return max(0, self.slots - self.used)
 
     def __str__(self) -> str:
@@ -76,11 +78,11 @@ class UplinkState:
 
 
 class Resource(NamedTuple):
-    """One of a host's own resources as Placement has it.
+    """One of a host's own resources (CPUs, RAM, disk) in Placement.
 
-    :ivar capacity: what it gives out at most: less what is reserved, times
-        the ratio that counts there.
-    :ivar used: what is claimed.
+    :ivar capacity: amount that Placement allocates at most: the total
+        without its reserved part, times the allocation ratio.
+    :ivar used: amount that is allocated.
     """
 
     capacity: int
@@ -89,10 +91,12 @@ class Resource(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostUplinks:
-    """The uplinks of one host, and when its agent last said so.
+    """The uplinks of one host, and when its agent last published them.
 
-    :ivar stamp_minutes: minutes since the epoch.
-    :ivar resources: CPUs, RAM and disk of the host itself, by class.
+    :ivar uplinks: uplinks in the order of bridge and NIC.
+    :ivar stamp_minutes: time of the last publication, in minutes since the
+        epoch; None if unknown.
+    :ivar resources: CPUs, RAM and disk of the host itself, by resource class.
     """
 
     uplinks: tuple[UplinkState, ...] = ()
@@ -104,8 +108,8 @@ class HostUplinks:
 class Snapshot:
     """The uplinks of all hosts at one moment.
 
-    :ivar hosts: by the uuid of the compute node's root provider.
-    :ivar taken_s: monotonic time of the read, in seconds.
+    :ivar hosts: uplinks by the uuid of the compute node's root provider.
+    :ivar taken_s: monotonic time at which the read began, in seconds.
     """
 
     hosts: Mapping[str, HostUplinks]
@@ -115,13 +119,14 @@ class Snapshot:
 def parse(
     body: Mapping[str, Any], names: Names, taken_s: float = 0.0
 ) -> Snapshot:
-    """Read the answer to :data:`BULK_READ`.
+    """Return the snapshot that an answer to :data:`BULK_READ` contains.
 
-    :param body: of ``GET /allocation_candidates``, as decoded from JSON.
+    :param body: decoded JSON body of ``GET /allocation_candidates``.
     :param names: bridge and NIC by the uuid of the uplink's provider.
-    :raises KeyError, TypeError, ValueError: when it is no such answer.
+    :param taken_s: monotonic time at which the read began, in seconds.
+    :raises KeyError, TypeError, ValueError: the body is no such answer.
     """
-    found: dict[str, list[UplinkState]] = {}
+    uplinks: dict[str, list[UplinkState]] = {}
     stamps: dict[str, int] = {}
     own: dict[str, dict[str, Resource]] = {}
     for uuid, summary in body['provider_summaries'].items():
@@ -129,15 +134,15 @@ def parse(
         root = summary['root_provider_uuid']
         if uuid == root:
             own[root] = {
-                name: Resource(int(had['capacity']), int(had['used']))
+                name: Resource(int(values['capacity']), int(values['used']))
                 for name in _OWN
-                if (had := resources.get(name)) is not None
+                if (values := resources.get(name)) is not None
             }
             continue
         stamp = resources.get(model.STAMP)
         if stamp is not None:
             stamps[root] = int(stamp['capacity'])
-            found.setdefault(root, [])
+            uplinks.setdefault(root, [])
             continue
         uplink = resources.get(model.UPLINK)
         if uplink is None:
@@ -151,7 +156,7 @@ def parse(
             continue
         bridge, nic = names.get(uuid, (uuid, '?'))
         speed = resources.get(model.MBPS)
-        found.setdefault(root, []).append(
+        uplinks.setdefault(root, []).append(
             UplinkState(
                 uuid,
                 kind,
@@ -165,20 +170,21 @@ def parse(
     return Snapshot(
         hosts={
             root: HostUplinks(
-                tuple(sorted(uplinks, key=_by_name)),
+                tuple(sorted(of_host, key=_by_name)),
                 stamps.get(root),
                 own.get(root, {}),
             )
-            for root, uplinks in found.items()
+            for root, of_host in uplinks.items()
         },
         taken_s=taken_s,
     )
 
 
 def parse_names(providers: Iterable[Mapping[str, Any]]) -> Names:
-    """Bridge and NIC of every uplink, from the names of the providers.
+    """Return bridge and NIC by uuid, from the names of uplink providers.
 
-    :param providers: the list in the answer to :func:`names_read`.
+    :param providers: ``resource_providers`` in the answer to
+        :func:`names_read`.
     """
     names: dict[str, tuple[str, str]] = {}
     for provider in providers:
@@ -190,11 +196,13 @@ def parse_names(providers: Iterable[Mapping[str, Any]]) -> Names:
 
 
 def names_read(body: Mapping[str, Any], names: Names) -> str | None:
-    """Path that reads the names of all uplinks, which summaries lack.
+    """Return the path that reads the uplinks' names, None if all are known.
 
-    :param body: the answer to :data:`BULK_READ`.
-    :returns: None when no uplink's name is new. Else only traits that
-        Placement has are named: it refuses to look for others.
+    Provider summaries contain no names. The path contains only those traits
+    that Placement has: it refuses a request for others.
+
+    :param body: answer to :data:`BULK_READ`.
+    :param names: names that are known.
     """
     traits: set[str] = set()
     for uuid, summary in body['provider_summaries'].items():

@@ -10,15 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Cached read of the uplink providers in Placement.
+"""A cache of the uplink providers in Placement.
 
-nova-scheduler forks its workers after it has built the filters, so
-nothing may start before the first request: :func:`for_process` gives each
-process its own :class:`UplinkCache`, and a reader starts its daemon thread at
-the first request. From then on requests look at the last snapshot; only
-after a pause, when it is old, they wait for a read if that is short. The
-claim itself, made in Placement, catches stale data, but a plan made of it
-is kept.
+nova-scheduler forks its workers after it has built the filters, so no thread
+may start before the first request: :func:`for_process` gives each process its
+own :class:`UplinkCache`, which starts its daemon thread at the first request.
+From then on, requests use the last snapshot. If it is old, because no request
+came for a while, a request waits for the next read if reads are short. Stale
+data cannot cause a wrong claim, because Placement makes the claim, but it can
+cause a bad plan, and a plan is kept.
 """
 
 import os
@@ -37,26 +37,27 @@ from nova_vhpc.topology import model
 LOG = logging.getLogger(__name__)
 
 _IDLE_TURNS = 10
-"""Turns without a request after which reads become rare: an idle worker
-must not ask Placement for megabytes twice a minute."""
+"""Reads without a request in between after which reads become rare: an idle
+worker must not read megabytes from Placement twice a minute."""
 
 _NOT_YET = re.compile(f'({model.TRAIT_HOST}|{model.STAMP})')
-"""In Placement's complaint that it has never heard of these."""
+"""Matches Placement's error that the trait or resource class is unknown."""
 
 Get = Callable[[str, str], Any]
-"""Path and microversion to the decoded body; raises if there is none."""
+"""Reads a path of Placement at a microversion; returns the decoded body."""
 
 
 class ReadError(Exception):
-    """Placement answered, but not with what was asked for."""
+    """Placement answered with an error."""
 
 
 class UplinkCache:
-    """Keeps the last snapshot of one process fresh.
+    """The last snapshot of one process, and the thread that renews it.
 
-    :param conf: a ConfigOpts with ``[vhpc_scheduler]``; read at every
-        turn, so that the options may change at run time.
-    :param get: reads one path of Placement.
+    :param conf: ConfigOpts with ``[vhpc_scheduler]``. The options are read
+        again each time, because they may change at run time.
+    :param get: function that reads one path of Placement.
+    :ivar read_s: duration of the last read, in seconds.
     """
 
     def __init__(self, conf: Any, get: Get | None = None) -> None:
@@ -76,12 +77,12 @@ class UplinkCache:
         self.read_s = 0.0
 
     def snapshot(self) -> tuple[snapshots.Snapshot | None, str | None]:
-        """The last snapshot, and why there is none that may be used.
+        """Return the last snapshot, or None and why none can be used.
 
-        Before the first read of the process has ended, all requests
-        together wait no longer than ``first_read_timeout``: a read that
-        hangs is not to hold up every request after the first. So does,
-        up to ``fresh_read_timeout``, who comes after a pause.
+        Until the first read of the process has ended, requests wait for it,
+        all together at most ``first_read_timeout``: a read that hangs must
+        not delay each request anew. The first request after a pause waits
+        up to ``fresh_read_timeout`` for a new snapshot.
         """
         before = self.latest()
         group = self._conf.vhpc_scheduler
@@ -91,7 +92,7 @@ class UplinkCache:
             waited_s = time.monotonic() - self._first_asked_s
             self._first.wait(max(0.0, group.first_read_timeout - waited_s))
         elif self._asked_s - before.taken_s > 2 * group.snapshot_ttl:
-            # Nobody had asked for long, or a read is due.
+            # There was no request for a while, or a read is due.
             self._wake.set()
             self._renew(group.fresh_read_timeout)
         last = self._snapshot
@@ -110,7 +111,7 @@ class UplinkCache:
         return last, None
 
     def _renew(self, timeout_s: float) -> None:
-        """Wait for the read that is due, if reads are that short."""
+        """Wait for the read that is due, unless reads take longer."""
         now_s = time.monotonic()
         since_s = self._reading_since_s
         if (
@@ -123,25 +124,25 @@ class UplinkCache:
             self._ended.wait_for(lambda: self._is_since(now_s), timeout_s)
 
     def _is_since(self, then_s: float) -> bool:
-        """Whether there is a newer snapshot, or none can be had."""
+        """Return whether there is a newer snapshot, or reads fail."""
         last = self._snapshot
         return self._failure is not None or (
             last is not None and last.taken_s >= then_s
         )
 
     def latest(self) -> snapshots.Snapshot | None:
-        """The last snapshot, whatever its age. Never waits."""
+        """Return the last snapshot, whatever its age, without waiting."""
         last = self._snapshot
         self._asked_s = time.monotonic()
         self._ensure_thread()
         return last
 
     def refresh(self) -> None:
-        """Read now, in the calling thread; for tests and tools."""
+        """Read in the calling thread; for tests and tools."""
         self._read(self._turn)
 
     def expire(self) -> None:
-        """Let the thread read at once instead of at the next turn."""
+        """Make the thread read at once instead of when the read is due."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -151,7 +152,7 @@ class UplinkCache:
         self._wake.set()
 
     def _ensure_thread(self) -> None:
-        """Start the thread, or a new one if the old one hangs."""
+        """Start the thread, or another one if its read hangs."""
         if self._turn > 0 and not self._hangs():
             return
         with self._lock:
@@ -186,14 +187,15 @@ class UplinkCache:
             try:
                 self._read(turn)
             except Exception as error:
-                # Whatever went wrong, the next turn may do better.
+                # Placement may be back at the next read.
                 failure = f'{type(error).__name__}: {error}'
             if failure and turn == self._turn:
-                # Here, as oslo.log, which is Nova's, adds to a line the
-                # exception that is handled.
+                # Outside of the except clause: in it, Nova's log format
+                # would append the exception to the line once more.
                 self._fail(failure)
             if turn != self._turn:
-                # Given up, and another thread reads: its wakes are not ours.
+                # Another thread replaced this one while its read hung; the
+                # wake event now belongs to that thread.
                 return
             self._reading_since_s = None
             self._first.set()
@@ -203,7 +205,7 @@ class UplinkCache:
             self._wake.clear()
 
     def _pause_s(self) -> float:
-        """Seconds to the next read; longer when nobody asks."""
+        """Return the seconds until the next read; more without requests."""
         group = self._conf.vhpc_scheduler
         ttl_s: float = group.snapshot_ttl
         if time.monotonic() - self._asked_s > _IDLE_TURNS * ttl_s:
@@ -217,7 +219,7 @@ class UplinkCache:
         path = snapshots.names_read(body, names)
         if path is not None:
             named = self._get(path, snapshots.NAMES_READ_VERSION)
-            # Hosts of the other kind keep the names they have.
+            # The answer covers the kinds of bridge with new uplinks only.
             names = {
                 **names,
                 **snapshots.parse_names(named['resource_providers']),
@@ -225,7 +227,10 @@ class UplinkCache:
         parsed = snapshots.parse(body, names, began_s)
         if turn != self._turn:
             return
-        # A name that stays unknown must not cost a second read each turn.
+        # Names are kept, because reading them anew each time would take 0.25 s
+        # more than the 0.31 s of the bulk read (1,000 hosts, 4,000 uplinks,
+        # Placement on SQLite). The uuid of an uplink without a valid name is
+        # kept as well, so that it does not cause a read each time.
         self._names = {
             uplink.uuid: (uplink.bridge, uplink.nic)
             for host in parsed.hosts.values()
@@ -243,8 +248,8 @@ class UplinkCache:
     def _fail(self, failure: str) -> None:
         if self._failure is None:
             LOG.warning(
-                'Cannot read the uplinks from Placement, the last snapshot '
-                'is used for up to %d s: %s',
+                'Cannot read the uplinks from Placement; the last snapshot '
+                'is used until it is %d s old: %s',
                 self._conf.vhpc_scheduler.snapshot_max_age,
                 failure,
             )
@@ -256,7 +261,7 @@ _caches_lock = threading.Lock()
 
 
 def for_process(conf: Any) -> UplinkCache:
-    """The reader of this process; a forked worker gets one of its own."""
+    """Return the cache of this process; a forked worker gets its own."""
     pid = os.getpid()
     cache = _caches.get(pid)
     if cache is None:
@@ -266,12 +271,12 @@ def for_process(conf: Any) -> UplinkCache:
 
 
 def install(cache: UplinkCache) -> None:
-    """Let this process use a reader of one's own; for tools."""
+    """Make this process use the given cache; for tools and tests."""
     _caches[os.getpid()] = cache
 
 
 def reset() -> None:
-    """Stop and forget this process's reader; for tests."""
+    """Stop and drop the cache of this process; for tests."""
     cache = _caches.pop(os.getpid(), None)
     if cache is not None:
         cache.stop()
@@ -280,7 +285,7 @@ def reset() -> None:
 def _get(path: str, version: str) -> Any:
     response = report.report_client_singleton().get(path, version=version)
     if response.status_code == 400 and _NOT_YET.search(response.text):
-        # The first agent to publish makes trait and resource class.
+        # The first agent that publishes creates trait and resource class.
         return {'provider_summaries': {}}
     if response.status_code != 200:
         raise ReadError(

@@ -82,31 +82,31 @@ class LocateTest(base.BaseTestCase):
             return {c.uuid: function(c.uuid, *args) for c in cells}
         return {c.uuid: self.answers for c in cells}
 
-    def test_running_failed_and_booting_members(self):
+    def test_locate_tells_running_failed_and_booting_members_apart(self):
         found = nova_db.locate({A, B, C})
         self.assertEqual({A: 'one'}, found.hosts)
-        # All cells know the mapping of one that boots before they know it.
+        # C boots: its mapping has no cell yet.
         self.assertEqual({B}, found.gone)
 
-    def test_members_on_no_host_are_asked_for_once(self):
+    def test_members_without_a_host_are_looked_up_once(self):
         self.assertFalse(nova_db.may_have_host([]))
         self.assertTrue(nova_db.may_have_host({B}))
         nova_db.locate({A, B, C, D})
-        # Failed the one, and deleted the other.
+        # B has failed, D is deleted.
         self.assertFalse(nova_db.may_have_host({B, D}))
         self.assertTrue(nova_db.may_have_host({A, B}))
         self.assertTrue(nova_db.may_have_host({B, C}))
 
-    def test_a_member_that_no_host_has_taken_yet_is_asked_for_again(self):
-        # A shelved one keeps its state until its nova-compute has started it.
+    def test_starting_member_is_looked_up_again(self):
+        # A shelved server keeps its state until nova-compute has started it.
         for state in ('building', 'shelved_offloaded'):
             for server in self.answers[CELL.uuid]:
                 server.vm_state = state
             self.assertEqual({A: 'one'}, nova_db.locate({A, B}).hosts)
             self.assertTrue(nova_db.may_have_host({B}))
 
-    def test_a_softly_deleted_member_is_asked_for_again(self):
-        # It may be restored, which asks no scheduler.
+    def test_soft_deleted_member_is_looked_up_again(self):
+        # It may be restored without a request to the scheduler.
         self.answers[CELL.uuid][0].vm_state = 'soft-delete'
         found = nova_db.locate({A, B})
         self.assertEqual(({}, {A, B}), found)
@@ -114,32 +114,32 @@ class LocateTest(base.BaseTestCase):
         self.answers[CELL.uuid][0].vm_state = 'active'
         self.assertEqual({A: 'one'}, nova_db.locate({A}).hosts)
 
-    def test_a_deleted_member_whose_cell_is_still_known(self):
+    def test_deleted_member_with_a_cell_mapping_is_gone(self):
         self.mappings.return_value.append(mapping(D))
         self.assertEqual({B, D}, nova_db.locate({A, B, C, D}).gone)
 
-    def test_what_was_remembered_before_stays(self):
+    def test_later_lookup_keeps_remembered_members(self):
         nova_db.locate({B})
         nova_db.locate({D})
         self.assertFalse(nova_db.may_have_host({B, D}))
 
-    def test_memory_is_bounded(self):
+    def test_memory_is_cleared_at_its_limit(self):
         with mock.patch.object(nova_db, 'MAX_REMEMBERED', 2):
             nova_db.locate({B, D})
             self.assertFalse(nova_db.may_have_host({B, D}))
             nova_db.locate({A + A})
         self.assertEqual([A + A], list(nova_db._without_host))
 
-    def test_a_cell_that_does_not_answer(self):
+    def test_locate_is_none_if_a_cell_does_not_answer(self):
         for answer in (
             nova_context.did_not_respond_sentinel,
             ConnectionError(),
         ):
             self.answers = answer
             self.assertIsNone(nova_db.locate({A}))
-        self.assertIn('does not tell where', self.log.output)
+        self.assertIn('did not answer where', self.log.output)
 
-    def test_racks(self):
+    def test_racks_are_those_of_the_given_hosts(self):
         aggregates = [
             objects.Aggregate(hosts=['a', 'b', 'c'], metadata={'k': 'r1'}),
             objects.Aggregate(hosts=['d'], metadata={'k': 'r2'}),
@@ -160,13 +160,13 @@ class LocateTest(base.BaseTestCase):
             self.assertEqual({}, nova_db.racks({'b'}, 'k'))
         self.assertIn('ConnectionError: refused', self.log.output)
 
-    def test_no_database_at_all(self):
+    def test_locate_is_none_if_the_api_database_fails(self):
         self.mappings.side_effect = ConnectionError('refused')
         self.assertIsNone(nova_db.locate({A}))
         self.assertIn('ConnectionError: refused', self.log.output)
 
 
-class StoppingTest(base.BaseTestCase):
+class MoveSourceTest(base.BaseTestCase):
     def move_source(self, host='one', vcpus=6, specs=None):
         flavor = objects.Flavor(vcpus=vcpus, extra_specs=specs or {})
         spec = objects.RequestSpec(
@@ -188,15 +188,15 @@ class StoppingTest(base.BaseTestCase):
         self.assertEqual(A, get.call_args.args[1])
         return found
 
-    def test_shared_vcpus_of_its_flavor(self):
+    def test_source_counts_shared_and_dedicated_vcpus(self):
         self.assertEqual(('one', 'node', 6, 0), self.move_source())
         mixed = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0-1'}
         self.assertEqual(('one', 'node', 4, 2), self.move_source(specs=mixed))
 
-    def test_on_no_host(self):
+    def test_server_without_a_host_has_no_source(self):
         self.assertIsNone(self.move_source(host=None))
 
-    def test_no_database(self):
+    def test_source_is_none_if_the_database_fails(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         spec = objects.RequestSpec(
             instance_uuid=A,
@@ -208,8 +208,8 @@ class StoppingTest(base.BaseTestCase):
             self.assertIsNone(nova_db.move_source(spec))
         self.assertIn('ConnectionError: refused', log.output)
 
-    def test_a_cell_that_hangs(self):
-        """A resize is not to wait for what the plan can do without."""
+    def test_source_is_none_if_the_cell_hangs(self):
+        """A resize does not wait: the plan can do without the answer."""
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         spec = objects.RequestSpec(
             instance_uuid=A,
@@ -228,10 +228,10 @@ class StoppingTest(base.BaseTestCase):
         ):
             self.assertIsNone(nova_db.move_source(spec))
         self.assertFalse(answer.is_set())
-        self.assertIn(f'Cell {CELL.uuid} does not tell', log.output)
+        self.assertIn(f'Cell {CELL.uuid} did not answer', log.output)
 
 
-class DownTest(base.BaseTestCase):
+class IsDownTest(base.BaseTestCase):
     def is_down(self, **service):
         now = timeutils.utcnow()
         found = objects.Service(
@@ -256,13 +256,13 @@ class DownTest(base.BaseTestCase):
         self.assertEqual('one', get.call_args.args[1])
         return answer
 
-    def test_as_nova_sees_it(self):
+    def test_host_is_down_if_forced_down_or_silent(self):
         self.assertIs(False, self.is_down())
         self.assertIs(True, self.is_down(forced_down=True))
         long_ago = timeutils.utcnow() - datetime.timedelta(hours=1)
         self.assertIs(True, self.is_down(last_seen_up=long_ago))
 
-    def test_no_database(self):
+    def test_host_counts_as_up_if_the_database_fails(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         with mock.patch.object(
             nova_context, 'target_cell', side_effect=ConnectionError('refused')
@@ -270,7 +270,7 @@ class DownTest(base.BaseTestCase):
             self.assertIs(False, nova_db.is_down(CELL, 'one'))
         self.assertIn('ConnectionError: refused', log.output)
 
-    def test_no_such_service(self):
+    def test_host_without_service_counts_as_up(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         with (
             mock.patch.object(nova_context, 'target_cell'),
@@ -281,10 +281,10 @@ class DownTest(base.BaseTestCase):
             ),
         ):
             self.assertIs(False, nova_db.is_down(CELL, 'one'))
-        self.assertIn('does not tell whether host one is down', log.output)
+        self.assertIn('did not answer whether host one is down', log.output)
 
 
-class LandingTest(base.BaseTestCase):
+class EvacuationDestinationsTest(base.BaseTestCase):
     def destinations(self, **answer):
         with (
             mock.patch.object(nova_context, 'target_cell') as cell,
@@ -304,17 +304,17 @@ class LandingTest(base.BaseTestCase):
         )
         return found
 
-    def test_only_those_that_have_arrived(self):
+    def test_servers_without_a_destination_are_left_out(self):
         found = [
             objects.Migration(instance_uuid=A, dest_compute='two'),
             objects.Migration(instance_uuid=B, dest_compute=None),
         ]
         self.assertEqual({A: 'two'}, self.destinations(return_value=found))
 
-    def test_no_answer(self):
+    def test_destinations_are_empty_if_the_cell_fails(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         error = exception.MigrationNotFound(migration_id=1)
         self.assertEqual({}, self.destinations(side_effect=error))
         self.assertIn(
-            'does not tell where the servers of host one', log.output
+            'did not answer where the servers of host one', log.output
         )

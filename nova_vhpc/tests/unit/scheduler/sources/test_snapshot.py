@@ -24,7 +24,7 @@ class ParseTest(base.BaseTestCase):
         self.names = snapshot.parse_names(world.names(2))
         self.root = world.root_uuid('host00001')
 
-    def test_every_uplink_of_every_host(self):
+    def test_every_uplink_of_every_host_is_read(self):
         parsed = snapshot.parse(self.body, self.names, 7.0)
         self.assertEqual(7.0, parsed.taken_s)
         self.assertEqual(2, len(parsed.hosts))
@@ -47,7 +47,7 @@ class ParseTest(base.BaseTestCase):
         )
         self.assertEqual('NIC eth0 on bridge br0', str(uplink))
 
-    def test_dead_and_full_uplinks(self):
+    def test_dead_and_full_uplinks_have_no_free_slot(self):
         uuids = world.uplink_uuids('host00001')
         summaries = self.body['provider_summaries']
         summaries[uuids[0]]['resources'][model.UPLINK]['capacity'] = 0
@@ -59,7 +59,7 @@ class ParseTest(base.BaseTestCase):
         self.assertEqual((True, 0), (full.up, full.free))
         self.assertEqual((True, 1), (free.up, free.free))
 
-    def test_a_link_that_went_down_under_its_guest(self):
+    def test_dead_link_with_a_guest_has_no_free_slot(self):
         (uuid, *_) = world.uplink_uuids('host00001')
         found = self.body['provider_summaries'][uuid]['resources']
         found[model.UPLINK] = {'capacity': 0, 'used': 1}
@@ -84,7 +84,7 @@ class ParseTest(base.BaseTestCase):
         parsed = snapshot.parse(self.body, self.names)
         self.assertEqual((), parsed.hosts[self.root].uplinks)
 
-    def test_kind_and_speed_of_each_uplink(self):
+    def test_kind_and_speed_of_each_uplink_are_read(self):
         uuids = world.uplink_uuids('host00001')
         summaries = self.body['provider_summaries']
         summaries[uuids[0]]['traits'] = [model.TRAIT_SHARED]
@@ -103,7 +103,7 @@ class ParseTest(base.BaseTestCase):
             [(uplink.kind, uplink.mbps) for uplink in uplinks],
         )
 
-    def test_unknown_providers_are_left_alone(self):
+    def test_unknown_providers_are_ignored(self):
         self.body['provider_summaries']['strange'] = {
             'root_provider_uuid': self.root,
             'resources': {'CUSTOM_OTHER': {'capacity': 1, 'used': 0}},
@@ -112,12 +112,12 @@ class ParseTest(base.BaseTestCase):
         parsed = snapshot.parse(self.body, self.names)
         self.assertEqual(4, len(parsed.hosts[self.root].uplinks))
 
-    def test_unknown_name_leaves_the_uuid(self):
+    def test_bridge_without_known_name_is_the_uuid(self):
         parsed = snapshot.parse(self.body, {})
         uplink = parsed.hosts[self.root].uplinks[0]
         self.assertEqual((uplink.uuid, '?'), (uplink.bridge, uplink.nic))
 
-    def test_resources_of_the_host_itself(self):
+    def test_resources_of_the_host_itself_are_read(self):
         self.body['provider_summaries'][self.root]['resources'] = {
             'VCPU': {'capacity': 14, 'used': 3},
             'PCPU': {'capacity': 8, 'used': 8},
@@ -128,12 +128,12 @@ class ParseTest(base.BaseTestCase):
             {'VCPU': (14, 3), 'PCPU': (8, 8)}, found[self.root].resources
         )
 
-    def test_no_placement_answer(self):
+    def test_parse_raises_if_it_is_no_placement_answer(self):
         self.assertRaises(KeyError, snapshot.parse, {'errors': []}, {})
 
 
 class NamesTest(base.BaseTestCase):
-    def test_names_with_colons_in_the_node(self):
+    def test_node_names_may_contain_colons(self):
         self.assertEqual(
             {'u': ('br0', 'eth0')},
             snapshot.parse_names(
@@ -141,12 +141,12 @@ class NamesTest(base.BaseTestCase):
             ),
         )
 
-    def test_other_names_are_left_out(self):
+    def test_names_of_other_providers_are_left_out(self):
         self.assertEqual(
             {}, snapshot.parse_names([{'uuid': 'u', 'name': 'node'}])
         )
 
-    def test_reads_only_when_an_uplink_is_new(self):
+    def test_names_are_read_only_if_an_uplink_is_new(self):
         body = world.bulk_body(2)
         names = snapshot.parse_names(world.names(2))
         self.assertIsNone(snapshot.names_read(body, names))

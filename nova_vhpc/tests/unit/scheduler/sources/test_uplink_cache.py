@@ -47,7 +47,7 @@ def reading_threads():
     }
 
 
-class ReaderTest(world.WorldTestCase):
+class UplinkCacheTest(world.WorldTestCase):
     def setUp(self):
         super().setUp()
         self.flags(snapshot_ttl=1)
@@ -67,9 +67,9 @@ class ReaderTest(world.WorldTestCase):
         self.assertEqual(2, len(self.reads))
 
     def pause(self, **options):
-        """Let nobody ask for long, after the first request.
+        """Make the snapshot old, as after a time without requests.
 
-        :param options: of ``[vhpc_scheduler]``.
+        :param options: options of ``[vhpc_scheduler]``.
         """
         self.flags(snapshot_ttl=100, **options)
         first, _ = self.cache.snapshot()
@@ -77,7 +77,7 @@ class ReaderTest(world.WorldTestCase):
             first, taken_s=time.monotonic() - 201
         )
 
-    def test_the_first_request_after_a_pause_waits_for_a_read(self):
+    def test_first_request_after_a_pause_waits_for_a_read(self):
         for slots in (3, 2):
             self.pause()
             for summary in self.body['provider_summaries'].values():
@@ -89,7 +89,7 @@ class ReaderTest(world.WorldTestCase):
                     {slots}, {uplink.slots for uplink in host.uplinks}
                 )
 
-    def test_no_request_waits_for_a_read_that_takes_long(self):
+    def test_requests_wait_once_at_most_for_a_read_that_takes_long(self):
         self.pause(fresh_read_timeout=0.2)
         hang = threading.Event()
         self.addCleanup(hang.set)
@@ -100,19 +100,19 @@ class ReaderTest(world.WorldTestCase):
             self.assertIsNone(self.cache.snapshot()[1])
             waited_s.append(time.monotonic() - began_s)
         self.assertGreater(waited_s[0], 0.1)
-        # The others know by then that it takes long.
+        # Later requests do not wait: the read has already taken long.
         self.assertLess(sum(waited_s[1:]), 0.5)
 
-    def test_no_request_waits_where_the_last_read_took_long(self):
+    def test_request_does_not_wait_if_the_last_read_took_long(self):
         self.pause()
         self.cache.read_s = 0.6
         old = self.cache._snapshot
         self.assertIs(old, self.cache.snapshot()[0])
-        # But the next one has it.
+        # A later request gets the new snapshot.
         wait_for(lambda: self.cache._snapshot is not old)
         self.assertIsNot(old, self.cache.snapshot()[0])
 
-    def test_nobody_waits_for_a_read_that_has_failed(self):
+    def test_request_does_not_wait_after_a_failed_read(self):
         self.pause(fresh_read_timeout=3600)
         self.body = ConnectionError('refused')
         self.assertTrue(self.end_of(self.cache.snapshot))
@@ -126,7 +126,7 @@ class ReaderTest(world.WorldTestCase):
             self.cache.snapshot()
         self.assertEqual(before, len(self.reads))
 
-    def test_thread_refreshes_and_names_are_read_once(self):
+    def test_thread_reads_again_but_names_only_once(self):
         self.cache.snapshot()
         wait_for(lambda: len(self.reads) >= 4)
         names = [path for path in self.reads if 'providers?' in path]
@@ -141,13 +141,13 @@ class ReaderTest(world.WorldTestCase):
         names = [path for path in self.reads if 'providers?' in path]
         self.assertEqual(2, len(names))
 
-    def test_placement_never_answered(self):
+    def test_reason_names_the_error_if_placement_never_answered(self):
         self.body = ConnectionError('refused')
         snapshot, reason = self.cache.snapshot()
         self.assertIsNone(snapshot)
         self.assertIn('ConnectionError: refused', reason)
 
-    def test_what_is_wrong_is_said_once_in_a_line(self):
+    def test_log_line_contains_the_error_once(self):
         handler = logging.StreamHandler(io.StringIO())
         conf = cfg.ConfigOpts()
         log.register_options(conf)
@@ -197,7 +197,7 @@ class ReaderTest(world.WorldTestCase):
         self.assertLess(before, len(self.reads))
         self.assertIn('taken more than 1 s', self.log.output)
 
-    def test_first_read_hangs(self):
+    def test_requests_wait_once_for_a_first_read_that_hangs(self):
         hang = threading.Event()
         self.addCleanup(hang.set)
         self.cache._get = lambda *_: hang.wait(60)
@@ -211,7 +211,7 @@ class ReaderTest(world.WorldTestCase):
         # Only the first one has to wait for it.
         self.assertLess(sum(waited_s[1:]), 0.4)
 
-    def test_the_first_read_is_used_when_it_ends_late(self):
+    def test_late_first_read_is_used(self):
         hang = threading.Event()
         self.addCleanup(hang.set)
         self.cache._get = lambda *args: hang.wait(60) and self.get(*args)
@@ -221,7 +221,7 @@ class ReaderTest(world.WorldTestCase):
         wait_for(lambda: self.cache.snapshot()[0] is not None)
         self.assertIsNone(self.cache.snapshot()[1])
 
-    def test_one_reader_for_all_threads(self):
+    def test_all_threads_share_one_cache(self):
         uplink_cache.reset()
         found = set()
         threads = [
@@ -237,20 +237,20 @@ class ReaderTest(world.WorldTestCase):
         self.assertEqual(1, len(found))
 
     def end_of(self, call):
-        """Call it in a thread; whether that has ended soon."""
+        """Return whether a call in a thread ends within 20 seconds."""
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
         thread.join(20)
         return not thread.is_alive()
 
-    def test_nobody_waits_for_longer_than_the_first_read_takes(self):
+    def test_request_waits_no_longer_than_the_first_read_takes(self):
         self.flags(first_read_timeout=3600)
         self.assertTrue(self.end_of(self.cache.snapshot))
         failing = uplink_cache.UplinkCache(world.CONF, lambda *_: 1 / 0)
         self.addCleanup(failing.stop)
         self.assertTrue(self.end_of(failing.snapshot))
 
-    def test_asked_to_read_at_once_it_reads_once(self):
+    def test_expire_causes_one_read(self):
         self.flags(snapshot_ttl=3600)
         self.cache.snapshot()
         before = len(self.reads)
@@ -259,7 +259,7 @@ class ReaderTest(world.WorldTestCase):
         time.sleep(0.2)
         self.assertEqual(before + 1, len(self.reads))
 
-    def test_a_request_after_a_long_pause_makes_it_read(self):
+    def test_request_after_a_long_pause_causes_a_read(self):
         self.flags(snapshot_ttl=1000, snapshot_max_age=10_000)
         self.cache.snapshot()
         before = len(self.reads)
@@ -271,7 +271,7 @@ class ReaderTest(world.WorldTestCase):
         wait_for(lambda: len(self.reads) > before)
         self.assertLess(before, len(self.reads))
 
-    def test_what_a_given_up_read_brings_is_not_used(self):
+    def test_answer_of_an_abandoned_read_is_not_used(self):
         self.flags(snapshot_ttl=3600)
         others = reading_threads()
         self.cache.snapshot()
@@ -292,7 +292,7 @@ class ReaderTest(world.WorldTestCase):
         self.assertFalse(old.is_alive())
         self.assertEqual(self.hosts, len(self.cache.snapshot()[0].hosts))
 
-    def test_no_thread_is_left_behind(self):
+    def test_reset_ends_the_thread(self):
         self.flags(snapshot_ttl=3600)
         others = reading_threads()
         self.cache.snapshot()
@@ -303,7 +303,7 @@ class ReaderTest(world.WorldTestCase):
 
 
 class PlacementTest(world.WorldTestCase):
-    """What is made of Placement's answers."""
+    """Answers and errors of Placement."""
 
     def snapshot(self, status, text):
         response = mock.Mock(status_code=status, text=text)
@@ -320,20 +320,20 @@ class PlacementTest(world.WorldTestCase):
         self.addCleanup(cache.stop)
         return cache.snapshot()
 
-    def test_an_answer(self):
+    def test_empty_answer_is_an_empty_snapshot(self):
         snapshot, reason = self.snapshot(200, '{"provider_summaries": {}}')
         self.assertIsNone(reason)
         self.assertEqual({}, snapshot.hosts)
 
-    def test_before_any_agent_has_published(self):
-        # The first one makes the trait that is asked for.
+    def test_unknown_trait_is_an_empty_snapshot(self):
+        # The first agent creates the trait.
         snapshot, reason = self.snapshot(
             400, f'No such trait(s): {model.TRAIT_HOST}.'
         )
         self.assertIsNone(reason)
         self.assertEqual({}, snapshot.hosts)
 
-    def test_any_other_answer_is_told(self):
+    def test_other_errors_become_the_reason(self):
         for status, text in (
             (400, 'Unacceptable version'),
             (503, f'No {model.TRAIT_HOST} today'),
@@ -344,7 +344,7 @@ class PlacementTest(world.WorldTestCase):
 
 
 class ProcessTest(world.WorldTestCase):
-    """What happens in nova-scheduler's parent and in its workers."""
+    """nova-scheduler's parent process and its forked workers."""
 
     def run_python(self, code):
         done = subprocess.run(
