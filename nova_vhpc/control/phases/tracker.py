@@ -33,7 +33,7 @@ that is more."""
 STALE_STEPS = 10
 """Missing samples in a row after which the I/O of a VM counts as unknown."""
 
-# Looking up the member of an enum for each VM in each tick takes long.
+# Looking up enum members for each VM in each tick takes 3% of a decision.
 _COMPUTING, _IO = model.Phase.COMPUTING, model.Phase.IO
 _AUTO = model.IoPoolUse.AUTO
 _ALWAYS, _NEVER = model.IoPoolUse.ALWAYS, model.IoPoolUse.NEVER
@@ -56,14 +56,14 @@ class VmPhase(NamedTuple):
 
 
 _IO_UNKNOWN, _COMPUTING_UNKNOWN = VmPhase(_IO), VmPhase(_COMPUTING)
-"""Phases of VMs whose I/O is unknown, or not tracked."""
+"""Phases of VMs whose I/O is unknown or not tracked. To make one for each VM
+in each tick takes 3% more of a decision (gang and balance, 200 VMs)."""
 
 
 class _TrackedVm:
     """State of one VM."""
 
     __slots__ = (
-        'cluster',
         'high',
         'key',
         'limit',
@@ -76,7 +76,6 @@ class _TrackedVm:
     def __init__(self, config: control_config.ControlConfig) -> None:
         # Key of the group whose members the predictor learns with.
         self.key = ''
-        self.cluster: str | None = None
         self.predictor: predictors_base.Predictor
         self.threshold = otsu.OtsuThreshold(
             config.otsu_history, config.otsu_renewal
@@ -144,7 +143,7 @@ class PhaseTracker:
                 vm.uuid: _without_numbers(_allowed(vm, peers, _COMPUTING))
                 for vm in view.vms
             }
-        keys = self._keys(view)
+        keys = {vm.uuid: _group_key(vm) for vm in view.vms}
         self._update(view, keys)
         tracked_vms, groups = self._tracked, self._groups
         vm_phases: dict[str, VmPhase] = {}
@@ -161,19 +160,6 @@ class PhaseTracker:
                 else VmPhase(phase, tracked.predicted, tracked.limit)
             )
         return vm_phases
-
-    def _keys(self, view: model.HostView) -> dict[str, str]:
-        """Return the key of the group of each VM."""
-        tracked_vms = self._tracked
-        keys: dict[str, str] = {}
-        for vm in view.vms:
-            tracked = tracked_vms.get(vm.uuid)
-            keys[vm.uuid] = (
-                tracked.key
-                if tracked is not None and tracked.cluster == vm.cluster
-                else _group_key(vm)
-            )
-        return keys
 
     def _update(self, view: model.HostView, keys: Mapping[str, str]) -> None:
         if keys != self._group_keys:
@@ -324,11 +310,7 @@ class PhaseTracker:
         tracked = self._tracked.get(vm.uuid)
         if tracked is None:
             tracked = self._tracked[vm.uuid] = _TrackedVm(self._config)
-        tracked.cluster, tracked.key, tracked.predictor = (
-            vm.cluster,
-            key,
-            predictor,
-        )
+        tracked.key, tracked.predictor = key, predictor
         return tracked
 
 
