@@ -11,12 +11,13 @@
 # under the License.
 
 
-"""What a pinning policy is shown, and what it answers.
+"""The interface of pinning policies: their input and their result.
 
-A policy is a class with one method, found by its entry point in
-``nova_vhpc.pinning_policies`` and made with the :class:`ControlConfig`.
-It may keep state, but must forget VMs that are no longer shown. The
-controller drops pins that leave the VM's or the host's CPUs, and says so.
+A policy is a class with one method. It is found by its entry point in
+``nova_vhpc.pinning_policies`` and constructed with the :class:`ControlConfig`.
+It may keep state, but must drop VMs that the view no longer has. Pins to CPUs
+that the VM or the host does not have are dropped and reported by the
+controller.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from typing import Any, Protocol
 from nova_vhpc.control import model
 
 NO_CPU = 'none of the CPUs it may use is in cpu_shared_set; not pinned'
-"""Reason given for a VM that cannot be pinned at all."""
+"""Reason of the diagnostic for a VM that cannot be pinned at all."""
 
 Pins = tuple[frozenset[int], ...]
 """One set of host CPUs per vCPU, in vCPU order."""
@@ -34,16 +35,16 @@ Pins = tuple[frozenset[int], ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PinContext:
-    """One tick, as pinning policies see it.
+    """Input of a pinning policy in one tick.
 
-    :ivar view: the host, without what the controller had to ignore.
-    :ivar phases: effective phase of every VM of the view.
-    :ivar clear_cpus: CPUs that parallel VMs should be kept off, as the slice
-        policy asked for in the last period.
-    :ivar loose: parallel VMs that should not have a CPU for each vCPU, as it
-        asked for, too.
-    :ivar idle: parallel VMs that it takes to do nothing: whatever CPUs they
-        have, these are as good as free.
+    :ivar view: the host, without VMs that the controller had to ignore.
+    :ivar phases: by VM of the view, its effective phase.
+    :ivar clear_cpus: reserved CPUs, which parallel VMs should not use, by
+        the slice policy's decision of the last period.
+    :ivar loose: parallel VMs that should be unpinned, so without a CPU for
+        each vCPU, by the same decision.
+    :ivar idle: parallel VMs that do nothing, by the same decision; their
+        CPUs count as free.
     """
 
     view: model.HostView
@@ -53,10 +54,10 @@ class PinContext:
     idle: frozenset[str] = frozenset()
 
     def facts(self) -> 'Facts':
-        """All that the pins of who is pinned already may depend on.
+        """Return all that pins depend on, except for the pins in force.
 
-        To be compared with those of the last tick, which is quickly done:
-        nearly always they are the same.
+        Facts are nearly always equal from tick to tick. A policy that
+        compares them need not work out its pins again.
         """
         phases = self.phases
         return (
@@ -80,17 +81,19 @@ class PinContext:
 
 
 Facts = tuple[Any, ...]
+"""Result of :meth:`PinContext.facts`, to be compared only."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PinDecision:
-    """Answer of a pinning policy.
+    """Result of a pinning policy.
 
-    :ivar pins: by uuid; a VM that is left out gets its original pins.
-    :ivar in_io_pool: VMs that are pinned to the I/O pool.
-    :ivar pools: the host's pools, if there are any.
-    :ivar ignored: VMs that could not be pinned as wanted, and why; uuid
-        '' for a remark on the host.
+    :ivar pins: by UUID, the pins of a VM; a VM that is missing gets its
+        original ones.
+    :ivar in_io_pool: UUIDs of VMs that are pinned to the I/O pool.
+    :ivar pools: pools of the host, or None.
+    :ivar ignored: diagnostics on VMs that could not be pinned as wanted; with
+        the UUID '', on the host.
     """
 
     pins: Mapping[str, Pins] = dataclasses.field(default_factory=dict)
@@ -100,14 +103,14 @@ class PinDecision:
 
 
 class PinningPolicy(Protocol):
-    """Chooses host CPUs, one call per control period.
+    """Chooses host CPUs, once per control period.
 
-    :ivar uses_phases: whether it looks at phases at all. Nothing is
-        predicted on a host whose policies do not.
+    :ivar uses_phases: whether the policy uses phases. Nothing is predicted
+        on a host of which no policy does.
     """
 
     uses_phases: bool
 
     def pin(self, context: PinContext) -> PinDecision:
-        """Choose the pins of the next period."""
+        """Return the pins of the next period."""
         ...

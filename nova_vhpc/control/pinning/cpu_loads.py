@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is on each CPU, and which CPUs are best for one more VM."""
+"""Loads of CPUs, and the best CPUs for one more VM."""
 
 import collections
 from collections.abc import Iterable
@@ -22,21 +22,22 @@ Place = tuple[int, ...]
 """One CPU per vCPU."""
 
 WHOLE = 1_024
-"""Load of a CPU that somebody wants all the time."""
+"""Load of a CPU that one vCPU uses all the time."""
 
 _LEVEL = WHOLE // 8
-"""Loads that differ by less are alike: a core of one's own counts more."""
+"""Loads that differ by less count as equal: then a free core decides."""
 
 
 class Request(NamedTuple):
-    """A VM that is to be spread.
+    """A VM whose vCPUs are to be spread over CPUs.
 
-    :ivar allowed_cpus: CPUs that it may get; not empty.
-    :ivar compact: inside one last-level cache, if it fits.
-    :ivar cluster: VMs with the same name run together, so they are kept
-        apart from each other like siblings; '' for none.
-    :ivar idle: it does nothing, so it is no load.
-    :ivar weight: of the whole VM against others, as nobody has touched it.
+    :ivar allowed_cpus: CPUs that the VM may get; not empty.
+    :ivar compact: whether it should stay within one last-level cache, if it
+        fits.
+    :ivar cluster: name of its virtual cluster, whose members run at the same
+        time and are kept apart from each other like siblings; '' for none.
+    :ivar idle: whether it does nothing, so that it is no load.
+    :ivar weight: original CPU shares of the whole VM.
     """
 
     uuid: str
@@ -49,14 +50,15 @@ class Request(NamedTuple):
 
 
 def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
-    """Load of one vCPU of each VM, in parts of a CPU (:data:`WHOLE`).
+    """Return the load of one vCPU of each VM, in parts of :data:`WHOLE`.
 
-    What the kernel would let it have if it divided the CPUs fairly: that of
-    a narrow VM is more than that of a wide one of the same weight. Where loads
-    are even by this measure, everybody can have what is fair.
+    It is the CPU time that the vCPU would get if all CPUs were divided fairly
+    by weight. So a vCPU of a narrow VM is a greater load than one of a wide VM
+    with the same weight. If these loads are even over the CPUs, each VM can
+    have its fair share.
 
-    :param cpus: of the host.
-    :returns: by uuid, without those that are idle.
+    :param cpus: number of CPUs of the host.
+    :returns: by UUID; idle VMs are missing.
     """
     demands = {
         one.uuid: fair_share.Demand(one.weight, one.vcpus, one.allowed_cpus)
@@ -79,14 +81,14 @@ def fair_loads(requests: Iterable[Request], cpus: int) -> dict[str, int]:
 
 
 class CpuLoads:
-    """How much each CPU, core and cache is wanted.
+    """Loads of each CPU, core and last-level cache.
 
     All loads are in parts of a CPU (:data:`WHOLE`).
     """
 
     def __init__(self, cpus: Iterable[model.Cpu]) -> None:
-        """Start with nobody placed."""
-        # Numbers of cores and caches: tuples take longer to look up.
+        """Start without any VM."""
+        # Cores and caches are numbered: tuples take longer to look up.
         cores: dict[tuple[int, int, int], int] = {}
         caches: dict[tuple[int, int], int] = {}
         self._core: dict[int, int] = {}
@@ -101,31 +103,32 @@ class CpuLoads:
             self._on_cpu[cpu.id] = 0
         self._on_core = [0] * len(cores)
         self._on_cache = [0] * len(caches)
-        # By name and CPU.
+        # By cluster and CPU: number of vCPUs.
         self._members: dict[str, dict[int, int]] = {}
 
     def add(self, request: Request, place: Place, load: int) -> None:
-        """Count a VM that is placed.
+        """Add the load of a VM.
 
-        :param load: of each vCPU; 0 for one that is idle.
+        :param place: CPUs of its vCPUs.
+        :param load: load of each vCPU; 0 if the VM is idle.
         """
         self._count(request, place, load, 1)
 
     def remove(self, request: Request, place: Place, load: int) -> None:
-        """Count it no longer."""
+        """Remove the load of a VM; arguments as for :meth:`add`."""
         self._count(request, place, -load, -1)
 
     def reweigh(self, changes: Iterable[tuple[Place, int]]) -> None:
-        """Other loads, of many VMs at a time; who is whose mate stays.
+        """Change the loads of many VMs at a time.
 
-        :param changes: where a VM is, and by how much each of its vCPUs is
-            more than before. It was not idle, and is not now.
+        :param changes: for each VM, the CPUs of its vCPUs, and by how much
+            the load of each vCPU grows. None of the VMs was idle or is now.
         """
         on_cpu = self._on_cpu
         for place, more in changes:
             for cpu in place:
                 on_cpu[cpu] += more
-        # Cheaper than to count each vCPU there, too.
+        # Takes less time than to add each vCPU to core and cache.
         self._on_core = [0] * len(self._on_core)
         self._on_cache = [0] * len(self._on_cache)
         for cpu, load in on_cpu.items():
@@ -154,13 +157,14 @@ class CpuLoads:
             del self._members[request.cluster]
 
     def height(self, place: Place) -> int:
-        """Load of the fullest of a VM's CPUs."""
+        """Return the load of the most loaded CPU of a place."""
         return max(map(self._on_cpu.__getitem__, place))
 
     def roughness(self, place: Place, load: int) -> int:
-        """What a VM meets on its CPUs; less is more even.
+        """Return the load that a VM's vCPUs meet; less is more even.
 
-        :param load: of each of its own vCPUs.
+        :param place: CPUs of the vCPUs, not counted for the VM itself.
+        :param load: load of each vCPU of the VM.
         """
         if len(set(place)) == len(place):
             return sum(map(self._on_cpu.__getitem__, place))
@@ -171,9 +175,9 @@ class CpuLoads:
         )
 
     def find(self, request: Request, load: int) -> Place:
-        """The best CPUs for a VM that is not placed.
+        """Return the best CPUs for a VM that has none.
 
-        :param load: of each of its vCPUs.
+        :param load: load of each of its vCPUs.
         """
         ranked = self._ranked(request)
         if request.compact:
@@ -183,7 +187,7 @@ class CpuLoads:
         return self._pick(ranked, request.vcpus)
 
     def _ranked(self, request: Request) -> list[int]:
-        """The CPUs that it may use, the best one first."""
+        """Return the VM's allowed CPUs, the best one first."""
         on_cpu, on_core, on_cache = self._on_cpu, self._on_core, self._on_cache
         core, cache = self._core, self._cache
         members = self._members.get(request.cluster, {})
@@ -202,7 +206,7 @@ class CpuLoads:
     def _inside_one_cache(
         self, request: Request, load: int, ranked: list[int]
     ) -> Place | None:
-        """The least loaded cache that has a CPU for every vCPU."""
+        """Return CPUs of the best cache that has one per vCPU, if any."""
         caches: dict[int, list[int]] = {}
         for cpu in ranked:
             caches.setdefault(self._cache[cpu], []).append(cpu)
@@ -216,9 +220,10 @@ class CpuLoads:
         return min(places, key=lambda one: (self.roughness(one, load), one))
 
     def _pick(self, ranked: list[int], vcpus: int) -> Place:
-        """The first CPUs, on different cores as far as there are any.
+        """Return the first CPUs, on different cores as far as possible.
 
-        A core's second thread is taken only before a busier CPU would be.
+        The second thread of a core comes after all cores of the same load,
+        but before CPUs of a higher load.
         """
         rounds, rest = divmod(vcpus, len(ranked))
         cores: set[int] = set()

@@ -18,13 +18,13 @@ from nova_vhpc.control.pinning import base
 
 
 class NonePolicy:
-    """Does nothing; the smallest pinning policy there is."""
+    """Pins no VM; the smallest pinning policy, an example for plugins."""
 
     uses_phases = False
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        """Take the configuration as every policy does, and need none."""
+        """Accept the configuration, like every policy; it is not used."""
 
     def pin(self, context: base.PinContext) -> base.PinDecision:
-        """Pin no VM."""
+        """Return no pins."""
         return base.PinDecision()

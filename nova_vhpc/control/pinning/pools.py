@@ -10,17 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which CPUs are the I/O pool, and which the computing pool.
+"""Divide the host's CPUs into I/O pool and computing pool.
 
-I/O-perception paper, section III.C, "Cpupool topology optimization": the
-pools lie in separate sockets, so that the members of a cluster share a
-cache when they exchange data. Section VI.A leaves sizing them from demand
-to future work; here is ours.
+I/O-perception paper, section III.C, "Cpupool topology optimization": the pools
+lie in separate sockets, so that the members of a cluster share a cache when
+they exchange data. Section VI.A leaves sizing the pools from demand to future
+work; the sizing here is ours.
 
-A pool may be short of CPUs, but not narrower than a parallel VM in it: the
-vCPUs of such a VM would share a CPU, and one that spins for its sibling keeps
-it from running. On Linux that made programs up to 1000 times slower, much more
-than any pool can win.
+A pool may have fewer CPUs than vCPUs, but it must be as wide as each parallel
+VM in it. Otherwise vCPUs of such a VM share a CPU, and one that spins for a
+sibling keeps it from running. On Linux this made programs up to 1000 times
+slower, much more than any pool can gain.
 """
 
 from nova_vhpc.control import config as control_config
@@ -28,14 +28,14 @@ from nova_vhpc.control import model
 from nova_vhpc.control.pinning import usable_cpus
 
 WHOLE_CACHE_WITHIN = 8
-"""The pool ends at a cache's edge if that costs at most 1/8 of the host."""
+"""A pool ends at the edge of a cache if that costs at most 1/8 of the CPUs."""
 
 
 class Demand:
-    """What the VMs that belong into a pool want of it, one item per VM.
+    """Demand on a pool: one item for each VM that belongs into it.
 
-    :ivar vcpus: their vCPUs.
-    :ivar widths: CPUs that each must have there: one for each vCPU of a
+    :ivar vcpus: number of the VM's vCPUs.
+    :ivar widths: number of CPUs that the VM needs: one for each vCPU of a
         parallel VM, one for any other VM.
     """
 
@@ -51,7 +51,7 @@ class Demand:
         return max(self.widths, default=0)
 
     def split_by_width(self, max_width: int) -> 'tuple[Demand, Demand]':
-        """Those that fit into a pool, and those that do not."""
+        """Return the demand of VMs up to a width, and of wider ones."""
         fit, rest = Demand(), Demand()
         for vcpus, width in zip(self.vcpus, self.widths, strict=True):
             part = fit if width <= max_width else rest
@@ -60,7 +60,7 @@ class Demand:
         return fit, rest
 
     def plus(self, other: 'Demand') -> 'Demand':
-        """Both together."""
+        """Return the demand of the VMs of both."""
         both = Demand()
         both.vcpus = self.vcpus + other.vcpus
         both.widths = self.widths + other.widths
@@ -68,22 +68,20 @@ class Demand:
 
 
 class PoolSizer:
-    """Divides the host's CPUs, and keeps to it.
+    """Divides the host's CPUs into pools, with hysteresis.
 
     :ivar diagnostic: what was not done as configured, and why; or ''.
-    :ivar max_width: width of the widest VM that may be in the I/O pool; wider
-        ones were not counted there but in the computing pool.
+    :ivar max_width: width of the widest VM that may be in the I/O pool; the
+        demand of wider ones was counted for the computing pool.
     """
 
     def __init__(self, config: control_config.ControlConfig) -> None:
-        """Start with the smallest I/O pool, lent out."""
+        """Start with the smallest I/O pool, lent to the computing pool."""
         self._config = config
         self._size = 1
         self._smaller_periods = 0
         self._smaller_size = 0
         self._idle_periods = config.pool_shrink_periods
-        self._cpus: tuple[model.Cpu, ...] = ()
-        self._order: list[model.Cpu] = []
         self.diagnostic = ''
         self.max_width = 0
 
@@ -93,10 +91,11 @@ class PoolSizer:
         io: Demand,
         computing: Demand,
     ) -> model.Pools | None:
-        """The pools of the coming period; None where there can be none.
+        """Return the pools of the next period; None if there can be none.
 
-        :param io: of the VMs that belong into the I/O pool.
-        :param computing: of the others.
+        :param cpus: CPUs of the host.
+        :param io: demand of the VMs that belong into the I/O pool.
+        :param computing: demand of all other VMs.
         """
         self.diagnostic = ''
         self.max_width = 0
@@ -115,7 +114,9 @@ class PoolSizer:
             io, outside = io.split_by_width(self.max_width)
             computing = computing.plus(outside)
         if pools is None:
-            ranked = self._ranked(cpus)
+            # From the last socket, cache by cache: a pool that grows keeps
+            # the CPUs that it has.
+            ranked = usable_cpus.last_first(cpus)
             most = max(1, min(total - computing.widest, total - 1))
             size = self._with_hysteresis(_target(ranked, io, computing, most))
             size = min(size, most)
@@ -126,13 +127,13 @@ class PoolSizer:
         self._idle_periods = 0 if io.vcpus else self._idle_periods + 1
         lent = not io.vcpus and (
             self._idle_periods >= self._config.pool_shrink_periods
-            # Nobody is to be short of CPUs that nobody uses.
+            # No VM may lack CPUs that no other VM uses.
             or len(pools.computing) < min(computing.widest, total)
         )
         return model.Pools(pools.io, pools.computing, lent)
 
     def _configured(self, cpus: tuple[model.Cpu, ...]) -> model.Pools | None:
-        """The operator's pools, as far as their CPUs are there."""
+        """Return the configured pools, as far as the host has their CPUs."""
         wanted_io = self._config.io_pool_cpus
         wanted_computing = self._config.computing_pool_cpus
         if wanted_io is None and wanted_computing is None:
@@ -154,19 +155,8 @@ class PoolSizer:
         )
         return None
 
-    def _ranked(self, cpus: tuple[model.Cpu, ...]) -> list[model.Cpu]:
-        """CPUs in the order in which the I/O pool takes them.
-
-        From the last socket, cache by cache: a pool that grows keeps what
-        it has.
-        """
-        if cpus != self._cpus:
-            self._cpus = cpus
-            self._order = usable_cpus.last_first(cpus)
-        return self._order
-
     def _with_hysteresis(self, target: int) -> int:
-        """Grow at once, shrink only when less was enough for long."""
+        """Return the size: grow at once, shrink after a delay."""
         if target >= self._size:
             self._size = target
             self._smaller_periods = 0
@@ -182,27 +172,32 @@ class PoolSizer:
 
 
 def _max_width(total: int, io: int, computing: int) -> int:
-    """How wide a VM in the I/O pool may be.
+    """Return the greatest width of VMs in the I/O pool.
 
-    :param total: CPUs of the host.
+    :param total: number of CPUs of the host.
     :param io: width of the widest VM that belongs into the I/O pool.
-    :param computing: the same for the computing pool.
+    :param computing: width of the widest VM that belongs into the computing
+        pool.
     """
-    # Never the last CPU of the computing pool.
+    # The computing pool keeps at least one CPU.
     max_width = total - min(max(computing, 1), total)
     if io <= max_width:
         return max_width
-    # That one stays in the computing pool, which must be wide enough for it.
+    # The widest VM stays in the computing pool, which must be as wide.
     return total - min(max(io, computing), total)
 
 
 def _target(
     ranked: list[model.Cpu], io: Demand, computing: Demand, most: int
 ) -> int:
-    """CPUs that the I/O pool ought to have by demand; 1 .. most.
+    """Return the number of CPUs of the I/O pool by demand, 1 to ``most``.
 
-    In proportion to vCPUs, but wide enough for every parallel VM; and for
-    others, whose vCPUs may share CPUs, as far as half of the host goes.
+    It is in proportion to vCPUs, but both pools are as wide as each parallel
+    VM in them. They are as wide as other VMs, whose vCPUs may share CPUs, up
+    to half of the host.
+
+    :param ranked: CPUs of the host, in the order in which the pool grows.
+    :param most: greatest number of CPUs.
     """
     if not io.vcpus:
         return 1
@@ -218,7 +213,7 @@ def _target(
 
 
 def _to_cache_edge(ranked: list[model.Cpu], target: int) -> int:
-    """The nearest size that leaves no cache divided, if it is near."""
+    """Return the nearest size that divides no cache, or ``target``."""
     edges = [
         index
         for index in range(1, len(ranked))

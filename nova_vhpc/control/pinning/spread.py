@@ -13,9 +13,9 @@
 """Spread vCPUs over CPUs: siblings apart, loads even, moves rare.
 
 Balance scheduling (O. Sukwong and H. S. Kim, EuroSys 2011; BS in the ATC
-paper) puts the vCPUs of a VM on different CPUs, so that siblings can run
-at the same time. Here every vCPU gets one CPU, and keeps it while VMs
-come and go, unless the load becomes uneven for long.
+paper) puts the vCPUs of a VM on different CPUs, so that siblings can run at
+the same time. Here each vCPU is pinned to one CPU, and keeps it while VMs come
+and go, unless loads are uneven for long.
 """
 
 import collections
@@ -25,28 +25,27 @@ from nova_vhpc.control import model
 from nova_vhpc.control.pinning import base, cpu_loads
 
 CANDIDATES = 16
-"""VMs looked at per rebalancing; bounds the time of a tick."""
+"""VMs considered per rebalancing; bounds the time of a tick."""
 
 LEAST_GAIN = 0.75
-"""A VM is not moved to meet less by less than so many of its own vCPUs."""
+"""Least gain of a move: decrease of the load met, in loads of one own vCPU."""
 
 
 class Spreader:
-    """Remembers who is where."""
+    """Places VMs on CPUs and keeps their places.
+
+    :param rebalance_periods: calls during which loads must be uneven before
+        one VM is moved.
+    """
 
     def __init__(self, rebalance_periods: int) -> None:
-        """Start empty.
-
-        :param rebalance_periods: calls for which the load must be uneven
-            before one VM is moved.
-        """
         self._rebalance_periods = max(1, rebalance_periods)
         self._calls = 0
         self._settled = True
         self._cpus: tuple[model.Cpu, ...] = ()
         self._loads = cpu_loads.CpuLoads(())
         self._placed: dict[str, cpu_loads.Request] = {}
-        # Of one vCPU of each VM that is not idle.
+        # By VM that is not idle: load of one vCPU.
         self._load: dict[str, int] = {}
         self._places: dict[str, cpu_loads.Place] = {}
         self._pins: dict[str, base.Pins] = {}
@@ -57,10 +56,12 @@ class Spreader:
         cpus: tuple[model.Cpu, ...],
         in_force: Mapping[str, base.Pins],
     ) -> dict[str, base.Pins]:
-        """Pins of one CPU per vCPU for every request.
+        """Return pins of one CPU per vCPU for all requests.
 
-        :param in_force: pins of VMs as they are; what suits is adopted, so
-            that a restarted agent moves nobody.
+        :param requests: all VMs to place; others are removed.
+        :param cpus: CPUs of the host.
+        :param in_force: by VM, its present pins. They are adopted if they fit
+            the request, so that a restarted agent moves no VM.
         """
         if cpus != self._cpus:
             self._change_cpus(cpus)
@@ -68,7 +69,7 @@ class Spreader:
         changed = [one for one in requests if placed.get(one.uuid) != one]
         if changed or len(placed) != len(requests):
             self._settled = False
-            # On other CPUs nobody is known any more, but places are.
+            # If the CPUs changed, requests were dropped, but places kept.
             for gone in self._places.keys() - {one.uuid for one in requests}:
                 self._remove(gone)
                 del self._places[gone]
@@ -77,7 +78,7 @@ class Spreader:
         return self.repeat()
 
     def repeat(self) -> dict[str, base.Pins]:
-        """The same, where requests and CPUs are those of the last call."""
+        """Return the pins for the requests and CPUs of the last call."""
         self._calls += 1
         if not self._settled and self._calls >= self._rebalance_periods:
             self._calls = 0
@@ -85,14 +86,14 @@ class Spreader:
         return dict(self._pins)
 
     def _change_cpus(self, cpus: tuple[model.Cpu, ...]) -> None:
-        """Count anew on other CPUs; who can stay, stays."""
+        """Start again on other CPUs; VMs whose place still fits keep it."""
         self._cpus = cpus
         self._loads = cpu_loads.CpuLoads(cpus)
         self._placed = {}
         self._pins = {}
 
     def _update_loads(self, requests: Sequence[cpu_loads.Request]) -> None:
-        """Count anew if what is fair has changed for anybody."""
+        """Update the loads if the fair share of any VM has changed."""
         load = cpu_loads.fair_loads(requests, len(self._cpus))
         if load == self._load:
             return
@@ -123,7 +124,7 @@ class Spreader:
         now: cpu_loads.Request,
         place: cpu_loads.Place,
     ) -> None:
-        """Take another request of a VM, whose CPUs suit that, too."""
+        """Take a changed request of a VM whose place still fits."""
         if before.cluster != now.cluster:
             load = self._load.get(now.uuid, 0)
             self._loads.remove(before, place, load)
@@ -143,7 +144,7 @@ class Spreader:
         changed: Sequence[cpu_loads.Request],
         in_force: Mapping[str, base.Pins],
     ) -> None:
-        """Keep who can stay, adopt who is well placed, find CPUs for all."""
+        """Keep places and adopt pins that fit; find CPUs for all others."""
         unplaced: list[cpu_loads.Request] = []
         for request in changed:
             before = self._placed.get(request.uuid)
@@ -152,7 +153,7 @@ class Spreader:
                 place = _singles(in_force.get(request.uuid))
             if (
                 place is None
-                # It was anywhere, as on CPUs of others that were idle.
+                # An idle VM may be anywhere, also on CPUs of busy VMs.
                 or (before is not None and before.idle and not request.idle)
                 or not _suits(place, request)
             ):
@@ -162,7 +163,7 @@ class Spreader:
                 self._add(request, place)
             else:
                 self._keep(before, request, place)
-        # Great loads first: the small ones then fill what is left.
+        # Great loads first: small ones then fill the gaps.
         load = self._load
         unplaced.sort(
             key=lambda request: (
@@ -178,9 +179,9 @@ class Spreader:
             )
 
     def _rebalance(self) -> bool:
-        """Move one VM, if that makes the loads clearly more even.
+        """Move one VM if that makes loads clearly more even.
 
-        :returns: whether one was moved; if not, none will until VMs or
+        :returns: whether a VM was moved. If not, none will be until VMs or
             CPUs change.
         """
         fullest = sorted(
@@ -195,8 +196,8 @@ class Spreader:
             load = self._load[uuid]
             self._remove(uuid)
             new = self._loads.find(request, load)
-            # Where it would meet as much as here nothing becomes more even,
-            # it is only swapped who shares with whom: no gain then.
+            # With an equal load at the new place nothing would become more
+            # even; VMs would only share CPUs with other VMs.
             gain = self._loads.roughness(old, load) - self._loads.roughness(
                 new, load
             )
@@ -212,14 +213,14 @@ def _as_pins(place: cpu_loads.Place) -> base.Pins:
 
 
 def _singles(pins: base.Pins | None) -> cpu_loads.Place | None:
-    """CPUs of pins that are one CPU each; None for any other pins."""
+    """Return the CPUs of pins that are one CPU each; None for others."""
     if pins is None or any(len(pin) != 1 for pin in pins):
         return None
     return tuple(cpu for pin in pins for cpu in pin)
 
 
 def _suits(place: cpu_loads.Place, request: cpu_loads.Request) -> bool:
-    """Whether a VM can stay: in its allowed_cpus, siblings apart."""
+    """Return whether a place has allowed CPUs only, siblings apart."""
     if len(place) != request.vcpus or not request.allowed_cpus.issuperset(
         place
     ):
@@ -233,7 +234,7 @@ def _suits(place: cpu_loads.Place, request: cpu_loads.Request) -> bool:
 def _least_moves(
     old: cpu_loads.Place, new: cpu_loads.Place
 ) -> cpu_loads.Place:
-    """The new CPUs in such an order that most vCPUs stay where they are."""
+    """Return the new CPUs in an order in which most vCPUs stay."""
     free = collections.Counter(new)
     placed: list[int | None] = []
     for cpu in old:
