@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The CPU controller's groups, on cgroup v1 and v2.
+"""Groups of the CPU controller, on cgroup v1 and v2.
 
-Weights are said as multiples of what a group has if nobody sets it: 1024
-``cpu.shares`` on v1, 100 ``cpu.weight`` on v2.
+Weights are multiples of the kernel's default weight of a group: 1024
+(``cpu.shares``) on v1, 100 (``cpu.weight``) on v2.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ CGROUP = Path('/sys/fs/cgroup')
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CpuController:
-    """Where the CPU controller is mounted.
+    """The CPU controller of this machine.
 
-    :ivar root: its root group.
-    :ivar unified: on cgroup v2.
+    :ivar root: directory of its root group.
+    :ivar unified: whether it is on cgroup v2 (the unified hierarchy).
     """
 
     root: Path
@@ -41,10 +41,10 @@ class CpuController:
 
     @classmethod
     def find(cls, cgroup: Path = CGROUP) -> Self:
-        """The controller of this machine.
+        """Return the controller of this machine.
 
-        :param cgroup: where the control groups are mounted.
-        :raises LabError: there is none, or groups cannot have it.
+        :param cgroup: directory on which the control groups are mounted.
+        :raises LabError: there is none, or it is not enabled for groups.
         """
         for root in (cgroup, cgroup / 'unified'):
             if 'cpu' in _words(root / 'cgroup.controllers'):
@@ -59,9 +59,10 @@ class CpuController:
         raise errors.LabError(f'no CPU controller is mounted below {cgroup}')
 
     def group_of(self, pid: int | str) -> Path:
-        """The group that a process is in.
+        """Return the group of a process.
 
-        :raises LabError: it is gone.
+        :param pid: process ID, or ``self``.
+        :raises LabError: the process has ended.
         """
         with contextlib.suppress(OSError):
             for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
@@ -75,27 +76,29 @@ class CpuController:
         raise errors.LabError(f'process {pid} is in no group of {self.root}')
 
     def make_group(self, name: str, weight: float = 1.0) -> Path:
-        """Make a group below the root, or below another group.
+        """Make a group, and return its directory.
 
-        :raises LabError: it cannot be made.
+        :param name: path of the group, relative to the root group.
+        :param weight: weight of the group, 1.0 being the kernel's default.
+        :raises LabError: the group cannot be made; it may exist already.
         """
         group = self.root / name
-        made = False
+        created = False
         try:
             group.mkdir()
-            made = True
+            created = True
             if self.unified and group.parent != self.root:
                 (group.parent / 'cgroup.subtree_control').write_text('+cpu')
             self.set_weight(group, weight)
         except OSError as error:
-            if made:
+            if created:
                 with contextlib.suppress(OSError):
                     group.rmdir()
             raise errors.LabError(f'{group}: {error.strerror}') from error
         return group
 
     def set_weight(self, group: Path, weight: float) -> None:
-        """Set a group's weight, as near as the kernel takes it."""
+        """Set a group's weight, limited to the kernel's range."""
         (group / self._file).write_text(self._value(weight))
 
     @contextlib.contextmanager
@@ -103,18 +106,18 @@ class CpuController:
         self,
         group: Path,
         weight: float,
-        tell: Callable[..., None] = lambda *_: None,
+        report: Callable[..., None] = lambda *_: None,
     ) -> Iterator[None]:
-        """Set a group's weight for a while.
+        """Set a group's weight for the duration of a ``with`` block.
 
-        :param tell: called before, with the arguments of
+        :param report: called before, with the arguments of
             :func:`nova_vhpc.testbed.supervisor.clean_up`, and afterwards with
             ``done`` and the same arguments.
         """
         file = group / self._file
         before = file.read_text()
         words = ('value', str(file), self._value(weight), before)
-        tell(*words)
+        report(*words)
         self.set_weight(group, weight)
         try:
             yield
@@ -122,10 +125,10 @@ class CpuController:
             # The group may have gone with its last domain.
             with contextlib.suppress(OSError):
                 file.write_text(before)
-            tell('done', *words)
+            report('done', *words)
 
     def remove_group(self, group: Path) -> None:
-        """Remove a group; who is in it goes to the root."""
+        """Move a group's processes to the root group, and remove the group."""
         name = 'cgroup.procs' if self.unified else 'tasks'
         for member in _words(group / name):
             with contextlib.suppress(OSError):
@@ -151,6 +154,7 @@ class CpuController:
 
 
 def _words(path: Path) -> list[str]:
+    """Return the words of a file; none if it cannot be read."""
     try:
         return path.read_text().split()
     except OSError:

@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Why the lab cannot do what it is asked for."""
+"""Errors of the test bed."""
 
 
 class LabError(Exception):
-    """The lab cannot be set up here; says what is missing."""
+    """The test bed cannot be set up or has failed; the message says why."""
 
 
 class ImageError(Exception):
-    """The guest image cannot be built; says what is missing."""
+    """The guest image cannot be built; the message says what is missing."""

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""The lab's guests as libvirt domains.
+"""Describe guests as libvirt domains.
 
-:func:`domain_xml` writes the domain as Nova's libvirt driver would have
-described it, extra specs included, so that the agent cannot tell a lab
-guest from a real server.
+:func:`domain_xml` describes a domain as Nova's libvirt driver does, extra
+specs included, so that to the agent a guest of the test bed is the same as a
+real server.
 """
 
 import dataclasses
@@ -25,10 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-from nova_vhpc.testbed import image as _image
-
-GuestImage = _image.GuestImage
-build_image = _image.build_image
+from nova_vhpc.testbed.image import GuestImage
 
 NOVA_NS = 'http://openstack.org/xmlns/libvirt/nova/1.1'
 
@@ -37,7 +34,7 @@ KERNEL_ARGUMENTS = (
     'clocksource=tsc tsc=reliable nowatchdog rcupdate.'
     'rcu_cpu_stall_suppress=1 random.trust_cpu=on'
 )
-"""A starved vCPU is what the lab is about; the guest must not complain."""
+"""Among others, keeps the guest from reporting stalls of starved vCPUs."""
 
 WORKLOADS = (
     'barrier',
@@ -53,15 +50,19 @@ WORKLOADS = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestSpec:
-    """One guest that is to run.
+    """What a guest is and runs.
 
+    :ivar name: name of the guest within its mix.
+    :ivar workload: one of :data:`WORKLOADS`.
     :ivar kind: guests of one kind do the same work and should progress
         alike.
-    :ivar cluster: virtual cluster of the guest; None for a guest outside
-        of any.
+    :ivar vcpus: number of vCPUs.
+    :ivar cluster: virtual cluster of the guest, or None.
     :ivar extra_specs: extra specs of the flavor; None makes a domain that
         is not Nova's, to which the agent never writes.
     :ivar parallel: whether the guest runs a parallel program.
+    :ivar network: whether the guest has a NIC.
+    :ivar arguments: further ``vhpc.<key>=<value>`` on the kernel command line.
     """
 
     name: str
@@ -78,7 +79,7 @@ class GuestSpec:
 
 
 def nonce_of(name: str) -> int:
-    """Number that a guest's shared page carries; tells guests apart."""
+    """Return the number that identifies a guest's progress page."""
     return zlib.crc32(name.encode())
 
 
@@ -97,19 +98,23 @@ def domain_xml(
     cpuset: str | None = None,
     disk: Path | None = None,
 ) -> str:
-    """XML of one guest.
+    """Return the domain XML of one guest.
 
-    :param uuid: of the domain, which is the server's; random by default.
-    :param memory_mib: the kernel needs about 90.
+    :param name: name of the domain.
+    :param image: kernel and initramfs.
+    :param uuid: UUID of the domain and of its server; by default random.
+    :param vcpus: number of vCPUs.
+    :param memory_mib: memory, in MiB; the kernel needs about 90.
     :param workload: one of :data:`WORKLOADS`.
-    :param extra_specs: the flavor's; an empty mapping gives a Nova server
-        without any, None a domain that Nova knows nothing of.
-    :param bridges: one virtio NIC on each; the first carries the workload.
+    :param extra_specs: extra specs of the flavor. An empty mapping makes a
+        Nova server without extra specs, None a domain that is not Nova's.
+    :param bridges: bridges on which the guest gets one virtio NIC each; the
+        first NIC carries the workload's packets.
     :param console: file for the guest's serial console.
-    :param arguments: more ``vhpc.<key>=<value>`` for the workload.
-    :param cpuset: host CPUs as ``<vcpu cpuset=...>``; None leaves it out,
-        as Nova does without ``cpu_shared_set``.
-    :param disk: raw image as virtio disk.
+    :param arguments: further ``vhpc.<key>=<value>`` for the workload.
+    :param cpuset: host CPUs for ``<vcpu cpuset=...>``; None leaves the
+        attribute out, as Nova does without ``cpu_shared_set``.
+    :param disk: raw image of a virtio disk.
     """
     domain = ElementTree.Element('domain', type='qemu')
     _text(domain, 'name', name)
@@ -155,9 +160,12 @@ def domain_xml(
 def kernel_cmdline(
     name: str, workload: str, arguments: Mapping[str, str | int] | None = None
 ) -> str:
-    """Command line that makes the image run one workload.
+    """Return the kernel command line that makes the image run one workload.
 
-    :raises ValueError: for a workload that the image does not have.
+    :param name: name of the domain.
+    :param workload: one of :data:`WORKLOADS`.
+    :param arguments: further ``vhpc.<key>=<value>`` for the workload.
+    :raises ValueError: the image does not have this workload.
     """
     if workload not in WORKLOADS:
         raise ValueError(
@@ -165,8 +173,8 @@ def kernel_cmdline(
         )
     words = {'workload': workload, 'nonce': nonce_of(name)}
     words.update(arguments or {})
-    ours = ' '.join(f'vhpc.{key}={value}' for key, value in words.items())
-    return f'{KERNEL_ARGUMENTS} {ours}'
+    options = ' '.join(f'vhpc.{key}={value}' for key, value in words.items())
+    return f'{KERNEL_ARGUMENTS} {options}'
 
 
 def _text(
@@ -191,7 +199,7 @@ def _nova_metadata(
     memory_mib: int,
     extra_specs: Mapping[str, str],
 ) -> None:
-    """Nova's own metadata, as LibvirtConfigGuestMetaNovaInstance does it."""
+    """Add Nova's metadata, as ``LibvirtConfigGuestMetaNovaInstance`` does."""
     ElementTree.register_namespace('nova', NOVA_NS)
 
     def nova(tag: str) -> str:

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""The kernel of the lab's guests: the distribution's own for virtual machines.
+"""Fetch the kernel that the guests boot.
 
-Fetched by ``apt-get download`` and taken apart, not installed. Debian and
-Ubuntu name, pack and compress it differently, and build different drivers
-in.
+It is the distribution's own kernel for virtual machines, downloaded by
+``apt-get download`` and unpacked, but not installed. Debian and Ubuntu name,
+pack and compress it differently, and have different drivers built in.
 """
 
 import lzma
@@ -31,7 +31,7 @@ from pathlib import Path
 from nova_vhpc.testbed import errors, toolchain
 
 METAPACKAGES = ('linux-image-cloud-amd64', 'linux-image-virtual')
-"""Debian's and Ubuntu's; the first that apt knows is taken."""
+"""Debian's and Ubuntu's; the first one that apt knows is used."""
 
 MODULES = (
     'drivers/virtio/virtio_ring',
@@ -44,11 +44,14 @@ MODULES = (
     'drivers/net/virtio_net',
     'drivers/block/virtio_blk',
 )
-"""Below ``kernel/`` of the modules' directory, in order of loading."""
+"""Paths below ``kernel/`` of the modules' directory, in loading order."""
 
 
 def _piped(*command: str) -> Callable[[bytes], bytes]:
-    """Decompress by a program, where it is installed."""
+    """Return a function that decompresses by a program.
+
+    The function returns nothing (``b''``) if the program is not installed.
+    """
 
     def decompress(data: bytes) -> bytes:
         if shutil.which(command[0]) is None:
@@ -78,20 +81,20 @@ _COMPRESSIONS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
     (b'\xfd7zXZ\x00', 'xz', _unxz),
     (b'\x1f\x8b\x08', 'gz', _gunzip),
 )
-"""Magic number, suffix of a file, and what decompresses it."""
+"""Magic number, file name suffix and decompressor of each format."""
 
 
 def uncompressed(bzimage: bytes) -> bytes:
-    """The ELF kernel inside a bzImage; the bzImage if it is not found.
+    """Return the ELF kernel inside a bzImage, or the bzImage if there is none.
 
-    An ELF kernel boots faster: the guest need not unpack it under
-    emulation.
+    An ELF kernel boots faster, because the guest does not have to decompress
+    it under emulation.
     """
     if bzimage[0x202:0x206] != b'HdrS':
         return bzimage
-    # Linux' Documentation/arch/x86/boot.rst: setup_sects, payload_offset,
-    # payload_length. The kernel's build puts the size of what is compressed
-    # behind it.
+    # Offsets of setup_sects, payload_offset and payload_length: Linux'
+    # Documentation/arch/x86/boot.rst. The kernel's build appends the
+    # uncompressed size to the payload.
     setup = (bzimage[0x1F1] or 4) + 1
     offset, length = struct.unpack_from('<II', bzimage, 0x248)
     payload = bzimage[setup * 512 + offset :][:length]
@@ -105,13 +108,14 @@ def uncompressed(bzimage: bytes) -> bytes:
 
 
 def collect_modules(modules: Path, target: Path) -> None:
-    """Copy :data:`MODULES`, decompressed, and their ``order`` of loading.
+    """Copy :data:`MODULES`, decompressed, and write their loading order.
 
-    Those that are built into the kernel are left out.
+    Modules that are built into the kernel are left out. The file ``order``
+    in ``target`` lists the others.
 
-    :param modules: ``lib/modules/RELEASE`` of the kernel.
-    :param target: the directory to write to; it exists.
-    :raises ImageError: a module is neither there nor built in.
+    :param modules: the directory ``lib/modules/RELEASE`` of the kernel.
+    :param target: an existing directory to write to.
+    :raises ImageError: a module neither exists nor is built in.
     """
     builtin = set((modules / 'modules.builtin').read_text().split())
     order = []
@@ -125,6 +129,7 @@ def collect_modules(modules: Path, target: Path) -> None:
 
 
 def _module(modules: Path, module: str) -> bytes:
+    """Return the decompressed content of one module."""
     plain = modules / 'kernel' / f'{module}.ko'
     if plain.exists():
         return plain.read_bytes()
@@ -144,17 +149,18 @@ def _module(modules: Path, module: str) -> bytes:
 
 
 def fetch(cache: Path) -> Path:
-    """Directory with ``kernel`` and ``modules`` of the newest kernel.
+    """Return a directory with ``kernel`` and ``modules`` of the newest kernel.
 
-    :param cache: kept there; what is there already is taken.
-    :raises ImageError: apt has none, or a tool is missing.
+    :param cache: directory that keeps fetched kernels. A kernel that it
+        already holds is used, and nothing is downloaded.
+    :raises ImageError: apt has no kernel, or a tool is missing.
     """
     present = sorted(cache.glob('kernel-*/modules/order'))
     if present:
         return present[-1].parent.parent
     package, release = _newest()
     tree = cache / f'kernel-{release}'
-    # apt warns when its sandbox user cannot write to the directory.
+    # apt warns if its sandbox user cannot write to the directory.
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         scratch.chmod(0o777)
@@ -168,39 +174,39 @@ def fetch(cache: Path) -> Path:
         try:
             _collect(root, release, tree)
         except BaseException:
-            # Nothing that nobody can use: the disk may be full.
+            # A partial tree is of no use, and the disk may be full.
             shutil.rmtree(tree, ignore_errors=True)
             raise
     return tree
 
 
 def _collect(root: Path, release: str, tree: Path) -> None:
-    """Take kernel and modules out of the packages' files."""
+    """Copy kernel and modules from the unpacked packages."""
     (tree / 'modules').mkdir(parents=True)
     compressed = root / 'boot' / f'vmlinuz-{release}'
     (tree / 'kernel').write_bytes(uncompressed(compressed.read_bytes()))
     builtin = next(root.glob(f'**/modules/{release}/modules.builtin'))
-    # Last, as its "order" says that the tree is complete.
+    # Last, because its file "order" marks the tree as complete.
     collect_modules(builtin.parent, tree / 'modules')
 
 
 def _newest() -> tuple[str, str]:
-    """The package of the newest kernel, and its release."""
+    """Return the package name of the newest kernel, and its release."""
     for metapackage in METAPACKAGES:
-        # It fails for a package that apt does not know.
+        # apt-cache fails for a package that it does not know.
         depends = toolchain.run_tool(
             'apt-cache', 'depends', metapackage, may_fail=True
         )
-        found = re.search(r'Depends:\s+(linux-image-(\S+))', depends)
-        if found is not None:
-            return found[1], found[2]
+        match = re.search(r'Depends:\s+(linux-image-(\S+))', depends)
+        if match is not None:
+            return match[1], match[2]
     raise errors.ImageError(
         f'apt knows none of {", ".join(METAPACKAGES)}; run apt-get update'
     )
 
 
 def _packages(package: str) -> list[str]:
-    """The kernel's package, and that of its modules where they are apart."""
+    """Return the kernel's package, and its modules' if that is separate."""
     depends = toolchain.run_tool('apt-cache', 'depends', package)
-    apart = re.findall(r'Depends:\s+(linux-modules-\S+)', depends)
-    return [package, *apart]
+    modules = re.findall(r'Depends:\s+(linux-modules-\S+)', depends)
+    return [package, *modules]

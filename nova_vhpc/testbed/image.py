@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""Build what the lab's guests boot: a kernel and our workloads.
+"""Build the image that the guests boot: a kernel and our workloads.
 
-The initramfs holds busybox, the virtio modules and one static C program
-with all workloads. Both are kept in a cache and built again only when a
-source changes.
+The initramfs holds busybox, the virtio modules and one static C program with
+all workloads (``programs/``). Kernel and initramfs are kept in a cache; the
+initramfs is built again if a source or the kernel changes.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ SOURCES = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestImage:
-    """What a guest boots.
+    """The files that a guest boots.
 
     :ivar kernel: an uncompressed ELF kernel (PVH entry), or a bzImage.
     :ivar initrd: the initramfs, a newc cpio archive.
@@ -55,20 +55,20 @@ class GuestImage:
 
 
 def default_cache() -> Path:
-    """Where images are kept: ``$XDG_CACHE_HOME/nova-vhpc``."""
+    """Return the directory for images, ``$XDG_CACHE_HOME/nova-vhpc``."""
     base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
     return Path(base).expanduser().absolute() / 'nova-vhpc'
 
 
 def build_image(cache: Path | None = None) -> GuestImage:
-    """Build kernel and initramfs, or take them from the cache.
+    """Return kernel and initramfs, from the cache or newly built.
 
     Several processes may call this at the same time.
 
-    :param cache: directory to keep them in; made when missing.
-    :raises ImageError: when a tool or package is missing, the cache cannot
-        be written, or a build failed; the message holds the tool's own
-        words.
+    :param cache: directory for the image, created if missing; by default
+        :func:`default_cache`.
+    :raises ImageError: a tool or package is missing, the cache cannot be
+        written, or the build failed. The message holds the tool's output.
     """
     cache = cache or default_cache()
     try:
@@ -104,7 +104,7 @@ def _build(cache: Path) -> GuestImage:
             _build_initrd(tree, partial)
             partial.rename(initrd)
         finally:
-            # Of a disk that is full it would take what is left.
+            # On a full disk it would occupy the space that is left.
             partial.unlink(missing_ok=True)
     return GuestImage(kernel=tree / 'kernel', initrd=initrd)
 

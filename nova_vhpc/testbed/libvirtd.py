@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""A libvirtd of our own, started by hand in a directory of its own.
+"""A private libvirtd, with all of its files below one directory.
 
-The lab, the functional tests and the demo all need the real libvirt on
-machines without systemd, and several at a time; see
-:class:`PrivateLibvirtd`. In the foreground, for a look by hand::
+The lab, the functional tests and the demo need the real libvirt on machines
+without systemd, and several libvirtds at a time; see
+:class:`PrivateLibvirtd`. To try one by hand, run it in the foreground::
 
     python -m nova_vhpc.testbed.libvirtd --root /tmp/lv
     virsh -c 'qemu+unix:///system?socket=/tmp/lv/sock/libvirt-sock' list
@@ -42,9 +42,9 @@ from nova_vhpc.testbed import image, supervisor
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
-_ROOM_BYTES = 1 << 20
+_MIN_FREE_BYTES = 1 << 20
 _LAST_LINES = 2
-"""libvirtd's last line says that it failed, the one before why."""
+"""The last line of libvirtd's log says that it failed, the one before why."""
 
 _LIBVIRTD_CONF = """\
 listen_tls = 0
@@ -71,7 +71,7 @@ stdio_handler = "file"
 
 
 class LibvirtdError(Exception):
-    """The private libvirtd does not come up; says how its log ends."""
+    """libvirtd did not start; the message holds the end of its log."""
 
 
 _PACKAGES = {
@@ -79,11 +79,11 @@ _PACKAGES = {
     'virsh': 'libvirt-clients',
     'qemu-system-x86_64': 'qemu-system-x86',
 }
-"""Where Debian has what is needed, as ``bindep.txt`` names it."""
+"""Debian's packages by the program that they hold, as in ``bindep.txt``."""
 
 
 def check() -> None:
-    """Complain of a machine without libvirtd, virsh or QEMU.
+    """Check that libvirtd, virsh and QEMU are installed.
 
     :raises LibvirtdError: one of them is not installed.
     """
@@ -96,7 +96,10 @@ def check() -> None:
 
 
 def uri_of(socket: Path) -> str:
-    """Connection URI of the libvirtd behind a socket, whatever its path."""
+    """Return the connection URI of the libvirtd behind a socket.
+
+    :param socket: path of the socket; it may hold any character.
+    """
     return f'qemu+unix:///system?socket={urllib.parse.quote(str(socket))}'
 
 
@@ -106,11 +109,15 @@ def wait_until_it_answers(
     logs: Iterable[Path],
     ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Wait for a libvirtd that was started.
+    """Wait until a libvirtd that was started answers.
 
-    :param logs: with its messages; the benches take them away at the end.
-    :param ended: whether it runs no more.
-    :raises LibvirtdError: it does not answer in time, or has ended.
+    :param uri: connection URI of the libvirtd.
+    :param socket: path of its socket.
+    :param logs: its log files. Their last lines go into the error message,
+        because the files are deleted with the test bed.
+    :param ended: returns whether the libvirtd has exited.
+    :raises LibvirtdError: the libvirtd does not answer within 60 s, or has
+        exited.
     """
     deadline = time.monotonic() + _START_TIMEOUT_S
     problem = 'no socket'
@@ -119,8 +126,8 @@ def wait_until_it_answers(
             problem = 'it ended'
             break
         if socket.exists():
-            # In a process of its own: libvirt-python prints errors to
-            # stderr and must not be opened before a fork of ours.
+            # In a separate process, because libvirt-python prints errors to
+            # stderr, and must not be loaded before this process forks.
             done = subprocess.run(
                 ('virsh', '-q', '-c', uri, 'list'),
                 capture_output=True,
@@ -135,41 +142,47 @@ def wait_until_it_answers(
     raise LibvirtdError(
         f'libvirtd does not answer ({problem})'
         + ''.join(f'; {log} ends: {end}' for log, end in ends if end)
-        + _want_of_room(socket)
+        + _full_disk_hint(socket)
     )
 
 
 def _end(log: Path) -> str:
-    """The last lines of a file; none if it says nothing."""
+    """Return the last lines of a file; empty if there are none."""
     try:
         lines = log.read_text(errors='replace').split('\n')
     except OSError:
         return ''
-    said = [line.strip() for line in lines if line.strip()]
-    return ' / '.join(said[-_LAST_LINES:])
+    messages = [line.strip() for line in lines if line.strip()]
+    return ' / '.join(messages[-_LAST_LINES:])
 
 
-def _want_of_room(path: Path) -> str:
+def _full_disk_hint(path: Path) -> str:
+    """Return a hint for the error message if the disk is full."""
     there = next(parent for parent in path.parents if parent.exists())
     free = shutil.disk_usage(there).free
     return (
         ''
-        if free >= _ROOM_BYTES
-        else f'; {there} has only {free >> 10} KiB of room left'
+        if free >= _MIN_FREE_BYTES
+        else f'; {there} has only {free >> 10} KiB left'
     )
 
 
 class PrivateLibvirtd:
-    """Debian's monolithic libvirtd with all its state below one directory.
+    """Debian's monolithic libvirtd with all of its state below one directory.
 
-    Guests run as children of a small process that outlives libvirtd, so
-    they survive :meth:`restart` and :meth:`kill` as real ones do; when the
-    owner ends, in whatever way, they and their control groups go too.
+    Guests run as children of the supervisor
+    (:mod:`nova_vhpc.testbed.supervisor`), which outlives libvirtd, so they
+    survive :meth:`restart` and :meth:`kill` as on a real host. When the owner
+    of this object exits or is killed, the guests and their control groups are
+    removed.
 
-    :param root: a directory; made if missing, kept on :meth:`stop` (logs).
-        Its path must be shorter than 80 characters (unix sockets).
-    :param cache: libvirt's capability cache, shared between runs because
-        it takes 8 s to make. Default: ``~/.cache/nova-vhpc/libvirt``.
+    :param root: directory for all files, created if missing and kept at
+        :meth:`stop` because of the logs. Its path must be shorter than 80
+        characters (unix sockets).
+    :param cache: directory of libvirt's capability cache, which takes 8 s to
+        make and is shared between runs; by default
+        ``~/.cache/nova-vhpc/libvirt``.
+    :ivar pid: process ID of libvirtd, or None if it is not running.
     """
 
     def __init__(self, root: Path, *, cache: Path | None = None) -> None:
@@ -180,7 +193,7 @@ class PrivateLibvirtd:
 
     @property
     def socket(self) -> Path:
-        """The libvirt socket, reachable from everywhere on this host."""
+        """Path of the libvirt socket, outside of the mount namespace."""
         return self.root / 'sock' / 'libvirt-sock'
 
     @property
@@ -190,18 +203,19 @@ class PrivateLibvirtd:
 
     @property
     def log(self) -> Path:
-        """libvirtd's own log, and what it says besides."""
+        """File with libvirtd's log and its other output."""
         return self.root / supervisor.LOG
 
     @property
     def run_dir(self) -> Path:
-        """What this libvirtd sees as ``/run/libvirt`` (pid files)."""
+        """Directory that libvirtd sees as ``/run/libvirt`` (pid files)."""
         return self.root / 'run'
 
     def start(self) -> Self:
         """Start libvirtd and wait until it answers.
 
-        :raises LibvirtdError: it does not; or this is not root.
+        :raises LibvirtdError: libvirtd does not answer, or this process is
+            not root.
         """
         if self._supervisor is None:
             try:
@@ -215,7 +229,10 @@ class PrivateLibvirtd:
         return self
 
     def stop(self) -> None:
-        """End libvirtd, its guests and their control groups. Idempotent."""
+        """End libvirtd, its guests and their control groups.
+
+        May be called more than once.
+        """
         atexit.unregister(self.stop)
         process, self._supervisor, self.pid = self._supervisor, None, None
         if process is None:
@@ -232,9 +249,10 @@ class PrivateLibvirtd:
         process.stdout.close()
 
     def clean_up_at_end(self, kind: str, *words: str) -> None:
-        """Have something of ours undone even if this process is killed.
+        """Have something cleaned up even if this process is killed.
 
         :param kind: see :func:`nova_vhpc.testbed.supervisor.clean_up`.
+        :param words: see there.
         """
         assert self._supervisor is not None
         assert self._supervisor.stdin is not None
@@ -244,27 +262,27 @@ class PrivateLibvirtd:
             self._supervisor.stdin.flush()
 
     def restart(self) -> None:
-        """End libvirtd in good order and start it again; guests stay."""
+        """Shut libvirtd down and start it again; guests keep running."""
         self._end_daemon(signal.SIGTERM)
         self._start_daemon()
 
     def kill(self) -> None:
-        """``kill -9`` of libvirtd alone; :meth:`start` brings it back."""
+        """Kill libvirtd but not its guests; :meth:`start` starts it again."""
         self._end_daemon(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Make libvirtd hang: connections stay open, no call returns."""
+        """Stop libvirtd: connections stay open, but no call returns."""
         if self.pid:
             os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """End :meth:`freeze`."""
+        """Continue a frozen libvirtd."""
         if self.pid:
             os.kill(self.pid, signal.SIGCONT)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Hold libvirtd frozen for the length of a ``with`` block."""
+        """Freeze libvirtd for the duration of a ``with`` block."""
         self.freeze()
         try:
             yield
@@ -321,11 +339,9 @@ class PrivateLibvirtd:
         ready, _, _ = select.select(
             [self._supervisor.stdout], [], [], _START_TIMEOUT_S
         )
-        return (
-            self._supervisor.stdout.readline().decode().strip()
-            if ready
-            else ''
-        )
+        if not ready:
+            return ''
+        return self._supervisor.stdout.readline().decode().strip()
 
     def _start_daemon(self) -> None:
         if self._supervisor is None or self._supervisor.stdin is None:
@@ -333,7 +349,8 @@ class PrivateLibvirtd:
         if self.pid and _alive(self.pid):
             return
         (self.root / 'libvirtd.pid').unlink(missing_ok=True)
-        # The socket of one that was killed still stands, and refuses.
+        # A libvirtd that was killed leaves its socket, which refuses
+        # connections.
         self.socket.unlink(missing_ok=True)
         try:
             self._supervisor.stdin.write(b'start\n')
@@ -374,7 +391,7 @@ def _alive(pid: int) -> bool:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Keep a private libvirtd in the foreground until a signal comes."""
+    """Run a private libvirtd in the foreground until a signal arrives."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', type=Path, required=True)
     args = parser.parse_args(argv)

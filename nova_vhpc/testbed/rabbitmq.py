@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""A RabbitMQ of our own from Debian's package: own port, name, directory.
+"""A private RabbitMQ with its own port, node name and directory.
 
-Nothing of a broker that already runs on the machine is touched, its name
-daemon (epmd) included.
+It runs from Debian's package ``rabbitmq-server``. A broker that already runs
+on the machine is not touched, nor is that broker's name daemon (epmd).
 """
 
 import contextlib
@@ -46,9 +46,12 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 
-def _die_with_us() -> None:
-    """In a child before exec: nothing may stay when a test is killed."""
-    # The broker's script takes its Erlang child with it only when it is asked.
+def _end_with_parent() -> None:
+    """End this child when its parent ends; called between fork and exec.
+
+    A test that is killed must leave no process behind.
+    """
+    # Not SIGKILL: the broker's script would leave its Erlang child running.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -59,7 +62,9 @@ class RabbitMQError(Exception):
 class PrivateRabbitMQ:
     """A broker that lives as long as the ``with`` block.
 
-    :param parent: directory to put its own directory in.
+    :param parent: directory in which the broker's own directory is created;
+        by default the system's directory for temporary files.
+    :ivar port: TCP port of the broker on 127.0.0.1.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -71,7 +76,7 @@ class PrivateRabbitMQ:
 
     @property
     def url(self) -> str:
-        """Transport URL for oslo.messaging."""
+        """Transport URL of the broker, for oslo.messaging."""
         return f'rabbit://guest:guest@127.0.0.1:{self.port}/'
 
     def __enter__(self) -> Self:
@@ -94,7 +99,7 @@ class PrivateRabbitMQ:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                preexec_fn=_die_with_us,
+                preexec_fn=_end_with_parent,
             )
             self.start()
         except BaseException:
@@ -113,7 +118,8 @@ class PrivateRabbitMQ:
     def start(self) -> None:
         """Start the broker and wait until it answers.
 
-        :raises RabbitMQError: when it does not, with its last words.
+        :raises RabbitMQError: the broker ends or does not answer within
+            :data:`START_S`; the message holds the end of its output.
         """
         log = self._root / 'output'
         with log.open('ab') as output:
@@ -125,33 +131,33 @@ class PrivateRabbitMQ:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=_die_with_us,
+                preexec_fn=_end_with_parent,
             )
         end_s = time.monotonic() + START_S
         while not self._answers():
             if self._broker.poll() is not None or time.monotonic() > end_s:
-                words = log.read_text(errors='replace')[-2000:]
-                raise RabbitMQError(f'RabbitMQ did not start: {words}')
+                output_end = log.read_text(errors='replace')[-2000:]
+                raise RabbitMQError(f'RabbitMQ did not start: {output_end}')
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """End the broker at once, as a crash of its host would."""
+        """Kill the broker, as a crash of its host would."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End the broker in an orderly way."""
+        """Shut the broker down in an orderly way."""
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Freeze the broker: connections stay, nothing is answered."""
+        """Freeze the broker: connections stay open, but it does not answer."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen broker go on."""
+        """Continue a frozen broker."""
         self._signal(signal.SIGCONT)
 
     def ctl(self, *words: str) -> str:
-        """Output of ``rabbitmqctl``, which takes a few seconds."""
+        """Return the output of ``rabbitmqctl``, which takes a few seconds."""
         return subprocess.run(
             [str(SERVER.with_name('rabbitmqctl')), '-q', *words],
             env=self._environment(),
@@ -163,7 +169,7 @@ class PrivateRabbitMQ:
         ).stdout
 
     def close(self) -> None:
-        """End everything and delete the directory."""
+        """Kill the broker and its epmd, and delete their directory."""
         self.kill()
         if self._epmd is not None:
             self._epmd.kill()
@@ -191,7 +197,7 @@ class PrivateRabbitMQ:
             'RABBITMQ_CONFIG_FILE': f'{root}/rabbitmq',
             'RABBITMQ_ENABLED_PLUGINS_FILE': f'{root}/enabled_plugins',
             'RABBITMQ_PID_FILE': f'{root}/pid',
-            # An idle Erlang otherwise spins on the CPUs we measure on.
+            # An idle Erlang VM would otherwise spin on the measured CPUs.
             'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS': (
                 '+sbwt none +sbwtdcpu none +sbwtdio none'
             ),
@@ -204,7 +210,7 @@ class PrivateRabbitMQ:
         ):
             sock.settimeout(2)
             sock.sendall(b'AMQP\x00\x00\x09\x01')
-            # A frame of the AMQP method class begins with a one.
+            # An AMQP method frame begins with 1.
             return sock.recv(1) == b'\x01'
         return False
 
@@ -221,13 +227,15 @@ class PrivateRabbitMQ:
         except subprocess.TimeoutExpired:
             self._signal(signal.SIGKILL)
             self._broker.wait()
-        # Helpers of the VM (inet_gethost, erl_child_setup) are in its group.
+        # Helpers of the Erlang VM (inet_gethost, erl_child_setup) are in the
+        # same process group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._broker.pid, signal.SIGKILL)
         self._broker = None
 
 
 def _free_ports(count: int) -> list[int]:
+    """Return TCP ports that are free now."""
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(socket.socket()) for _ in range(count)]
         for sock in socks:

@@ -11,23 +11,25 @@
 # under the License.
 
 
-"""A parent for a private libvirtd: its namespace, its orphans, its end.
+"""The parent process of a private libvirtd.
 
 Run as ``python -m nova_vhpc.testbed.supervisor ROOT``, by
-:class:`nova_vhpc.testbed.libvirtd.PrivateLibvirtd` only. It
+:class:`nova_vhpc.testbed.libvirtd.PrivateLibvirtd` only. The supervisor
 
-* gets a mount namespace of its own, in which libvirt's compiled-in
-  directories are directories below ROOT, so that any number of libvirtds
-  run side by side and none touches the machine's;
-* reaps guests at once (``PR_SET_CHILD_SUBREAPER``): where pid 1 is slow
-  to reap, each destroy of a guest takes 1.6 s instead of 0.2 s;
-* ends everything that it started when its owner closes standard input,
-  however the owner ends, and undoes what the owner has told it of.
+* has its own mount namespace, in which libvirt's compiled-in directories are
+  directories below ROOT, so that any number of libvirtds run side by side and
+  none touches the machine's;
+* reaps guests at once (``PR_SET_CHILD_SUBREAPER``): if pid 1 is slow to reap,
+  destroying a guest takes 1.6 s instead of 0.2 s;
+* kills everything that it started when its owner closes the supervisor's
+  standard input, which also happens if the owner is killed, and cleans up
+  what the owner has reported to it.
 
-Standard input takes the line ``start``; the answer is the pid of the new
-libvirtd. A JSON list names something to clean up at the end, see
-:func:`clean_up`; with ``done`` before it, the owner has done so already.
-End of file, or SIGTERM, is the order to clean up and leave.
+The line ``start`` on standard input starts a libvirtd; the answer is its pid.
+A JSON list names something to clean up at the end, see :func:`clean_up`; with
+``done`` before it, the owner has cleaned that up itself, and it may belong to
+somebody else by now. At end of file or SIGTERM the supervisor cleans up and
+exits.
 """
 
 import contextlib
@@ -54,11 +56,14 @@ REDIRECTED = {
     'log': '/var/log/libvirt',
     'cache': '/var/cache/libvirt',
 }
-"""Directory below ROOT -> the one that libvirt has compiled in."""
+"""Directory below ROOT by the compiled-in directory that it replaces."""
 
 LOG = 'libvirtd.out'
-"""File in ROOT with what libvirtd says, its log included: libvirt takes no
-blank in the path of a log file of its own."""
+"""File in ROOT with libvirtd's output, its log included.
+
+libvirtd logs to standard error, because it accepts no blank in the path of
+a log file.
+"""
 
 
 class SupervisorError(Exception):
@@ -66,15 +71,15 @@ class SupervisorError(Exception):
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children, not pid 1's."""
+    """Make this process, instead of pid 1, the parent of orphans below it."""
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise SupervisorError('cannot become a subreaper')
 
 
 def enter_namespace(root: Path) -> None:
-    """Redirect libvirt's directories to ROOT, for this process on.
+    """Redirect libvirt's directories to ROOT, for this process and children.
 
-    :raises SupervisorError: without the privilege (root is needed).
+    :raises SupervisorError: the process is not privileged (root is needed).
     """
     become_subreaper()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -99,8 +104,11 @@ def _mount(*args: str) -> None:
 
 
 def hide_useless_cgroup2() -> None:
-    # libvirt prefers a cgroup2 mount for cpuacct even where the CPU
-    # controllers are all on v1; guests then fail to start.
+    """Unmount cgroup2 file systems without a CPU controller.
+
+    libvirt prefers a cgroup2 mount for cpuacct even if the CPU controllers
+    are all on cgroup v1; guests then fail to start.
+    """
     for line in Path('/proc/self/mounts').read_text().splitlines():
         _, where, kind, *_ = line.split()
         controllers = Path(where, 'cgroup.controllers')
@@ -111,7 +119,7 @@ def hide_useless_cgroup2() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one, from a single pass over /proc."""
+    """Return the IDs of all processes below one, in one pass over /proc."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir('/proc'):
         if entry.isdigit():
@@ -129,10 +137,11 @@ def descendants(pid: int) -> list[int]:
 
 
 def guest_cgroups(pid: int) -> set[Path]:
-    """Directories that libvirt made for one guest, on cgroup v1 and v2.
+    """Return the directories that libvirt made for one guest.
 
-    In whatever controller: the lab moves the emulator threads, and so the
-    process, to other groups of the CPU controller.
+    On cgroup v1 and v2, in every controller: the lab moves the emulator
+    threads, and with them the process, to another group of the CPU
+    controller, where the guest's own group is not to be seen.
     """
     found = set()
     hierarchies = [_CGROUP, *(p for p in _CGROUP.iterdir() if p.is_dir())]
@@ -154,9 +163,9 @@ def guest_cgroups(pid: int) -> set[Path]:
 
 
 def end_descendants() -> set[Path]:
-    """Kill everything below this process, and reap it.
+    """Kill and reap all processes below this one.
 
-    :returns: the control groups of the guests among them.
+    :returns: the control groups of the guests among those processes.
     """
     groups: set[Path] = set()
     deadline = time.monotonic() + 20
@@ -175,7 +184,7 @@ def end_descendants() -> set[Path]:
 
 
 def remove_cgroup(top: Path) -> None:
-    """Remove an emptied control group with those below it."""
+    """Remove an empty control group with the groups below it."""
     for where, _, _ in os.walk(top, topdown=False):
         for _ in range(50):
             try:
@@ -183,16 +192,20 @@ def remove_cgroup(top: Path) -> None:
                 break
             except FileNotFoundError:
                 break
-            except OSError:  # a thread of it is still on its way out
+            except OSError:  # a thread of the group is still exiting
                 time.sleep(0.02)
 
 
 def clean_up(kind: str, *words: str) -> None:
-    """Undo what an owner made that could not do it itself; else nothing.
+    """Remove or reset one thing that an owner made and did not clean up.
 
-    :param kind: ``bridge`` and its name; ``group``, a control group that
-        others may be leaving yet; ``value``, a file, what the owner wrote
-        and what it had read; ``directory`` and its path.
+    Nothing happens if it is gone already.
+
+    :param kind: ``bridge``, ``group``, ``value`` or ``directory``.
+    :param words: the bridge's name; the path of a control group, which its
+        processes may still be leaving; the path of a file, the value that the
+        owner wrote there and the value that it had read before; the path of a
+        directory.
     """
     if kind == 'bridge':
         subprocess.run(
@@ -204,25 +217,28 @@ def clean_up(kind: str, *words: str) -> None:
         while group.is_dir() and time.monotonic() < deadline:
             remove_cgroup(group)
     elif kind == 'value':
-        path, ours, before = Path(words[0]), *words[1:]
-        # The group may have gone with its last guest.
+        path, written, original = Path(words[0]), *words[1:]
+        # libvirt removes a group with its last guest.
         with contextlib.suppress(OSError):
-            if path.read_text().strip() == ours:
-                path.write_text(before)
+            if path.read_text().strip() == written:
+                path.write_text(original)
     elif kind == 'directory':
         shutil.rmtree(words[0], ignore_errors=True)
 
 
 class Supervisor:
-    """The loop: orders on standard input, and no zombie left."""
+    """Carries out orders from standard input and reaps children.
+
+    :param root: directory of the private libvirtd.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.leave = False
-        self._made: list[list[str]] = []
+        self._to_clean_up: list[list[str]] = []
 
     def run(self) -> None:
-        """Serve the owner until it goes away."""
+        """Serve the owner until it exits."""
         signal.signal(signal.SIGCHLD, self._reap)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -231,8 +247,8 @@ class Supervisor:
         print('ready', flush=True)
         pending = b''
         while not self.leave and os.getppid() == owner:
-            # A forked child of the owner may hold the pipe open, hence
-            # the look at the parent once a second.
+            # A forked child of the owner may hold the pipe open; therefore
+            # the parent is checked once a second.
             if not select.select([0], [], [], 1.0)[0]:
                 continue
             data = os.read(0, 1024)
@@ -248,12 +264,12 @@ class Supervisor:
         self._clean_up()
 
     def note(self, line: bytes) -> None:
-        """Something to undo at the end; or no more, once it is done."""
+        """Note something to clean up at the end, or forget it (``done``)."""
         kind, *words = json.loads(line)
         if kind == 'done':
-            self._made.remove(words)
+            self._to_clean_up.remove(words)
         else:
-            self._made.append([kind, *words])
+            self._to_clean_up.append([kind, *words])
 
     def _start(self) -> int:
         log = os.open(
@@ -293,13 +309,13 @@ class Supervisor:
     def _clean_up(self) -> None:
         for group in sorted(end_descendants()):
             remove_cgroup(group)
-        # An owner that ended in good order has undone them already.
-        for words in reversed(self._made):
+        # An owner that exited in good order has cleaned up already.
+        for words in reversed(self._to_clean_up):
             clean_up(*words)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry: one argument, the root directory."""
+    """Run a supervisor; the argument is the root directory."""
     root = Path((argv or sys.argv[1:])[0])
     try:
         enter_namespace(root)

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The programs that build what the lab's guests boot."""
+"""Run the programs that build the guest image."""
 
 import os
 import shutil
@@ -21,13 +21,13 @@ from pathlib import Path
 from nova_vhpc.testbed import errors
 
 TIMEOUT_S = 300
-"""Enough to download a kernel."""
+"""Longest run of a program, in seconds; enough to download a kernel."""
 
 
 def need(program: str) -> str:
-    """Where a program is.
+    """Return the path of a program.
 
-    :raises ImageError: it is not installed.
+    :raises ImageError: the program is not installed.
     """
     path = shutil.which(program)
     if path is None:
@@ -41,17 +41,21 @@ def need(program: str) -> str:
 def run_tool(
     *command: str, cwd: Path | None = None, may_fail: bool = False
 ) -> str:
-    """What a program that builds something prints.
+    """Run a program and return what it prints.
 
-    :param may_fail: what it printed is wanted also where it failed.
-    :raises ImageError: it is not installed, fails, or does not end.
+    :param command: program and arguments.
+    :param cwd: working directory; by default that of this process.
+    :param may_fail: whether to return the output of a failed program, too.
+    :raises ImageError: the program is not installed, fails, or does not end
+        within :data:`TIMEOUT_S`.
     """
     need(command[0])
     try:
         done = subprocess.run(
             command,
             cwd=cwd,
-            # What apt prints is read. With C.UTF-8, LANGUAGE would count.
+            # Callers parse the output of apt, so it must not be translated.
+            # With C.UTF-8 the variable LANGUAGE would still take effect.
             env={**os.environ, 'LC_ALL': 'C'},
             capture_output=True,
             text=True,

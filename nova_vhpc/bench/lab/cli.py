@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
         report,
         runner,
     )
-    from nova_vhpc.testbed import errors, guest, libvirtd
+    from nova_vhpc.testbed import errors, image, libvirtd
 
     outputs.check(args.json)
     outputs.check_directory(args.plot)
@@ -144,11 +144,11 @@ def run(args: argparse.Namespace) -> int:
         cpus = _two_cpus()
         # Before the image, which takes a download.
         guest_set.check(mixes.MIXES[name] for name in args.mixes)
-        image = guest.build_image()
+        guest_image = image.build_image()
         for name in args.mixes:
             mix = mixes.MIXES[name]
             runs = runner.measure_mix(
-                mix, image, names, timing, scheme, _say, cpus, options
+                mix, guest_image, names, timing, scheme, _say, cpus, options
             )
             found = figures.summarise(mix, runs, scheme, len(cpus))
             for entry in found.values():
@@ -159,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
             _keep(args.json, document)
         if args.claims:
             document['claims'] = experiments.measure(
-                image, timing, min(scheme.m, 5), _say, cpus
+                guest_image, timing, min(scheme.m, 5), _say, cpus
             )
             _keep(args.json, document)
     except (

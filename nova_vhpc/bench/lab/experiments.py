@@ -35,6 +35,7 @@ from nova_vhpc.bench.lab import (
 )
 from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed import guest
+from nova_vhpc.testbed.image import GuestImage
 
 Rounds = dict[str, dict[str, list[float]]]
 """Of one experiment: by figure, by setting, one value per round."""
@@ -93,7 +94,7 @@ _PACKETS = mixes.Mix(
 
 
 def measure(
-    image: guest.GuestImage,
+    image: GuestImage,
     timing: runner.Timing,
     rounds: int,
     say: Callable[[str], None],

@@ -34,6 +34,7 @@ from nova_vhpc.testbed import (
     libvirtd,
     running_guest,
 )
+from nova_vhpc.testbed.image import GuestImage
 
 MACHINE_WEIGHT = 4.0
 """Weight of all guests together during a measurement, as a multiple of what
@@ -54,7 +55,7 @@ class GuestSet:
     def __init__(
         self,
         mix: mixes.Mix,
-        image: guest.GuestImage,
+        image: GuestImage,
         cpus: tuple[int, ...] = (0, 1),
     ) -> None:
         self.mix = mix

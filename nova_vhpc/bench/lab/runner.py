@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nova_vhpc.bench.lab import figures, kbest, mixes, policies
 from nova_vhpc.bench.lab.guest_set import GuestSet
-from nova_vhpc.testbed import guest
+from nova_vhpc.testbed.image import GuestImage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Timing:
 
 def measure_mix(
     mix: mixes.Mix,
-    image: guest.GuestImage,
+    image: GuestImage,
     names: Iterable[str],
     timing: Timing,
     scheme: kbest.KBest,

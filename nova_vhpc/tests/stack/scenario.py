@@ -31,7 +31,7 @@ from keystoneauth1 import adapter
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.placement import client as placement
 from nova_vhpc.placement import publisher
-from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import guest, image
 from nova_vhpc.tests.stack import bridges, client, cloud, config, guests
 from nova_vhpc.topology import model
 
@@ -125,7 +125,7 @@ class Scenario:
 
     def add_images(self) -> None:
         """A blank disk, with kernel and initramfs of our own making."""
-        built = lab_guest.build_image()
+        built = image.build_image()
         kernel = self.cloud.add_image('kernel', built.kernel)
         initrd = self.cloud.add_image('ramdisk', built.initrd)
         blank = self.cloud.root / 'blank.raw'
@@ -137,7 +137,7 @@ class Scenario:
                 blank,
                 kernel_id=kernel,
                 ramdisk_id=initrd,
-                os_command_line=lab_guest.kernel_cmdline(workload, workload),
+                os_command_line=guest.kernel_cmdline(workload, workload),
             )
 
     def publish_slow_host(self) -> None:

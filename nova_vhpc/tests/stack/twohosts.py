@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import guest, image
 from nova_vhpc.tests.stack import cloud, config, guard, host
 
 
@@ -94,7 +94,7 @@ class TwoHosts(cloud.Cloud):
 
     def add_guest_image(self, workload: str) -> str:
         """A blank disk, with kernel and initramfs of our own making."""
-        built = lab_guest.build_image()
+        built = image.build_image()
         blank = self.root / 'blank.raw'
         with blank.open('wb') as disk:
             disk.truncate(1 << 20)
@@ -103,7 +103,7 @@ class TwoHosts(cloud.Cloud):
             blank,
             kernel_id=self.add_image('kernel', built.kernel),
             ramdisk_id=self.add_image('ramdisk', built.initrd),
-            os_command_line=lab_guest.kernel_cmdline(workload, workload),
+            os_command_line=guest.kernel_cmdline(workload, workload),
         )
 
     def start_agent(self, one: host.Host, **control: Any) -> None:

@@ -17,7 +17,7 @@ import os
 
 from nova_vhpc.bench.lab import experiments, runner
 from nova_vhpc.bench.lab.guest_set import GuestSet
-from nova_vhpc.testbed import guest
+from nova_vhpc.testbed import image
 from nova_vhpc.tests import base
 
 
@@ -28,7 +28,7 @@ class TestPackets(base.TestCase):
         cpus = tuple(sorted(os.sched_getaffinity(0))[:2])
         told = []
         with GuestSet(
-            experiments._PACKETS, guest.build_image(), cpus
+            experiments._PACKETS, image.build_image(), cpus
         ) as guest_set:
             talker = guest_set.guests['p0']
             others = talker.other_threads()

@@ -22,7 +22,7 @@ import testtools
 
 from nova_vhpc.bench.lab import mixes, runner
 from nova_vhpc.bench.lab.guest_set import GuestSet
-from nova_vhpc.testbed import errors, guest
+from nova_vhpc.testbed import errors, image
 from nova_vhpc.tests import base
 
 
@@ -40,7 +40,7 @@ class TestGuestSet(base.TestCase):
                 if one.network
             ),
         )
-        with GuestSet(mix, guest.build_image()) as guest_set:
+        with GuestSet(mix, image.build_image()) as guest_set:
             root, bridge = guest_set.root, guest_set.bridge
             deadline = time.monotonic() + 90
             rates, answers = {}, []
@@ -55,7 +55,7 @@ class TestGuestSet(base.TestCase):
 
     def test_alone_a_cluster_runs_by_itself(self):
         with GuestSet(
-            mixes.MIXES['clusters'], guest.build_image()
+            mixes.MIXES['clusters'], image.build_image()
         ) as guest_set:
             with guest_set.pinned_apart(('a',)), guest_set.only(('a',)):
                 rates = guest_set.measure(0.5)
@@ -70,7 +70,7 @@ class TestGuestThatEnds(base.TestCase):
     def test_is_named(self):
         mix = mixes.MIXES['alone']
         (name,) = (one.name for one in mix.guests)
-        with GuestSet(mix, guest.build_image()) as guest_set:
+        with GuestSet(mix, image.build_image()) as guest_set:
             self.assertGreater(guest_set.cpu_seconds()[name], 0)
             os.kill(guest_set.guests[name].pid, signal.SIGKILL)
             deadline = time.monotonic() + 60

@@ -35,10 +35,10 @@ LAB = """
 import json, time
 from nova_vhpc.bench.lab import mixes
 from nova_vhpc.bench.lab.guest_set import GuestSet
-from nova_vhpc.testbed import guest
+from nova_vhpc.testbed import image
 web = next(one for one in mixes.MIXES['web'].guests if one.network)
-image = guest.build_image()
-with GuestSet(mixes.Mix('orphan', '', (web,)), image) as guest_set:
+mix = mixes.Mix('orphan', '', (web,))
+with GuestSet(mix, image.build_image()) as guest_set:
     pid = guest_set.guests[web.name].pid
     print(json.dumps([
         f'/proc/{pid}',

@@ -41,6 +41,7 @@ from testtools import content
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import ctl
 from nova_vhpc.testbed import guest as lab_guest
+from nova_vhpc.testbed import image as lab_image
 from nova_vhpc.testbed import libvirtd
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.stack import bridges
@@ -92,7 +93,7 @@ class Host:
         nothing = pathlib.Path('/x')
         xml = lab_guest.domain_xml(
             f'{self.name}-{name}',
-            image or lab_guest.GuestImage(nothing, nothing),
+            image or lab_image.GuestImage(nothing, nothing),
             vcpus=1,
             memory_mib=128 if image else 32,
             workload='web',
@@ -197,7 +198,7 @@ class TwoAgentsTest(base.BaseTestCase):
         self.on_a = self.a.start_guest(
             'member',
             MEMBER,
-            image=lab_guest.build_image(),
+            image=lab_image.build_image(),
             bridges=self.wires.names,
             console=self.console,
         )

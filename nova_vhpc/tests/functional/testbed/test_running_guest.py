@@ -20,7 +20,7 @@ from pathlib import Path
 import libvirt
 
 from nova_vhpc.agent.libvirt import domain_xml
-from nova_vhpc.testbed import guest, libvirtd, running_guest
+from nova_vhpc.testbed import guest, image, libvirtd, running_guest
 from nova_vhpc.tests import base
 
 
@@ -32,7 +32,7 @@ class TestGuests(base.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
         self.addCleanup(scratch.cleanup)
         self.root = Path(scratch.name)
-        self.image = guest.build_image()
+        self.image = image.build_image()
         self.daemon = libvirtd.PrivateLibvirtd(self.root / 'lv')
         self.daemon.start()
         self.addCleanup(self.daemon.stop)

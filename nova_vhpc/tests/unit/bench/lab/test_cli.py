@@ -49,7 +49,7 @@ from nova_vhpc.testbed import (
 )
 from nova_vhpc.tests import base
 
-IMAGE = guest.GuestImage(Path('/kernel'), Path('/initrd'))
+IMAGE = image.GuestImage(Path('/kernel'), Path('/initrd'))
 
 
 class TestMixes(base.TestCase):
@@ -169,7 +169,7 @@ class TestCommandLine(base.TestCase):
             with (
                 mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
                 mock.patch.object(guest_set, 'check'),
-                mock.patch.object(guest, 'build_image'),
+                mock.patch.object(image, 'build_image'),
                 mock.patch.object(runner, 'measure_mix', side_effect=error),
                 contextlib.redirect_stderr(err),
             ):
@@ -180,7 +180,7 @@ class TestCommandLine(base.TestCase):
         with (
             mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
             mock.patch.object(os, 'geteuid', return_value=1000),
-            mock.patch.object(guest, 'build_image') as built,
+            mock.patch.object(image, 'build_image') as built,
             contextlib.redirect_stderr(io.StringIO()) as err,
         ):
             self.assertEqual(1, cli.run(self.parse('--mixes', 'alone')))
@@ -377,7 +377,7 @@ class TestCommandLine(base.TestCase):
         with (
             mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
             mock.patch.object(guest_set, 'check'),
-            mock.patch.object(guest, 'build_image'),
+            mock.patch.object(image, 'build_image'),
             mock.patch.object(runner, 'measure_mix') as measured,
             mock.patch.object(figures, 'summarise', return_value=found),
             mock.patch.object(figures, 'overall', return_value={}),
@@ -405,7 +405,7 @@ class TestCommandLine(base.TestCase):
         with (
             mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
             mock.patch.object(guest_set, 'check'),
-            mock.patch.object(guest, 'build_image'),
+            mock.patch.object(image, 'build_image'),
             mock.patch.object(runner, 'measure_mix'),
             mock.patch.object(
                 figures, 'summarise', return_value={'atc': stands()}
