@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a host has left of its own CPUs, RAM and disk.
+"""Free CPUs, RAM and disk of a host, from Nova's and Placement's figures.
 
-Nova's host states are fresh, but know of no ratio that was set in Placement,
-and count as used what is reserved. Placement's figures, from the last bulk
-read, are what a claim is judged by, but may be half a minute old.
+Nova's host states are up to date, but do not contain ratios that were set in
+Placement, and count reserved amounts as used. Placement's figures decide
+whether a claim succeeds, but those of the last bulk read may be half a minute
+old.
 """
 
 from collections.abc import Mapping
@@ -26,13 +27,13 @@ Resources = Mapping[str, Resource]
 
 
 class Inventory(NamedTuple):
-    """One of a host's resources as Nova has it.
+    """One of a host's resources in Nova's host state.
 
-    :ivar total: how much there is.
+    :ivar total: total amount.
     :ivar ratio: allocation ratio.
-    :ivar used: by guests, and what is reserved.
+    :ivar used: amount that guests use, plus the reserved amount.
     :ivar placed: part of ``used`` that members of this request took.
-    :ivar reserved: what nova.conf says is reserved.
+    :ivar reserved: reserved amount according to nova.conf.
     """
 
     total: float
@@ -46,7 +47,11 @@ class Defaults(NamedTuple):
     """nova.conf's options for compute nodes that report no ratio of their own.
 
     :ivar cpu_ratio: ``initial_cpu_allocation_ratio``.
-    :ivar cpus: ``reserved_host_cpus``; and so on.
+    :ivar ram_ratio: ``initial_ram_allocation_ratio``.
+    :ivar disk_ratio: ``initial_disk_allocation_ratio``.
+    :ivar cpus: ``reserved_host_cpus``.
+    :ivar ram_mb: ``reserved_host_memory_mb``.
+    :ivar disk_mb: ``reserved_host_disk_mb``.
     """
 
     cpu_ratio: float
@@ -58,7 +63,7 @@ class Defaults(NamedTuple):
 
     @classmethod
     def of(cls, conf: Any) -> 'Defaults':
-        """Read them from nova-scheduler's ConfigOpts."""
+        """Return the options of nova-scheduler's ConfigOpts."""
         return cls(
             conf.initial_cpu_allocation_ratio,
             conf.initial_ram_allocation_ratio,
@@ -78,9 +83,10 @@ def free(inventory: Inventory, placement: Resource | None) -> float:
     """
     if placement is None:
         return inventory.total * inventory.ratio - inventory.used
-    # What Nova counts as used, but Placement does not, is reserved or was
-    # claimed since the last read. The reserved part is at most what is
-    # missing in Placement's capacity, unless its ratio is the greater one.
+    # An amount that Nova counts as used and Placement does not is reserved,
+    # or was claimed since the last read. The reserved part is at most the
+    # difference of the capacities, unless Placement's ratio is the greater
+    # one: then it is at most what nova.conf reserves.
     missing = round(
         inventory.total - placement.capacity / (inventory.ratio or 1.0), 6
     )

@@ -10,9 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What each of the five network configurations asks of a host.
+"""Check a host's uplinks against a network configuration.
 
-HPCVirt'09, section 4. Pure.
+The five network configurations are those of HPCVirt'09, section 4. Pure.
 """
 
 import dataclasses
@@ -26,19 +26,20 @@ SHARED = BridgeKind.SHARED
 SEPARATE = BridgeKind.SEPARATE
 
 _NAMED = 4
-"""Uplinks that a reason names at most; hosts may have dozens of ports."""
+"""Number of uplinks that a reason names at most: a host may have dozens."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """The uplinks of one network configuration.
+    """The uplinks that a member needs in one network configuration.
 
     :ivar kind: kind of the bridges that carry traffic between hosts; None
-        for none at all.
-    :ivar bridges: how many different such bridges a member needs.
-    :ivar beside: kind of a further bridge that must exist, whatever its
-        link does: it carries the traffic of co-located peers.
-    :ivar devices: whether the member takes PCI devices instead.
+        if any kind serves.
+    :ivar bridges: number of different bridges of that kind per member.
+    :ivar beside: kind of a further bridge that must exist, even with a dead
+        link, because it carries the traffic of co-located peers; None
+        without one.
+    :ivar devices: whether a member gets PCI devices instead of uplinks.
     """
 
     kind: BridgeKind | None
@@ -56,16 +57,18 @@ RULES = {
 }
 
 ANY = Rule(None)
-"""For flavors that name a link speed or claim an uplink, but name no network
-configuration."""
+"""Rule for flavors without a network configuration that have a minimum link
+speed or a request group for an uplink."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fit:
-    """How far a host's uplinks serve a rule.
+    """Whether a host's uplinks serve a rule.
 
-    :ivar uplinks: those that do, fastest first; all slots may be taken.
-    :ivar reason: why the host cannot serve it, or None if it can.
+    :ivar uplinks: uplinks that serve it, fastest first, even if all their
+        slots are taken.
+    :ivar reason: why the host does not serve it, for operators; None if it
+        does.
     """
 
     uplinks: tuple[UplinkState, ...] = ()
@@ -77,7 +80,11 @@ def fit(
     uplinks: Sequence[UplinkState],
     min_link_mbps: int | None,
 ) -> Fit:
-    """Whether a host's bridges, NICs and links serve a configuration."""
+    """Return which of a host's uplinks serve a network configuration.
+
+    :param uplinks: all uplinks of the host.
+    :param min_link_mbps: least link speed in Mbit/s, None without one.
+    """
     if rule.beside is not None and not any(
         uplink.kind is rule.beside for uplink in uplinks
     ):
@@ -87,37 +94,38 @@ def fit(
         )
     if not rule.bridges:
         return Fit()
-    good = []
-    bad = []
+    fitting = []
+    problems = []
     for uplink in uplinks:
         if rule.kind is not None and uplink.kind is not rule.kind:
             continue
         if not uplink.up:
-            bad.append(
+            problems.append(
                 f"{uplink} is held for the guest of the bridge's former NIC"
                 if uplink.mbps
                 else f'the link of {uplink} is down'
             )
         elif min_link_mbps and uplink.mbps < min_link_mbps:
-            bad.append(
+            problems.append(
                 f'{uplink} has a link of {uplink.mbps} Mbit/s, '
                 f'vhpc:min_link_mbps asks for {min_link_mbps}'
             )
         else:
-            good.append(uplink)
-    if len(good) < rule.bridges or (
-        rule.bridges > 1 and len({u.bridge for u in good}) < rule.bridges
+            fitting.append(uplink)
+    if len(fitting) < rule.bridges or (
+        rule.bridges > 1 and len({u.bridge for u in fitting}) < rule.bridges
     ):
-        return Fit(reason=_reason(rule, uplinks, good, bad))
-    if len(good) > 1:
-        good.sort(key=lambda uplink: -uplink.mbps)
-    return Fit(tuple(good))
+        return Fit(reason=_reason(rule, uplinks, fitting, problems))
+    if len(fitting) > 1:
+        fitting.sort(key=lambda uplink: -uplink.mbps)
+    return Fit(tuple(fitting))
 
 
 def members(rule: Rule, free: Iterable[tuple[str, int]]) -> int:
-    """Members whose uplinks the free slots can serve at the same time.
+    """Return how many members the free slots serve at the same time.
 
-    :param free: bridge and free slots of every uplink that fits.
+    :param free: bridge and number of free slots of each uplink that serves
+        the rule.
     """
     if not rule.bridges:
         return NO_LIMIT
@@ -127,12 +135,13 @@ def members(rule: Rule, free: Iterable[tuple[str, int]]) -> int:
     total = sum(by_bridge.values())
     if rule.bridges == 1 or not by_bridge:
         return total
-    # Pairs on two different bridges: the fullest may only pair with others.
+    # A member needs two different bridges, so the slots of the fullest bridge
+    # can be paired with those of other bridges only.
     return min(total // 2, total - max(by_bridge.values()))
 
 
 def taken(uplinks: Iterable[UplinkState]) -> str:
-    """Reason: all slots of these uplinks are claimed."""
+    """Return the reason that all slots of these uplinks are taken."""
     return _listed(
         [f'{u} has {u.used} of {u.slots} slot(s) taken' for u in uplinks]
     )
@@ -141,19 +150,19 @@ def taken(uplinks: Iterable[UplinkState]) -> str:
 def _reason(
     rule: Rule,
     uplinks: Sequence[UplinkState],
-    good: Sequence[UplinkState],
-    bad: Sequence[str],
+    fitting: Sequence[UplinkState],
+    problems: Sequence[str],
 ) -> str:
     kind = 'uplinked' if rule.kind is None else str(rule.kind)
-    if not bad:
+    if not problems:
         if rule.bridges > 1:
-            has = len({uplink.bridge for uplink in good})
+            bridges = len({uplink.bridge for uplink in fitting})
             return (
-                f'it has {has} {kind} bridge(s), {rule.bridges} are '
+                f'it has {bridges} {kind} bridge(s), {rule.bridges} are '
                 f'needed; {_bridges(uplinks)}'
             )
         return f'it has no {kind} bridge; {_bridges(uplinks)}'
-    return _listed(bad)
+    return _listed(problems)
 
 
 def _bridges(uplinks: Sequence[UplinkState]) -> str:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""PCI devices that members ask for, and those that hosts have free."""
+"""PCI devices that a member requests, and the free ones of a host."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,26 +21,26 @@ from nova_vhpc.scheduler.planner.model import NO_LIMIT
 
 
 def requested(spec_obj: Any) -> list[Any]:
-    """What a server asks for, by alias and by port."""
-    found = spec_obj.pci_requests if 'pci_requests' in spec_obj else None
-    return list(found.requests) if found else []
+    """Return Nova's PCI requests of one server, by alias and by port."""
+    requests = spec_obj.pci_requests if 'pci_requests' in spec_obj else None
+    return list(requests.requests) if requests else []
 
 
 def device_count(requests: Iterable[Any]) -> int:
-    """PCI devices that a server asks for, by alias and by port."""
+    """Return the number of PCI devices that one server requests."""
     return sum(int(request.count) for request in requests)
 
 
 def members(state: Any, requests: Iterable[Any]) -> int:
-    """Members whose PCI devices the host has free at the same time."""
-    found = NO_LIMIT
+    """Return how many members the host's free PCI devices serve."""
+    count = NO_LIMIT
     for share in _shares(state, list(requests)):
-        found = min(found, share.free // (share.needed or 1))
-    return found
+        count = min(count, share.free // (share.needed or 1))
+    return count
 
 
 def shortage(state: Any, requests: Iterable[Any]) -> str | None:
-    """Why a host's free PCI devices do not serve a server, or None."""
+    """Return why a host's free PCI devices do not suffice, or None."""
     if state.pci_stats is None:
         return 'its nova-compute has reported no PCI devices yet'
     for share in _shares(state, list(requests)):
@@ -55,7 +55,7 @@ def shortage(state: Any, requests: Iterable[Any]) -> str | None:
 def supported(
     state: Any, requests: list[Any], candidate: Mapping[str, Any]
 ) -> bool:
-    """Whether the devices can be had with an allocation candidate."""
+    """Return whether an allocation candidate allows the PCI requests."""
     return bool(
         state.pci_stats.support_requests(
             requests, provider_mapping=candidate['mappings']
@@ -64,7 +64,12 @@ def supported(
 
 
 class _Share(NamedTuple):
-    """Devices that serve some of a server's requests, and no others."""
+    """Devices that serve a set of requests, and no other requests.
+
+    :ivar name: name of the requests, for operators.
+    :ivar free: number of free devices.
+    :ivar needed: number of devices that one server requests.
+    """
 
     name: str
     free: int
@@ -72,10 +77,10 @@ class _Share(NamedTuple):
 
 
 def _shares(state: Any, requests: Sequence[Any]) -> Iterator[_Share]:
-    """What the requests take of the devices that serve them.
+    """Yield the devices that serve the requests, and how many are needed.
 
-    Several may take from the same ones, as two ports on one physical
-    network do: then they count together.
+    Requests that the same devices serve, such as two ports on one physical
+    network, count together.
     """
     if not requests:
         return
@@ -85,8 +90,8 @@ def _shares(state: Any, requests: Sequence[Any]) -> Iterator[_Share]:
     for devices in sets:
         within = [
             request
-            for request, found in zip(requests, served_by, strict=True)
-            if found == devices or (found and found < devices)
+            for request, serving in zip(requests, served_by, strict=True)
+            if serving == devices or (serving and serving < devices)
         ]
         yield _Share(
             ' and '.join(dict.fromkeys(map(_named, within))),
@@ -96,7 +101,7 @@ def _shares(state: Any, requests: Sequence[Any]) -> Iterator[_Share]:
 
 
 def _pools(state: Any, request: Any) -> frozenset[int]:
-    """Which pools of devices serve a request, by their position."""
+    """Return the positions of the device pools that serve a request."""
     if state.pci_stats is None:
         return frozenset()
     ignored = getattr(state.pci_stats, 'ignored_spec_tags', ())

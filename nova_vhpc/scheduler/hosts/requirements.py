@@ -10,12 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a request asks of a host, and whether a host can give it.
+"""Check whether a host meets the requirements of one more member.
 
-Pure: shared by the filter and by ``nova-vhpc-explain``.
-:func:`evaluate` is the door. No answer of it ever changes from no to yes
-while the members of one request are placed one after another, which Nova
-relies on: it drops a rejected host for all later members.
+Pure: shared by the filter and by ``nova-vhpc-explain``. :func:`evaluate` is
+the entry point. While the members of one request are placed, a host that was
+rejected never passes again: Nova drops a rejected host for all later members.
 """
 
 import dataclasses
@@ -30,23 +29,25 @@ from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
 _OVERCOMMIT = extra_specs.BY_NAME['max_overcommit']
 
 UNLIMITED = 1e6
-"""Over-commit of a request that sets no limit: more vCPUs per CPU than
-any host has. Finite, since the planner divides by it."""
+"""``max_overcommit`` of a request without a limit: more vCPUs per CPU than any
+host has, but finite, because the planner divides by it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Requirements:
-    """What one member asks of its host.
+    """What one member needs of its host.
 
     :ivar specs: the flavor's ``vhpc:*`` extra specs.
-    :ivar vcpus: of one member.
+    :ivar vcpus: number of the member's vCPUs that are checked.
     :ivar requested_uplinks: uplinks that one member claims, one for each of
         the flavor's request groups for uplinks.
-    :ivar devices: PCI devices that one member asks for.
-    :ivar spare_cpus: host CPUs to leave free.
-    :ivar max_overcommit: vCPUs per other host CPU at most.
-    :ivar limited_by: who says so, for operators.
-    :ivar rule: of the network configuration, None without one.
+    :ivar devices: number of PCI devices that one member requests.
+    :ivar spare_cpus: number of host CPUs to leave free.
+    :ivar max_overcommit: vCPUs per remaining host CPU, at most.
+    :ivar limited_by: name of the extra spec or option that sets
+        ``max_overcommit``, for operators.
+    :ivar rule: uplinks that the network configuration needs, None without
+        network configuration.
     :ivar flaw: why no host at all can serve the flavor, or None.
     """
 
@@ -62,22 +63,24 @@ class Requirements:
 
     @property
     def needs_topology(self) -> bool:
-        """Whether it matters what the agent published."""
+        """Whether the check needs the uplinks that the agent published."""
         return self.rule is not None and bool(
             self.rule.bridges or self.rule.beside
         )
 
 
 class HostView(NamedTuple):
-    """What is known of one host; a named tuple as there are thousands.
+    """Values of one host that the check needs.
 
-    :ivar vcpus_total: host CPUs.
-    :ivar vcpus_used: vCPUs of its guests.
-    :ivar topology: what its agent published; None if nothing.
-    :ivar offered: uuids of the uplinks that Placement offers in its
-        allocation candidates, which is newer than the snapshot; None when
-        there are no candidates to go by.
-    :ivar devices_reason: why its PCI devices do not serve, None if they do.
+    A named tuple, because it is faster to make than a dataclass and a request
+    makes thousands.
+
+    :ivar vcpus_total: number of host CPUs.
+    :ivar vcpus_used: number of vCPUs of its guests.
+    :ivar topology: uplinks that its agent published; None if none were.
+    :ivar offered: uuids of the uplinks in its allocation candidates, which
+        are newer than the snapshot; None if candidates are unknown.
+    :ivar devices_reason: why its PCI devices do not suffice, None if they do.
     """
 
     vcpus_total: int
@@ -88,14 +91,14 @@ class HostView(NamedTuple):
 
 
 class FitResult(NamedTuple):
-    """Whether a host can serve a member.
+    """Whether a host can take one more member.
 
-    :ivar reason: why not, for operators; None if it can.
-    :ivar uplinks: those that serve the network configuration.
-    :ivar slots: members whose uplink claims the host can still take.
-    :ivar link_mbps: slowest link among those that a member can still have;
-        0 if unknown.
-    :ivar unknown: whether it was let through with unknown topology.
+    :ivar reason: why it cannot, for operators; None if it can.
+    :ivar uplinks: uplinks that serve the network configuration.
+    :ivar slots: number of further members whose uplinks can be claimed.
+    :ivar link_mbps: speed of the slowest link that a member may get, in
+        Mbit/s; 0 if unknown.
+    :ivar unknown: whether the host passes although its topology is unknown.
     """
 
     reason: str | None = None
@@ -106,18 +109,18 @@ class FitResult(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        """Whether the host stays in."""
+        """Whether the host can take one more member."""
         return self.reason is None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How strictly topology is judged.
+    """How old or incomplete topology may be.
 
-    :ivar now_minutes: minutes since the epoch.
-    :ivar max_age_s: older stamps are stale; 0 for never.
-    :ivar allow_unknown: whether unknown or stale topology passes.
-    :ivar snapshot_reason: why there is no usable snapshot at all.
+    :ivar now_minutes: present time, in minutes since the epoch.
+    :ivar max_age_s: age in seconds from which topology is stale; 0 for never.
+    :ivar allow_unknown: whether hosts of unknown or stale topology pass.
+    :ivar snapshot_reason: why there is no usable snapshot, None if there is.
     """
 
     now_minutes: float = 0.0
@@ -136,12 +139,15 @@ def of_flavor(
     default_spare_cpus: int = 0,
     default_max_overcommit: Mapping[str, float] | None = None,
 ) -> Requirements:
-    """What a flavor asks of a host.
+    """Return what one member of a flavor needs of its host.
 
     :param flavor_specs: all extra specs of the flavor.
-    :param devices: PCI devices asked for by alias or SR-IOV port.
-    :param default_max_overcommit: by paradigm, for flavors without
-        ``vhpc:max_overcommit``; absent for no limit.
+    :param vcpus: number of the member's vCPUs that are checked; 0 counts as 1.
+    :param devices: number of PCI devices requested by alias or SR-IOV port.
+    :param default_spare_cpus: host CPUs to leave free if the flavor has no
+        ``vhpc:spare_cpus``.
+    :param default_max_overcommit: limit by paradigm for flavors without
+        ``vhpc:max_overcommit``; a paradigm that is not in it has no limit.
     """
     specs = extra_specs.parse(flavor_specs)
     uplinks = request_groups.requested_uplinks(flavor_specs)
@@ -154,7 +160,7 @@ def of_flavor(
         overcommit = (default_max_overcommit or {}).get(specs.paradigm)
         limited_by = f'[vhpc_scheduler] max_overcommit of {specs.paradigm}'
     if overcommit is None and spare_cpus:
-        # A CPU is not spare while the guests outnumber the others.
+        # With more vCPUs than other CPUs, guests would use the spare CPUs.
         overcommit = 1.0
         limited_by = (
             f'with spare CPUs and no {_OVERCOMMIT.full_name} the limit'
@@ -181,9 +187,10 @@ def of_flavor(
 def evaluate(
     host: HostView, requirements: Requirements, limits: Limits = NO_LIMITS
 ) -> FitResult:
-    """Whether a host can serve one more member.
+    """Return whether a host can take one more member.
 
-    :returns: a fit_result whose reason names CPU count, bridge, NIC or link.
+    :returns: fit result; its reason, if any, names CPU count, bridge, NIC or
+        link.
     """
     if requirements.flaw is not None:
         return FitResult(requirements.flaw)
@@ -212,37 +219,37 @@ def evaluate(
     slots = NO_LIMIT
     slowest = fit.uplinks[-1]
     if requirements.requested_uplinks:
-        left = claimable(host, fit.uplinks)
+        uplinks = claimable(host, fit.uplinks)
         slots = network_fit.members(
-            rule, [(u.bridge, u.free or 1) for u in left]
+            rule, [(u.bridge, u.free or 1) for u in uplinks]
         )
         if not slots:
             return FitResult(
                 'Placement offers none of its fitting uplinks: '
                 + network_fit.taken(fit.uplinks)
             )
-        slowest = left[-1]
+        slowest = uplinks[-1]
     return FitResult(None, fit.uplinks, slots, slowest.mbps)
 
 
 def claimable(
     host: HostView, uplinks: Sequence[UplinkState]
 ) -> list[UplinkState]:
-    """Of these uplinks of a host, those that a member can still claim."""
+    """Return those of a host's uplinks that a member can still claim."""
     offered = host.offered
     if offered is None:
         return [u for u in uplinks if u.free]
-    # Placement's offer is newer than our count of what is used.
+    # Allocation candidates are newer than the snapshot's counts.
     return [u for u in uplinks if u.uuid in offered]
 
 
 def _overcommit_flaw(
     flavor_specs: Mapping[str, str], specs: extra_specs.ExtraSpecs
 ) -> str | None:
-    """Why a limit that cannot be read, or is zero, leaves no host.
+    """Return why an invalid or zero over-commit limit leaves no host, or None.
 
-    Only an API older than microversion 2.86 lets it through. To go on with
-    another limit, or none, would put guests where they were not to be.
+    Nova's API accepts such a flavor below microversion 2.86 only. Another
+    limit, or none, would place guests where the operator did not want them.
     """
     name = _OVERCOMMIT.full_name
     if name not in flavor_specs or specs.max_overcommit is not None:
@@ -254,7 +261,7 @@ def _overcommit_flaw(
 
 
 def capacity_reason(host: HostView, requirements: Requirements) -> str | None:
-    """Why a host's CPUs or PCI devices do not serve one more member."""
+    """Return why CPUs or PCI devices do not suffice for one more member."""
     return _cpu_reason(host, requirements) or host.devices_reason
 
 
@@ -283,7 +290,7 @@ def _topology_reason(
             'nova-vhpc-agent running there?'
         )
     if limits.max_age_s and topology.stamp_minutes is not None:
-        # The stamp counts whole minutes, so it may be one behind.
+        # The stamp is rounded down to minutes.
         age_s = (limits.now_minutes - topology.stamp_minutes - 1) * 60
         if age_s > limits.max_age_s:
             return (

@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Read Nova's HostState into the values of filter and planner.
+"""Convert Nova's HostState to the values that filter and planner use.
 
-The host state of a compute node that was just created lacks most of its
-values; no function here raises for that.
+In the host state of a compute node that was just created, most values are
+None; no function here raises because of that.
 """
 
 import math
@@ -58,11 +58,11 @@ def weight_multiplier(state: Any, default: float) -> float:
 
 
 class Cpus(NamedTuple):
-    """The CPUs of a host that guests of one kind run on.
+    """The host CPUs for guests of one kind: with dedicated or shared CPUs.
 
-    :ivar total: how many there are.
-    :ivar used: vCPUs of the guests on them.
-    :ivar dedicated: whether Nova gives each of them to one vCPU only.
+    :ivar total: number of the CPUs.
+    :ivar used: number of vCPUs of the guests on them.
+    :ivar dedicated: whether Nova gives each CPU to one vCPU only.
     """
 
     total: int
@@ -71,46 +71,47 @@ class Cpus(NamedTuple):
 
 
 def cpus(state: Any, pinned: bool) -> Cpus:
-    """CPUs of a host, those in ``cpu_dedicated_set`` apart from the others.
+    """Return the CPUs of a host for guests with or without dedicated CPUs.
 
-    Nova's total leaves the dedicated ones out, but its count of vCPUs in use
-    has those of all guests.
+    Nova's ``vcpus_total`` excludes the CPUs in ``cpu_dedicated_set``, but its
+    ``vcpus_used`` counts the vCPUs of all guests.
 
-    :param pinned: whether it is asked for guests with dedicated CPUs.
+    :param pinned: whether the guests have dedicated CPUs.
     """
     total, used = state.vcpus_total or 0, state.vcpus_used or 0
     dedicated = taken = shared = 0
     if state.numa_topology is not None:
         for cell in state.numa_topology.cells:
-            # Without cpu_dedicated_set, Nova has all CPUs in both sets.
+            # Without cpu_dedicated_set, all CPUs are in both sets.
             if not cell.pcpuset <= cell.cpuset:
                 dedicated += len(cell.pcpuset)
                 taken += len(cell.pinned_cpus)
                 shared += cell.cpu_usage
     if pinned and dedicated:
         return Cpus(dedicated, taken, True)
-    # Taken are also CPUs of emulator threads, which are no vCPUs. At least
-    # those are shared that Nova counts by NUMA node.
+    # "taken" includes CPUs of emulator threads, which are no vCPUs; "shared"
+    # excludes guests without NUMA topology. Both are therefore lower bounds.
     return Cpus(total, max(shared, used - taken))
 
 
 def pinned_vcpus(spec_obj: Any) -> int:
-    """vCPUs of one member that get a dedicated CPU each."""
-    found = spec_obj.numa_topology if 'numa_topology' in spec_obj else None
-    return sum(len(cell.pcpuset) for cell in found.cells) if found else 0
+    """Return how many vCPUs of one member get a dedicated CPU each."""
+    numa = spec_obj.numa_topology if 'numa_topology' in spec_obj else None
+    return sum(len(cell.pcpuset) for cell in numa.cells) if numa else 0
 
 
 def emulator_cpus(spec_obj: Any) -> int:
-    """Dedicated CPUs of one member that its emulator threads get."""
-    found = spec_obj.numa_topology if 'numa_topology' in spec_obj else None
-    return int(found is not None and found.emulator_threads_isolated)
+    """Return how many dedicated CPUs a member's emulator threads get."""
+    numa = spec_obj.numa_topology if 'numa_topology' in spec_obj else None
+    return int(numa is not None and numa.emulator_threads_isolated)
 
 
 class Member(NamedTuple):
-    """What one member takes of a host.
+    """The CPUs and RAM that one member needs.
 
-    :ivar pinned: whether it gets dedicated CPUs, and no shared ones.
-    :ivar cpus: of that kind.
+    :ivar pinned: whether it gets dedicated CPUs and no shared ones.
+    :ivar cpus: number of CPUs of that kind.
+    :ivar ram_mb: RAM in MB.
     """
 
     pinned: bool = False
@@ -129,10 +130,16 @@ def facts(
     resources: capacity.Resources = NOTHING,
     placed_members: int = 0,
 ) -> HostFacts:
-    """What the planner must know of a host that passed the filter.
+    """Return the facts that the planner needs about a host.
 
-    :param resources: what Placement has of the host's own, as far as known.
-    :param placed_members: members of this very request that are on the host.
+    :param state: Nova's host state.
+    :param name: name of the host that is unique in the request.
+    :param slots: number of members that its uplinks, devices and disk serve.
+    :param link_mbps: speed of its slowest uplink in Mbit/s; 0 if unknown.
+    :param defaults: ratios and reserved amounts of nova.conf.
+    :param member: CPUs and RAM of one member.
+    :param resources: the host's own resources in Placement, as far as known.
+    :param placed_members: number of members of this request on the host.
     """
     own = cpus(state, member.pinned)
     total_ram_mb = state.total_usable_ram_mb or 0
@@ -164,39 +171,47 @@ def facts(
 
 def members_beside(
     state: Any,
-    asked: Mapping[str, int],
+    member_resources: Mapping[str, int],
     defaults: capacity.Defaults,
     pinned: bool,
     resources: capacity.Resources,
     placed_members: int = 0,
 ) -> int:
-    """Members that a host has disk for, and dedicated CPUs beside shared ones.
+    """Return how many members the resources beyond CPUs and RAM allow.
 
-    :param asked: what Placement is asked for one member, of the host itself.
-    :param pinned: whether the dedicated CPUs are those of :func:`facts`.
-    :param resources: as for :func:`facts`; what is not known is no limit.
-    :param placed_members: members of this very request that are on the host.
+    These are disk, and for members with both kinds of CPUs the dedicated
+    ones: :func:`facts` contains the shared CPUs then.
+
+    :param member_resources: amounts that one member takes of the host itself,
+        by resource class.
+    :param defaults: ratios and reserved amounts of nova.conf.
+    :param pinned: whether :func:`facts` contains the dedicated CPUs.
+    :param resources: the host's own resources in Placement; an unknown one
+        is no limit.
+    :param placed_members: number of members of this request on the host.
     """
     members = NO_LIMIT
-    disk_gb, pcpus = asked.get('DISK_GB'), asked.get('PCPU')
+    disk_gb = member_resources.get('DISK_GB')
+    pcpus = member_resources.get('PCPU')
     if disk_gb and 'DISK_GB' in resources:
         new_gb = placed_members * disk_gb
         own = capacity.Inventory(
             state.total_usable_disk_gb or 0,
             state.disk_allocation_ratio or defaults.disk_ratio,
-            # The state takes new members off its free disk only.
+            # Nova's consume_from_request() lowers the free disk, but does not
+            # raise disk_mb_used.
             (state.disk_mb_used or 0) / 1024 + new_gb,
             new_gb,
             defaults.disk_mb / 1024,
         )
-        left_gb = capacity.free(own, resources['DISK_GB'])
-        members = max(0, int(left_gb // disk_gb))
+        free_gb = capacity.free(own, resources['DISK_GB'])
+        members = max(0, int(free_gb // disk_gb))
     if pcpus and not pinned and (dedicated := cpus(state, True)).dedicated:
-        left = capacity.free(
+        free = capacity.free(
             _inventory(state, dedicated, defaults, placed_members * pcpus),
             resources.get('PCPU'),
         )
-        members = min(members, max(0, int(left // pcpus)))
+        members = min(members, max(0, int(free // pcpus)))
     return members
 
 

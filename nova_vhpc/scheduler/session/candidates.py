@@ -13,12 +13,12 @@
 """A host's allocation candidates, in the order in which to claim them.
 
 Nova reads the candidates of a host once per request and only ever claims
-``host.allocation_candidates[0]``. Left alone, the second member of a
-multi-create on a host claims the very uplink that the first one took, and
-the host is passed over although others of its uplinks are free; and of
-several schedulers that race for one uplink, the losers never try the
-next. :class:`Candidates` therefore keeps count of what was claimed, and
-hands out the next candidate each time that its first element is taken.
+``host.allocation_candidates[0]``. Without this module, the second member of a
+multi-create on a host would try the uplink that the first member claimed, and
+Nova would skip the host although other uplinks of it are free. Also, of
+several schedulers that race for one uplink, the losers would not try the
+next. Therefore :class:`Candidates` returns the next candidate each time that
+``[0]`` is read, and :class:`UplinkReservations` counts what was claimed.
 """
 
 import random
@@ -37,7 +37,7 @@ _UPLINK = model.UPLINK
 
 
 def uplinks_of(candidate: Candidate) -> tuple[str, ...]:
-    """Return the uuids of the uplinks that a candidate would claim."""
+    """Return the uuids of the uplinks that a candidate claims."""
     # Lists are faster than generators here and in offered(), which run for
     # every candidate of thousands of hosts.
     return tuple(
@@ -64,9 +64,10 @@ def offered(candidates: Iterable[Candidate]) -> frozenset[str]:
 def host_resources(
     candidates: Iterable[Candidate], root: str
 ) -> Mapping[str, int]:
-    """Return what a member takes of the host itself, by resource class.
+    """Return the amounts that a member takes of the host itself.
 
     :param root: uuid of the host's root provider.
+    :returns: amount by resource class; empty if no candidate has any.
     """
     for candidate in candidates:
         allocation = candidate['allocations'].get(root)
@@ -77,13 +78,14 @@ def host_resources(
 
 
 def dedicated(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """A pinned member's candidates, without those of Nova's fallback.
+    """Return a pinned member's candidates without those on shared CPUs.
 
-    For hosts that report no dedicated CPUs Nova asks Placement for shared
-    ones, too. A host that has both offers either, those first that are
-    right; Nova alone would never come to the others.
+    Nova also asks Placement for shared CPUs, as a fallback for hosts that
+    report no dedicated ones. A host with both kinds therefore has candidates
+    of both kinds. Nova alone, which reads the first one only, would never
+    claim those on shared CPUs.
     """
-    own = [
+    on_dedicated_cpus = [
         candidate
         for candidate in candidates
         if any(
@@ -91,17 +93,18 @@ def dedicated(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
             for allocation in candidate['allocations'].values()
         )
     ]
-    return own or candidates
+    return on_dedicated_cpus or candidates
 
 
 class Candidates(list[Candidate]):
-    """Allocation candidates whose first element moves on when taken.
+    """A list of allocation candidates; ``[0]`` is another one at each read.
 
-    Reading ``[0]`` hands out the next one, round and round. Iterating,
-    counting and all else are those of a list, so that Nova's other
-    filters may prune it.
+    The first read of ``[0]`` returns the first candidate, the next read the
+    second, and so on, beginning again after the last. All else works as in a
+    list, so that Nova's other filters may remove candidates.
 
-    :param on_take: called when a candidate is handed out.
+    :param on_take: called when ``[0]`` is read.
+    :ivar handed_out: candidates that reads of ``[0]`` returned.
     """
 
     def __init__(
@@ -128,10 +131,11 @@ class Candidates(list[Candidate]):
 class UplinkReservations:
     """Uplinks that the members of one session have claimed on one host.
 
-    :param uplinks: those that serve the request there and are offered.
-    :param rule: of the network configuration.
-    :param unknown: whether the host's topology is unknown; then all
-        uplinks are taken to serve, and to have one slot.
+    :param uplinks: uplinks of the host that serve the request and that
+        Placement offers.
+    :param rule: uplinks that the network configuration needs.
+    :param unknown: whether the host's topology is unknown; then each uplink
+        counts as serving the request, with one slot.
     """
 
     def __init__(
@@ -148,13 +152,13 @@ class UplinkReservations:
         self._lost: dict[str, int] = {}
 
     def members_left(self) -> int:
-        """Return how many further members can claim uplinks here."""
+        """Return how many further members can claim uplinks on this host."""
         if self._unknown:
             return NO_LIMIT
         return network_fit.members(self._rule, self._free())
 
     def _free(self) -> Iterable[tuple[str, int]]:
-        """Return bridge and free slots of each uplink."""
+        """Return bridge and number of free slots of each uplink."""
         return (
             (u.bridge, max(0, _offered_slots(u) - self._used.get(u.uuid, 0)))
             for u in self._uplinks.values()
@@ -163,15 +167,16 @@ class UplinkReservations:
     def note_outcome(
         self, candidates: Sequence[Candidate], placed: bool
     ) -> None:
-        """Take note of which handed-out candidates were claimed.
+        """Take note of which candidate was claimed and which were lost.
 
-        :param candidates: those of the host as they are now.
-        :param placed: whether a member was placed on the host since.
+        :param candidates: the host's present candidates.
+        :param placed: whether a member was placed on the host; if so, it
+            claimed the candidate that was handed out last.
         """
         if isinstance(candidates, Candidates):
             tried = candidates.handed_out
         else:
-            # A later filter replaced our list.
+            # A later filter replaced the list.
             tried = list(candidates[:1]) if placed else []
         for number, candidate in enumerate(tried, 1):
             won = placed and number == len(tried)
@@ -186,16 +191,18 @@ class UplinkReservations:
         chance: Callable[[], float] = random.random,
         more: int = 0,
     ) -> Candidates:
-        """Return the candidates that may still be claimed, the best first.
+        """Return the candidates that can still be claimed, the best first.
 
-        Fast links first, then those with most free slots; chance decides
-        between equals, so that schedulers do not race for the same. On a
-        shared bridge, the one that this host's other members are on comes
-        before all: co-located peers are to meet there and not in the
-        switch (HPCVirt'09 section 4).
+        Candidates with fast links come first, then those with many free
+        slots; chance decides between equal ones, so that schedulers do not
+        race for the same. If bridges are shared, the bridge of this host's
+        other members precedes all others, because traffic between co-located
+        peers then stays within the bridge (HPCVirt'09 section 4).
 
-        :param more: members that are to follow; a pair of bridges that
-            leaves others without one comes last if they may need it.
+        :param on_take: called when a candidate is handed out.
+        :param chance: function that returns a random number.
+        :param more: number of further members that may need uplinks; a
+            pair of bridges that would leave some without a pair comes last.
         """
         peers: dict[str, int] = {}
         if self._used and self._rule.kind is network_fit.SHARED:
@@ -213,10 +220,13 @@ class UplinkReservations:
         return Candidates([pair[1] for pair in kept], on_take)
 
     def _stranded(self, more: int) -> Callable[[Set[str]], int]:
-        """Of the members to follow, how many a pair leaves without one.
+        """Return a function of how many further members a pair strands.
 
-        The bridges with most free slots must be paired with the others, or
-        in the end their slots are left with nothing to be paired with.
+        A member is stranded if no pair of bridges is left for it. Bridges
+        with many free slots must be paired with the others first; else their
+        last slots have no partner.
+
+        :param more: number of further members.
         """
         if self._rule.bridges < 2 or self._unknown or more <= 0:
             return lambda bridges: 0
@@ -225,12 +235,12 @@ class UplinkReservations:
             free[bridge] += slots
         more = min(more, network_fit.members(self._rule, free.items()) - 1)
         if more <= free.total() - 2 - max(free.values(), default=0):
-            # Enough beside the fullest bridge, whichever pair is taken.
+            # The other bridges have enough slots, whichever pair is taken.
             return lambda bridges: 0
 
         def stranded(bridges: Set[str]) -> int:
-            left = ((b, free[b] - (b in bridges)) for b in free)
-            return max(0, more - network_fit.members(self._rule, left))
+            still_free = ((b, free[b] - (b in bridges)) for b in free)
+            return max(0, more - network_fit.members(self._rule, still_free))
 
         return stranded
 
@@ -241,6 +251,7 @@ class UplinkReservations:
         chance: Callable[[], float],
         stranded: Callable[[Set[str]], int],
     ) -> tuple[float, ...] | None:
+        """Return the sort key of a candidate, None if it cannot be claimed."""
         lost = 0
         crowded = 0
         slowest: float = 0
@@ -253,7 +264,7 @@ class UplinkReservations:
             if uplink is not None:
                 if used >= uplink.slots:
                     return None
-                # As good as lost, unless somebody else has left meanwhile.
+                # Probably taken; free only if another server has left.
                 lost += used >= _offered_slots(uplink)
                 crowded += uplink.used
                 slowest = min(slowest or uplink.mbps, uplink.mbps)
@@ -262,15 +273,22 @@ class UplinkReservations:
                 return None
         if len(bridges) < self._rule.bridges and not self._unknown:
             return None
-        met = 0
+        peers_there = 0
         if peers:
-            met = sum(peers.get(bridge, 0) for bridge in bridges)
-        return (lost, stranded(bridges), -met, -slowest, crowded, chance())
+            peers_there = sum(peers.get(bridge, 0) for bridge in bridges)
+        return (
+            lost,
+            stranded(bridges),
+            -peers_there,
+            -slowest,
+            crowded,
+            chance(),
+        )
 
 
 def _offered_slots(uplink: UplinkState) -> int:
-    """Free slots of an uplink that Placement offers.
+    """Return the free slots of an uplink that Placement offers.
 
-    One at least: its offer is newer than our count of what is used.
+    It is at least one: the offer is newer than the snapshot's count.
     """
     return uplink.free or 1

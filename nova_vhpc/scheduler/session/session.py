@@ -142,9 +142,11 @@ class SchedulingSession:
             self._settle()
         self._weighed = self._run
         try:
+            # Not by host_info(): at 1,000 hosts and 64 members, the calls
+            # made filter and weigher 6% slower.
             host_infos = [state._vhpc for state in states]
         except AttributeError:
-            # Hosts that did not pass the filter, as forced ones.
+            # Forced hosts, for example, did not pass the filter.
             host_infos = [self.host_info(state) for state in states]
         return self.plan_score.score(host_infos)
 
