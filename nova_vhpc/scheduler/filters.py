@@ -82,7 +82,8 @@ class VirtualClusterFilter(filters.BaseHostFilter):
             return
         self._logged_flavors.add(flavor.flavorid)
         LOG.warning(
-            'Flavor %s has extra specs that are invalid or have no effect%s: %s',
+            'Flavor %s has extra specs that are invalid or without effect%s: '
+            '%s',
             flavor.name,
             '; its servers count as vhpc:workload=general'
             if session.requirements.specs.errors
