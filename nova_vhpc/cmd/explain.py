@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""``nova-vhpc-explain``: why would a member go where it goes?
+"""``nova-vhpc-explain``: explain where members would be placed, and why.
 
-From a REQUEST.json with hosts it needs no cloud. Exit code 0 when it was
-explained, 1 when it could not be, 2 on bad arguments.
+A REQUEST.json that contains hosts needs no cloud. The exit code is 0 if the
+request was explained, 1 if it could not be, 2 for bad arguments.
 """
 
 import argparse
@@ -50,10 +50,9 @@ NOVA_CONF = '/etc/nova/nova.conf'
 
 
 def main(argv: list[str] | None = None, connection: Any = None) -> int:
-    """Explain one request.
+    """Run the command and return its exit code.
 
-    :param connection: an openstacksdk connection; without it one is made
-        if one is needed.
+    :param connection: openstacksdk connection; None to connect if needed.
     """
     output.take_any_name()
     parser = _parser()
@@ -85,8 +84,8 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='nova-vhpc-explain',
-        description='Show, host by host, what filter and weigher say to a '
-        'request, and the plan for the whole virtual cluster.',
+        description='Show, host by host, what filter and weigher decide '
+        'about a request, and the plan for the whole virtual cluster.',
     )
     version.add_argument(parser)
     openstack.add_arguments(parser)
@@ -94,30 +93,30 @@ def _parser() -> argparse.ArgumentParser:
         'request',
         nargs='?',
         metavar='REQUEST.json',
-        help='file that holds the request, - for standard input',
+        help='file with the request, - for standard input',
     )
-    parser.add_argument('--flavor', help='flavor of the cloud, name or id')
-    parser.add_argument('--group', help='server group, name or id')
+    parser.add_argument('--flavor', help='name or ID of a flavor of the cloud')
+    parser.add_argument('--group', help='name or ID of a server group')
     parser.add_argument(
-        '--members', type=int, help='members to place (1 if not given)'
+        '--members', type=int, help='number of members to place (default: 1)'
     )
     parser.add_argument(
         '--devices',
         type=int,
-        help='SR-IOV ports of a member that are bound to PCI devices',
+        help='number of SR-IOV ports of a member (each takes a PCI device)',
     )
     parser.add_argument(
         '--config-file',
         metavar='FILE',
-        help=f"nova-scheduler's configuration, for [vhpc_scheduler]; "
-        f'{NOVA_CONF} if it can be read',
+        help="nova-scheduler's configuration file, for [vhpc_scheduler] "
+        f'(default: {NOVA_CONF} if it is readable)',
     )
     parser.add_argument('--json', action='store_true', help='print JSON')
     parser.add_argument(
         '--limit',
         type=int,
         default=40,
-        help='most hosts to print, 0 for all (default: 40)',
+        help='number of hosts to print at most, 0 for all (default: 40)',
     )
     return parser
 
@@ -127,20 +126,19 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
         request, hosts = ExplainRequest(flavor_name=args.flavor), None
     else:
         request, hosts = read(_load(args.request))
-    given: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     if args.group is not None:
-        given['group_name'] = args.group
+        overrides['group_name'] = args.group
     if args.members is not None:
-        given['members'] = args.members
+        overrides['members'] = args.members
     if args.devices is not None:
-        given['devices'] = args.devices
-    request = dataclasses.replace(request, **given)
+        overrides['devices'] = args.devices
+    request = dataclasses.replace(request, **overrides)
     keys = ('vhpc:switch', 'vhpc:rack')
     classes: dict[str, str] = {}
     if args.request is None or args.config_file:
         request, keys, classes = _configured(request, args.config_file)
-    named = request.flavor_name or request.group_name
-    if hosts is None or named:
+    if hosts is None or request.flavor_name or request.group_name:
         if connection is None:
             connection = openstack.connect(args)
         request = cloud.look_up(connection, request)
@@ -156,10 +154,10 @@ def _load(path: str) -> Any:
             return json.loads(sys.stdin.buffer.read().decode())
         return json.loads(Path(path).read_text('utf-8'))
     except UnicodeDecodeError as error:
-        raise RequestError(f'{path}: no UTF-8 text: {error}') from None
+        raise RequestError(f'{path}: not UTF-8 text: {error}') from None
     except ValueError as error:
-        # Also a number of thousands of digits.
-        raise RequestError(f'{path}: no JSON: {error}') from None
+        # Raised by a number of thousands of digits, too.
+        raise RequestError(f'{path}: not JSON: {error}') from None
     except RecursionError:
         raise RequestError(f'{path}: nested too deeply') from None
 
@@ -167,10 +165,10 @@ def _load(path: str) -> Any:
 def _configured(
     request: ExplainRequest, config_file: str | None
 ) -> tuple[ExplainRequest, tuple[str, str], dict[str, str]]:
-    """The request under nova-scheduler's own options.
+    """Read nova-scheduler's options for a request.
 
-    :returns: also the metadata keys of the fabric, and the resource
-        classes of PCI devices by alias.
+    :returns: the request with the options, the keys of aggregate metadata for
+        switch and rack, and the resource class of PCI devices by alias.
     """
     conf = cfg.ConfigOpts()
     scheduler_conf.register_opts(conf)
@@ -201,7 +199,7 @@ def _configured(
 
 
 def _print(answer: model.Answer, limit: int) -> None:
-    # A pipe has no width; reasons should not be cut into words there.
+    # A pipe has no width: rich would wrap reasons at 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
     shown = answer.hosts[:limit] if limit > 0 else answer.hosts
     table = Table(
@@ -223,9 +221,9 @@ def _print(answer: model.Answer, limit: int) -> None:
             escape(_words(host)),
         )
     console.print(table)
-    left = len(answer.hosts) - len(shown)
-    if left:
-        console.print(f'{left} more host(s): --limit 0 shows them all.')
+    hidden = len(answer.hosts) - len(shown)
+    if hidden:
+        console.print(f'{hidden} more host(s): --limit 0 shows all.')
     for note in answer.notes:
         console.print(note, markup=False)
     for flaw in answer.flaws:

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Why a member would go where it goes, host by host.
+"""Explain, host by host, where filter and weigher would place a member.
 
-Pure: the very code of filter, planner and weigher, run on facts that
-were read from a cloud or from a file.
+Pure: calls the functions of filter, planner and weigher themselves, with
+values that were read from a cloud or from a file.
 """
 
 import math
@@ -48,7 +48,7 @@ _UNPLANNED = (
 
 
 def explain(question: Question) -> Answer:
-    """What filter, planner and weigher make of a request."""
+    """Return what filter, planner and weigher decide about a request."""
     fit_results = [_fit_result(question, host) for host in question.hosts]
     passing = [
         (host, fit_result)
@@ -140,7 +140,7 @@ def explain(question: Question) -> Answer:
 def _serving(
     requirements: Requirements, view: HostView, fit_result: FitResult
 ) -> tuple[str, ...]:
-    """Uplinks that the next member can have, not those that are claimed."""
+    """Return the uplinks that the next member could get."""
     uplinks = fit_result.uplinks
     if requirements.requested_uplinks:
         return tuple(map(str, claimable(view, uplinks)))
@@ -150,12 +150,12 @@ def _serving(
 def _notes(
     question: Question, answers: Sequence[HostAnswer]
 ) -> tuple[str, ...]:
-    """What to know of the answers, or could not be found out."""
+    """Return what an operator must know about the answers."""
     notes: list[str] = []
     if not question.requirements.specs.requested:
         notes.append(
             'The flavor has no vhpc: extra specs: filter and weigher leave '
-            'its servers to Nova. What is shown here would hold if it had '
+            'its servers to Nova. This is what they would decide if it had '
             'vhpc:workload.'
         )
     unknown = sum(1 for answer in answers if answer.devices_unknown)
@@ -165,7 +165,7 @@ def _notes(
             'host(s) and not counted there; nova-scheduler will count them. '
             'They are known for one alias that is in [pci] alias of '
             '--config-file, where nova-compute has [pci] '
-            'report_in_placement; those of SR-IOV ports never are.'
+            'report_in_placement; devices of SR-IOV ports never are.'
         )
     return tuple(notes)
 
@@ -173,14 +173,17 @@ def _notes(
 def _fit_result(
     question: Question, host: Host
 ) -> tuple[str | None, FitResult]:
-    """Who rejects a host, if anybody, and the fit result."""
+    """Return a host's fit result, and what rejects it.
+
+    :returns: ``nova``, ``filter`` or None, and the fit result.
+    """
     requirements = question.requirements
     fit_result = evaluate(host.view, requirements, question.limits)
     if host.nova_reason is not None:
-        # Ours is asked all the same: its reasons name bridge and NIC.
+        # The filter's reason is added, because it names bridge and NIC.
         reason = host.nova_reason
         if fit_result.reason is not None:
-            reason += f'; and our filter: {fit_result.reason}'
+            reason += f'; the filter would reject it, too: {fit_result.reason}'
         return 'nova', fit_result._replace(reason=reason)
     if fit_result.reason is not None:
         return 'filter', fit_result
@@ -205,7 +208,7 @@ def _facts(host: Host, fit_result: FitResult) -> HostFacts:
 def _not_offered(
     question: Question, facts: Sequence[HostFacts]
 ) -> list[HostFacts]:
-    """Hosts that members run on, but none can be added to."""
+    """Return the hosts that have members and cannot take more."""
     planned = {fact.name for fact in facts}
     return [
         host.facts._replace(slots=0)

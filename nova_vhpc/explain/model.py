@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What is asked of an explanation, and what it answers."""
+"""The values of an explanation: the question and its answer."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,17 +28,17 @@ from nova_vhpc.scheduler.planner.model import ClusterPlacement, HostFacts
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """One host as it is shown to filter and planner.
+    """One host, with the values that filter and planner need.
 
-    :ivar facts: for the planner; its slots and link are filled in from
-        the filter's fit_result.
-    :ivar view: for the filter.
-    :ivar nova_reason: why Nova itself or Placement leaves the host out, None
-        if they do not.
-    :ivar devices: free PCI devices of the kind that ``exported`` asks for,
-        None if unknown.
-    :ivar multiplier: of the weigher, by the host's aggregates; None if they
-        say nothing of it.
+    :ivar facts: values for the planner, without those that the fit result
+        adds: limit of the uplinks and their speed.
+    :ivar view: values for the filter.
+    :ivar nova_reason: why Nova or Placement leaves the host out, None if they
+        do not.
+    :ivar devices: number of free PCI devices of the kind that the flavor
+        requests, None if unknown.
+    :ivar multiplier: weight multiplier in the host's aggregates; None if they
+        have none.
     """
 
     facts: HostFacts
@@ -50,14 +50,19 @@ class Host:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be explained.
+    """A request, and the hosts for which to explain it.
 
-    :ivar members: to be placed now.
-    :ivar ram_mb: of one member.
-    :ivar policy: of the server group, or None.
-    :ivar existing: running members by host.
-    :ivar multiplier: of the weigher, where aggregates say nothing of it.
-    :ivar flaws: what is wrong with the flavor, for people.
+    :ivar requirements: what one member needs of its host.
+    :ivar members: number of members to place now.
+    :ivar ram_mb: RAM of one member, in MB.
+    :ivar hosts: all compute hosts.
+    :ivar policy: policy of the server group, None without a group.
+    :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
+    :ivar existing: number of running members by host name.
+    :ivar limits: how old or incomplete topology may be.
+    :ivar weight_of_unknown: raw weight of hosts of unknown topology.
+    :ivar multiplier: weight multiplier of hosts whose aggregates have none.
+    :ivar flaws: sentences that say what is wrong with the flavor.
     """
 
     requirements: Requirements
@@ -73,26 +78,35 @@ class Question:
     flaws: tuple[str, ...] = ()
 
     def multiplier_of(self, host: Host) -> float:
-        """The weigher's on one host; above 0 the host is planned."""
-        own = host.multiplier
-        return self.multiplier if own is None else own
+        """Return the weight multiplier of one host."""
+        if host.multiplier is None:
+            return self.multiplier
+        return host.multiplier
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostAnswer:
-    """What filter and weigher say of one host.
+    """What filter and weigher decide about one host.
 
     :ivar reason: why the host is rejected, None if it passes.
     :ivar rejected_by: ``nova``, ``filter`` or None.
     :ivar weight: raw weight for the first member; None if rejected.
-    :ivar slots: members that its uplinks can take, None without limit.
-    :ivar capacity: members that it can take in all.
-    :ivar planned: new members that the plan gives it.
-    :ivar running: members that it has.
-    :ivar devices: free PCI devices of the kind that is asked for, None if
+    :ivar slots: number of members that its uplinks can take, None without
+        limit.
+    :ivar capacity: number of members that it can take in all.
+    :ivar link_mbps: speed of its slowest uplink for members, in Mbit/s; 0 if
         unknown.
-    :ivar devices_unknown: whether that matters here.
-    :ivar multiplier: of the weight; the host is planned above 0.
+    :ivar uplinks: NIC and bridge of each uplink that a member could get.
+    :ivar switch: switch of its aggregates, or None.
+    :ivar rack: rack of its aggregates, or None.
+    :ivar planned: number of new members that the plan assigns to it.
+    :ivar running: number of members that run on it.
+    :ivar unknown: whether it passes although its topology is unknown.
+    :ivar devices: number of free PCI devices of the kind that the flavor
+        requests, None if unknown.
+    :ivar devices_unknown: whether the flavor needs devices whose number is
+        unknown.
+    :ivar multiplier: weight multiplier of the host.
     """
 
     name: str
@@ -117,12 +131,18 @@ class HostAnswer:
 class Answer:
     """The whole explanation.
 
-    :ivar hosts: planned ones first, then by weight times multiplier, rejected
-        ones last.
-    :ivar notes: what to know of all this, or could not be found out.
-    :ivar slowdown: predicted run time of a communicating program over
-        native Linux at the plan's mean members per host, by network
-        configuration (:func:`nova_vhpc.scheduler.planner.cost.slowdown`).
+    :ivar hosts: planned hosts first, then by weight times multiplier,
+        rejected hosts last.
+    :ivar placement: plan for all members.
+    :ivar members: number of members to place.
+    :ivar network: network configuration, None if the flavor names none.
+    :ivar flaws: sentences that say what is wrong with the flavor.
+    :ivar notes: sentences on what the answers do not cover.
+    :ivar slowdown: predicted run time of a communicating program divided by
+        that on native Linux, for the network configuration and the plan's
+        mean members per host
+        (:func:`nova_vhpc.scheduler.planner.cost.slowdown`); None without
+        plan or network configuration.
     """
 
     hosts: tuple[HostAnswer, ...]
@@ -134,7 +154,7 @@ class Answer:
     slowdown: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the explanation for JSON."""
         placement = self.placement
         feasible = placement.infeasible_reason is None
         return {
@@ -149,5 +169,13 @@ class Answer:
                 'infeasible_reason': placement.infeasible_reason,
                 'slowdown': self.slowdown,
             },
-            'hosts': [dataclasses.asdict(host) for host in self.hosts],
+            'hosts': [_host_as_dict(host) for host in self.hosts],
         }
+
+
+def _host_as_dict(host: HostAnswer) -> dict[str, Any]:
+    return {
+        # The command's JSON has always named it so.
+        'room' if key == 'capacity' else key: value
+        for key, value in dataclasses.asdict(host).items()
+    }

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Reads the REQUEST.json of ``nova-vhpc-explain``.
+"""Read the REQUEST.json of ``nova-vhpc-explain``.
 
-Pure. The schema is told in ``doc/source/admin/explain.rst``. Every error
-names the place in the file, what is there and what is wanted.
+Pure. ``doc/source/admin/explain.rst`` describes the schema. Every error names
+the place in the file, the value there and what is allowed.
 """
 
 import collections
@@ -39,32 +39,34 @@ from nova_vhpc.topology.model import BridgeKind, provider_uuid
 _MISSING: Any = object()
 
 _HALF = re.compile(r'[\ud800-\udfff]')
-"""Half of a pair, which JSON's escapes can say, but no text can hold."""
+"""Half of a surrogate pair: JSON's escapes allow it, but UTF-8 does not."""
 
 MOST = 10**12
-"""Largest number that is taken: more than any host has of anything."""
+"""Largest allowed number: more than any host has of anything."""
 
 MOST_VCPUS = 10**6
-"""Of a flavor: far more than a guest has, and few enough to list in a mask."""
+"""Most vCPUs of a flavor: more than any guest has, and few enough to list in
+a CPU mask."""
 
 MOST_CHARACTERS = 255
-"""Of an extra spec's value, as Nova has it."""
+"""Most characters in the value of an extra spec, as in Nova."""
 
 
 class RequestError(ValueError):
-    """The request cannot be read; says where and what is wanted."""
+    """The request cannot be read; the message names place and problem."""
 
 
 class ObjectReader:
-    """One object of the document.
+    """Reads the values of one JSON object of the request.
 
-    :param where: its place, for messages.
-    :raises RequestError: from every method, naming place and value.
+    :param values: the decoded object.
+    :param where: place of the object in the request, for messages.
+    :raises RequestError: from every method; the message names place and value.
     """
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, Mapping):
-            raise RequestError(f'{where}: wanted an object')
+            raise RequestError(f'{where}: must be an object')
         for key, value in values.items():
             for text in (key, value):
                 if isinstance(text, str) and _HALF.search(text):
@@ -74,28 +76,28 @@ class ObjectReader:
                     )
         self.values: Mapping[str, Any] = values
         self.where = where
-        self._taken: set[str] = set()
+        self._read_keys: set[str] = set()
 
     def get(self, key: str, default: Any = _MISSING) -> Any:
-        """A value as it stands there."""
-        self._taken.add(key)
+        """Return a value without checking its type."""
+        self._read_keys.add(key)
         value = self.values.get(key, default)
         if value is _MISSING:
             raise RequestError(f'{self.where}: {key} is missing')
         return value
 
     def child(self, key: str) -> 'ObjectReader':
-        """An object within this one; an empty one if it is not there."""
+        """Return the reader of an inner object; of an empty one if missing."""
         return ObjectReader(self.get(key, {}), f'{self.where}.{key}')
 
     def children(self, key: str) -> list['ObjectReader']:
-        """The objects of a list."""
-        listed = self.get(key)
-        if not isinstance(listed, list):
-            raise RequestError(f'{self.where}.{key}: wanted a list')
+        """Return the readers of the objects in a list."""
+        items = self.get(key)
+        if not isinstance(items, list):
+            raise RequestError(f'{self.where}.{key}: must be a list')
         return [
             ObjectReader(item, f'{self.where}.{key}[{number}]')
-            for number, item in enumerate(listed)
+            for number, item in enumerate(items)
         ]
 
     def integer(
@@ -105,7 +107,7 @@ class ObjectReader:
         least: int = 0,
         most: int = MOST,
     ) -> int:
-        """An integer that is neither too small nor too large."""
+        """Return an integer from ``least`` to ``most``."""
         value = self.get(key, default)
         if (
             isinstance(value, bool)
@@ -116,32 +118,32 @@ class ObjectReader:
                 f'{self.where}.{key}: {value!r} is no integer >= {least}'
             )
         if value > most:
-            raise RequestError(f'{self.where}.{key}: it is more than {most}')
+            raise RequestError(f'{self.where}.{key}: must be {most} at most')
         return value
 
     def optional(self, key: str, least: int = 0) -> int | None:
-        """An integer, or None if it is null or not there."""
+        """Return an integer, or None if it is null or missing."""
         if self.get(key, None) is None:
             return None
         return self.integer(key, least=least)
 
     def number(self, key: str, default: float, least: int = -MOST) -> float:
-        """A number, whole or not, of no more than :data:`MOST`."""
+        """Return a number from ``least`` to :data:`MOST`."""
         value = self.get(key, default)
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            # Python's JSON takes NaN, which is not, and 1e999, which is.
+            # Python's JSON accepts NaN and, as infinity, 1e999.
             or not least <= value <= MOST
         ):
-            words = f'from {least}' if least > -MOST else 'up'
+            start = f'from {least}' if least > -MOST else 'up'
             raise RequestError(
-                f'{self.where}.{key}: {value!r} is no number {words} to {MOST}'
+                f'{self.where}.{key}: {value!r} is no number {start} to {MOST}'
             )
         return float(value)
 
     def text(self, key: str, default: Any = _MISSING) -> Any:
-        """A text, or the default if it is null or not there."""
+        """Return a text, or the default if it is missing."""
         value = self.get(key, default)
         if value is None and default is None:
             return None
@@ -150,7 +152,7 @@ class ObjectReader:
         return value
 
     def boolean(self, key: str, default: bool) -> bool:
-        """True or false, and no word for it."""
+        """Return true or false; no text or number counts as one."""
         value = self.get(key, default)
         if not isinstance(value, bool):
             raise RequestError(
@@ -161,7 +163,7 @@ class ObjectReader:
     def choice(
         self, key: str, choices: tuple[str, ...], default: Any = _MISSING
     ) -> Any:
-        """One of some words."""
+        """Return one of some words."""
         value = self.get(key, default)
         if value is not default and value not in choices:
             raise RequestError(
@@ -170,19 +172,19 @@ class ObjectReader:
             )
         return value
 
-    def done(self) -> None:
-        """Nothing more is wanted: what else stands there is a mistake."""
-        unknown = sorted(set(self.values) - self._taken)
+    def reject_unknown_keys(self) -> None:
+        """Raise RequestError if there are keys that no call has read."""
+        unknown = sorted(set(self.values) - self._read_keys)
         if unknown:
             raise RequestError(
-                f'{self.where}: nobody knows {", ".join(unknown)}; known '
-                'are: ' + ', '.join(sorted(self._taken))
+                f'{self.where}: unknown key(s) {", ".join(unknown)}; known '
+                'are: ' + ', '.join(sorted(self._read_keys))
             )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """The options of ``[vhpc_scheduler]`` that matter, at their defaults."""
+    """The options of ``[vhpc_scheduler]`` that an explanation depends on."""
 
     spare_cpus: int = 0
     max_overcommit: Mapping[str, float] = dataclasses.field(
@@ -196,9 +198,13 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor, as far as it matters here.
+    """The part of a flavor that an explanation depends on.
 
-    :ivar disk_gb: root and ephemeral disk.
+    :ivar vcpus: number of vCPUs.
+    :ivar ram_mb: RAM in MB.
+    :ivar extra_specs: all extra specs.
+    :ivar disk_gb: root disk, ephemeral disk and swap, in GB.
+    :ivar name: name of the flavor, or None.
     """
 
     vcpus: int
@@ -210,30 +216,36 @@ class Flavor:
     @property
     def pinned(self) -> bool:
         """Whether all vCPUs get a dedicated CPU each."""
-        return self.judged_vcpus[1]
+        return self.checked_vcpus[1]
 
     @property
-    def judged_vcpus(self) -> tuple[int, bool]:
-        """The vCPUs that filter and planner judge; whether dedicated.
+    def checked_vcpus(self) -> tuple[int, bool]:
+        """Number of vCPUs that filter and planner check; whether dedicated.
 
-        As the filter has it: of a flavor with both kinds those that share,
-        and with dedicated ones alone that of its emulator threads, too.
+        Of a flavor with both kinds, the vCPUs that share CPUs are checked. If
+        all have dedicated CPUs, that of the emulator threads counts, too.
         """
-        own = cpu_policy.dedicated(self.vcpus, self.extra_specs)
-        shared = self.vcpus - own
+        dedicated = cpu_policy.dedicated(self.vcpus, self.extra_specs)
+        shared = self.vcpus - dedicated
         if shared > 0:
             return shared, False
-        return own + cpu_policy.emulator_cpus(own, self.extra_specs), True
+        emulator_cpus = cpu_policy.emulator_cpus(dedicated, self.extra_specs)
+        return dedicated + emulator_cpus, True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """What is asked, but for the hosts.
+    """A request to explain, without the hosts.
 
-    :ivar flavor: None if only its name is given.
-    :ivar flavor_name: name or id of a flavor to look up, or None.
-    :ivar group_name: name or id of a server group to look up, or None.
-    :ivar devices: PCI devices of one member that come with its ports.
+    :ivar flavor: the flavor, None if it must be looked up.
+    :ivar flavor_name: name or ID of a flavor to look up, or None.
+    :ivar members: number of members to place now.
+    :ivar group_name: name or ID of a server group to look up, or None.
+    :ivar policy: policy of the server group, None without a group.
+    :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
+    :ivar existing: number of running members by host name.
+    :ivar devices: number of PCI devices of one member's ports.
+    :ivar options: options of ``[vhpc_scheduler]``.
     """
 
     flavor: Flavor | None = None
@@ -249,14 +261,18 @@ class ExplainRequest:
     def question(
         self, hosts: tuple[model.Host, ...], now_s: float | None = None
     ) -> model.Question:
-        """The question for :func:`explain.explain`."""
+        """Return the question for :func:`explain.explain`.
+
+        :param now_s: present time in seconds since the epoch; the clock's if
+            None.
+        """
         options = self.options
         flavor = self.flavor
         if flavor is None:
             raise RequestError('flavor: it has not been looked up')
         requirements = of_flavor(
             flavor.extra_specs,
-            flavor.judged_vcpus[0],
+            flavor.checked_vcpus[0],
             self.devices + pci_aliases.devices(flavor.extra_specs),
             options.spare_cpus,
             options.max_overcommit,
@@ -285,11 +301,12 @@ def read(
 ) -> tuple[ExplainRequest, tuple[model.Host, ...] | None]:
     """Read a REQUEST.json.
 
-    :param document: as decoded from JSON.
-    :param now_s: seconds since the epoch, to date what was published.
-    :returns: the request and its hosts, or None if they are to be read
-        from the cloud.
-    :raises RequestError: naming the place.
+    :param document: the decoded JSON document.
+    :param now_s: present time in seconds since the epoch, from which the age
+        of published uplinks counts; the clock's if None.
+    :returns: the request, and its hosts or None if they must be read from
+        the cloud.
+    :raises RequestError: the document is invalid.
     """
     now_s = time.time() if now_s is None else now_s
     top = ObjectReader(document, 'request')
@@ -315,20 +332,24 @@ def read(
             ),
             existing={name: running.integer(name) for name in running.values},
         )
-        reader.done()
+        reader.reject_unknown_keys()
     hosts = None
     if top.get('hosts', None) is not None:
         hosts = tuple(_host(reader, now_s) for reader in top.children('hosts'))
-        _no_twins('request.hosts', (host.facts.name for host in hosts))
-    top.done()
+        _reject_duplicates(
+            'request.hosts', (host.facts.name for host in hosts)
+        )
+    top.reject_unknown_keys()
     return request, hosts
 
 
-def _no_twins(where: str, names: Iterable[str]) -> None:
-    twice = [n for n, count in collections.Counter(names).items() if count > 1]
-    if twice:
+def _reject_duplicates(where: str, names: Iterable[str]) -> None:
+    duplicates = [
+        name for name, count in collections.Counter(names).items() if count > 1
+    ]
+    if duplicates:
         raise RequestError(
-            f'{where}: {", ".join(sorted(twice))} stands there twice'
+            f'{where}: more than one {", ".join(sorted(duplicates))}'
         )
 
 
@@ -339,23 +360,23 @@ def _flavor(document: Any) -> Flavor:
     for name, value in specs.items():
         if len(value) > MOST_CHARACTERS:
             raise RequestError(
-                f'{extra_specs.where}.{name}: it has {len(value)} characters, '
-                f'Nova takes {MOST_CHARACTERS}'
+                f'{extra_specs.where}.{name}: has {len(value)} characters; '
+                f'Nova allows {MOST_CHARACTERS}'
             )
-    found = Flavor(
+    flavor = Flavor(
         vcpus=reader.integer('vcpus', least=1, most=MOST_VCPUS),
         ram_mb=reader.integer('ram_mb', 0),
         disk_gb=reader.integer('disk_gb', 0),
         name=reader.text('name', None),
         extra_specs=specs,
     )
-    reader.done()
-    return found
+    reader.reject_unknown_keys()
+    return flavor
 
 
 def _options(reader: ObjectReader) -> Options:
     default = Options()
-    found = Options(
+    options = Options(
         spare_cpus=reader.integer('spare_cpus', default.spare_cpus),
         max_overcommit=(
             _overcommit(reader.child('max_overcommit'))
@@ -376,8 +397,8 @@ def _options(reader: ObjectReader) -> Options:
             'weight_multiplier', default.weight_multiplier, least=0
         ),
     )
-    reader.done()
-    return found
+    reader.reject_unknown_keys()
+    return options
 
 
 def _overcommit(reader: ObjectReader) -> Mapping[str, float]:
@@ -392,30 +413,30 @@ def _host(reader: ObjectReader, now_s: float) -> model.Host:
     if not isinstance(name, str) or not name:
         raise RequestError(f'{reader.where}.name: {name!r} is no name')
     cpus = reader.integer('cpus')
-    used = reader.integer('used_vcpus', 0)
+    used_vcpus = reader.integer('used_vcpus', 0)
     ratio = reader.number('cpu_allocation_ratio', 1.0)
     age = reader.optional('published_minutes_ago')
     topology = None
     if reader.get('uplinks', None) is not None:
         uplinks = [_uplink(item, name) for item in reader.children('uplinks')]
-        # Each is one resource provider, named after bridge and NIC.
-        _no_twins(f'{reader.where}.uplinks', map(str, uplinks))
+        # Bridge and NIC are the name of the uplink's resource provider.
+        _reject_duplicates(f'{reader.where}.uplinks', map(str, uplinks))
         topology = HostUplinks(
             tuple(uplinks),
-            # Without a stamp, what was published never grows stale.
+            # Without a stamp, published uplinks are never stale.
             None if age is None else int(now_s // 60) - age,
         )
     host = model.Host(
         facts=HostFacts(
             name,
             cpus,
-            used,
-            cpus * ratio - used,
+            used_vcpus,
+            cpus * ratio - used_vcpus,
             reader.number('free_ram_mb', 1e9),
             switch=reader.text('switch', None),
             rack=reader.text('rack', None),
         ),
-        view=HostView(cpus, used, topology),
+        view=HostView(cpus, used_vcpus, topology),
         nova_reason=reader.text('nova_lack', None),
         devices=reader.optional('devices'),
         multiplier=(
@@ -424,7 +445,7 @@ def _host(reader: ObjectReader, now_s: float) -> model.Host:
             else reader.number('weight_multiplier', 0.0)
         ),
     )
-    reader.done()
+    reader.reject_unknown_keys()
     return host
 
 
@@ -434,15 +455,15 @@ def _uplink(reader: ObjectReader, host: str) -> UplinkState:
     up = reader.boolean('up', True)
     mbps = reader.integer('mbps', 1000)
     slots = reader.integer('slots', 1)
-    found = UplinkState(
+    uplink = UplinkState(
         uuid=provider_uuid(host, bridge, nic),
         kind=BridgeKind(kind),
         bridge=bridge,
         nic=nic,
-        # As the agent publishes a dead link.
+        # The agent publishes a dead link with speed and slots 0.
         mbps=mbps if up else 0,
         slots=slots if up else 0,
         used=reader.integer('used', 0),
     )
-    reader.done()
-    return found
+    reader.reject_unknown_keys()
+    return uplink

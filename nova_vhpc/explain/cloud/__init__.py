@@ -11,9 +11,9 @@
 # under the License.
 
 
-"""Reads from a cloud what ``nova-vhpc-explain`` needs.
+"""Read flavor, server group and hosts of a cloud for ``nova-vhpc-explain``.
 
-Asks Placement for the uplinks with the filter's own bulk read.
+The uplinks are read with the same request to Placement as the filter's.
 """
 
 import dataclasses
@@ -33,15 +33,16 @@ from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
 
 HYPERVISORS_VERSION = '2.87'
-"""The last one that tells host CPUs and used vCPUs."""
+"""The last microversion that has host CPUs and used vCPUs."""
 
 AGGREGATES_VERSION = '2.64'
 
 
 def look_up(connection: Any, request: ExplainRequest) -> ExplainRequest:
-    """Fill in the flavor and the server group that are named.
+    """Return the request with the flavor and server group that it names.
 
-    :raises CloudError: if there is none of that name.
+    :param connection: openstacksdk connection.
+    :raises CloudError: there is no flavor or group of that name.
     """
     if request.flavor_name is not None:
         request = dataclasses.replace(
@@ -61,9 +62,14 @@ def hosts(
     rack_key: str = 'vhpc:rack',
     classes: Mapping[str, str] | None = None,
 ) -> tuple[explain_model.Host, ...]:
-    """All compute hosts, as filter and planner would see them.
+    """Return all compute hosts, with the values for filter and planner.
 
+    :param connection: openstacksdk connection.
+    :param request: request with its flavor.
+    :param switch_key: key of aggregate metadata that names the switch.
+    :param rack_key: key of aggregate metadata that names the rack.
     :param classes: resource class of PCI devices by alias.
+    :raises CloudError: there is no host, or the cloud does not answer.
     """
     assert request.flavor is not None
     topology = _snapshot(connection).hosts
@@ -78,9 +84,11 @@ def hosts(
     )['aggregates']
     places = _places(aggregates, switch_key, rack_key)
     multipliers = _multipliers(aggregates)
-    vcpus, _ = request.flavor.judged_vcpus
-    claims = any(model.UPLINK in key for key in request.flavor.extra_specs)
-    found = []
+    vcpus, _ = request.flavor.checked_vcpus
+    requests_uplinks = any(
+        model.UPLINK in key for key in request.flavor.extra_specs
+    )
+    compute_hosts = []
     for hypervisor in _hypervisors(connection):
         uuid = hypervisor['id']
         name = hypervisor['service']['host']
@@ -90,7 +98,7 @@ def hosts(
         switch, rack = places.get(name, (None, None))
         free_cpus, free_ram_mb = offers.free(uuid)
         offered = offers.uplinks.get(uuid)
-        found.append(
+        compute_hosts.append(
             explain_model.Host(
                 facts=HostFacts(
                     name,
@@ -106,16 +114,18 @@ def hosts(
                     total,
                     used,
                     topology.get(uuid),
-                    frozenset(offered) if claims and offered else None,
+                    frozenset(offered)
+                    if requests_uplinks and offered
+                    else None,
                 ),
                 nova_reason=_nova_reason(hypervisor, offered is not None),
                 devices=devices.get(uuid),
                 multiplier=multipliers.get(name),
             )
         )
-    if not found:
-        raise openstack.CloudError('Nova knows no compute host')
-    return tuple(found)
+    if not compute_hosts:
+        raise openstack.CloudError('Nova has no compute host')
+    return tuple(compute_hosts)
 
 
 def _nova_reason(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
@@ -126,28 +136,28 @@ def _nova_reason(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
         return 'its nova-compute is disabled' + (f': {why}' if why else '')
     if not offered:
         return (
-            'Placement has no candidate there: CPUs, RAM, disk, traits or '
-            'uplinks are short'
+            'Placement offers no allocation candidate on it: CPUs, RAM, disk, '
+            'traits or uplinks are missing'
         )
     return None
 
 
 def _flavor(connection: Any, name: str) -> Flavor:
-    found = openstack.find_flavor(connection, name)
+    flavor = openstack.find_flavor(connection, name)
     return Flavor(
-        vcpus=found.vcpus,
-        ram_mb=found.ram,
+        vcpus=flavor.vcpus,
+        ram_mb=flavor.ram,
         # Swap is in MB; Nova counts it in whole GB.
-        disk_gb=(found.disk or 0)
-        + (found.ephemeral or 0)
-        + -(-int(found.swap or 0) // 1024),
-        name=found.name,
-        extra_specs=dict(found.extra_specs),
+        disk_gb=(flavor.disk or 0)
+        + (flavor.ephemeral or 0)
+        + -(-int(flavor.swap or 0) // 1024),
+        name=flavor.name,
+        extra_specs=dict(flavor.extra_specs),
     )
 
 
 def _snapshot(connection: Any) -> snapshot.Snapshot:
-    """The uplinks of all hosts; of none while no agent has run yet."""
+    """Read the uplinks of all hosts; empty before the first agent runs."""
     try:
         body = openstack.get(
             connection.placement,
@@ -159,17 +169,17 @@ def _snapshot(connection: Any) -> snapshot.Snapshot:
     names: snapshot.Names = {}
     path = snapshot.names_read(body, names)
     if path is not None:
-        found = openstack.get(
+        answer = openstack.get(
             connection.placement, path, snapshot.NAMES_READ_VERSION
         )
-        names = snapshot.parse_names(found['resource_providers'])
+        names = snapshot.parse_names(answer['resource_providers'])
     return snapshot.parse(body, names)
 
 
 def _places(
     aggregates: Iterable[Mapping[str, Any]], switch_key: str, rack_key: str
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Switch and rack of every host that is in an aggregate with them."""
+    """Return switch and rack by host, from the metadata of aggregates."""
     places: dict[str, tuple[str | None, str | None]] = {}
     for aggregate in aggregates:
         metadata = aggregate['metadata']
@@ -185,12 +195,12 @@ def _places(
 def _multipliers(
     aggregates: Iterable[Mapping[str, Any]],
 ) -> dict[str, float]:
-    """The weigher's multiplier of hosts whose aggregates name one.
+    """Return the weight multipliers by host, from metadata of aggregates.
 
-    As the weigher reads it: the least of several, and none at all where one
-    of them is no number.
+    As in the weigher, the least of several counts, and none of them if one is
+    no finite number.
     """
-    given: dict[str, list[float]] = {}
+    numbers_by_host: dict[str, list[float]] = {}
     for aggregate in aggregates:
         text = aggregate['metadata'].get(host_weights.MULTIPLIER_KEY)
         if text is None:
@@ -200,15 +210,16 @@ def _multipliers(
         except ValueError:
             number = math.nan
         for host in aggregate['hosts']:
-            given.setdefault(host, []).append(number)
+            numbers_by_host.setdefault(host, []).append(number)
     return {
         host: min(numbers)
-        for host, numbers in given.items()
+        for host, numbers in numbers_by_host.items()
         if not any(map(math.isnan, numbers)) and math.isfinite(min(numbers))
     }
 
 
 def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the hypervisors of all pages of Nova's list."""
     path: str | None = '/os-hypervisors/detail'
     while path:
         body = openstack.get(connection.compute, path, HYPERVISORS_VERSION)

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""Free PCI devices of a cloud's hosts, as far as Placement knows them.
+"""Free PCI devices of a cloud's hosts, as far as Placement has them.
 
-nova-compute reports devices to Placement with ``[pci]
-report_in_placement``, by the resource class of their alias. Those that come
-with a server's SR-IOV ports are known to nova-scheduler alone.
+With ``[pci] report_in_placement``, nova-compute reports devices to Placement
+under the resource class of their alias. Only nova-scheduler knows the free
+devices for SR-IOV ports.
 """
 
 import json
@@ -27,31 +27,34 @@ from nova_vhpc.clients import openstack
 from nova_vhpc.flavor.request_groups import ALIAS
 
 MANAGED = 'COMPUTE_MANAGED_PCI_DEVICE'
-"""Trait of every PCI provider of nova-compute."""
+"""Trait of each resource provider for PCI devices of nova-compute."""
 
 VERSION = '1.36'
 
 
 def resource_classes(aliases: Iterable[str]) -> dict[str, str]:
-    """Resource class by the name of an alias.
+    """Return the resource class of each PCI alias.
 
-    :param aliases: values of nova.conf's ``[pci] alias``. One that is no
-        alias, or stands for several kinds of devices, is left out.
+    :param aliases: values of nova.conf's ``[pci] alias``. A value that is no
+        alias is ignored.
+    :returns: resource class by alias, without aliases for several classes.
     """
-    found: dict[str, set[str]] = {}
+    classes_by_alias: dict[str, set[str]] = {}
     for text in aliases:
         try:
             alias = json.loads(text)
             name = str(alias['name'])
-            wanted = alias.get('resource_class') or (
+            resource_class = alias.get('resource_class') or (
                 f'CUSTOM_PCI_{alias["vendor_id"]}_{alias["product_id"]}'
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        found.setdefault(name, set()).add(str(wanted).upper())
+        classes_by_alias.setdefault(name, set()).add(
+            str(resource_class).upper()
+        )
     return {
         name: classes.pop()
-        for name, classes in found.items()
+        for name, classes in classes_by_alias.items()
         if len(classes) == 1
     }
 
@@ -59,20 +62,20 @@ def resource_classes(aliases: Iterable[str]) -> dict[str, str]:
 def free(
     placement: Any, specs: Mapping[str, str], classes: Mapping[str, str]
 ) -> dict[str, int]:
-    """Free devices of the flavor's alias by root provider.
+    """Return the number of free devices of the flavor's alias on each host.
 
-    Hosts that report no devices to Placement are left out: theirs are
-    unknown.
-
-    :param specs: the flavor's extra specs.
-    :param classes: of :func:`resource_classes`.
-    :raises CloudError: if Placement does not answer.
+    :param specs: extra specs of the flavor.
+    :param classes: resource class by alias (:func:`resource_classes`).
+    :returns: number by the uuid of the host's root provider, without hosts
+        that report no devices to Placement; empty if the flavor has no alias,
+        several, or one of unknown class.
+    :raises CloudError: Placement does not answer.
     """
     name = specs.get(ALIAS, '').partition(':')[0].strip()
     if name not in classes or ',' in specs[ALIAS]:
         return {}
     providers = _get(placement, f'/resource_providers?required={MANAGED}')
-    found = {
+    free_by_root = {
         provider['root_provider_uuid']: 0
         for provider in providers.get('resource_providers', ())
     }
@@ -84,22 +87,26 @@ def free(
             for summary in body['provider_summaries'].values():
                 devices = summary['resources'].get(resource_class)
                 root = summary['root_provider_uuid']
-                if devices and root in found:
-                    found[root] += devices['capacity'] - devices['used']
-            return found
+                if devices and root in free_by_root:
+                    free_by_root[root] += devices['capacity'] - devices['used']
+            return free_by_root
     # No host has ever reported a device of that class.
     return {}
 
 
-def _spellings(wanted: str) -> tuple[str, ...]:
-    """A class as it stands, and as a custom one, which Nova makes of it."""
-    if wanted.startswith('CUSTOM_'):
-        return (wanted,)
-    return (wanted, 'CUSTOM_' + re.sub('[^0-9A-Z]+', '_', wanted))
+def _spellings(resource_class: str) -> tuple[str, ...]:
+    """Return the standard and the custom class that an alias may mean.
+
+    Nova turns a class that is no standard one into a custom class.
+    """
+    if resource_class.startswith('CUSTOM_'):
+        return (resource_class,)
+    custom = 'CUSTOM_' + re.sub('[^0-9A-Z]+', '_', resource_class)
+    return (resource_class, custom)
 
 
 def _get(placement: Any, path: str) -> Any:
-    """One answer; empty if Placement does not know a name in the question."""
+    """Return an answer; empty if a trait or class in the path is unknown."""
     try:
         return openstack.get(placement, path, VERSION)
     except openstack.UnknownNameError:

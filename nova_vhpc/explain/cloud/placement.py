@@ -11,9 +11,9 @@
 # under the License.
 
 
-"""What Placement would give one member, for ``nova-vhpc-explain``.
+"""Read a flavor's allocation candidates for ``nova-vhpc-explain``.
 
-Asks it for the flavor's allocation candidates as nova-scheduler does.
+The query to Placement is the same as nova-scheduler's.
 """
 
 import re
@@ -36,23 +36,24 @@ _THREAD_POLICIES = {'isolate': 'forbidden', 'require': 'required'}
 
 
 def read(placement: Any, flavor: Flavor) -> 'Offers':
-    """Ask Placement.
+    """Return what Placement offers for one member on each host.
 
-    :raises CloudError: if it does not answer, or refuses the question.
+    :param placement: adapter of an openstacksdk connection.
+    :raises CloudError: Placement does not answer or refuses the query.
     """
-    found = Offers(flavor.pinned)
-    found.add(openstack.get(placement, query(flavor), VERSION))
+    offers = Offers(flavor.pinned)
+    offers.add(openstack.get(placement, query(flavor), VERSION))
     if cpu_policy.falls_back(flavor.extra_specs):
-        asked = query(flavor, translated=False)
-        found.add(openstack.get(placement, asked, VERSION), fallback=True)
-    return found
+        fallback = query(flavor, translated=False)
+        offers.add(openstack.get(placement, fallback, VERSION), fallback=True)
+    return offers
 
 
 def query(flavor: Flavor, translated: bool = True) -> str:
-    """The question that Nova asks Placement for one member.
+    """Return the path of Nova's query to Placement for one member.
 
-    :param translated: whether with ``hw:cpu_policy`` in Placement's words;
-        without it, all vCPUs are asked for as shared ones.
+    :param translated: whether to translate ``hw:cpu_policy`` to resources and
+        traits; if not, all vCPUs are requested as shared ones (VCPU).
     """
     specs = dict(flavor.extra_specs)
     traits = {}
@@ -71,51 +72,54 @@ def query(flavor: Flavor, translated: bool = True) -> str:
             continue
         kind, suffix, name = match[1], match[2] or '', match[3]
         if kind == 'resources':
-            # Nova passes over what is no such number.
+            # Nova ignores a value that is no number.
             if re.fullmatch(r'\s*\+?\d+\s*', value):
                 resources.setdefault(suffix, {})[name] = int(value)
         elif value in ('required', 'forbidden'):
             mark = '!' if value == 'forbidden' else ''
             required.setdefault(suffix, []).append(mark + name)
-    own = {
+    amounts = {
         **cpus,
         'MEMORY_MB': flavor.ram_mb,
         'DISK_GB': flavor.disk_gb,
     }
-    named = {name for wanted in resources.values() for name in wanted}
-    for name, amount in own.items():
-        if name not in named:
+    in_groups = {name for group in resources.values() for name in group}
+    for name, amount in amounts.items():
+        if name not in in_groups:
             resources.setdefault('', {})[name] = amount
     texts = {
-        suffix: ','.join(f'{n}:{v}' for n, v in wanted.items() if v)
-        for suffix, wanted in resources.items()
+        suffix: ','.join(f'{n}:{v}' for n, v in group.items() if v)
+        for suffix, group in resources.items()
     }
-    asked = [('resources' + s, text) for s, text in texts.items() if text]
-    asked += [('required' + s, ','.join(t)) for s, t in required.items()]
+    parameters = [('resources' + s, text) for s, text in texts.items() if text]
+    parameters += [('required' + s, ','.join(t)) for s, t in required.items()]
     if specs.get('group_policy') in ('none', 'isolate'):
-        asked.append(('group_policy', specs['group_policy']))
-    return '/allocation_candidates?' + urllib.parse.urlencode(asked)
+        parameters.append(('group_policy', specs['group_policy']))
+    return '/allocation_candidates?' + urllib.parse.urlencode(parameters)
 
 
 class Offers:
-    """What Placement would give one member, by root provider.
+    """What Placement offers for one member, by the host's root provider.
 
-    :ivar uplinks: uplinks in the candidates of each host that has any.
-    :ivar asked: what one member takes of each of these hosts itself.
-    :param pinned: whether all its vCPUs get a dedicated CPU each.
+    :param pinned: whether all vCPUs get a dedicated CPU each.
+    :ivar uplinks: uuids of the uplinks in the candidates of each host that
+        has candidates.
+    :ivar host_resources: amounts that one member takes of each of these hosts
+        itself, by resource class.
     """
 
     def __init__(self, pinned: bool) -> None:
         self.uplinks: dict[str, set[str]] = {}
-        self.asked: dict[str, Mapping[str, int]] = {}
+        self.host_resources: dict[str, Mapping[str, int]] = {}
         self._pinned = pinned
         self._summaries: dict[str, Any] = {}
 
     def add(self, body: Mapping[str, Any], fallback: bool = False) -> None:
-        """Take note of an answer.
+        """Add the candidates of one answer.
 
-        :param fallback: whether it is the one with which Nova finds hosts
-            for pinned members that report no dedicated CPUs.
+        :param body: decoded body of ``GET /allocation_candidates``.
+        :param fallback: whether it answers Nova's fallback query for pinned
+            members, which is for hosts that report no dedicated CPUs.
         """
         self._summaries.update(body['provider_summaries'])
         for candidate in body['allocation_requests']:
@@ -128,27 +132,29 @@ class Offers:
             if not (fallback and 'PCPU' in self._resources(root)):
                 self.uplinks.setdefault(root, set()).update(uplinks)
                 own = candidate['allocations'].get(root, {})
-                self.asked[root] = own.get('resources', {})
+                self.host_resources[root] = own.get('resources', {})
 
     def cpus(self, root: str, total: int, used: int) -> tuple[int, int]:
-        """CPUs of a host that the flavor's guests run on, and vCPUs there.
+        """Return the number of a host's CPUs for the flavor, and of vCPUs.
 
-        As :func:`nova_vhpc.scheduler.hosts.state.cpus`, by what Placement has.
+        The same as :func:`nova_vhpc.scheduler.hosts.state.cpus`, from
+        Placement's figures.
 
-        :param total: of the host's CPUs, as Nova counts them.
-        :param used: vCPUs of all guests.
+        :param root: uuid of the host's root provider.
+        :param total: number of the host's CPUs in Nova.
+        :param used: number of vCPUs of all guests in Nova.
         """
         dedicated = self._resources(root).get('PCPU')
         if dedicated is None:
             return total, used
         if self._pinned:
             return dedicated['capacity'], dedicated['used']
-        # Emulator threads, which are no vCPUs, have dedicated CPUs, too.
+        # Emulator threads have dedicated CPUs, too, but are no vCPUs.
         shared = self._resources(root).get('VCPU', {'used': 0})
         return total, max(shared['used'], used - dedicated['used'])
 
     def free(self, root: str) -> tuple[float, float]:
-        """CPUs and RAM in MB that may still be claimed on a host."""
+        """Return the CPUs and the RAM in MB that a host can still allocate."""
         resources = self._resources(root)
         cpus = resources.get(self._kind(root), {'capacity': 0, 'used': 0})
         ram = resources.get('MEMORY_MB', {'capacity': 0, 'used': 0})
@@ -158,29 +164,32 @@ class Offers:
         )
 
     def members(self, root: str, vcpus: int, ram_mb: int) -> int:
-        """Members that a host has all for, but what :meth:`free` tells.
+        """Return how many members the resources beyond CPUs and RAM allow.
 
-        The plan counts that itself, and says of what there is too little.
+        The plan itself counts CPUs and RAM (:meth:`free`) and names the one
+        that is short.
 
-        :param vcpus: that the plan counts for one member.
-        :param ram_mb: likewise. A flavor may claim more than it has.
+        :param root: uuid of the host's root provider.
+        :param vcpus: number of vCPUs that the plan counts for one member. A
+            request group may take more; the excess counts here.
+        :param ram_mb: RAM that the plan counts for one member, in MB;
+            likewise.
         """
         members = NO_LIMIT
         counted = {self._kind(root): vcpus, 'MEMORY_MB': ram_mb}
-        for name, amount in self.asked.get(root, {}).items():
-            found = self._resources(root).get(name)
-            if found is not None and amount > counted.get(name, 0):
-                left = found['capacity'] - found['used']
-                members = min(members, max(0, left // amount))
+        for name, amount in self.host_resources.get(root, {}).items():
+            resource = self._resources(root).get(name)
+            if resource is not None and amount > counted.get(name, 0):
+                free = resource['capacity'] - resource['used']
+                members = min(members, max(0, free // amount))
         return members
 
     def _kind(self, root: str) -> str:
-        """The resource class of the CPUs that the plan counts."""
+        """Return the resource class of the CPUs that the plan counts."""
         pinned = self._pinned and 'PCPU' in self._resources(root)
         return 'PCPU' if pinned else 'VCPU'
 
     def _resources(self, root: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._summaries.get(root, {}).get(
-            'resources', {}
-        )
-        return found
+        summary = self._summaries.get(root, {})
+        resources: Mapping[str, Any] = summary.get('resources', {})
+        return resources

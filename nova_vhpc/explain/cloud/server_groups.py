@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Reads a server group of a cloud for ``nova-vhpc-explain``."""
+"""Read a server group of a cloud for ``nova-vhpc-explain``."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -25,18 +25,19 @@ VERSION = '2.64'
 def look_up(
     connection: Any, request: ExplainRequest, name: str
 ) -> ExplainRequest:
-    """A request with policy and running members of a server group.
+    """Return the request with policy and running members of a server group.
 
-    :param name: of the group, or its id.
-    :raises CloudError: if there is none of that name.
+    :param connection: openstacksdk connection.
+    :param name: name or ID of the server group.
+    :raises CloudError: there is no such server group.
     """
     for group in _groups(connection):
         if name in (group['id'], group['name']):
             break
     else:
         raise openstack.CloudError(
-            f"no server group '{name}': openstack server group list "
-            '--all-projects has them all'
+            f"no server group '{name}'; openstack server group list "
+            '--all-projects shows all'
         )
     existing: dict[str, int] = {}
     for uuid in group['members']:
@@ -45,7 +46,7 @@ def look_up(
                 connection.compute, f'/servers/{uuid}', VERSION
             )
         except openstack.GoneError:
-            # It was deleted since the group was read.
+            # It was deleted after the group was read.
             continue
         host = server['server'].get('OS-EXT-SRV-ATTR:host')
         if host:
@@ -59,9 +60,9 @@ def look_up(
 
 
 def _groups(connection: Any) -> Iterator[Mapping[str, Any]]:
-    """The server groups of all projects, page by page.
+    """Yield the server groups of all projects, page by page.
 
-    Nova gives a thousand at most ([api] max_limit), and no link to more.
+    One answer has 1000 at most ([api] max_limit) and no link to the next.
     """
     seen: set[str] = set()
     while True:

@@ -51,7 +51,7 @@ class CommandTest(base.TestCase):
         )
         return str(path)
 
-    def test_a_file_with_hosts_needs_no_cloud(self):
+    def test_file_with_hosts_needs_no_cloud(self):
         path = self.write(request([host(1), host(2, uplinks=0)], members=2))
         status, out, err = self.run_(path)
         self.assertEqual((0, ''), (status, err))
@@ -59,7 +59,7 @@ class CommandTest(base.TestCase):
         self.assertIn('no uplink at all', out.replace('\n', ' '))
         self.assertIn('Plan: 1 host(s)', out)
 
-    def test_a_name_that_the_terminal_cannot_show(self):
+    def test_name_that_the_terminal_cannot_show_is_escaped(self):
         path = self.write(request([host(1) | {'name': 'cö1'}]))
         out = io.TextIOWrapper(io.BytesIO(), 'ascii')
         with contextlib.redirect_stdout(out):
@@ -67,18 +67,18 @@ class CommandTest(base.TestCase):
         out.flush()
         self.assertIn(rb'c\xf61', out.buffer.getvalue())
 
-    def test_json(self):
+    def test_json_is_printed(self):
         path = self.write(request([host(1)], members=2))
         status, out, _ = self.run_(path, '--json')
         self.assertEqual(0, status)
         self.assertEqual({'c1': 2}, json.loads(out)['plan']['assignments'])
 
-    def test_arguments_win_over_the_file(self):
+    def test_arguments_override_the_file(self):
         path = self.write(request([host(1, uplinks=8)], members=2))
         _, out, _ = self.run_(path, '--members', '5', '--json')
         self.assertEqual(5, json.loads(out)['members'])
 
-    def test_fewer_than_there_can_be(self):
+    def test_numbers_below_their_minimum_are_refused(self):
         path = self.write(request([host(1)]))
         for option, value, least in (
             ('--devices', '-1', 0),
@@ -88,7 +88,7 @@ class CommandTest(base.TestCase):
             self.assertEqual(2, status)
             self.assertIn(f'{option}: {value} is less than {least}', err)
 
-    def test_a_configuration_that_is_no_text(self):
+    def test_configuration_that_is_no_text_is_an_error(self):
         path = self.write(request([host(1)]))
         conf = Path(path + '.conf')
         conf.write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')
@@ -97,7 +97,7 @@ class CommandTest(base.TestCase):
         self.assertIn(f'{conf}: no UTF-8 text', err)
         self.assertEqual(1, err.count('\n'))
 
-    def test_a_reader_that_has_seen_enough(self):
+    def test_closed_pipe_is_no_error(self):
         path = self.write(request([host(n) for n in range(2000)]))
         for more in (['--json'], ['--limit', '0']):
             command = subprocess.Popen(
@@ -112,20 +112,20 @@ class CommandTest(base.TestCase):
             command.wait(60)
             self.assertNotIn(b'BrokenPipe', err)
 
-    def test_no_plan_is_an_explanation_too(self):
+    def test_exit_code_is_0_without_a_plan(self):
         path = self.write(request([host(1)], members=3))
         status, out, _ = self.run_(path)
         self.assertEqual(0, status)
         self.assertIn('No plan: 3 members of 2 vCPUs', out)
 
-    def test_the_table_can_be_short(self):
+    def test_limit_shortens_the_table(self):
         path = self.write(request([host(n) for n in range(9)]))
         _, out, _ = self.run_(path, '--limit', '3')
         self.assertIn('6 more host(s)', out)
         _, out, _ = self.run_(path, '--limit', '0')
         self.assertNotIn('more host(s)', out)
 
-    def test_mistakes_are_told_in_one_line(self):
+    def test_errors_are_printed_in_one_line(self):
         for text in ('{', '[]', '{"flavor": 3}'):
             status, out, err = self.run_(self.write(text))
             self.assertEqual((1, ''), (status, out))
@@ -135,7 +135,7 @@ class CommandTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn('/nowhere/request.json', err)
 
-    def test_a_file_that_is_no_text(self):
+    def test_file_that_is_no_text_is_an_error(self):
         path = self.write('{}')
         for content in (b'\xff\xfe', b'[' * 100000):
             Path(path).write_bytes(content)
@@ -144,7 +144,7 @@ class CommandTest(base.TestCase):
             self.assertEqual(1, len(err.splitlines()), err)
             self.assertIn(path, err)
 
-    def test_numbers_that_json_does_not_have(self):
+    def test_numbers_that_json_does_not_have_are_an_error(self):
         text = json.dumps(request([host(1, free_ram_mb='RAM')]))
         for word in ('NaN', '1e999', '-Infinity'):
             path = self.write(text.replace('"RAM"', word))
@@ -152,13 +152,13 @@ class CommandTest(base.TestCase):
             self.assertEqual(1, status)
             self.assertIn('free_ram_mb', err)
 
-    def test_a_number_of_thousands_of_digits(self):
+    def test_number_of_thousands_of_digits_is_an_error(self):
         status, out, err = self.run_(self.write('{"members": ' + '9' * 5000))
         self.assertEqual((1, ''), (status, out))
-        self.assertIn('no JSON', err)
+        self.assertIn('not JSON', err)
         self.assertEqual(1, err.count('\n'))
 
-    def test_bad_arguments(self):
+    def test_bad_arguments_exit_with_2(self):
         for argv in ((), ('request.json', '--flavor', 'hpc')):
             status, _, err = self.run_(*argv)
             self.assertEqual(2, status)
@@ -166,7 +166,7 @@ class CommandTest(base.TestCase):
 
 
 class DocumentationTest(base.TestCase):
-    def test_the_example_can_be_explained(self):
+    def test_documented_example_is_explained(self):
         page = Path(
             nova_vhpc.__file__, '../../doc/source/admin/explain.rst'
         ).resolve()
@@ -215,7 +215,7 @@ class QueryTest(base.TestCase):
             },
         )
 
-    def test_every_configuration(self):
+    def test_query_equals_that_of_nova_for_every_configuration(self):
         for network in request_groups.BRIDGE_TRAITS:
             if network != 'exported':
                 recipe = recipes.recipe(
@@ -223,7 +223,7 @@ class QueryTest(base.TestCase):
                 )
                 self.check(**recipe)
 
-    def test_other_extra_specs(self):
+    def test_query_equals_that_of_nova_for_other_extra_specs(self):
         self.check()
         self.check(**{'resources:CUSTOM_X': '2', 'trait:HW_Y': 'forbidden'})
         self.check(**{'resources:DISK_GB': '0'})
@@ -238,7 +238,7 @@ class QueryTest(base.TestCase):
         self.check(**{'resources:PCPU': '4'})
         self.check(**{'resources1:PCPU': '4'})
 
-    def test_cpu_policies(self):
+    def test_query_equals_that_of_nova_for_cpu_policies(self):
         dedicated = {'hw:cpu_policy': 'dedicated'}
         mixed = {'hw:cpu_policy': 'mixed'}
         isolate = {'hw:emulator_threads_policy': 'isolate'}
@@ -260,7 +260,7 @@ class QueryTest(base.TestCase):
 
 
 class OffersTest(base.TestCase):
-    def test_members_by_what_is_asked_beside_cpus_and_ram(self):
+    def test_members_are_limited_by_resources_beyond_cpus_and_ram(self):
         own = {
             'VCPU': {'capacity': 64, 'used': 4},
             'MEMORY_MB': {'capacity': 8192, 'used': 1024},
@@ -293,7 +293,7 @@ class OffersTest(base.TestCase):
             )
             self.assertEqual(members, offers.members('root', vcpus, ram_mb))
 
-    def test_emulator_threads_of_pinned_members(self):
+    def test_emulator_threads_count_for_pinned_members(self):
         for specs, judged in (
             ({'hw:cpu_policy': 'dedicated'}, (5, True)),
             ({'resources:PCPU': '5'}, (5, True)),
@@ -304,7 +304,7 @@ class OffersTest(base.TestCase):
             ),
         ):
             specs['hw:emulator_threads_policy'] = 'isolate'
-            self.assertEqual(judged, Flavor(4, 1, specs).judged_vcpus)
+            self.assertEqual(judged, Flavor(4, 1, specs).checked_vcpus)
             specs['hw:emulator_threads_policy'] = 'share'
             judged = (4, True) if judged[1] else judged
-            self.assertEqual(judged, Flavor(4, 1, specs).judged_vcpus)
+            self.assertEqual(judged, Flavor(4, 1, specs).checked_vcpus)

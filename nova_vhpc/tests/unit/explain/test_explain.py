@@ -73,8 +73,8 @@ def by_name(found):
     return {item.name: item for item in found.hosts}
 
 
-class VerdictTest(base.TestCase):
-    def test_reasons_name_what_an_operator_can_act_on(self):
+class FitTest(base.TestCase):
+    def test_reason_names_cpus_bridge_nic_or_link(self):
         found = by_name(
             answer(
                 request(
@@ -116,7 +116,7 @@ class VerdictTest(base.TestCase):
         # Full uplinks are Placement's matter; they only get no member.
         self.assertEqual(0, found['c7'].planned)
 
-    def test_exported_counts_devices(self):
+    def test_exported_flavor_needs_free_devices(self):
         found = by_name(
             answer(
                 request(
@@ -130,7 +130,7 @@ class VerdictTest(base.TestCase):
         self.assertEqual(3, found['c2'].slots)
         self.assertIsNone(found['c3'].slots)
 
-    def test_devices_that_nobody_knows_of_are_told(self):
+    def test_note_says_that_devices_are_unknown(self):
         hosts = [host(1, devices=0), host(2, devices=3), host(3)]
         found = answer(request(hosts, network='exported', members=3))
         self.assertEqual(
@@ -144,7 +144,7 @@ class VerdictTest(base.TestCase):
         self.assertEqual((), found.notes)
         self.assertFalse(any(item.devices_unknown for item in found.hosts))
 
-    def test_uplinks_that_others_have_do_not_serve(self):
+    def test_claimed_uplinks_are_not_listed(self):
         uplinks = [uplink(0, used=1), uplink(1)]
         found = by_name(answer(request([host(1, uplinks)], members=1)))
         self.assertEqual(('NIC eth1 on bridge br1',), found['c1'].uplinks)
@@ -156,7 +156,7 @@ class VerdictTest(base.TestCase):
             ('NIC eth0 on bridge br0',), answer(asked).hosts[0].uplinks
         )
 
-    def test_a_flavor_that_is_none_of_ours_is_told(self):
+    def test_note_says_that_flavor_has_no_vhpc_specs(self):
         found = answer(request([host(1)], network=None))
         (note,) = found.notes
         self.assertIn('no vhpc: extra specs', note)
@@ -164,7 +164,7 @@ class VerdictTest(base.TestCase):
         document['flavor']['extra_specs'] = {'vhpc:workload': 'general'}
         self.assertEqual((), answer(document).notes)
 
-    def test_members_may_want_several_devices(self):
+    def test_slots_count_several_devices_per_member(self):
         document = request(
             [host(1, devices=5), host(2, devices=1)],
             network='exported',
@@ -175,7 +175,7 @@ class VerdictTest(base.TestCase):
         self.assertEqual(2, found['c1'].slots)
         self.assertIn('2 are needed', found['c2'].reason)
 
-    def test_what_nova_says_goes_before_what_we_say(self):
+    def test_reason_of_nova_precedes_that_of_the_filter(self):
         down = [uplink(0, mbps=0, slots=0)]
         found = by_name(
             answer(
@@ -196,11 +196,12 @@ class VerdictTest(base.TestCase):
         )
         self.assertEqual('it is disabled', found['c1'].reason)
         self.assertEqual(
-            f'it is disabled; and our filter: {found["c3"].reason}',
+            f'it is disabled; the filter would reject it, too: '
+            f'{found["c3"].reason}',
             found['c2'].reason,
         )
 
-    def test_what_was_published_long_ago_counts_as_unknown(self):
+    def test_stale_topology_counts_as_unknown(self):
         found = by_name(
             answer(
                 request(
@@ -215,7 +216,7 @@ class VerdictTest(base.TestCase):
         self.assertIsNone(found['c1'].reason)
         self.assertIn('last published 29 minutes ago', found['c2'].reason)
 
-    def test_every_configuration_can_be_explained(self):
+    def test_every_configuration_has_a_passing_host(self):
         uplinks = [
             uplink(1, 'shared', slots=8),
             uplink(2, 'shared', slots=8),
@@ -233,7 +234,7 @@ class VerdictTest(base.TestCase):
             self.assertEqual(4, sum(h.planned for h in found.hosts))
             self.assertEqual((), found.flaws)
 
-    def test_a_broken_flavor_is_told_of(self):
+    def test_flaws_of_the_flavor_are_listed(self):
         document = request([host(1)])
         del document['flavor']['extra_specs'][
             'resources_uplink:CUSTOM_VHPC_UPLINK'
@@ -262,7 +263,7 @@ class PlanTest(base.TestCase):
         found = answer(request(hosts, network='shared', members=4))
         self.assertEqual([2, 2, 0], [item.planned for item in found.hosts])
 
-    def test_members_on_hosts_that_take_no_more_count(self):
+    def test_members_on_full_hosts_count_for_the_plan(self):
         hosts = [
             host(0, switch='s2', nova_lack='it is full'),
             host(1),
@@ -272,7 +273,7 @@ class PlanTest(base.TestCase):
         found = answer(request(hosts, members=1, group=group))
         self.assertEqual({'c2': 1}, found.placement.assignments)
 
-    def test_rejected_hosts_come_last_whatever_their_names(self):
+    def test_rejected_hosts_come_last(self):
         hosts = [host(n, uplinks=0 if n == 1 else 1) for n in (3, 1, 2)]
         hosts[0]['uplinks'][0]['mbps'] = 1000
         found = answer(request(hosts, members=1))
@@ -281,11 +282,11 @@ class PlanTest(base.TestCase):
             [(item.name, item.planned) for item in found.hosts],
         )
 
-    def test_the_plan_never_takes_more_uplinks_than_are_free(self):
+    def test_plan_takes_no_more_uplinks_than_are_free(self):
         found = answer(request([host(n, uplinks=1) for n in range(4)]))
         self.assertEqual([1] * 4, [item.planned for item in found.hosts])
 
-    def test_infeasible(self):
+    def test_reason_is_given_if_there_is_no_plan(self):
         found = answer(
             request([host(n, uplinks=1) for n in range(3)], members=4)
         )
@@ -295,7 +296,7 @@ class PlanTest(base.TestCase):
         self.assertIsNone(document['plan']['tier'])
         json.dumps(document, allow_nan=False)
 
-    def test_policy_and_running_members(self):
+    def test_plan_respects_policy_and_running_members(self):
         found = by_name(
             answer(
                 request(
@@ -312,7 +313,7 @@ class PlanTest(base.TestCase):
         self.assertEqual(0, found['c2'].planned)
         self.assertEqual(1, found['c0'].planned)
 
-    def test_of_a_mixed_flavor_the_shared_cpus_are_judged(self):
+    def test_shared_cpus_of_a_mixed_flavor_are_checked(self):
         document = request(
             [host(1, cpus=4, used_vcpus=2)], network=None, members=2
         )
@@ -326,7 +327,7 @@ class PlanTest(base.TestCase):
         document['flavor']['extra_specs']['hw:cpu_policy'] = 'dedicated'
         self.assertIsNotNone(answer(document).placement.infeasible_reason)
 
-    def test_unknown_topology_only_when_nothing_else_is_left(self):
+    def test_hosts_of_unknown_topology_are_planned_last(self):
         hosts = [host(0, uplinks=None), host(1), host(2)]
         document = request(
             hosts, members=4, options={'unknown_topology': 'allow'}
@@ -339,7 +340,7 @@ class PlanTest(base.TestCase):
         document['members'] = 5
         self.assertGreater(by_name(answer(document))['c0'].planned, 0)
 
-    def test_hosts_are_planned_where_the_weigher_plans(self):
+    def test_explanation_plans_the_same_hosts_as_the_weigher(self):
         hosts = [
             host(0, weight_multiplier=-9),
             host(1),
@@ -358,7 +359,7 @@ class PlanTest(base.TestCase):
         found = answer(request(hosts, members=1, group=group))
         self.assertEqual({'c3': 1}, found.placement.assignments)
 
-    def test_multiplier_of_zero_plans_nothing(self):
+    def test_no_host_is_planned_with_multiplier_zero(self):
         document = request(
             [host(0), host(1)], options={'weight_multiplier': 0.0}
         )
@@ -379,7 +380,7 @@ class PlanTest(base.TestCase):
         document['members'] = 2
         self.assertEqual({'c1': 2}, answer(document).placement.assignments)
 
-    def test_json_has_everything_and_can_be_read_again(self):
+    def test_json_output_can_be_parsed(self):
         found = answer(request([host(1), host(2)]))
         document = json.loads(json.dumps(found.as_dict(), allow_nan=False))
         self.assertEqual(2, len(document['hosts']))
@@ -402,30 +403,30 @@ class ReadTest(base.TestCase):
             at[last] = value
         return str(self.assertRaises(RequestError, read, document))
 
-    def test_every_mistake_is_named_with_its_place(self):
+    def test_error_names_the_place_of_each_mistake(self):
         for changes, text in (
             ({'members': 0}, 'request.members: 0 is no integer >= 1'),
             ({'members': True}, 'request.members: True'),
-            ({'membres': 2}, 'request: nobody knows membres'),
-            ({'flavor': 7}, 'request.flavor: wanted an object'),
+            ({'membres': 2}, 'request: unknown key(s) membres'),
+            ({'flavor': 7}, 'request.flavor: must be an object'),
             ({'flavor__vcpus': 'two'}, "request.flavor.vcpus: 'two'"),
-            ({'flavor__size': 1}, 'request.flavor: nobody knows size'),
+            ({'flavor__size': 1}, 'request.flavor: unknown key(s) size'),
             ({'group': {'policy': 'near'}}, "request.group.policy: 'near'"),
-            ({'hosts': {}}, 'request.hosts: wanted a list'),
+            ({'hosts': {}}, 'request.hosts: must be a list'),
             ({'hosts__0__cpus': -1}, 'request.hosts[0].cpus: -1'),
             ({'hosts__0__name': ''}, 'request.hosts[0].name'),
             (
                 {'hosts__0__uplinks__1__kind': 'odd'},
                 "request.hosts[0].uplinks[1].kind: 'odd'",
             ),
-            ({'hosts__0__uplinks__0__speed': 1}, 'nobody knows speed'),
-            ({'hosts': [host(1), host(1)]}, 'c1 stands there twice'),
+            ({'hosts__0__uplinks__0__speed': 1}, 'unknown key(s) speed'),
+            ({'hosts': [host(1), host(1)]}, 'request.hosts: more than one c1'),
             (
                 {'hosts__0__uplinks': [uplink(2), uplink(1), uplink(2)]},
-                'hosts[0].uplinks: NIC eth2 on bridge br2 stands there twice',
+                'hosts[0].uplinks: more than one NIC eth2 on bridge br2',
             ),
             ({'options': {'spare_cpus': -1}}, 'request.options.spare_cpus'),
-            ({'options': {'ttl': 1}}, 'nobody knows ttl'),
+            ({'options': {'ttl': 1}}, 'unknown key(s) ttl'),
             (
                 {'options': {'weight_multiplier': -1}},
                 'options.weight_multiplier: -1 is no number from 0 to',
@@ -434,11 +435,17 @@ class ReadTest(base.TestCase):
             ({'hosts__0__free_ram_mb': float('nan')}, 'nan is no number'),
             ({'hosts__0__free_ram_mb': float('inf')}, 'inf is no number'),
             ({'hosts__0__free_ram_mb': 10**400}, 'is no number up to'),
-            ({'hosts__0__cpus': 10**400}, 'hosts[0].cpus: it is more than'),
-            ({'flavor__vcpus': 10**7}, 'flavor.vcpus: it is more than'),
+            (
+                {'hosts__0__cpus': 10**400},
+                'hosts[0].cpus: must be 1000000000000 at most',
+            ),
+            (
+                {'flavor__vcpus': 10**7},
+                'flavor.vcpus: must be 1000000 at most',
+            ),
             (
                 {'flavor__extra_specs': {'pci_passthrough:alias': 'a:' * 200}},
-                'pci_passthrough:alias: it has 400 characters',
+                'pci_passthrough:alias: has 400 characters',
             ),
             ({'hosts__0__switch': ['a']}, "hosts[0].switch: ['a'] is no text"),
             ({'hosts__0__rack': 7}, 'hosts[0].rack: 7 is no text'),
@@ -473,23 +480,23 @@ class ReadTest(base.TestCase):
         ):
             self.assertIn(text, self.refusal(**changes))
 
-    def test_what_is_missing_is_named(self):
+    def test_error_names_missing_keys(self):
         self.assertIn(
             'request: flavor is missing',
             str(self.assertRaises(RequestError, read, {})),
         )
         self.assertIn(
-            'request: wanted an object',
+            'request: must be an object',
             str(self.assertRaises(RequestError, read, [])),
         )
 
-    def test_names_are_left_to_be_looked_up(self):
+    def test_names_of_flavor_and_group_are_kept_for_lookup(self):
         found, hosts = read({'flavor': 'hpc', 'group': 'mpi', 'members': 2})
         self.assertEqual('hpc', found.flavor_name)
         self.assertEqual('mpi', found.group_name)
         self.assertIsNone(hosts)
 
-    def test_options_are_the_schedulers(self):
+    def test_default_options_equal_those_of_the_scheduler(self):
         from oslo_config import cfg
 
         from nova_vhpc.conf import scheduler

@@ -20,7 +20,7 @@ from nova_vhpc.tests.unit.scheduler import world
 
 
 class MultipliersTest(base.TestCase):
-    def test_as_the_weigher_reads_them(self):
+    def test_multipliers_equal_those_of_the_weigher(self):
         """Whatever operators write, explain and weigher agree."""
         (state,) = world.world.World(1).states
         for texts in (

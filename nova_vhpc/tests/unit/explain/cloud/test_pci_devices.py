@@ -16,7 +16,7 @@ from nova_vhpc.tests import base
 
 
 class ResourceClassesTest(base.TestCase):
-    def test_by_vendor_and_product_or_by_name(self):
+    def test_class_is_by_vendor_and_product_or_by_name(self):
         self.assertEqual(
             {'nic': 'CUSTOM_PCI_8086_154C', 'gpu': 'CUSTOM_FAST_GPU'},
             pci_devices.resource_classes(
@@ -28,7 +28,7 @@ class ResourceClassesTest(base.TestCase):
             ),
         )
 
-    def test_what_is_not_clear_is_left_out(self):
+    def test_ambiguous_or_invalid_aliases_are_left_out(self):
         self.assertEqual(
             {},
             pci_devices.resource_classes(
@@ -42,7 +42,7 @@ class ResourceClassesTest(base.TestCase):
             ),
         )
 
-    def test_several_aliases_are_unknown(self):
+    def test_devices_are_unknown_for_several_aliases(self):
         # Which devices go with which member is Nova's to say.
         for text in ('nic:1,gpu:1', 'other:1', ''):
             specs = {'pci_passthrough:alias': text}

@@ -61,14 +61,14 @@ class GroupTest(base.TestCase):
         for name in ('id0', 'name0', 'id2400', 'name2400'):
             self.assertEqual('affinity', self.look_up(2401, name).policy)
 
-    def test_a_member_that_was_just_deleted(self):
+    def test_deleted_member_does_not_count(self):
         compute = Compute(1)
         compute.groups[0]['members'] = ['a', 'gone', 'b']
         compute.hosts = {'a': 'one', 'b': 'one'}
         found = server_groups.look_up(compute, ExplainRequest(), 'id0')
         self.assertEqual({'one': 2}, found.existing)
 
-    def test_a_group_that_is_nowhere(self):
+    def test_error_names_the_missing_group(self):
         for groups in (0, PAGE, PAGE + 1):
             error = self.assertRaises(
                 openstack.CloudError, self.look_up, groups, 'other'
