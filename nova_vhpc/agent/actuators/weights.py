@@ -84,7 +84,9 @@ class Weights:
         return guest.weight.write(guest.domain, shares)
 
 
-def give_back(guest: guest.Guest, processes: qemu_process.Processes) -> None:
+def restore_by_file(
+    guest: guest.Guest, processes: qemu_process.Processes
+) -> None:
     """Restore a guest's original weight without libvirt.
 
     For a guest that is being migrated away: libvirt accepts no writes during
@@ -102,8 +104,8 @@ def give_back(guest: guest.Guest, processes: qemu_process.Processes) -> None:
     file = _find(guest, processes)
     # A window that began its write before the guest was held ends first.
     with guest.weighing:
-        known = guest.echoes.shares_ours
-        if not _put_back(file, original, known.__contains__, guest.name):
+        written = guest.echoes.shares_ours
+        if not _restore_file(file, original, written.__contains__, guest.name):
             return
         # A weight that was only written to the file is not in libvirt's XML.
         guest.unweighed = not guest.weighs_by_file
@@ -111,7 +113,7 @@ def give_back(guest: guest.Guest, processes: qemu_process.Processes) -> None:
         guest.note_written({cputune.SHARES: original})
 
 
-def give_back_recorded(
+def restore_recorded_by_file(
     domain: Any, record: store.JournalRecord, processes: qemu_process.Processes
 ) -> None:
     """Restore the original weight that a killed agent's record holds.
@@ -126,20 +128,21 @@ def give_back_recorded(
         return
     (tid,) = processes.vcpu_threads(pid, 1) or (pid,)
     file = processes.weight_file(pid, tid)
-    told = domain.schedulerParametersFlags(cputune.LIVE).get(cputune.SHARES)
-    _put_back(
+    parameters = domain.schedulerParametersFlags(cputune.LIVE)
+    in_force = parameters.get(cputune.SHARES)
+    _restore_file(
         file,
         original,
         # It is not proven that libvirt reads this file.
         lambda now: (
-            now == told
+            now == in_force
             and written_values.may_be(record.written, cputune.SHARES, now)
         ),
         record.name,
     )
 
 
-def _put_back(
+def _restore_file(
     file: pathlib.Path | None,
     original: int,
     is_ours: Callable[[int], bool],
@@ -166,8 +169,8 @@ def _put_back(
     return True
 
 
-def settle(guest: guest.Guest) -> None:
-    """Write a weight that :func:`give_back` restored to libvirt, too.
+def restore_by_libvirt(guest: guest.Guest) -> None:
+    """Write a weight that :func:`restore_by_file` restored to libvirt, too.
 
     For a guest whose migration failed, so that it stays on this host.
 

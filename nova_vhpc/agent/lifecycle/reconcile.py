@@ -216,7 +216,7 @@ class Reconciler:
     def _note_migration(self, guest: Guest) -> bool:
         """Whether a VM migrates; it is held as long as it does."""
         if not migration.leaves(guest.domain):
-            weights.settle(guest)
+            weights.restore_by_libvirt(guest)
             guest.holds.discard(Hold.MIGRATING)
             return False
         if Hold.MIGRATING not in guest.holds:
@@ -225,5 +225,5 @@ class Reconciler:
             # it when it is back from disk: a save is such a job, too.
             LOG.info('VM %s migrates or is saved: hands off', guest.name)
             guest.holds.add(Hold.MIGRATING)
-        weights.give_back(guest, self._context.processes)
+        weights.restore_by_file(guest, self._context.processes)
         return True

@@ -145,7 +145,7 @@ class Restorer:
         if record is not None and not record.identity.same_run(identity):
             earlier, record = record, None
         if record is not None:
-            weights.give_back_recorded(domain, record, self.processes)
+            weights.restore_recorded_by_file(domain, record, self.processes)
         else:
             try:
                 metadata_copy = domain_metadata.get(domain)

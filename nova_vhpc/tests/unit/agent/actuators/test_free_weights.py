@@ -201,7 +201,7 @@ class TestSlowLibvirt(FreeWeightsCase):
 
     def test_not_while_it_migrates(self) -> None:
         self.target.holds.add(guest.Hold.MIGRATING)
-        weights.give_back(self.target, self.made._context.processes)
+        weights.restore_by_file(self.target, self.made._context.processes)
         self.assertFalse(self.made.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
 
@@ -226,7 +226,7 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assertTrue(began.wait(manager_case.PATIENCE_S))
         self.target.holds.add(guest.Hold.MIGRATING)
         keeper = threading.Thread(
-            target=weights.give_back,
+            target=weights.restore_by_file,
             args=(self.target, self.made._context.processes),
         )
         keeper.start()

@@ -172,29 +172,29 @@ class TestWeights(WeightsCase):
 class TestGiveBack(WeightsCase):
     """Where windows write the file; test_migrating_weight has the rest."""
 
-    def give_back(self) -> str:
+    def restored_by_file(self) -> str:
         self.weights().write(self.target, 20)
         self.target.echoes.shares_ours.add(20)
-        weights.give_back(self.target, self.host)
+        weights.restore_by_file(self.target, self.host)
         return self.path.read_text()
 
     def test_libvirt_need_not_be_told(self) -> None:
-        self.assertEqual('1024', self.give_back())
+        self.assertEqual('1024', self.restored_by_file())
         self.assertEqual(1024, self.target.in_force.shares)
-        weights.settle(self.target)
+        weights.restore_by_libvirt(self.target)
         self.assertEqual(0, self.domain.writes)
 
     def test_not_what_somebody_else_has_set(self) -> None:
         self.target.released = frozenset({cputune.SHARES})
-        self.assertEqual('20', self.give_back())
+        self.assertEqual('20', self.restored_by_file())
         self.target.released = frozenset()
         self.target.echoes.shares_theirs = 20
-        self.assertEqual('20', self.give_back())
+        self.assertEqual('20', self.restored_by_file())
 
     def test_not_in_a_vm_that_was_put_back(self) -> None:
         # What it weighs since then is its own, or somebody else's.
         self.target.journalled = False
-        self.assertEqual('20', self.give_back())
+        self.assertEqual('20', self.restored_by_file())
 
     def test_not_where_it_cannot_be_written(self) -> None:
         self.weights().write(self.target, 20)
@@ -202,8 +202,8 @@ class TestGiveBack(WeightsCase):
         with mock.patch.object(
             pathlib.Path, 'write_text', side_effect=OSError(19, 'gone')
         ):
-            weights.give_back(self.target, self.host)
+            weights.restore_by_file(self.target, self.host)
         self.assertEqual(20, self.target.in_force.shares)
         self.host.find.return_value = 0
-        weights.give_back(self.target, self.host)
+        weights.restore_by_file(self.target, self.host)
         self.assertEqual(20, self.target.in_force.shares)
