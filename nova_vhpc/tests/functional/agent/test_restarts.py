@@ -157,7 +157,7 @@ class TestRestarts(base.AgentTestCase):
         made.write(target, model.CpuTune(8_000, 8_000))
         self.assertTrue(made.executor.drain(base.PATIENCE_S))
         self.assertEqual(8_000, self.period(self.started))
-        with mock.patch.object(made._events, '_look'):
+        with mock.patch.object(made._events, '_enqueue'):
             self.started.destroy()
             root = ElementTree.fromstring(self.started.XMLDesc())
             root.remove(root.find('metadata'))
