@@ -11,12 +11,12 @@
 # under the License.
 
 
-"""Play gang windows between two ticks: the small fast actuator.
+"""Play gang windows between two ticks.
 
-At each border of a :class:`model.WindowSchedule` the player wants the turn's
-``cpu_shares``; the threads of :class:`shares.ShareWriter` write them. Neither
-the tick nor the player ever waits for libvirt: a VM that hangs misses its
-windows, and the others' begin on time.
+At each border of a :class:`model.WindowSchedule`, the player passes the
+turn's ``cpu_shares`` to :class:`share_writer.ShareWriter`, whose threads write
+them. Neither the tick nor the player waits for libvirt: a guest that hangs
+misses its windows, and those of other guests begin on time.
 """
 
 import dataclasses
@@ -31,25 +31,27 @@ from nova_vhpc.control import model
 LOG = logging.getLogger(__name__)
 
 ENOUGH_BORDERS = 10
-"""The first ones say little."""
+"""Number of borders before the mean lateness is meaningful."""
 
 PAUSE_S = 1.0
-"""How long nothing is played after a fault of ours."""
+"""Pause in seconds after an error in the player itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowStatus:
-    """What the player did, for ``nova-vhpc-status``.
+    """State and counters of the player, for ``nova-vhpc-status``.
 
-    :ivar playing: a schedule is in force, and somebody plays it.
-    :ivar turn: index of the turn that was last begun; None before it.
-    :ivar borders: borders played since start.
-    :ivar writes: calls of ``set_shares`` since start.
-    :ivar failures: calls that failed.
-    :ivar failing: domains whose last call failed or does not return.
-    :ivar late_us: mean over the last borders of the time from a border
-        until its last write was done; the whole window if it was not.
-    :ivar worst_late_us: the longest since the schedule began.
+    :ivar playing: whether a schedule is in force and its thread runs.
+    :ivar turn: index of the turn that began last; None before the first.
+    :ivar borders: number of borders played since start.
+    :ivar writes: number of calls of ``set_shares`` since start.
+    :ivar failures: number of these calls that failed.
+    :ivar failing: uuids of guests whose last call failed or has not returned.
+    :ivar late_us: running mean of the lateness, in microseconds: the
+        time from a border until its last write was done, or the whole window
+        if it was not done before the next border.
+    :ivar worst_late_us: largest lateness since the schedule began, in
+        microseconds.
     """
 
     playing: bool
@@ -65,10 +67,11 @@ class WindowStatus:
 class WindowPlayer:
     """Plays one schedule at a time, aligned to the wall clock.
 
-    :param set_shares: called with (VM uuid, ``cpu_shares``) to write one
-        domain's live weight, for several domains at a time; returns
-        whether it was written, may raise anything, and may take its time.
-    :param wall_us: wall-clock time in microseconds.
+    :param set_shares: function that writes the live weight of one guest,
+        given its uuid and ``cpu_shares``, and returns whether it did. It is
+        called for several guests at a time, may raise any exception and may
+        hang.
+    :param wall_us: function that returns the wall-clock time in microseconds.
     """
 
     def __init__(
@@ -78,13 +81,14 @@ class WindowPlayer:
     ) -> None:
         self._shares = share_writer.ShareWriter(set_shares)
         self._wall_us = wall_us
-        # Held while shares are wanted, so that what a new schedule wants
-        # is never overtaken by the old one. Nobody calls libvirt with it.
+        # Held while shares are passed to the writer, so that a turn of the
+        # old schedule cannot follow one of the new schedule. No thread calls
+        # libvirt while it holds the lock.
         self._changed = threading.Condition()
         self._schedule: model.WindowSchedule | None = None
         self._ending = False
         self._thread: threading.Thread | None = None
-        self._told: set[type[Exception]] = set()
+        self._logged: set[type[Exception]] = set()
         self._turn: int | None = None
         self._border_s: float | None = None
         self._borders = 0
@@ -92,36 +96,39 @@ class WindowPlayer:
         self._worst_late_us = 0
 
     def play(self, schedule: model.WindowSchedule | None) -> None:
-        """Play this schedule from now on; None ends the one in force.
+        """Play this schedule from now on, without waiting for libvirt.
 
-        Returns at once. The same schedule again changes nothing, unless
-        nobody plays it. VMs that the new schedule leaves out get their
-        ``shares_after``.
+        The schedule that is already in force goes on unchanged, but gets a
+        new thread if its thread died. Guests that are not in the new schedule
+        get their ``shares_after``.
+
+        :param schedule: None to end the schedule in force.
         """
         with self._changed:
             if self._ending:
                 return
             if schedule != self._schedule:
                 old, self._schedule = self._schedule, schedule
-                self._told.clear()
-                self._begin_anew()
+                self._logged.clear()
+                self._reset_turn()
                 self._leave(old, schedule)
                 self._changed.notify()
             if schedule is not None and not self._alive():
                 self._start()
 
     def forget(self, uuid: str) -> None:
-        """Write this VM's shares anew at the next border.
+        """Write this guest's shares at the next border, even if unchanged.
 
-        For a domain that was restarted or written by somebody else.
+        For a guest that was restarted or that has an external change.
         """
         self._shares.forget_written(uuid)
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """Give every VM its ``shares_after`` and end the threads.
+        """Give every guest its ``shares_after`` and end the threads.
 
-        :returns: False if that was not done in time; the agent's journal
-            then puts the shares back.
+        :param timeout_s: time limit in seconds.
+        :returns: False if that was not done in time; the agent then restores
+            the shares from its journal.
         """
         end_s = time.monotonic() + timeout_s
         with self._changed:
@@ -136,11 +143,11 @@ class WindowPlayer:
         return done and not self._alive()
 
     def late_us(self) -> float:
-        """How late windows begin, on average; 0 before enough of them."""
+        """Return the mean lateness of windows in us; 0 while unknown."""
         return self._late_us if self._borders >= ENOUGH_BORDERS else 0.0
 
     def status(self) -> WindowStatus:
-        """What it does and did."""
+        """Return the player's state and counters."""
         with self._changed:
             return WindowStatus(
                 playing=self._schedule is not None and self._alive(),
@@ -166,12 +173,12 @@ class WindowPlayer:
             thread.start()
         except RuntimeError as error:
             # The next tick tries again.
-            self._tell(error)
+            self._log_once(error)
             self._leave(self._schedule, None)
         else:
             self._thread = thread
 
-    def _begin_anew(self) -> None:
+    def _reset_turn(self) -> None:
         self._turn = None
         self._border_s = None
         self._worst_late_us = 0
@@ -192,12 +199,13 @@ class WindowPlayer:
             }
         )
 
-    def _tell(self, error: Exception) -> None:
-        """Once per kind and schedule, not in each window."""
-        if type(error) not in self._told:
-            self._told.add(type(error))
+    def _log_once(self, error: Exception) -> None:
+        """Log an error once per type and schedule, not in each window."""
+        if type(error) not in self._logged:
+            self._logged.add(type(error))
             LOG.error(
-                'Windows cannot be played, VMs get their shares back: %r',
+                'Cannot play gang windows; the original shares of all VMs in '
+                'them are restored: %r',
                 error,
                 exc_info=error,
             )
@@ -212,22 +220,23 @@ class WindowPlayer:
                 try:
                     wait_s = self._step()
                 except Exception as error:
-                    # It must neither end the thread nor leave VMs favoured.
-                    self._tell(error)
-                    self._begin_anew()
+                    # The thread must go on, and no guest may keep the weight
+                    # of its window.
+                    self._log_once(error)
+                    self._reset_turn()
                     self._leave(self._schedule, None)
                     wait_s = PAUSE_S
-                # Ends early when a new schedule has come.
+                # play() and stop() end the wait early.
                 self._changed.wait(wait_s)
 
     def _step(self) -> float | None:
-        """Do what is due; seconds until the next step."""
+        """Do what is due; return the seconds until the next step."""
         if self._schedule is None:
             return self._shares.tend()
         return self._begin_turn(self._schedule)
 
     def _begin_turn(self, schedule: model.WindowSchedule) -> float:
-        """Want the turn that it is now; seconds until the next border."""
+        """Begin the present turn; return the seconds until the next border."""
         index, left_us = schedule.turn_at(self._wall_us())
         turn = schedule.turns[index]
         if index == self._turn:
@@ -235,20 +244,20 @@ class WindowPlayer:
             return left_us / 1e6
         now_s = time.monotonic()
         if self._border_s is not None:
-            # Its writes outlasted its window.
+            # The writes of the last border took longer than its window.
             self._note_late(self._border_s)
         border_s = now_s
         if self._turn is not None:
             border_s -= (turn.width_us - left_us) / 1e6
-        # Else the schedule is new: joined in the middle of a turn, it is not
-        # late by what of that was over before.
+        # Without a last turn, the schedule is new. It may begin in the middle
+        # of a turn; the earlier part of that turn does not count as lateness.
         self._turn = index
         self._border_s = border_s
         self._shares.want(turn.shares, lambda: self._note_late(border_s))
         return left_us / 1e6
 
     def _note_late(self, border_s: float) -> None:
-        """The last write of a border is done, or is waited for no more."""
+        """Take note that a border's last write is done or was given up."""
         with self._changed:
             if self._border_s != border_s:
                 return

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A domain's whole cputune as libvirt tells it, and calls that write it."""
+"""Read and write a domain's cputune through libvirt."""
 
 import dataclasses
 import xml.etree.ElementTree as ElementTree
@@ -28,19 +28,20 @@ QUOTA = 'vcpu_quota'
 SHARES = 'cpu_shares'
 PINS = 'vcpupin'
 MANAGED = (PERIOD, QUOTA, SHARES, PINS)
-"""What we ever write. All else is recorded, and never touched."""
+"""The values that the agent writes. All others are recorded only."""
 
 LARGEST_QUOTA_US = 17_592_186_044_415
-"""Above this libvirt refuses; old cgroup code reads "unlimited" so."""
+"""Largest quota that libvirt accepts; older cgroup code of libvirt returns it
+for "unlimited"."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cputune:
-    """Every value of a domain's cputune.
+    """All values of a domain's cputune.
 
-    :ivar parameters: all scheduler parameters by libvirt's names.
-    :ivar vcpupins: for each vCPU the host CPUs it may use.
-    :ivar emulatorpin: the same for the emulator's threads.
+    :ivar parameters: all scheduler parameters, by libvirt's names.
+    :ivar vcpupins: host CPUs that each vCPU may use.
+    :ivar emulatorpin: host CPUs that the emulator's threads may use.
     :ivar host_cpus: length of libvirt's CPU maps.
     """
 
@@ -50,9 +51,10 @@ class Cputune:
     host_cpus: int
 
     def tune(self, vcpus: int) -> model.CpuTune:
-        """The part that the controller deals with.
+        """Return the values that the controller uses.
 
-        :param vcpus: that are online; libvirt tells of all there could be.
+        :param vcpus: number of vCPUs that are online; libvirt lists the pins
+            of all possible ones.
         """
         quota = self.parameters.get(QUOTA)
         if quota is not None and is_unlimited(quota):
@@ -72,18 +74,19 @@ class Cputune:
     def floats(
         self, cpuset: frozenset[int] | None, online: frozenset[int]
     ) -> bool:
-        """Whether it has the pins that Nova gives to all guests, or none.
+        """Return whether no vCPU is pinned beyond what Nova does for all.
 
-        :param cpuset: of the domain's ``<vcpu>``; None without one.
-        :param online: CPUs of the host that are: without pins libvirt tells
-            only those, also where others are there and off, as by ``nosmt``.
+        :param cpuset: ``cpuset`` of the domain's ``<vcpu>``; None without one.
+        :param online: host CPUs that are online: for a vCPU without pins
+            libvirt lists only these, not those that are off (by ``nosmt``,
+            for example).
         """
         if cpuset:
             return all(pin == cpuset for pin in self.vcpupins)
         return all(pin >= online for pin in self.vcpupins)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the values for JSON."""
         return {
             'parameters': dict(self.parameters),
             'vcpupins': [sorted(pin) for pin in self.vcpupins],
@@ -93,10 +96,10 @@ class Cputune:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> 'Cputune':
-        """From JSON.
+        """Return the cputune that :meth:`to_dict` made JSON of.
 
         :raises KeyError, TypeError, ValueError, AttributeError,
-            OverflowError: if it is not what :meth:`to_dict` makes.
+            OverflowError: the JSON is something else.
         """
         tune = cls(
             {str(k): int(v) for k, v in data['parameters'].items()},
@@ -107,7 +110,7 @@ class Cputune:
             int(data['host_cpus']),
         )
         if (PERIOD in tune.parameters) != (QUOTA in tune.parameters):
-            raise ValueError('of period and quota only one')
+            raise ValueError('period without quota, or quota without period')
         if not all(tune.vcpupins):
             raise ValueError('a vCPU without any CPU')
         if any(max(pin) >= tune.host_cpus for pin in tune.vcpupins):
@@ -116,19 +119,19 @@ class Cputune:
 
 
 def is_unlimited(quota_us: int) -> bool:
-    """Whether a quota that was read back does not limit."""
+    """Return whether a quota that libvirt returned means "unlimited"."""
     return quota_us <= 0 or quota_us >= LARGEST_QUOTA_US
 
 
 def plain(name: str, value: int) -> int:
-    """A scheduler parameter as it is written: no limit reads in many ways."""
+    """Return a scheduler parameter with one value only for "unlimited"."""
     if name == QUOTA and is_unlimited(value):
         return model.UNLIMITED
     return value
 
 
 def same(name: str, one: int | None, other: int | None) -> bool:
-    """Whether two values of a scheduler parameter mean the same.
+    """Return whether two values of a scheduler parameter mean the same.
 
     "Unlimited" reads as -1 in cgroup v1, as 18446744073709551 in v2.
     """
@@ -138,10 +141,11 @@ def same(name: str, one: int | None, other: int | None) -> bool:
 
 
 def read(domain: Any, before: Cputune | None = None) -> Cputune:
-    """Ask libvirt for all of a running domain's cputune.
+    """Read the cputune of a running domain.
 
-    :param before: as it was; what the agent never writes is taken from it.
-    :raises libvirt.libvirtError: when it cannot tell.
+    :param before: an earlier cputune of the domain, from which values that the
+        agent never writes are taken; None to read all.
+    :raises libvirt.libvirtError: libvirt cannot read it.
     """
     parameters = domain.schedulerParametersFlags(LIVE)
     pins = domain.vcpuPinInfo(LIVE)
@@ -150,7 +154,7 @@ def read(domain: Any, before: Cputune | None = None) -> Cputune:
         emulatorpin, host_cpus = pin_cpus(emulator), len(emulator)
     else:
         emulatorpin = before.emulatorpin
-        # More were plugged into the host since, maybe.
+        # CPUs may have been added to the host since.
         host_cpus = max([before.host_cpus, *map(len, pins)])
     return Cputune(
         {name: int(value) for name, value in parameters.items()},
@@ -163,14 +167,16 @@ def read(domain: Any, before: Cputune | None = None) -> Cputune:
 def write_bandwidth(
     domain: Any, period_us: int, quota_us: int, now: Mapping[str, int]
 ) -> None:
-    """Set vCPU period and quota so that no step between is refused.
+    """Set vCPU period and quota in an order that cgroup v1 accepts.
 
-    cgroup v1 refuses a vCPU ratio above the domain's own global one (code
-    38, the earlier keys of the call stay applied): going to a shorter
-    period the quota comes first, going to a longer one the period, so the
-    ratio in between is never above both ends.
+    cgroup v1 refuses a vCPU ratio (quota by period) above the domain's global
+    one, with error code 38, and the keys of the call that came before stay
+    applied. Therefore the quota is set first if the period gets shorter, and
+    the period first if it gets longer: the ratio in between is then never
+    above both the old and the new one.
 
-    :raises libvirt.libvirtError: when refused all the same.
+    :param now: scheduler parameters that are in force.
+    :raises libvirt.libvirtError: libvirt refused it.
     """
     limited = not is_unlimited(now.get(QUOTA, model.UNLIMITED))
     quota_first = quota_us < 0 or (limited and period_us < now.get(PERIOD, 0))
@@ -183,26 +189,36 @@ def write_bandwidth(
 
 
 def write_shares(domain: Any, shares: int) -> None:
-    """Set the weight of the domain. Raises libvirt.libvirtError."""
+    """Set the weight of a domain.
+
+    :raises libvirt.libvirtError: libvirt refused it.
+    """
     domain.setSchedulerParametersFlags({SHARES: shares}, LIVE)
 
 
 def write_pin(
     domain: Any, vcpu: int, cpus: frozenset[int], host_cpus: int
 ) -> None:
-    """Pin one vCPU. Raises libvirt.libvirtError."""
+    """Pin one vCPU of a domain.
+
+    :param host_cpus: length of libvirt's CPU maps.
+    :raises libvirt.libvirtError: libvirt refused it.
+    """
     domain.pinVcpuFlags(
         vcpu, tuple(cpu in cpus for cpu in range(host_cpus)), LIVE
     )
 
 
 def online(domain: Any) -> frozenset[int]:
-    """CPUs of its host that are on. Raises libvirt.libvirtError."""
+    """Return the online CPUs of a domain's host.
+
+    :raises libvirt.libvirtError: libvirt cannot read them.
+    """
     return pin_cpus(domain.connect().getCPUMap()[1])
 
 
 def names(tune: Cputune) -> tuple[str, ...]:
-    """Of all that we may write to a domain, vCPU by vCPU."""
+    """Return the names of all values that the agent may write to a domain."""
     return (
         PERIOD,
         QUOTA,
@@ -212,17 +228,17 @@ def names(tune: Cputune) -> tuple[str, ...]:
 
 
 def pin_name(vcpu: int) -> str:
-    """How one vCPU's pins are called among the released values."""
+    """Return the name of one vCPU's pins among the unmanaged fields."""
     return f'{PINS} {vcpu}'
 
 
 def unpinned(domain: Any) -> frozenset[int]:
-    """vCPUs that nothing was ever said of: whose pins follow the host.
+    """Return the vCPUs that were never pinned.
 
-    For these libvirt tells the CPUs that are online, which change with the
-    host. Once pinned, a vCPU keeps its element in the live XML.
+    For these libvirt lists the host's online CPUs, which may change. A vCPU
+    that was pinned once keeps its ``<vcpupin>`` in the live XML.
 
-    :raises libvirt.libvirtError: when it cannot tell.
+    :raises libvirt.libvirtError: libvirt cannot return the XML.
     """
     root = ElementTree.fromstring(domain.XMLDesc(0))
     vcpu = root.find('vcpu')
@@ -243,24 +259,29 @@ def differences(
     have: Cputune,
     released: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """Name the managed values that are not as wanted, for people."""
-    found = [
+    """Describe the managed values that differ, one sentence each.
+
+    :param want: values that should be in force.
+    :param have: values that are in force.
+    :param released: names of unmanaged fields, which are not compared.
+    """
+    texts = [
         f'{name} is {have.parameters.get(name)}, not {want.parameters[name]}'
         for name in (PERIOD, QUOTA, SHARES)
         if name not in released
         and name in want.parameters
         and not same(name, want.parameters[name], have.parameters.get(name))
     ]
-    found += [
+    texts += [
         f'vcpupin {vcpu} is {sorted(now)}, not {sorted(pin)}'
         for vcpu, (pin, now) in enumerate(
             zip(want.vcpupins, have.vcpupins, strict=False)
         )
         if pin != now and released.isdisjoint((PINS, pin_name(vcpu)))
     ]
-    return tuple(found)
+    return tuple(texts)
 
 
 def pin_cpus(pin: tuple[bool, ...]) -> frozenset[int]:
-    """CPU numbers of one of libvirt's CPU maps."""
+    """Return the numbers of the CPUs in one of libvirt's CPU maps."""
     return frozenset(cpu for cpu, usable in enumerate(pin) if usable)

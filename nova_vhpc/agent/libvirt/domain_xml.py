@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a domain's XML says about the VM: whose it is, what it asked for."""
+"""Parse a domain's XML: Nova's metadata, vCPUs, pins and devices."""
 
 import dataclasses
 import xml.etree.ElementTree as ElementTree
@@ -23,21 +23,30 @@ NOVA_NAMESPACES = (
     'http://openstack.org/xmlns/libvirt/nova/1.1',
     'http://openstack.org/xmlns/libvirt/nova/1.0',
 )
-"""Nova's metadata; extra specs are in it since Nova 2025.2 (1.1)."""
+"""XML namespaces of Nova's metadata. Version 1.1 (Nova 2025.2) has the
+flavor's extra specs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DomainInfo:
-    """The parts of a domain's XML that matter here.
+    """The parts of a domain's XML that the agent uses.
 
-    :ivar nova: whether Nova made it; others are never touched.
+    :ivar uuid: uuid of the domain, which is that of Nova's server.
+    :ivar name: name of the domain, such as ``instance-00000001``.
+    :ivar vcpus: number of vCPUs that are online.
+    :ivar nova: whether Nova created it; the agent never writes to others.
+    :ivar flavor_specs: all extra specs of its flavor.
     :ivar specs: parsed ``vhpc:*`` extra specs of its flavor.
-    :ivar repin: False for guests that are placed, or that have pins.
-    :ivar pins: there are pins in the live XML.
-    :ivar placed: Nova chose their host CPUs: dedicated ones, or NUMA nodes.
-    :ivar cpuset: of ``<vcpu cpuset=...>``; None without one.
+    :ivar repin: whether the agent may pin its vCPUs: Nova neither chose its
+        host CPUs nor pinned it.
+    :ivar pins: whether the live XML has pins.
+    :ivar placed: whether Nova chose its host CPUs (dedicated CPUs, or NUMA
+        nodes).
+    :ivar cpuset: host CPUs of ``<vcpu cpuset=...>``; None without one.
     :ivar taps: host-side names of its network interfaces.
-    :ivar project: its owner's, for clusters named in the flavor.
+    :ivar disks: target names of its disks.
+    :ivar project: ID of its project, for clusters that the flavor names; None
+        if unknown.
     """
 
     uuid: str
@@ -56,21 +65,21 @@ class DomainInfo:
 
     @property
     def dedicated(self) -> bool:
-        """Whether its flavor gives it host CPUs of its own."""
+        """Whether its flavor gives it dedicated host CPUs."""
         return self.flavor_specs.get('hw:cpu_policy') in cpu_policy.POLICIES
 
     @property
     def ours(self) -> bool:
-        """Whether the VM asked for us: a Nova server with vhpc: specs."""
+        """Whether it is to be managed: a Nova server with ``vhpc:`` specs."""
         return self.nova and self.specs.requested
 
 
 def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
-    """Read a domain's live XML.
+    """Parse a domain's live XML.
 
-    :param static_xml: its inactive XML where it has one: the live one also
-        shows pins that we have written ourselves.
-    :raises ValueError: if it is no domain XML.
+    :param static_xml: the domain's inactive XML, None without one. Unlike the
+        live one, it does not contain pins that the agent wrote.
+    :raises ValueError: the text is no domain XML.
     """
     try:
         root = ElementTree.fromstring(xml)
@@ -105,7 +114,7 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
 def _flavor(
     root: ElementTree.Element,
 ) -> tuple[dict[str, str], bool, str | None]:
-    """Nova's extra specs, whether Nova made the VM, and its project."""
+    """Return extra specs, whether Nova created the domain, and project."""
     for namespace in NOVA_NAMESPACES:
         instance = root.find(f'./metadata/{{{namespace}}}instance')
         if instance is None:
@@ -147,7 +156,7 @@ def _cpuset(vcpu: ElementTree.Element | None) -> frozenset[int] | None:
 def _placed(
     static: ElementTree.Element, flavor_specs: Mapping[str, str]
 ) -> bool:
-    """Whether Nova chose the host CPUs of this guest."""
+    """Return whether Nova chose the host CPUs of this domain."""
     return flavor_specs.get('hw:cpu_policy') in cpu_policy.POLICIES or any(
         static.find(path) is not None for path in ('./numatune', './cpu/numa')
     )

@@ -26,7 +26,7 @@ SYNC_NAMESPACE = 'nova_vhpc.sync_probes'
 IO_NAMESPACE = 'nova_vhpc.io_probes'
 
 IO_SCALE_US = 100_000
-"""I/O events are given per 100 ms, as in the I/O-perception paper."""
+"""I/O events are counted per 100 ms, as in the I/O-perception paper."""
 
 
 class Sampler:
@@ -34,7 +34,9 @@ class Sampler:
 
     :param sync: synchronisation probes by name, in order of preference.
     :param io: I/O probes by name.
-    :param io_every: read I/O events in every so many ticks.
+    :param io_every: number of ticks between two reads of I/O events.
+    :ivar sync: synchronisation probes in use, by name.
+    :ivar io: I/O probes in use, by name.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class Sampler:
                 continue
             covered = frozenset().union(*(one.covers for _, one in self.sync))
             if probe.covers & covered and not probe.covers > covered:
-                LOG.debug('Probe %s adds nothing to those before', name)
+                LOG.debug(
+                    'Probe %s is not used: preferred probes cover it', name
+                )
                 continue
-            # One that sees more replaces those that saw a part of it.
+            # A probe that covers more replaces those that cover a part.
             self.sync = [
                 (other, one)
                 for other, one in self.sync
@@ -77,9 +81,11 @@ class Sampler:
         return [name for name, _ in self.sync] + [name for name, _ in self.io]
 
     def attach(self, target: base.Target, every: int = 1) -> 'VmReader':
-        """Open all that there is to read of a VM.
+        """Return a reader of one guest, with the files of all probes open.
 
-        :param every: synchronisation latency in every so many ticks.
+        :param target: uuid, process and devices of the guest, for probes.
+        :param every: number of ticks between two reads of the synchronisation
+            latency.
         """
         self._attached += 1
         return VmReader(
@@ -94,13 +100,13 @@ class Sampler:
     def _attach(
         self, probes: Sequence[tuple[str, Any]], target: base.Target
     ) -> list[Any]:
-        """Readers of those probes that have something to read of the VM."""
+        """Return the readers of the probes that can read this guest."""
         readers = []
         for _, probe in probes:
             try:
                 reader = probe.attach(target)
             except Exception as error:
-                self._faults.tell(probe, error)
+                self._faults.log_once(probe, error)
                 continue
             if reader is not None:
                 readers.append(reader)
@@ -108,22 +114,25 @@ class Sampler:
 
 
 class Faults:
-    """What probes raised that should not; of each kind it is told once.
+    """Logs unexpected exceptions of probes, each kind once.
 
-    Probes are plugins: a faulty one must neither stop the tick of all VMs nor
-    fill the log.
+    Probes are plugins: a faulty one must neither stop the tick of all guests
+    nor fill the log.
     """
 
     def __init__(self) -> None:
-        self._told: set[tuple[type, type]] = set()
+        self._logged: set[tuple[type, type]] = set()
 
-    def tell(self, part: object, error: Exception) -> None:
-        """Of a probe, or of its reader."""
+    def log_once(self, part: object, error: Exception) -> None:
+        """Log an exception unless this kind was logged before.
+
+        :param part: the probe or reader that raised it.
+        """
         kind = type(part), type(error)
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             LOG.error(
-                'Probe failed, what it measures is not known: %s.%s: %r',
+                'Probe failed, its measurement is missing: %s.%s: %r',
                 kind[0].__module__,
                 kind[0].__qualname__,
                 error,
@@ -131,31 +140,34 @@ class Faults:
 
 
 class VmReader:
-    """Reads one VM. Belongs to the tick's thread.
+    """Reads the probes of one VM, in the thread of the tick.
 
-    What nobody follows is read less often than each tick. Between, the
-    last latency and I/O rate stand, and there are no run and wait times:
-    they must not be counted twice.
+    Values that no policy follows are read less often than each tick. In
+    between, the last latency and I/O rate are returned again, without run and
+    wait times, which must not be counted twice.
 
-    :param every: read the synchronisation latency in every so many ticks.
-    :param io_every: read the I/O events in every so many ticks.
-    :param number: of this VM; VMs take turns, so that all ticks cost the
-        same.
-    :param faults: told of probes that fail.
+    :param sync: readers of synchronisation probes.
+    :param io: readers of I/O probes.
+    :param every: number of ticks between two reads of the synchronisation
+        latency.
+    :param io_every: number of ticks between two reads of I/O events.
+    :param number: number of this VM, by which VMs take turns, so that all
+        ticks cost the same.
+    :param faults: log of failing probes.
     """
 
     __slots__ = (
         '_every',
         '_faults',
-        '_gave',
         '_io',
+        '_io_delivered',
         '_io_events',
         '_io_every',
         '_io_lost',
         '_io_us',
+        '_last_sample',
         '_number',
         '_run_us',
-        '_standing',
         '_sync',
         '_sync_us',
         'dead',
@@ -179,15 +191,15 @@ class VmReader:
         self._io_events: float | None = None
         self._io_us = 0
         self._io_lost = False
-        self._gave = [False] * len(io)
+        self._io_delivered = [False] * len(io)
         self._run_us: tuple[tuple[float, ...], float] | None = None
-        self._standing = model.Sample()
+        self._last_sample = model.Sample()
         self._sync_us = 0
         self.dead = False
-        """The last read found nothing where there was something before.
+        """Whether the last read of the latency failed after earlier success.
 
-        For I/O events any read: a NIC may have been unplugged, and plugged in
-        again by the same name.
+        For I/O events, any such read counts: a NIC may have been unplugged
+        and plugged in again by the same name.
         """
 
     def read(self, now_us: int, period_us: int) -> model.Sample:
@@ -203,18 +215,20 @@ class VmReader:
             self._read_io(now_us)
         if first or number % self._every == 0:
             return self._read_sync(now_us, period_us)
-        standing = self._standing
-        if io_due and standing.io_events != self._io_events:
-            # No new sample without news: an idle VM then costs less.
-            self._standing = standing = model.Sample(
-                standing.sync_latency_us, self._io_events
+        last_sample = self._last_sample
+        if io_due and last_sample.io_events != self._io_events:
+            # Only a change makes a new sample: an idle VM then costs less.
+            self._last_sample = last_sample = model.Sample(
+                last_sample.sync_latency_us, self._io_events
             )
-        return standing
+        return last_sample
 
     def run_us(self, period_us: int) -> float | None:
-        """CPU time of all vCPUs in one period, as measured last."""
-        known = self._run_us
-        return None if known is None else sum(known[0]) * period_us / known[1]
+        """Return the CPU time of all vCPUs per period, as last measured."""
+        if self._run_us is None:
+            return None
+        run_us, window_us = self._run_us
+        return sum(run_us) * period_us / window_us
 
     def _read_io(self, now_us: int) -> None:
         before_us, self._io_us = self._io_us, now_us
@@ -224,11 +238,11 @@ class VmReader:
                 count = reader.read()
                 if count is not None:
                     events = (events or 0.0) + count
-                    self._gave[number] = True
-                elif self._gave[number]:
+                    self._io_delivered[number] = True
+                elif self._io_delivered[number]:
                     self.dead = self._io_lost = True
             except Exception as error:
-                self._faults.tell(reader, error)
+                self._faults.log_once(reader, error)
         if events is not None and 0 < before_us < now_us:
             events *= IO_SCALE_US / (now_us - before_us)
         else:
@@ -251,7 +265,7 @@ class VmReader:
                 own_us, run_us, wait_us, own_runs = reading
                 latency = own_us if latency is None else latency + own_us
             except Exception as error:
-                self._faults.tell(reader, error)
+                self._faults.log_once(reader, error)
                 missing = True
                 continue
             if run_us is not None:
@@ -262,14 +276,14 @@ class VmReader:
             missing and latency is None and not first
         )
         if first or window_us <= 0:
-            return self._standing
+            return self._last_sample
         if latency is None:
             run = wait = runs = None
         else:
             latency = latency * period_us / window_us
         self._run_us = None if run is None else (run, window_us)
         if self._every > 1:
-            self._standing = model.Sample(latency, self._io_events)
+            self._last_sample = model.Sample(latency, self._io_events)
         return model.Sample(
             latency, self._io_events, run, wait, runs, window_us
         )
@@ -281,7 +295,7 @@ class VmReader:
             try:
                 reader.close()
             except Exception as error:
-                self._faults.tell(reader, error)
+                self._faults.log_once(reader, error)
 
 
 def make_sampler(conf: Any, host: base.Host, follows_io: bool) -> Sampler:
@@ -311,7 +325,7 @@ def _load(
         try:
             loaded.append((name, probe(host)))
         except Exception as error:
-            # The next one is used, as where a host cannot serve it.
+            # As if the host could not serve it: the next probe is used.
             LOG.error('Probe %s is not used: %r', name, error)
     return loaded
 

@@ -10,14 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Threads that wait for a CPU for so long that no counter moves.
+"""Count the waits of threads that get no CPU for longer than one period.
 
-The kernel adds a wait to a thread's schedstat when the thread leaves the
-queue: a vCPU that gets no CPU at all looks asleep, and then seems to have
-waited for seconds within one period. Its state tells the difference. Units:
-nanoseconds. Cost: the ``stat`` file of each thread that did not run, in one
-read of ten, about 5 us; of one that is found to wait, in each, about 1 us.
-Blind for up to ten reads.
+The kernel adds a wait to a thread's schedstat only when the thread leaves the
+run queue. A vCPU that gets no CPU at all therefore looks asleep, and later
+seems to have waited for seconds within one period. The thread's state in its
+``stat`` file shows whether it is asleep or waiting.
+
+All times are in nanoseconds. A thread that did not run costs one read of its
+``stat`` file in every tenth read of the probe, about 5 us; a thread that was
+found waiting costs one in each read, about 1 us. A wait can remain unnoticed
+for up to ten reads.
 """
 
 import dataclasses
@@ -27,7 +30,7 @@ import pathlib
 from collections.abc import Sequence
 
 EVERY = 10
-"""Reads from one look at those that did not run to the next."""
+"""Reads of the probe between two checks of threads that did not run."""
 
 _RUNNABLE = b'R'
 _turns = itertools.count()
@@ -35,14 +38,15 @@ _turns = itertools.count()
 
 @dataclasses.dataclass(slots=True)
 class _Queued:
-    """A thread that was seen runnable.
+    """A thread that was found runnable.
 
-    :ivar stat: its open ``stat`` file.
-    :ivar ticks: CPU time as ``stat`` has it, None while it is not runnable.
-        Where the kernel's tick is stopped (``nohz_full``) it moves while
-        schedstat does not.
-    :ivar since_ns: until when its wait is counted.
-    :ivar counted_ns: what of its wait the kernel has not counted yet.
+    :ivar stat: descriptor of its open ``stat`` file.
+    :ivar ticks: its CPU time in ``stat``, in clock ticks; None while it is
+        not runnable. On CPUs without the kernel's tick (``nohz_full``) it
+        grows while schedstat does not.
+    :ivar since_ns: time up to which its wait was counted.
+    :ivar counted_ns: part of its wait that was counted here, but not yet by
+        the kernel.
     """
 
     stat: int
@@ -52,9 +56,9 @@ class _Queued:
 
 
 class Starvation:
-    """Follows the threads of one VM.
+    """Counts the waits of one guest's vCPU threads.
 
-    :param files: their ``stat`` files, in vCPU order.
+    :param files: ``stat`` files of the threads, in vCPU order.
     """
 
     __slots__ = ('_files', '_queued', '_turn')
@@ -62,30 +66,32 @@ class Starvation:
     def __init__(self, files: Sequence[pathlib.Path]) -> None:
         self._files = tuple(map(str, files))
         self._queued: dict[int, _Queued] = {}
-        # VMs take turns, so that all ticks cost the same.
+        # Guests take turns, so that all ticks cost the same.
         self._turn = next(_turns) % EVERY
 
     def due(self) -> bool:
-        """Whether there is anything to look at; to be asked at each read."""
+        """Return whether :meth:`correct` is due; call it in each read."""
         self._turn = (self._turn + 1) % EVERY
         return self._turn == 0 or bool(self._queued)
 
     def correct(
         self, ran: Sequence[int], wait: list[int], now_ns: int
     ) -> None:
-        """Count the waits as they pass.
+        """Correct the kernel's waits of one read.
 
-        :param ran: by vCPU, whether it had a CPU since the last read; 0 if
-            not.
-        :param wait: by vCPU, what the kernel counted since then; changed in
-            place.
+        :param ran: CPU time of each vCPU since the last read; only whether it
+            is 0 matters.
+        :param wait: wait of each vCPU since the last read, as the kernel
+            counted it; changed in place.
+        :param now_ns: monotonic time of the read.
         """
         for vcpu, queued in tuple(self._queued.items()):
             starved = queued.counted_ns > 0
             ticks = _ticks_in_queue(queued.stat)
             if wait[vcpu]:
-                # Now the kernel counts all that was counted here; also where
-                # the thread only waits on another CPU from now on.
+                # The kernel now counts the whole wait, with the part that was
+                # counted here. It also does if the thread was only moved to
+                # the queue of another CPU.
                 wait[vcpu] = max(0, wait[vcpu] - queued.counted_ns)
                 queued.counted_ns = 0
             elif not ran[vcpu] and ticks is not None and ticks == queued.ticks:
@@ -93,8 +99,8 @@ class Starvation:
                 wait[vcpu] += passed_ns
                 queued.counted_ns += passed_ns
             queued.ticks, queued.since_ns = ticks, now_ns
-            # Who was starved may be so again at once; and what is counted
-            # here already must not be forgotten before the kernel counts it.
+            # A starved thread may starve again at once. Also, the part that
+            # was counted here must be kept until the kernel counts it.
             if not queued.counted_ns and (
                 ticks is None or (ran[vcpu] and not starved)
             ):
@@ -102,14 +108,14 @@ class Starvation:
         if self._turn == 0:
             for vcpu in range(len(self._files)):
                 if not ran[vcpu] and vcpu not in self._queued:
-                    self._look(vcpu, now_ns)
+                    self._check(vcpu, now_ns)
 
     def clear(self) -> None:
-        """Forget all that is known, and give back the files."""
+        """Forget all waits and close the files."""
         for vcpu in tuple(self._queued):
             self._forget(vcpu)
 
-    def _look(self, vcpu: int, now_ns: int) -> None:
+    def _check(self, vcpu: int, now_ns: int) -> None:
         try:
             stat = os.open(self._files[vcpu], os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -125,7 +131,7 @@ class Starvation:
 
 
 def _ticks_in_queue(stat: int) -> int | None:
-    """CPU time of a thread that is runnable; None if it is not."""
+    """Return the CPU time of a runnable thread, None if it is not runnable."""
     try:
         fields = os.pread(stat, 512, 0).rpartition(b') ')[2].split(None, 13)
         if fields[0] != _RUNNABLE:
