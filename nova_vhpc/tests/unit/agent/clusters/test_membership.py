@@ -35,33 +35,33 @@ def server(**fields: Any) -> dict[str, Any]:
 
 
 class ReadServerTest(base.BaseTestCase):
-    def test_group(self) -> None:
+    def test_server_group_is_the_cluster(self) -> None:
         for hint in ('g', ['g']):
             read = membership.read_server(
                 server(scheduler_hints={'group': hint})
             )
             self.assertEqual('g', read.group)
 
-    def test_not_ours(self) -> None:
+    def test_server_without_vhpc_specs_is_not_read(self) -> None:
         self.assertIsNone(
             membership.read_server(
                 server(flavor={'extra_specs': {'hw:cpu_policy': 'shared'}})
             )
         )
 
-    def test_a_stub_of_a_cell_that_is_down(self) -> None:
+    def test_partial_answer_of_a_down_cell_is_not_read(self) -> None:
         self.assertIsNone(
             membership.read_server({'id': 's', 'status': 'UNKNOWN'})
         )
 
-    def test_metadata_stands_above_the_flavor(self) -> None:
+    def test_metadata_overrides_the_flavor(self) -> None:
         flavor = {'extra_specs': OURS | {'vhpc:cluster': 'f'}}
         read = membership.read_server(
             server(flavor=flavor, metadata={'vhpc:cluster': 'm'})
         )
         self.assertEqual('p/m', read.named)
 
-    def test_a_name_that_is_none_names_nothing(self) -> None:
+    def test_invalid_name_names_no_cluster(self) -> None:
         read = membership.read_server(
             server(metadata={'vhpc:cluster': 'a b/c'})
         )
@@ -76,7 +76,7 @@ class ReadServerTest(base.BaseTestCase):
         }
         self.assertEqual(2, len(names))
 
-    def test_a_group_stands_above_names_until_it_is_gone(self) -> None:
+    def test_group_overrides_names_until_it_is_deleted(self) -> None:
         read = membership.Membership('s', group='g', named='p/n')
         self.assertEqual({'s': 'g'}, membership.clusters([read], frozenset()))
         self.assertEqual(
@@ -93,7 +93,7 @@ class ReadServerTest(base.BaseTestCase):
             ),
         )
     )
-    def test_odd_answers_raise_what_the_caller_catches(
+    def test_invalid_answers_raise_expected_errors(
         self, fields: dict[str, Any]
     ) -> None:
         with contextlib.suppress(ValueError, LookupError, TypeError):
@@ -101,14 +101,14 @@ class ReadServerTest(base.BaseTestCase):
 
 
 class ReadFileTest(base.BaseTestCase):
-    def test_clusters(self) -> None:
+    def test_groups_file_is_read(self) -> None:
         self.assertEqual(
             {'s1': 'a', 's2': 'a', 's3': 'b'},
             membership.read_file({'a': ['s1', 's2'], 'b': ['s3']}),
         )
         self.assertEqual({}, membership.read_file(None))
 
-    def test_what_is_wrong_is_named(self) -> None:
+    def test_error_of_groups_file_names_the_problem(self) -> None:
         for content, what in (
             (['s1'], 'map cluster names'),
             ({'a': 's1'}, "'a' must be a list"),

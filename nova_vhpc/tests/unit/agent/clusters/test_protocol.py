@@ -63,14 +63,14 @@ class InterleavingsTest(base.BaseTestCase):
                 [truth] * len(worlds[-1].phases()), worlds[-1].phases()
             )
 
-    def test_agreement_within_a_lease_after_any_mischief(self) -> None:
+    def test_hosts_agree_within_a_lease_after_any_fault(self) -> None:
         self.check(peer_model.World(), 5, 1000)
 
-    def test_agreement_within_a_lease_after_many_changes(self) -> None:
+    def test_hosts_agree_within_a_lease_after_many_changes(self) -> None:
         world = peer_model.World(toggles=3, restarts=0, deaths=0)
         self.check(world, 5, 1000)
 
-    def test_news_need_no_more_than_one_message(self) -> None:
+    def test_change_needs_one_message_at_most(self) -> None:
         world = peer_model.World().time_passes().toggle(0)
         for sent in world.net:
             world = world.deliver(sent)
@@ -172,7 +172,7 @@ class RulesTest(base.BaseTestCase):
             state = self.rules.receive(state, message, at)
         return state
 
-    def test_only_changes_are_told(self) -> None:
+    def test_only_changes_are_sent(self) -> None:
         state, first = self.rules.decide(protocol.State(), C, IO, 0)
         self.assertIsNotNone(first)
         state, again = self.rules.decide(state, C, IO, 100_000)
@@ -180,7 +180,7 @@ class RulesTest(base.BaseTestCase):
         state, changed = self.rules.decide(state, C, QUIET, 200_000)
         self.assertGreater(changed.seq, first.seq)
 
-    def test_the_io_phase_is_renewed_as_long_as_it_holds(self) -> None:
+    def test_io_phase_is_renewed_while_it_lasts(self) -> None:
         state, _ = self.rules.decide(protocol.State(), C, IO, 0)
         told = []
         for now in range(0, 20_000_000, 100_000):
@@ -200,7 +200,7 @@ class RulesTest(base.BaseTestCase):
         # The first statement of a boot is repeated for one lease, no longer.
         self.assertEqual(3, told)
 
-    def test_a_controller_that_hangs_falls_silent(self) -> None:
+    def test_hanging_controller_sends_nothing(self) -> None:
         state, _ = self.rules.decide(protocol.State(), C, IO, 0)
         last = 0
         for now in range(0, 60_000_000, 100_000):
@@ -208,21 +208,21 @@ class RulesTest(base.BaseTestCase):
             last = now if message else last
         self.assertEqual(self.LEASE, last)
 
-    def test_a_word_ends_with_its_lease(self) -> None:
+    def test_statement_ends_with_its_lease(self) -> None:
         state = self.receive(self.message(1, IO))
         self.assertTrue(self.rules.view(state, self.LEASE - 1).io)
         self.assertFalse(self.rules.view(state, self.LEASE).io)
 
-    def test_duplicates_do_not_lengthen_a_lease(self) -> None:
+    def test_duplicate_message_does_not_extend_a_lease(self) -> None:
         state = self.receive(self.message(1, IO))
         state = self.rules.receive(state, self.message(1, IO), self.LEASE - 1)
         self.assertFalse(self.rules.view(state, self.LEASE).io)
 
-    def test_older_messages_are_not_taken(self) -> None:
+    def test_older_message_is_ignored(self) -> None:
         state = self.receive(self.message(2, QUIET), self.message(1, IO))
         self.assertFalse(self.rules.view(state, 1).io)
 
-    def test_a_new_boot_counts_from_the_beginning(self) -> None:
+    def test_new_boot_of_a_host_restarts_its_sequence(self) -> None:
         state = self.receive(
             self.message(99, IO, boot=1), self.message(1, QUIET, boot=2)
         )
@@ -230,19 +230,19 @@ class RulesTest(base.BaseTestCase):
         state = self.rules.receive(state, self.message(100, IO, boot=1), 1)
         self.assertFalse(self.rules.view(state, 1).io)
 
-    def test_older_messages_are_told_apart_beyond_the_lease(self) -> None:
+    def test_older_message_is_ignored_after_the_lease(self) -> None:
         state = self.receive(self.message(2, IO))
         late = self.LEASE + 1
         state, _ = self.rules.tick(state, C, late)
         state = self.rules.receive(state, self.message(1, IO), late)
         self.assertFalse(self.rules.view(state, late).io)
 
-    def test_a_silent_host_is_forgotten(self) -> None:
+    def test_silent_host_is_forgotten(self) -> None:
         state = self.receive(self.message(2, IO))
         state, _ = self.rules.tick(state, C, 2 * self.LEASE)
         self.assertEqual({}, state.received)
 
-    def test_a_greedy_lease_is_cut(self) -> None:
+    def test_too_long_lease_is_shortened(self) -> None:
         state = self.receive(self.message(1, IO, lease=10**15))
         self.assertFalse(self.rules.view(state, protocol.MAX_LEASE_US).io)
 
@@ -257,11 +257,11 @@ class RulesTest(base.BaseTestCase):
         state = self.rules.receive(state, self.message(2, IO), 0)
         self.assertEqual(2, state.received['b'].seq)
 
-    def test_own_messages_come_back_and_are_not_heard(self) -> None:
+    def test_own_message_is_ignored(self) -> None:
         state = self.receive(self.message(1, IO, host='a'))
         self.assertEqual(PeerView(), self.rules.view(state, 1))
 
-    def test_leaving_takes_the_word_back(self) -> None:
+    def test_leaving_withdraws_the_statement(self) -> None:
         state, said = self.rules.decide(protocol.State(), C, IO, 5)
         other = protocol.Protocol('b', 1, self.timers)
         received = other.receive(protocol.State(), said, 5)
@@ -270,7 +270,7 @@ class RulesTest(base.BaseTestCase):
         self.assertFalse(other.view(received, 6).io)
         self.assertIsNone(self.rules.leave(state, C, 7)[1])
 
-    def test_coming_back_in_the_same_boot_is_heard(self) -> None:
+    def test_statement_after_return_in_the_same_boot_counts(self) -> None:
         state, said = self.rules.decide(protocol.State(), C, IO, 5)
         _, bye = self.rules.leave(state, C, 6)
         _, anew = self.rules.decide(protocol.State(), C, IO, 7)
@@ -280,7 +280,7 @@ class RulesTest(base.BaseTestCase):
             received = other.receive(received, message, 8)
         self.assertTrue(other.view(received, 8).io)
 
-    def test_the_least_slice_of_all(self) -> None:
+    def test_least_slice_of_all_hosts_counts(self) -> None:
         state = self.receive(
             self.message(1, ClusterPlan(Phase.COMPUTING, 7000)),
             self.message(1, ClusterPlan(Phase.COMPUTING, 5000), host='c'),
@@ -288,7 +288,7 @@ class RulesTest(base.BaseTestCase):
         )
         self.assertEqual(5000, self.rules.view(state, 1).min_slice_us)
 
-    def test_slices_that_change_each_period_are_told_seldom(self) -> None:
+    def test_slices_that_change_each_period_are_sent_seldom(self) -> None:
         state = protocol.State()
         told = []
         for tick in range(100):
@@ -300,7 +300,7 @@ class RulesTest(base.BaseTestCase):
         pauses = {b - a for a, b in itertools.pairwise(told)}
         self.assertEqual({self.timers.gap_us}, pauses)
 
-    def test_what_could_not_be_sent_is_sent_by_the_next_tick(self) -> None:
+    def test_unsent_statement_is_sent_by_the_next_tick(self) -> None:
         state, first = self.rules.decide(protocol.State(), C, IO, 10**9)
         state = self.rules.unsent(state)
         state, again = self.rules.tick(state, C, 10**9 + 1)

@@ -22,7 +22,9 @@ from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 
 class TestNewerJournal(manager_case.ManagerTestCase):
-    def test_freed_once_and_left_alone(self) -> None:
+    def test_guest_of_newer_record_is_restored_once(
+        self,
+    ) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.write(self.look())
         # A crash, and a newer agent's record without its mark.
@@ -54,8 +56,10 @@ class TestNewerJournal(manager_case.ManagerTestCase):
         self.domain.mark = mark
         self.made = self.make()
 
-    def test_only_the_copy_that_came_with_the_vm(self) -> None:
-        """What the newer agent made of it must not pass for the VM's own."""
+    def test_guest_with_newer_metadata_copy_is_restored(
+        self,
+    ) -> None:
+        """Values of the newer agent must not pass for original settings."""
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.came('<vhpc:journal>{"version": 99}</vhpc:journal>')
         target = self.look()
@@ -67,12 +71,12 @@ class TestNewerJournal(manager_case.ManagerTestCase):
         self.write(target)
         self.assertNotIn('99', self.domain.mark)
 
-    def test_a_torn_copy(self) -> None:
+    def test_guest_with_torn_metadata_copy_is_restored(self) -> None:
         self.came('<vhpc:journal>{"vers</vhpc:journal>')
         self.look()
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
 
-    def test_a_dry_run_names_it(self) -> None:
+    def test_dry_run_logs_newer_metadata_copy_and_writes_nothing(self) -> None:
         self.came('<vhpc:journal>{"version": 99}</vhpc:journal>')
         written = list(self.domain.written)
         self.made = self.make(dry_run=True)

@@ -62,7 +62,7 @@ class TestJournal(base.BaseTestCase):
         self.journal.prepare()
         self.file = pathlib.Path(self.state, 'journal', f'{UUID}.json')
 
-    def test_round_trip(self) -> None:
+    def test_saved_record_is_read_back(self) -> None:
         self.journal.save(record())
         self.assertEqual(record(), self.journal.load(UUID))
         self.assertEqual((UUID,), self.journal.uuids())
@@ -84,11 +84,11 @@ class TestJournal(base.BaseTestCase):
 
     @hypothesis.example(b'[' * 100_000)
     @hypothesis.given(strategies.binary(max_size=50))
-    def test_garbage_is_refused(self, garbage: bytes) -> None:
+    def test_invalid_record_is_refused(self, garbage: bytes) -> None:
         self.file.write_bytes(garbage)
         self.assertRaises(store.JournalError, self.journal.load, UUID)
 
-    def test_newer_is_told_apart(self) -> None:
+    def test_record_of_newer_agent_raises_its_own_error(self) -> None:
         ahead = {'version': store.VERSION + 1}
         summed = json.loads(record().to_json())
         # Its checksum may be another, or of other things.
@@ -100,7 +100,7 @@ class TestJournal(base.BaseTestCase):
             )
             self.assertIn(str(self.file), str(error))
 
-    def test_one_of_before_there_was_a_checksum(self) -> None:
+    def test_record_without_checksum_is_read(self) -> None:
         self.file.write_text(json.dumps(plain(record())))
         self.assertEqual(record(), self.journal.load(UUID))
 
@@ -109,7 +109,7 @@ class TestJournal(base.BaseTestCase):
         self.file.write_text(json.dumps({**plain(record()), 'more': 1}))
         self.assertEqual(record(), self.journal.load(UUID))
 
-    def test_no_byte_can_be_changed_unseen(self) -> None:
+    def test_changed_byte_is_detected(self) -> None:
         whole = record().to_json()
         for place, character in enumerate(whole):
             for flipped in (1, 2, 4, 8, 16, 32, 64):
@@ -121,7 +121,7 @@ class TestJournal(base.BaseTestCase):
                         store.JournalRecord.from_json(text, 'somewhere'),
                     )
 
-    def test_of_another_domain(self) -> None:
+    def test_record_of_another_domain_is_refused(self) -> None:
         other = dataclasses.replace(record(), uuid='other')
         self.file.write_text(other.to_json())
         self.assertRaises(store.JournalError, self.journal.load, UUID)
@@ -140,7 +140,7 @@ class TestJournal(base.BaseTestCase):
         self.assertEqual('old', loaded.name)
         self.assertEqual([f'{UUID}.json'], os.listdir(self.file.parent))
 
-    def test_on_the_disk_before_it_takes_its_place(self) -> None:
+    def test_record_is_synced_before_it_is_renamed(self) -> None:
         calls: list[object] = []
         fsync, replace = os.fsync, pathlib.Path.replace
 
@@ -165,18 +165,18 @@ class TestJournal(base.BaseTestCase):
             self.journal.remove(UUID)
             self.assertEqual([directory], calls[3:])
 
-    def test_a_longer_draft_of_before_leaves_nothing_in_it(self) -> None:
+    def test_longer_leftover_draft_is_overwritten_completely(self) -> None:
         draft = self.file.with_name(f'.{UUID}.json.tmp')
         draft.write_text('x' * 10_000)
         self.journal.save(record())
         self.assertEqual(record(), self.journal.load(UUID))
 
-    def test_a_record_that_cannot_be_removed(self) -> None:
+    def test_error_is_raised_if_a_record_cannot_be_removed(self) -> None:
         # As on a disk that is read-only; root may remove all else.
         self.file.mkdir()
         self.assertRaises(store.JournalError, self.journal.remove, UUID)
 
-    def test_no_directory_possible(self) -> None:
+    def test_error_is_raised_if_the_directory_cannot_be_made(self) -> None:
         path = pathlib.Path(self.state, 'file')
         path.write_text('')
         blocked = store.Journal(str(path))
@@ -185,13 +185,13 @@ class TestJournal(base.BaseTestCase):
         self.assertRaises(store.JournalError, blocked.save, record())
         self.assertEqual((), blocked.uuids())
 
-    def test_leftover_drafts_are_swept(self) -> None:
+    def test_leftover_drafts_are_removed(self) -> None:
         draft = self.file.with_name(f'.{UUID}.json.tmp')
         draft.write_text('{')
         self.journal.prepare()
         self.assertFalse(draft.exists())
 
-    def test_set_aside(self) -> None:
+    def test_unreadable_record_is_set_aside(self) -> None:
         self.file.write_text('')
         aside = self.journal.set_aside(UUID)
         self.assertTrue(aside.exists())

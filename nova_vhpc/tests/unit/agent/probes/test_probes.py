@@ -57,7 +57,7 @@ class ProbeCase(base.BaseTestCase):
 
 
 class TestKeptFiles(ProbeCase):
-    def test_that_nobody_closes(self) -> None:
+    def test_files_are_closed_when_their_holder_is_deleted(self) -> None:
         paths = [self.put(name, 'x') for name in 'ab']
         kept = probe_base.KeptFiles(paths, 8)
         files = kept._descriptors[:]
@@ -71,7 +71,7 @@ class TestSchedstat(ProbeCase):
     def stat(self, tid: int, run: int, wait: int, runs: int) -> None:
         self.put(f'proc/7/task/{tid}/schedstat', f'{run} {wait} {runs}\n')
 
-    def test_differences_in_microseconds(self) -> None:
+    def test_reading_is_the_difference_in_microseconds(self) -> None:
         self.stat(1, 0, 0, 0)
         self.stat(2, 0, 0, 0)
         reader = schedstat.SchedstatProbe(self.host).attach(
@@ -91,7 +91,7 @@ class TestSchedstat(ProbeCase):
         self.assertEqual((1.0, 0.0), reader.read().run_us)
         reader.close()
 
-    def test_garbage_is_no_reading(self) -> None:
+    def test_invalid_content_is_no_reading(self) -> None:
         self.stat(1, 1, 1, 1)
         reader = schedstat.SchedstatProbe(self.host).attach(
             self.target(tids=(1,))
@@ -102,7 +102,9 @@ class TestSchedstat(ProbeCase):
         self.stat(1, 2, 2, 2)
         self.assertIsNone(reader.read())
 
-    def test_garbage_of_one_is_no_reading_of_its_siblings(self) -> None:
+    def test_invalid_content_of_one_thread_is_no_reading_of_all(
+        self,
+    ) -> None:
         for garbage in ('', 'x y z', '1 2', '1 2 3 4'):
             for tid in (1, 2):
                 self.stat(tid, 1_000, 1_000, 1)
@@ -121,7 +123,7 @@ class TestSchedstat(ProbeCase):
             self.assertEqual((0.0, 2.0), reader.read().run_us)
             reader.close()
 
-    def test_real_thread_that_ends(self) -> None:
+    def test_ended_thread_has_no_reading(self) -> None:
         gate = threading.Event()
         thread = threading.Thread(target=gate.wait)
         thread.start()
@@ -180,13 +182,13 @@ class TestCpuStat(ProbeCase):
         self.put('cgroup/cgroup.controllers', 'io cpu\n')
         self.assertIsNone(probe.check())
 
-    def test_no_groups(self) -> None:
+    def test_guest_without_control_groups_has_no_reader(self) -> None:
         probe = cpu_stat.CpuStatProbe(self.host)
         self.assertIsNone(probe.attach(self.target()))
 
 
 class TestKvm(ProbeCase):
-    def test_pause_loop_exits(self) -> None:
+    def test_latency_counts_pause_loop_exits(self) -> None:
         probe = kvm.KvmProbe(self.host)
         self.assertIn('no KVM', probe.check())
         name = 'sys/kernel/debug/kvm/7-12/vcpu{}/directed_yield_attempted'
@@ -198,13 +200,13 @@ class TestKvm(ProbeCase):
         self.put(name.format(1), '110\n')
         self.assertEqual(50 * kvm.SPIN_US, reader.read().latency_us)
 
-    def test_guest_without_kvm(self) -> None:
+    def test_guest_without_kvm_has_no_reader(self) -> None:
         (self.root / 'sys/kernel/debug/kvm').mkdir(parents=True)
         self.assertIsNone(kvm.KvmProbe(self.host).attach(self.target()))
 
 
 class TestLibvirtDelay(ProbeCase):
-    def test_parse(self) -> None:
+    def test_delay_is_parsed_from_the_statistics(self) -> None:
         self.assertEqual(
             (5, 7),
             libvirt_delay.parse(
@@ -217,7 +219,7 @@ class TestLibvirtDelay(ProbeCase):
             ),
         )
 
-    def test_no_answer_no_sample(self) -> None:
+    def test_there_is_no_reading_without_an_answer(self) -> None:
         probe = libvirt_delay.LibvirtDelayProbe(self.host)
         self.assertIsNotNone(probe.check())
         reader = libvirt_delay.LibvirtDelayReader(probe, 'u')
@@ -230,7 +232,7 @@ class TestLibvirtDelay(ProbeCase):
 
 
 class TestIo(ProbeCase):
-    def test_tap(self) -> None:
+    def test_events_are_counted_from_tap_statistics(self) -> None:
         name = 'sys/class/net/tap1/statistics/{}_packets'
         self.put(name.format('rx'), '5\n')
         self.put(name.format('tx'), '6\n')
@@ -243,7 +245,7 @@ class TestIo(ProbeCase):
         self.assertEqual(10, reader.read())
         self.assertIsNone(probe.attach(self.target(taps=('elsewhere',))))
 
-    def test_block_of_cgroup_v1(self) -> None:
+    def test_block_events_are_read_from_cgroup_v1(self) -> None:
         text = (
             '8:0 Read {}\n8:0 Write 4\n8:0 Sync 9\n8:0 Async 1\n'
             '8:0 Total 99\nTotal 99\n'
@@ -256,7 +258,7 @@ class TestIo(ProbeCase):
         file.write_text(text.format(13))
         self.assertEqual(10, reader.read())
 
-    def test_block_of_cgroup_v2(self) -> None:
+    def test_block_events_are_read_from_cgroup_v2(self) -> None:
         text = '8:0 rbytes=1 wbytes=2 rios={} wios=4 dbytes=0 dios=0\n'
         file = self.put('g/io.stat', text.format(3))
         reader = block.BlockProbe(self.host).attach(
@@ -266,7 +268,7 @@ class TestIo(ProbeCase):
         file.write_text(text.format(8))
         self.assertEqual(5, reader.read())
 
-    def test_block_of_the_process(self) -> None:
+    def test_block_events_are_read_from_the_process(self) -> None:
         text = (
             'rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: {}\n'
             'write_bytes: 4096\ncancelled_write_bytes: 0\n'
@@ -295,7 +297,7 @@ class TestChoice(base.BaseTestCase):
             name for name, _ in sampler.Sampler(list(probes.items()), []).sync
         ]
 
-    def test_nothing_is_counted_twice(self) -> None:
+    def test_probe_covered_by_a_preferred_one_is_not_used(self) -> None:
         wait, throttle, spin = probe_base.WAIT, probe_base.THROTTLE, 'spin'
         full = {wait, throttle}
         self.assertEqual(
@@ -305,7 +307,7 @@ class TestChoice(base.BaseTestCase):
             ),
         )
 
-    def test_next_one_is_used(self) -> None:
+    def test_next_probe_is_used_if_one_cannot_serve(self) -> None:
         wait, throttle = probe_base.WAIT, probe_base.THROTTLE
         full = {wait, throttle}
         self.assertEqual(

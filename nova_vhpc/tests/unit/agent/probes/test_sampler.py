@@ -45,7 +45,7 @@ READING = probe_base.SyncReading(10.0, (1.0,), (10.0,), (3,))
 
 
 class TestVmReader(base.BaseTestCase):
-    def test_scaled_to_the_period(self) -> None:
+    def test_sample_is_scaled_to_the_period(self) -> None:
         reader = sampler.VmReader([Sync(None, READING)], [Io(None, 50.0)])
         self.assertIsNone(reader.read(1_000_000, 100_000).sync_latency_us)
         sample = reader.read(1_200_000, 100_000)
@@ -55,7 +55,7 @@ class TestVmReader(base.BaseTestCase):
         self.assertEqual((3,), sample.vcpu_runs)
         self.assertEqual(200_000, sample.elapsed_us)
 
-    def test_sources_are_added(self) -> None:
+    def test_readings_of_all_probes_are_added(self) -> None:
         spin = probe_base.SyncReading(7.0)
         reader = sampler.VmReader(
             [Sync(None, READING), Sync(None, spin)],
@@ -67,7 +67,7 @@ class TestVmReader(base.BaseTestCase):
         self.assertEqual(3.0, sample.io_events)
         self.assertEqual((1.0,), sample.vcpu_run_us)
 
-    def test_others_are_read_now_and_then(self) -> None:
+    def test_values_that_no_policy_follows_are_read_seldom(self) -> None:
         reader = sampler.VmReader(
             [Sync(None, READING)], [Io(None, 9.0, 25.0)], every=3, io_every=3
         )
@@ -89,7 +89,7 @@ class TestVmReader(base.BaseTestCase):
                 self.assertEqual(25.0, sample.io_events)
                 self.assertEqual(0.5, reader.run_us(100_000))
 
-    def test_io_events_alone_are_read_now_and_then(self) -> None:
+    def test_io_events_alone_can_be_read_seldom(self) -> None:
         reader = sampler.VmReader(
             [Sync(None, *[READING] * 5)],
             [Io(None, 30.0, 60.0, 90.0)],
@@ -98,7 +98,7 @@ class TestVmReader(base.BaseTestCase):
         events = [sample.io_events for sample in ticks(reader, 6)]
         self.assertEqual([None, 30.0, 60.0, 60.0, 60.0, 30.0], events)
 
-    def test_latency_alone_is_read_now_and_then(self) -> None:
+    def test_latency_alone_can_be_read_seldom(self) -> None:
         reader = sampler.VmReader(
             [Sync(None, READING)], [Io(None, 1.0, 2.0, 3.0)], every=3
         )
@@ -108,7 +108,7 @@ class TestVmReader(base.BaseTestCase):
             [(one.sync_latency_us, one.io_events) for one in samples],
         )
 
-    def test_without_news_the_sample_stands(self) -> None:
+    def test_unchanged_values_return_the_same_sample(self) -> None:
         reader = sampler.VmReader(
             [Sync(None, READING)], [Io(None, 2.0, 2.0, 3.0)], every=9
         )
@@ -116,7 +116,9 @@ class TestVmReader(base.BaseTestCase):
         self.assertIs(samples[1], samples[2])
         self.assertEqual(3.0, samples[3].io_events)
 
-    def test_dead(self) -> None:
+    def test_reader_is_dead_if_the_latency_is_missing_later(
+        self,
+    ) -> None:
         reader = sampler.VmReader([Sync(None, READING, None)], [])
         reader.read(1_000_000, 100_000)
         self.assertFalse(reader.dead)
@@ -126,7 +128,7 @@ class TestVmReader(base.BaseTestCase):
         self.assertTrue(reader.dead)
         self.assertIsNone(sample.sync_latency_us)
 
-    def test_dead_as_a_nic_was_plugged_in_anew(self) -> None:
+    def test_reader_is_dead_if_a_nic_was_plugged_in_again(self) -> None:
         reader = sampler.VmReader(
             [Sync(None, *[READING] * 4)],
             # One that never gave anything is no loss.

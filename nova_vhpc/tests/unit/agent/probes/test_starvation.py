@@ -62,18 +62,18 @@ class StarvationTest(StarvationCase):
         while self.read() is None:
             pass
 
-    def test_who_sleeps_costs_one_look_in_ten(self):
+    def test_sleeping_thread_costs_one_check_in_ten_reads(self):
         self.until_looked()
         looks = [self.read() for _ in range(30)]
         self.assertEqual(3, sum(look is not None for look in looks))
 
-    def test_a_wait_is_counted_as_it_passes(self):
+    def test_wait_is_counted_while_it_lasts(self):
         self.state(1, 'R')
         self.until_looked()
         for _ in range(25):
             self.assertEqual([0, 100 * MS], self.read())
 
-    def test_what_was_counted_is_not_counted_again(self):
+    def test_counted_wait_is_not_counted_again_by_the_kernel(self):
         self.state(1, 'R')
         self.until_looked()
         for _ in range(5):
@@ -88,14 +88,14 @@ class StarvationTest(StarvationCase):
         looks = [self.read() for _ in range(10)]
         self.assertEqual(1, sum(look is not None for look in looks))
 
-    def test_who_was_starved_is_watched_when_it_has_run(self):
+    def test_starved_thread_is_watched_after_it_has_run(self):
         self.state(1, 'R')
         self.until_looked()
         self.read()
         self.assertEqual([0, 0], self.read((0, 1), (0, 100 * MS)))
         self.assertEqual([0, 100 * MS], self.read())
 
-    def test_who_runs_on_is_no_longer_watched(self):
+    def test_thread_that_keeps_running_is_no_longer_watched(self):
         self.state(1, 'R')
         self.until_looked()
         self.read()
@@ -104,7 +104,7 @@ class StarvationTest(StarvationCase):
         looks = [self.read((0, 1)) for _ in range(10)]
         self.assertEqual(1, sum(look is not None for look in looks))
 
-    def test_a_waiting_thread_that_changes_cpus_is_not_counted_twice(self):
+    def test_wait_of_a_thread_that_changes_cpus_is_counted_once(self):
         # Then the kernel counts what it has waited, and it waits on.
         self.state(1, 'R')
         self.until_looked()
@@ -114,7 +114,7 @@ class StarvationTest(StarvationCase):
         self.assertEqual([0, 100 * MS], self.read())
         self.assertEqual([0, 20 * MS], self.read((0, 1), (0, 120 * MS)))
 
-    def test_what_was_counted_is_kept_until_the_kernel_counts_it(self):
+    def test_counted_wait_is_kept_until_the_kernel_counts_it(self):
         # It ran and slept between the reads of schedstat and of its state.
         self.state(1, 'R')
         self.until_looked()
@@ -125,14 +125,14 @@ class StarvationTest(StarvationCase):
         self.assertEqual([0, 50 * MS], self.read((0, 1), (0, 350 * MS)))
         self.assert_forgotten()
 
-    def test_no_wait_is_less_than_none(self):
+    def test_corrected_wait_is_never_negative(self):
         self.state(1, 'R')
         self.until_looked()
         for _ in range(5):
             self.read()
         self.assertEqual([7, 0], self.read((1, 1), (7, 3)))
 
-    def test_a_thread_that_runs_unseen_by_schedstat_does_not_wait(self):
+    def test_thread_that_runs_without_kernel_tick_does_not_wait(self):
         # nohz_full: no tick brings its counters up to date.
         self.state(0, 'R', utime=3)
         self.until_looked()
@@ -140,7 +140,7 @@ class StarvationTest(StarvationCase):
             self.state(0, 'R', utime=utime)
             self.assertEqual([0, 0], self.read())
 
-    def test_a_thread_that_is_gone(self):
+    def test_ended_thread_does_not_wait(self):
         self.state(0, 'R')
         self.until_looked()
         (self.tasks[0] / 'stat').write_text('')
@@ -162,7 +162,7 @@ class SchedstatTest(StarvationCase):
         self.addCleanup(reader.close)
         return reader
 
-    def test_a_starved_sibling_of_one_that_runs(self):
+    def test_starved_sibling_of_a_running_thread_waits(self):
         self.put(0, 0, 0, 0)
         self.put(1, 5, 5, 5)
         self.state(1, 'R')
@@ -177,7 +177,7 @@ class SchedstatTest(StarvationCase):
         self.assertGreater(readings[-1].latency_us, 0)
         self.assertEqual((1.0, 0.0), readings[-1].run_us)
 
-    def test_a_starved_vm(self):
+    def test_starved_vm_waits(self):
         for vcpu in (0, 1):
             self.put(vcpu, 5, 5, 5)
             self.state(vcpu, 'R')

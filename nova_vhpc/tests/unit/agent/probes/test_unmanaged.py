@@ -79,7 +79,7 @@ class TestNeighbours(base.TestCase):
         (view,) = self.neighbours.views(now_us)
         return view
 
-    def test_run_and_wait_since_the_last_tick(self):
+    def test_sample_has_run_and_wait_since_the_last_tick(self):
         self.neighbours.follow(UUID, Domain(), 2)
         self.look(1_000_000)
         self.stand(40, 60)
@@ -89,21 +89,21 @@ class TestNeighbours(base.TestCase):
         self.assertEqual((60_000.0, 60_000.0), view.sample.vcpu_wait_us)
         self.assertEqual(100_000, view.sample.elapsed_us)
 
-    def test_its_quota(self):
+    def test_sample_has_the_quota(self):
         # cgroup v1, v2, and a flavor's.
         for quota, share in ((-1, None), (2**64 // 1000, None), (5_000, 0.05)):
             self.neighbours.follow(UUID, Domain(quota=quota), 2)
             self.assertEqual(share, self.look(1).share)
 
-    def test_the_first_tick_has_no_sample(self):
+    def test_first_tick_has_no_sample(self):
         self.neighbours.follow(UUID, Domain(), 2)
         self.assertIsNone(self.look(1_000_000).sample.vcpu_run_us)
 
-    def test_shares_that_libvirt_does_not_tell(self):
+    def test_shares_are_unknown_if_libvirt_returns_none(self):
         self.neighbours.follow(UUID, Domain(None), 2)
         self.assertIsNone(self.look(1).shares)
 
-    def test_on_cpus_of_its_own_it_competes_with_nobody(self):
+    def test_vm_with_dedicated_cpus_is_not_read(self):
         self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
         self.assertEqual((), self.neighbours.views(1))
         # Somebody pins it elsewhere.
@@ -112,7 +112,7 @@ class TestNeighbours(base.TestCase):
         self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
         self.assertEqual((), self.neighbours.views(1))
 
-    def test_of_a_mixed_one_only_what_floats_is_read(self):
+    def test_only_shared_vcpus_of_a_mixed_vm_are_read(self):
         self.neighbours.follow(UUID, Domain(pins=((4,), (0, 1))), 2)
         self.look(1_000_000)
         path = self.proc / '77/task/101/schedstat'
@@ -122,7 +122,7 @@ class TestNeighbours(base.TestCase):
         self.assertEqual((30_000.0,), view.sample.vcpu_run_us)
         self.assertEqual((20_000.0,), view.sample.vcpu_wait_us)
 
-    def test_where_it_can_be(self):
+    def test_sample_has_the_allowed_cpus(self):
         for pins, shown in (
             (((0, 1), (2, 5)), ({0, 1}, {2, 5})),
             (((4,), (0, 1)), ({0, 1},)),
@@ -132,21 +132,21 @@ class TestNeighbours(base.TestCase):
             self.neighbours.follow(UUID, Domain(pins=pins), 2)
             self.assertEqual(shown, self.look(1).vcpu_pins)
 
-    def test_pins_that_libvirt_does_not_tell(self):
+    def test_pins_are_unknown_if_libvirt_returns_none(self):
         self.neighbours.follow(UUID, Domain(pins=None), 2)
         view = self.look(1)
         self.assertEqual((2, None), (view.vcpus, view.vcpu_pins))
 
-    def test_pins_of_vcpus_that_are_not_plugged_in(self):
+    def test_pins_of_unplugged_vcpus_do_not_count(self):
         self.neighbours.follow(UUID, Domain(pins=((0,),) * 9), 2)
         self.assertEqual(2, self.look(1).vcpus)
 
-    def test_a_process_that_is_not_found(self):
+    def test_vm_without_process_has_no_sample(self):
         other = UUID.replace('1', '2')
         self.neighbours.follow(other, Domain(), 2)
         self.assertIsNone(self.look(1).sample.elapsed_us)
 
-    def test_one_that_ends_between_ticks(self):
+    def test_vm_that_ends_between_ticks_has_no_sample(self):
         self.neighbours.follow(UUID, Domain(), 2)
         self.look(1_000_000)
         for vcpu in range(2):
@@ -154,13 +154,13 @@ class TestNeighbours(base.TestCase):
             path.write_text('')
         self.assertIsNone(self.look(1_100_000).sample.vcpu_run_us)
 
-    def test_forgotten_is_not_shown(self):
+    def test_forgotten_vm_is_not_listed(self):
         self.neighbours.follow(UUID, Domain(), 2)
         self.neighbours.forget(UUID)
         self.neighbours.forget(UUID)
         self.assertEqual((), self.neighbours.views(1))
 
-    def test_files_are_given_back(self):
+    def test_files_are_closed(self):
         fds = pathlib.Path('/proc/self/fd')
         before = len(list(fds.iterdir()))
         for _ in range(50):

@@ -36,7 +36,7 @@ class TransportTest(base.BaseTestCase):
         conf.set_override('transport_url', url)
         return conf
 
-    def test_a_bad_url_is_told_without_the_password(self) -> None:
+    def test_error_about_a_bad_url_hides_the_password(self) -> None:
         for url in (
             f'rabbit://u:{SECRET}@h:port/',
             f'rabbit://u:{SECRET}/x@h:5672/',
@@ -60,7 +60,7 @@ class TransportTest(base.BaseTestCase):
             self.assertEqual(1, len(said.getvalue().splitlines()))
             self.assertNotIn(SECRET, said.getvalue())
 
-    def test_a_driver_whose_library_is_not_there(self) -> None:
+    def test_error_names_the_missing_library_of_a_driver(self) -> None:
         module = 'oslo_messaging._drivers.impl_kafka'
         with mock.patch.dict('sys.modules', {'confluent_kafka': None}):
             sys.modules.pop(module, None)
@@ -73,14 +73,14 @@ class TransportTest(base.BaseTestCase):
         self.assertIn('confluent_kafka', str(error))
         self.assertNotIn(SECRET, str(error))
 
-    def test_what_is_set_for_rabbit_only(self) -> None:
+    def test_rabbit_options_are_set_for_rabbit_only(self) -> None:
         transport = messaging.get_transport(self.conf('rabbit://h/'))
         self.addCleanup(transport.cleanup)
         options = transport._driver.conf.oslo_messaging_rabbit
         self.assertEqual(64, options.rabbit_qos_prefetch_count)
         self.assertTrue(options.amqp_auto_delete)
 
-    def test_notifications_are_bounded_and_nothing_else(self) -> None:
+    def test_only_notification_queues_are_bounded(self) -> None:
         transport = messaging.get_notification_transport(
             self.conf('rabbit://h/')
         )
@@ -89,7 +89,7 @@ class TransportTest(base.BaseTestCase):
         self.assertEqual(64, options.rabbit_qos_prefetch_count)
         self.assertFalse(options.amqp_auto_delete)
 
-    def test_notifications_may_have_a_bus_of_their_own(self) -> None:
+    def test_notifications_may_have_their_own_bus(self) -> None:
         conf = self.conf('rabbit://h/')
         messaging.get_notification_transport(conf).cleanup()
         group = 'oslo_messaging_notifications'
@@ -105,7 +105,7 @@ class TransportTest(base.BaseTestCase):
         )
         self.assertIn(f'[{group}]transport_url', str(error))
 
-    def test_what_an_operator_sets_stays(self) -> None:
+    def test_options_of_the_operator_are_kept(self) -> None:
         conf = peer_agents.make_conf('rabbit://h/?rabbit_qos_prefetch_count=7')
         conf.set_override('rabbit_quorum_queue', True, 'oslo_messaging_rabbit')
         transport = messaging.get_transport(conf)
@@ -116,7 +116,7 @@ class TransportTest(base.BaseTestCase):
 
 
 class HushTest(base.BaseTestCase):
-    def test_the_first_bad_message_is_told_in_one_line(self) -> None:
+    def test_first_bad_message_is_logged_in_one_line(self) -> None:
         messaging.hush()
         log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
         once = messaging._Once()
