@@ -170,7 +170,7 @@ class StartTest(base.TestCase):
 
     def test_invalid_json_is_reported_with_its_file(self):
         path = self.file('garbage')
-        self.assert_refused(1, f'{path}: no JSON', explain, path)
+        self.assert_refused(1, f'{path}: not JSON', explain, path)
 
     def test_missing_message_bus_is_reported(self):
         self.assert_refused(
