@@ -21,7 +21,8 @@ from nova_vhpc.conf import types
 GROUP = cfg.OptGroup(
     'vhpc_agent',
     title='nova-vhpc agent',
-    help='How nova-vhpc-agent finds, measures and sets the VMs of its host.',
+    help='How nova-vhpc-agent finds, measures and controls the VMs of its '
+    'host.',
 )
 
 
@@ -49,16 +50,16 @@ OPTS: list[Any] = [
     cfg.StrOpt(
         'host',
         help='Name of this compute host as Nova knows it ([DEFAULT]host of '
-        "nova-compute). Leave unset unless nova-compute's own is set; the "
-        "default is the machine's host name.",
+        'nova-compute). Set it if nova-compute sets its own. Unset, it is the '
+        "machine's host name.",
     ),
     cfg.StrOpt(
         'state_path',
         default='/var/lib/nova-vhpc',
         regex=ABSOLUTE,
-        help="Directory of the journal: each VM's settings before we first "
-        'wrote to it. It must survive a crash of the agent, so no tmpfs '
-        'that a restart of the service empties; /var/lib/nova-vhpc is good.',
+        help='Directory of the journal, which holds the original settings of '
+        'each VM. It must survive a crash of the agent: do not use a tmpfs '
+        'that a restart of the service empties.',
     ),
     cfg.StrOpt(
         'run_path',
@@ -69,27 +70,28 @@ OPTS: list[Any] = [
     ),
     cfg.StrOpt(
         'cpu_shared_set',
-        help='Host CPUs that VMs may be pinned to, in the syntax of '
-        "nova-compute's [compute]cpu_shared_set, such as '2-15,^8'. Give "
-        'both the same value; without it, all CPUs that the agent itself '
-        'may use. VMs are never pinned outside of it.',
+        help='Host CPUs to which VMs may be pinned, in the syntax of '
+        "nova-compute's [compute]cpu_shared_set, such as '2-15,^8'. Set "
+        'both options to the same value. Unset, all CPUs that the agent '
+        'itself may use. VMs are never pinned to other CPUs.',
     ),
     cfg.Opt(
         'period_ms',
         type=_integer(30, 10_000),
         default=100,
-        help='Length of the control period (tick). The papers use 100 ms '
-        'for I/O phases and 30 ms for time slices. Shorter follows faster '
-        'and costs more CPU; try 100 first.',
+        help='Length of the control period (tick) in milliseconds. The '
+        'papers use 100 ms for I/O phases and 30 ms for time slices. A '
+        'shorter period follows changes faster and costs more CPU time; '
+        'try 100 first.',
     ),
     cfg.Opt(
         'reconcile_period',
         type=_seconds(0.2),
         default=10.0,
         mutable=True,
-        help='Seconds between two full comparisons of what libvirt says with '
-        'what we know. Events make us follow at once; this is the safety '
-        'net. Raise it on hosts with hundreds of VMs, for example to 30.',
+        help='Seconds between two comparisons of all VMs with what libvirt '
+        'reports. It makes up for lost events; the agent acts on events at '
+        'once. Raise it on hosts with hundreds of VMs, for example to 30.',
     ),
     cfg.StrOpt(
         'foreign_changes',
@@ -107,58 +109,61 @@ OPTS: list[Any] = [
         'window_weights',
         default='cgroup',
         choices=[
-            ('cgroup', "into the file of the VM's control group"),
-            ('libvirt', 'by libvirt, for each border of a window'),
+            ('cgroup', "to the file of the VM's control group"),
+            ('libvirt', 'by a libvirt call at each border of a window'),
         ],
-        help='How the weights of gang windows are written. The file takes a '
-        'tenth of a millisecond, libvirt several, more on a busy host, and it '
-        'has systemd write a file each time. Where the file cannot be '
-        'written, or libvirt does not read the same, libvirt is used. Set '
-        'libvirt if nobody but libvirt and systemd is to write below '
-        '/sys/fs/cgroup/machine.slice on your hosts. Even so the original '
-        'weight of a VM whose migration begins in its window is put there, as '
-        'libvirt takes none until it ends; ProtectControlGroups=yes in the '
+        help='How the weights of gang windows are written. Writing the file '
+        'takes a tenth of a millisecond; libvirt takes several, more on a '
+        'busy host, and makes systemd write a file each time. libvirt is also '
+        'used if the file cannot be written or libvirt reads another value. '
+        'Set libvirt if only libvirt and systemd may write below '
+        '/sys/fs/cgroup/machine.slice on your hosts. One write of the agent '
+        'to that file remains: it restores the original weight of a VM whose '
+        'migration begins in its window, because libvirt accepts no weight '
+        'until the migration ends. ProtectControlGroups=yes in the '
         "agent's unit forbids that as well.",
     ),
     cfg.BoolOpt(
         'dry_run',
         default=False,
-        help='Decide and show, but write nothing: to no VM and no NIC, to '
-        'no journal, and nothing to Placement; and tell other hosts no '
-        'phase. What a crash left in VMs is named and stays, until '
-        'nova-vhpc-agent --restore. The advised first step on a new host; '
-        'the same as --dry-run.',
+        help='Decide and show, but write nothing: not to VMs, NICs, the '
+        'journal or Placement; and send no phases to other hosts. VMs that a '
+        'crash left changed are logged and stay so until '
+        'nova-vhpc-agent --restore. Recommended as the first step on a new '
+        'host; the same as --dry-run.',
     ),
     cfg.ListOpt(
         'sync_probes',
         default=['schedstat', 'cpu_stat', 'kvm', 'libvirt_delay'],
         help='Probes of the synchronisation latency, in order of '
-        'preference; one that this host cannot serve says so at start and '
-        'the next is used. Change it to leave out a probe that misbehaves.',
+        'preference. If the host cannot serve a probe, the agent logs why at '
+        'start and uses the next. Change it to leave out a faulty probe.',
     ),
     cfg.Opt(
         'other_sync_ticks',
         type=_integer(1, 100),
         default=5,
-        help='Control periods between two readings of what no slice '
-        'follows: the synchronisation latency of VMs that are not parallel, '
-        'and the I/O events of all VMs unless pinning_policy is io_pool, '
-        'slice_policy is dss, or either is a plugin. Both are shown, and '
-        'tell windows how much CPU such VMs want. Set 1 to watch them as '
-        'closely, at up to twice the cost.',
+        help='Control periods between two readings of values that no time '
+        'slice depends on: the synchronisation latency of VMs that are not '
+        'parallel, and the I/O events of all VMs unless pinning_policy is '
+        'io_pool, slice_policy is dss, or either is a plugin. They are shown '
+        'in the status, and gang windows use them to estimate the CPU demand '
+        'of such VMs. Set 1 to read them in every period, at up to twice the '
+        'cost.',
     ),
     cfg.ListOpt(
         'io_probes',
         default=['tap', 'block'],
-        help='Probes of I/O events; all that the host serves are added up. '
-        'Leave out block if disk traffic should not count as I/O phase.',
+        help='Probes of I/O events. The events of all probes that the host '
+        'can serve are added up. Leave out block if disk traffic should not '
+        'count as I/O phase.',
     ),
     cfg.ListOpt(
         'actuators',
         default=['libvirt'],
-        help='What writes the settings: libvirt for period, quota, shares '
-        'and pins; add kernel_slice for per-thread slices on kernels from '
-        '6.12, after measuring that it helps.',
+        help='Actuators that write the settings: libvirt writes period, '
+        'quota, shares and pins. Add kernel_slice for per-thread slices on '
+        'kernel 6.12 or newer, after you have measured that it helps.',
     ),
     cfg.Opt(
         'call_deadline',
@@ -181,70 +186,78 @@ OPTS: list[Any] = [
         type=_integer(1),
         default=3,
         mutable=True,
-        help='Failed writes in a row after which a VM is left alone for '
-        'quarantine_seconds.',
+        help='Number of failed writes in a row after which the agent does '
+        'not write to a VM for quarantine_seconds. Raise it if libvirt calls '
+        'often fail and succeed soon after; try 5.',
     ),
     cfg.Opt(
         'quarantine_seconds',
         type=_seconds(0.1),
         default=30.0,
         mutable=True,
-        help='How long a VM in quarantine is left alone before the next '
-        'try. Doubles with each further failure, up to ten times.',
+        help='Seconds for which the agent does not write to a VM in '
+        'quarantine before it tries again. The time doubles with each further '
+        'failure, to at most ten times this value. Lower it, for example to '
+        '10, if such VMs mostly recover soon.',
     ),
     cfg.Opt(
         'reconnect_max_seconds',
         type=_seconds(0.1),
         default=30.0,
-        help='Longest pause between two tries to reach libvirt.',
+        help='Longest pause in seconds between two attempts to connect to '
+        'libvirt. Lower it, for example to 5, if libvirtd restarts often.',
     ),
     cfg.HostAddressOpt(
         'metrics_host',
         default='127.0.0.1',
-        help='Address of the Prometheus endpoint. It has no authentication: '
-        'keep it on the loopback or on a management network.',
+        help='Address on which the Prometheus endpoint listens. It has no '
+        'authentication: keep it on the loopback, or set an address in the '
+        'management network.',
     ),
     cfg.Opt(
         'metrics_port',
         type=types.Port(),
         default=9619,
-        help='Port of the Prometheus endpoint; 0 switches it off.',
+        help='TCP port of the Prometheus endpoint; 0 turns it off. Change it '
+        'if another program uses the port.',
     ),
     cfg.StrOpt(
         'status_socket_mode',
         default='0660',
         regex='^0?[0-7]{3}$',
-        help='File mode of the status socket in run_path, octal. Its group '
-        "is the agent's own, and it is made anew at each start: to let others "
-        'than root run nova-vhpc-top, name their group by Group= in the '
-        "agent's unit.",
+        help='Octal file mode of the status socket in run_path. The socket '
+        "belongs to the agent's own group and is created at each start. To "
+        'let other users than root run nova-vhpc-top, set Group= in the '
+        "agent's unit to their group.",
     ),
     cfg.BoolOpt(
         'bind_uplinks',
         default=False,
         help='Plug the NICs of servers that have claimed uplinks into the '
         "uplinks' bridges, whatever network they were booted on. Turn it on "
-        'where guests are on Linux bridges and a claim shall decide where '
-        'packets go; os-vif and Neutron do not know of it, so the bridges '
-        'must reach the same networks. Undone when the agent stops.',
+        'if guests are on Linux bridges and the claim must decide which way '
+        'packets take. os-vif and Neutron do not notice the change, so the '
+        'bridges must reach the same networks. The agent undoes it when it '
+        'stops.',
     ),
     cfg.StrOpt(
         'cgroup_root',
         default='/sys/fs/cgroup',
-        help='Where the cgroup file systems are mounted. Change it only for '
-        'tests and containers.',
+        help='Directory where the cgroup file systems are mounted. Change it '
+        'only in tests and containers, for example to /host/sys/fs/cgroup.',
     ),
     cfg.StrOpt(
         'proc_root',
         default='/proc',
-        help='Where the proc file system is mounted. Change it only when '
-        "the agent runs in a container with the host's one elsewhere.",
+        help='Directory where the proc file system is mounted. Change it '
+        "only if the agent runs in a container that has the host's elsewhere, "
+        'for example to /host/proc.',
     ),
     cfg.StrOpt(
         'sys_root',
         default='/sys',
-        help='Where sysfs is mounted. Change it only for tests and '
-        'containers.',
+        help='Directory where sysfs is mounted. Change it only in tests and '
+        'containers, for example to /host/sys.',
     ),
 ]
 

@@ -54,32 +54,32 @@ OPTS: list[Any] = [
         help='Time slice policy, by entry point name: gang (windows in which '
         'the vCPUs of one parallel VM run together), atc (adaptive, from the '
         'synchronisation latency), dss (from I/O), vslicer (micro '
-        'slices for latency VMs), fixed, or none. Change it to compare; any '
-        'goes with any pinning_policy.',
+        'slices for latency VMs), fixed, or none. Change it to compare '
+        'policies; each can be combined with each pinning_policy.',
     ),
     cfg.StrOpt(
         'pinning_policy',
         default='balance',
         help='Pinning policy, by entry point name: balance (siblings of a '
-        'VM on different CPUs), io_pool (that, and VMs in the I/O phase on '
-        'CPUs of their own; try it where programs communicate in bursts and '
+        'VM on different CPUs), io_pool (the same, and VMs in the I/O phase '
+        'on separate CPUs; try it if programs communicate in bursts and '
         'the host has four CPUs or more), or none.',
     ),
     cfg.StrOpt(
         'predictor',
         default='adaptive',
         help='Predictor of I/O events, by entry point name: adaptive needs '
-        'no tuning; rle is that of the paper; last_value, ewma, markov and '
-        'gpht are there to compare. Only pinning_policy = io_pool needs '
-        'predictions; without it none are made.',
+        'no tuning; rle is the predictor of the paper; last_value, ewma, '
+        'markov and gpht are for comparison. Predictions are made and used '
+        'with pinning_policy = io_pool only.',
     ),
     _integer(
         'default_slice_us',
         1_000,
         1_000_000,
-        'DEFAULT of ATC, in microseconds: a VM at this slice keeps the '
-        'period and quota of its flavor. Change it only with the kernel: 30 '
-        'ms is the value of the paper.',
+        'Default time slice of ATC (DEFAULT), in microseconds: a VM with '
+        'this slice keeps the period and quota of its flavor. Change it only '
+        "if the host kernel's own slice differs; the paper has 30 ms.",
     ),
     _integer(
         'alpha_us',
@@ -92,74 +92,77 @@ OPTS: list[Any] = [
         'beta_us',
         1,
         1_000_000,
-        'Fine step of ATC, for slices of alpha_us and less. Must be less '
-        'than alpha_us; try a tenth of it.',
+        'Fine step of ATC per control period, in microseconds, for slices up '
+        'to alpha_us. Must be less than alpha_us; try a tenth of it.',
     ),
     _integer(
         'min_threshold_us',
         1,
         1_000_000,
-        'Least slice of ATC (minThreshold, 0.3 ms in the paper). What the '
-        'host can really bring about bounds it from below, so a change '
-        'matters only above that: raise it, for example to 8000, if short '
-        'slices cost too much throughput.',
+        'Shortest time slice of ATC, in microseconds (minThreshold, 0.3 ms '
+        'in the paper). Slices are never shorter than the host can enforce, '
+        'so lower values have no effect. Raise it, for example to 8000, if '
+        'short slices cost too much throughput.',
     ),
     cfg.BoolOpt(
         'atc_literal',
         default=_DEFAULTS.atc_literal,
-        help="Run ATC's Algorithm 1 to the letter: without guard, latency "
-        'floor, and our filling of its gaps. Only for comparing with the '
-        'paper.',
+        help="Run ATC's Algorithm 1 exactly as published: without guard, "
+        'without latency floor and without the rules that fill its gaps. '
+        'Turn it on only to compare with the paper.',
     ),
     _decimal(
         'latency_floor_us',
         0,
         1000000000,
         'Synchronisation latency per control period, in microseconds, '
-        'that ATC takes for zero. Raise it if slices stay short although '
-        'the programs are idle; 0 is the letter of the paper.',
+        'below which ATC counts it as zero. Raise it if slices stay short '
+        'although the programs are idle; 0 is the rule of the paper.',
     ),
     cfg.BoolOpt(
         'guard',
         default=_DEFAULTS.guard,
-        help='Take a shorter slice back when the latency got worse with it, '
-        'and leave it so for a while. Switch it off only to compare: on '
-        'Linux, shorter is not always better.',
+        help='Return to the longer time slice for a while if the latency got '
+        'worse with a shorter one. Turn it off only to compare: on Linux, a '
+        'shorter slice is not always better.',
     ),
     _integer(
         'guard_window',
         2,
         1_000,
-        'Control periods whose latency the guard compares, before and '
-        'after. Raise it on noisy hosts, for example to 20.',
+        'Number of control periods before and after a change whose latency '
+        'the guard compares. Raise it on noisy hosts, for example to 20.',
     ),
     _decimal(
         'guard_margin',
         0,
         100,
-        'Least relative worsening that the guard acts on, above noise. '
-        '0.1 is 10%.',
+        'Least relative increase of the latency, beyond noise, on which the '
+        'guard acts; 0.1 is 10%. Raise it, for example to 0.3, if the guard '
+        'acts too often.',
     ),
     _integer(
         'guard_hold',
         1,
         1_000_000,
-        'Control periods for which the guard does not try a shorter slice '
-        'again; doubles each time, up to sixteenfold. 100 is 10 s.',
+        'Control periods for which the guard allows no shorter slice after '
+        'it has acted; doubles each time, up to sixteenfold. 100 is 10 s '
+        'with the default control period. Raise it if the slices still '
+        'change too often; try 300.',
     ),
     cfg.BoolOpt(
         'share_slices',
         default=_DEFAULTS.share_slices,
-        help="Let the hosts of a virtual cluster agree on ATC's least slice. "
-        'Needs [vhpc_peers]. Try it for programs that synchronise between '
-        'hosts all the time.',
+        help='Let all hosts of a virtual cluster use the shortest slice that '
+        'ATC has found on one of them. Needs [vhpc_peers]. Turn it on for '
+        'programs that synchronise between hosts all the time.',
     ),
     _integer(
         'fixed_slice_us',
         1_000,
         1_000_000,
-        'Time slice of the fixed policy, in microseconds. libvirt takes '
-        'nothing below 1000; try 10000.',
+        'Time slice of the fixed policy, in microseconds. libvirt accepts '
+        '1000 and more; try 10000.',
     ),
     _integer(
         'micro_slice_us',
@@ -172,8 +175,8 @@ OPTS: list[Any] = [
         'dss_events_per_slice',
         0.1,
         1000000,
-        'I/O events that dss lets come in during one time slice. Lower '
-        'it for shorter slices.',
+        'Number of I/O events that dss expects during one time slice: it '
+        'sets the slice by it. Lower it for shorter slices.',
     ),
     _integer(
         'gang_window_us',
@@ -188,26 +191,27 @@ OPTS: list[Any] = [
         'gang_max_window_us',
         5_000,
         1_000_000,
-        'Windows are widened up to this, in microseconds, where they begin '
-        'late; at least gang_window_us. Set it to that for '
-        'windows of one width, for example so that hosts of very different '
-        'speed agree.',
+        'Greatest width of a gang window, in microseconds, at least '
+        'gang_window_us. Windows that begin late are widened up to this. Set '
+        'it to gang_window_us for windows of one width, for example if the '
+        'hosts of a cluster differ much in speed.',
     ),
     _integer(
         'gang_min_window_us',
         5_000,
         1_000_000,
-        'Least width of the windows that gang leaves to VMs that take no '
-        'part, in microseconds. Lower it if those need to run more often; '
-        'a kernel with HZ=250 divides no finer than 4000.',
+        'Least width of the pauses between gang windows, in microseconds, in '
+        'which VMs outside of gangs run. Lower it if these must run more '
+        'often; a kernel with HZ=250 cannot divide time finer than 4000.',
     ),
     _integer(
         'gang_favour',
         2,
         1_000,
-        'How many times the cpu_shares of others a parallel VM gets in its '
-        'window. Lower it, for example to 5, if VMs that take no part '
-        'answer too slowly; raise it if siblings do not run together.',
+        'Factor by which the cpu_shares of a parallel VM exceed those of '
+        'other VMs in its window. Lower it, for example to 5, if VMs outside '
+        'of gangs respond too slowly; raise it if siblings do not run '
+        'together.',
     ),
     _decimal(
         'io_floor_events',
@@ -215,30 +219,31 @@ OPTS: list[Any] = [
         1000000000,
         'I/O events per 100 ms below which a VM is never in the I/O '
         'phase, whatever its threshold. Raise it if VMs that do little I/O '
-        'are moved; 0 is the letter of the paper.',
+        'are moved; 0 is the rule of the paper.',
     ),
     _integer(
         'otsu_history',
         2,
         100_000,
-        'Samples (of 100 ms) that the I/O threshold is computed from. Must '
-        'cover several iterations of a program; 200 is the value of the '
-        'paper.',
+        'Number of samples (of 100 ms) from which the I/O threshold is '
+        'computed, 200 in the paper. They must cover several iterations of a '
+        'program: raise it, for example to 600, for programs with long ones.',
     ),
     _integer(
         'otsu_renewal',
         1,
         100_000,
-        'Samples after which the I/O threshold is renewed, 50 in the paper. '
-        'At most otsu_history.',
+        'Number of samples (of 100 ms) after which the I/O threshold is '
+        'computed again, 50 in the paper. At most otsu_history. Lower it, for '
+        'example to 20, if programs change their behaviour often.',
     ),
     _integer(
         'leave_periods',
         1,
         10_000,
-        'Periods (of 100 ms) with little I/O before a VM may leave the I/O '
-        'pool, three in the paper. With leave_rule = learned, the least '
-        'number.',
+        'Number of periods (of 100 ms) with little I/O after which a VM may '
+        'leave the I/O pool, 3 in the paper. With leave_rule = learned, the '
+        'least number. Raise it, for example to 5, if VMs leave too early.',
     ),
     cfg.StrOpt(
         'leave_rule',
@@ -251,53 +256,55 @@ OPTS: list[Any] = [
             ),
             ('paper', 'leave after leave_periods'),
         ],
-        help='When a virtual cluster leaves the I/O pool. Use paper only to '
-        'compare: it moves programs such as CG back and forth.',
+        help='When a virtual cluster leaves the I/O pool. Set paper only to '
+        'compare: with it, programs such as CG are moved back and forth.',
     ),
     _integer(
         'move_cost_periods',
         1,
         10_000,
-        'What moving out of the I/O pool and back costs, in periods (of 100 '
-        'ms) spent there needlessly; also the longest pause that '
-        'leave_rule = learned sits out. Raise it if VMs still move too '
-        'often; try 20.',
+        'Cost of moving out of the I/O pool and back, as the number of '
+        'periods (of 100 ms) in the pool without need that cost the same. '
+        'With leave_rule = learned, a VM also waits no longer than this. '
+        'Raise it if VMs still move too often; try 20.',
     ),
     cfg.StrOpt(
         'io_pool_cpus',
-        help='Host CPUs of the I/O pool, such as 8-15; best a socket of its '
-        'own. Unset, the pool is sized from demand and lies in the last '
-        'socket. A parallel VM with more vCPUs than the pool has CPUs stays '
-        'in the computing pool.',
+        help='Host CPUs of the I/O pool, such as 8-15; best those of a '
+        'whole socket. Unset, demand decides the size of the pool, in the '
+        'last socket. A parallel VM with more vCPUs than the pool has CPUs '
+        'stays in the computing pool.',
     ),
     cfg.StrOpt(
         'computing_pool_cpus',
-        help='Host CPUs of the computing pool. Unset, all CPUs that are not '
-        'in the I/O pool. Must not overlap with io_pool_cpus.',
+        help='Host CPUs of the computing pool, such as 0-7. Unset, all CPUs '
+        'that are not in the I/O pool. Must not overlap with io_pool_cpus. '
+        'Set it to keep some CPUs out of both pools.',
     ),
     _integer(
         'io_slice_us',
         1_000,
         1_000_000,
-        'Time slice in the I/O pool, in microseconds. libvirt takes nothing '
-        'below 1000; what the host can bring about bounds it from below.',
+        'Time slice of VMs in the I/O pool, in microseconds. libvirt accepts '
+        '1000 and more, and slices are never shorter than the host can '
+        'enforce. Raise it if programs in the pool lose throughput; try 5000.',
     ),
     _integer(
         'pool_shrink_periods',
         1,
         1_000_000,
-        'Control periods for which fewer CPUs must be needed before the I/O '
-        'pool shrinks. Raise it, for example to 600, if its size changes '
-        'too often.',
+        'Number of control periods in a row that must need fewer CPUs before '
+        'the I/O pool shrinks. Raise it, for example to 600, if its size '
+        'changes too often.',
     ),
     _integer(
         'rebalance_periods',
         1,
         1_000_000,
-        'Control periods for which CPUs must be unevenly loaded before a VM '
-        'is moved among them, and for which a busy parallel VM must have no '
-        'part in gang windows before it is unpinned. Raise it, for example to '
-        '600, if VMs come and go often, or programs in them.',
+        'Number of control periods for which CPUs must be unevenly loaded '
+        'before a VM is moved between them, and for which a busy parallel VM '
+        'must be outside of gang windows before it is unpinned. Raise it, for '
+        'example to 600, if VMs or the programs in them often start and end.',
     ),
 ]
 

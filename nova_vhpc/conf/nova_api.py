@@ -29,12 +29,11 @@ opts = [
         type=types.Integer(min=1),
         default=60,
         help="""
-Seconds between two questions to Nova about this host's servers.
+Seconds between two queries to Nova about this host's servers.
 
-A server that the agent has never heard of is asked for earlier, so this
-only bounds how late a change of group or metadata is seen. Costs one call
-and one more per server group on this host; raise it in clouds of many
-thousand hosts.
+A new server is looked up at once, so this only limits how late the agent sees
+a change of group or metadata. A query costs one call, and one more for each
+server group on this host. Raise it (try 300) in clouds of many thousand hosts.
 """,
     ),
     cfg.Opt(
@@ -42,42 +41,42 @@ thousand hosts.
         type=types.Integer(min=1),
         default=5,
         help="""
-Least seconds between two questions to Nova, however many servers start.
+Seconds between two queries to Nova, at least, even if many servers start.
 
-Raise it when boots come in storms and nova-api is the bottleneck.
+Raise it (try 15) if many servers boot at the same time and nova-api is the
+bottleneck.
 """,
     ),
     cfg.StrOpt(
         'groups_file',
         help="""
-File that says which servers form a virtual cluster, for clouds whose
+File that lists the servers of each virtual cluster. Set it in clouds whose
 compute hosts may not call the Nova API.
 
-YAML or JSON: a mapping from the cluster's name to a list of server uuids,
-the same on all hosts of the cluster. It is read again when it changes,
-and stands above what Nova says. Suggested value where needed:
-``/etc/nova-vhpc/groups.yaml``.
+It is YAML or JSON: a mapping from the cluster's name to a list of server
+uuids, the same on all hosts of the cluster. It is read again if it changes,
+and overrides Nova. Suggested value: ``/etc/nova-vhpc/groups.yaml``.
 """,
     ),
     cfg.BoolOpt(
         'notifications',
         default=False,
         help="""
-Listen to Nova's versioned notifications, and ask Nova at once when one
-tells of a server or server group.
+Listen to Nova's versioned notifications, and query Nova at once after one
+about a server or server group.
 
 Needs ``notification_format`` ``versioned`` or ``both`` in nova.conf. The
-agent listens in a pool of its own, so no other consumer loses a message,
-but each agent receives all notifications of the cloud: leave it off in
-large clouds.
+agent listens in its own pool, so no other consumer loses a message, but each
+agent receives all notifications of the cloud. Turn it on in small clouds where
+changes of groups must be seen at once.
 """,
     ),
     cfg.StrOpt(
         'notification_exchange',
         default='nova',
         help="""
-Exchange of Nova's notifications: nova's ``control_exchange``. Change it
-when nova.conf changes that.
+Exchange of Nova's notifications. Set it to the value of ``control_exchange``
+in nova.conf if that is not the default.
 """,
     ),
 ]

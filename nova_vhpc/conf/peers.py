@@ -26,12 +26,11 @@ opts = [
         'enabled',
         default=True,
         help="""
-Tell the phases of virtual clusters to their other hosts, and listen to
-control calls of ``nova-vhpc-ctl``, over the message bus of
-``transport_url``.
+Send the phases of virtual clusters to their other hosts, and accept calls of
+``nova-vhpc-ctl``, over the message bus of ``transport_url``.
 
-Off, or without ``transport_url``, each host decides by itself. Turn it off
-when no virtual cluster spans two hosts.
+If it is off, or without ``transport_url``, each host decides by itself. Turn
+it off if no virtual cluster spans two hosts.
 """,
     ),
     cfg.Opt(
@@ -39,24 +38,24 @@ when no virtual cluster spans two hosts.
         type=types.Finite(min=1.0, max=600.0),
         default=6.0,
         help="""
-Seconds that what another host said holds without being renewed.
+Seconds for which a statement of another host holds if it is not renewed.
 
-It bounds how long members can be in different phases after a loss, and
-how long a host that died is still believed. Renewals, only sent while a
-host is in the I/O phase, come three times per lease: lengthen it when
-they load the broker. Keep it equal on all hosts. Suggested: 6.
+It limits how long members can be in different phases after a message was
+lost, and how long the statement of a dead host counts. Statements are renewed
+three times per lease, but only in the I/O phase. Raise it (try 15) if they
+load the broker. Set it to the same value on all hosts.
 """,
     ),
     cfg.BoolOpt(
         'share_min_slice',
         default=False,
         help="""
-Share the least time slice of a virtual cluster's hosts as well.
+Exchange the least time slice of a virtual cluster between its hosts as well.
 
-One long slice anywhere delays all members, so ATC's minimum then holds
-across hosts. Costs up to two messages per second, host and cluster. Turn
-it on for tightly coupled programs on over-committed hosts; it needs
-``version_cap`` 1.1 or none.
+A long slice on one host delays all members, so ATC's minimum then holds for
+all hosts. It costs up to two messages per second, host and cluster. Turn it
+on for tightly coupled programs on over-committed hosts. It needs
+``version_cap`` 1.1 or unset.
 """,
     ),
     cfg.StrOpt(
@@ -65,9 +64,9 @@ it on for tightly coupled programs on over-committed hosts; it needs
         help="""
 Newest version of the ``vhpc.peers`` messages to send, such as ``1.0``.
 
-Set it during a rolling upgrade to the version that the oldest agent
-understands, on the upgraded hosts; take it away when all are upgraded.
-1.0 has phases, 1.1 slices as well.
+During a rolling upgrade, set it on the upgraded hosts to the version that the
+oldest agent understands; unset it when all agents are upgraded. Version 1.0
+has phases, 1.1 slices as well.
 """,
     ),
     cfg.Opt(
@@ -75,8 +74,8 @@ understands, on the upgraded hosts; take it away when all are upgraded.
         type=types.Finite(min=0.1),
         default=10.0,
         help="""
-Seconds that ``nova-vhpc-ctl`` waits for a host's answer. Raise it when
-``restore`` on hosts with very many servers takes longer.
+Seconds for which ``nova-vhpc-ctl`` waits for the answer of a host. Raise it
+(try 60) if ``restore`` takes longer on hosts with very many servers.
 """,
     ),
 ]

@@ -30,12 +30,12 @@ OPTS = [
         type=types.Finite(min=0),
         default=20.0,
         help="""
-How strongly VirtualClusterWeigher weighs against Nova's other weighers.
+Multiplier of VirtualClusterWeigher's weights against Nova's other weighers.
 
-A host that the plan wants weighs at least 0.4 more than any other, so 20
-outweighs eight of Nova's own weighers at their default of 1.0. Lower it
-(try 2.0) to let free RAM or CPUs matter more than the plan; 0.0 plans
-nothing, and leaves the order of hosts to Nova's weighers. The aggregate
+The raw weight of a host of the plan exceeds that of other hosts by at least
+0.4, so 20 outweighs eight of Nova's own weighers at their default of 1.0.
+Lower it (try 2.0) to let free RAM or CPUs matter more than the plan. With 0.0
+nothing is planned, and Nova's weighers order the hosts. The aggregate
 metadata key ``vhpc_weight_multiplier`` overrides it for the hosts of an
 aggregate; there a negative number makes members avoid them.
 """,
@@ -47,24 +47,24 @@ aggregate; there a negative number makes members avoid them.
         help="""
 Raw weight of a host whose topology is unknown or stale.
 
-Only matters with ``unknown_topology = allow``. Hosts that are known weigh
-from 0.0 to 1.0; the default keeps unknown ones for the last. Raise it to
-0.0 while agents are being rolled out over a cloud.
+It has an effect only with ``unknown_topology = allow``. Other hosts weigh 0.0
+to 1.0, so with the default such hosts are used last. Raise it to 0.0 while
+agents are being rolled out over a cloud.
 """,
     ),
     cfg.StrOpt(
         'unknown_topology',
         default='reject',
         choices=[
-            ('reject', 'Such a host takes no member that needs an uplink.'),
-            ('allow', 'It is taken when nothing better is left.'),
+            ('reject', 'Members that need an uplink are not placed there.'),
+            ('allow', 'The host is used if no other host is left.'),
         ],
         help="""
-What becomes of a host whose agent has published nothing, or nothing newer
-than ``topology_max_age``.
+How to treat a host whose agent has published no topology, or none within
+``topology_max_age``.
 
-Change to ``allow`` while agents are being rolled out. Requests that name
-no network configuration and no link speed never ask for topology.
+Set it to ``allow`` while agents are being rolled out. Topology does not
+matter for flavors without network configuration and link speed.
 """,
     ),
     cfg.Opt(
@@ -72,11 +72,12 @@ no network configuration and no link speed never ask for topology.
         type=types.Integer(min=0),
         default=1200,
         help="""
-Seconds after which what an agent published counts as stale; 0 for never.
+Seconds after which the topology that an agent published is stale; 0 for
+never.
 
 Set it to three or four times the agents' own
 ``[vhpc_topology] stamp_interval`` (300 by default), so that one lost
-write does not take a host out.
+write does not exclude a host.
 """,
     ),
     cfg.Opt(
@@ -87,9 +88,9 @@ write does not take a host out.
 Seconds between two bulk reads of all uplinks from Placement, in every
 scheduler worker that has seen a request for a virtual cluster.
 
-A stale snapshot costs no correctness, since the claim itself is made in
-Placement, but a cluster that is planned with it may be spread further than
-it need be. Raise it (try 120) when Placement serves more than 5,000 hosts.
+A stale snapshot never causes a wrong claim, because Placement itself makes
+the claim, but it may cause a plan that spreads a cluster further than
+necessary. Raise it (try 120) if Placement serves more than 5,000 hosts.
 """,
     ),
     cfg.Opt(
@@ -97,9 +98,9 @@ it need be. Raise it (try 120) when Placement serves more than 5,000 hosts.
         type=types.Integer(min=1),
         default=600,
         help="""
-Seconds for which the last snapshot is still used when Placement does not
-answer. After that, hosts are rejected for requests that need topology,
-with a reason that says so.
+Seconds for which the last snapshot is used if Placement does not answer.
+After that, hosts are rejected for requests that need topology, and the log
+says why. Raise it (try 3600) if outages of Placement should not stop boots.
 """,
     ),
     cfg.Opt(
@@ -107,8 +108,9 @@ with a reason that says so.
         type=types.Integer(min=1),
         default=60,
         help="""
-Seconds that one bulk read may take before it is given up and started
-anew. At 10,000 hosts with four uplinks a read takes several seconds.
+Seconds after which a bulk read that has not ended is abandoned and another
+one started. At 10,000 hosts with four uplinks each a read takes several
+seconds. Raise it (try 120) if the log says that reads take longer.
 """,
     ),
     cfg.Opt(
@@ -116,10 +118,10 @@ anew. At 10,000 hosts with four uplinks a read takes several seconds.
         type=types.Finite(min=0.1),
         default=15.0,
         help="""
-Seconds that a worker's requests wait for its first bulk read, counted from
-the first of them. Later ones do not wait for it, even if it hangs; after a
-pause they may wait for another one, as ``fresh_read_timeout`` says. Keep it
-below Nova's RPC timeout (60).
+Seconds for which the requests of a scheduler worker wait for its first bulk
+read, counted from the first request. After that no request waits for it, even
+if it hangs. Keep it below Nova's RPC timeout (60). See also
+``fresh_read_timeout``.
 """,
     ),
     cfg.Opt(
@@ -127,11 +129,11 @@ below Nova's RPC timeout (60).
         type=types.Integer(min=0),
         default=512,
         help="""
-Most additional claims that one member may try, on uplinks of hosts that
-were already tried once, when other schedulers win the race for an uplink.
+Number of further claims that one member may try, at most, on other uplinks
+of hosts that were tried before, if other schedulers claim the first uplinks.
 
 Nova alone tries one uplink per host. With 0, a boot can fail although
-uplinks are free. Raise it when more than 500 members are booted at once.
+uplinks are free. Raise it if more than 500 members are booted at once.
 """,
     ),
     cfg.Opt(
@@ -139,14 +141,14 @@ uplinks are free. Raise it when more than 500 members are booted at once.
         type=types.Finite(min=0),
         default=0.5,
         help="""
-Most seconds that a request waits for a bulk read after a pause, so that its
-members are planned with what is free now. A worker that nobody asks reads
-less often, and its last snapshot may be ``snapshot_max_age`` / 2 old. No
-request waits while it is not older than twice ``snapshot_ttl``, or where the
+Seconds for which a request waits, at most, for a new bulk read if the last
+snapshot is older than twice ``snapshot_ttl``, so that its members are planned
+with current values. A worker without requests reads less often: its last
+snapshot may be as old as half of ``snapshot_max_age``. No request waits if the
 last read took longer than this.
 
 A read takes about 0.2 s at 1,000 hosts. Raise it (try 5.0) on larger clouds
-where boots are few; with 0 no request waits but a worker's first one.
+with few boots. With 0 only a worker's first request waits.
 """,
     ),
     cfg.Opt(
@@ -167,22 +169,23 @@ virtual clusters only.
         type=types.OvercommitLimits(),
         default={'openmp': '1.0', 'hybrid': '1.0'},
         help="""
-Most vCPUs per host CPU for flavors without ``vhpc:max_overcommit``, by
-``vhpc:paradigm``. A paradigm that is not named has no limit but Nova's; any
-other name, and what is no number > 0, keeps nova-scheduler from starting.
+Number of vCPUs per host CPU, at most, for flavors without
+``vhpc:max_overcommit``, by ``vhpc:paradigm``. Only Nova's limit applies to a
+paradigm that is not listed. With any other name, or a value that is no number
+above 0, nova-scheduler does not start.
 
-There is no loss while vCPUs do not outnumber CPUs; beyond, OpenMP and
-hybrid codes lose steeply (NPC'09, section 4.2). Set
+Programs lose nothing while there are no more vCPUs than CPUs; beyond that,
+OpenMP and hybrid codes lose steeply (NPC'09, section 4.2). Set
 ``mpi:1.0,openmp:1.0,hybrid:1.0`` to never over-commit parallel programs,
-or ``none:0`` to leave it all to Nova's ratios.
+or ``none:0`` to apply Nova's ratios only.
 """,
     ),
     cfg.StrOpt(
         'switch_key',
         default='vhpc:switch',
         help="""
-Aggregate metadata key whose value names the switch that the aggregate's
-hosts hang on. Change it when your aggregates already carry such a key.
+Aggregate metadata key whose value names the switch to which the aggregate's
+hosts are connected. Change it if your aggregates already have such a key.
 """,
     ),
     cfg.StrOpt(
@@ -190,7 +193,8 @@ hosts hang on. Change it when your aggregates already carry such a key.
         default='vhpc:rack',
         help="""
 Aggregate metadata key whose value names the next larger part of the
-fabric, such as a rack or a pod. See ``switch_key``.
+fabric, such as a rack or a pod. Change it if your aggregates already have
+such a key.
 """,
     ),
 ]
@@ -205,7 +209,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 def check(conf: cfg.ConfigOpts) -> None:
     """Read every option of ``[vhpc_scheduler]`` once.
 
-    oslo.config checks a value when it is first read. A wrong value is to
+    oslo.config checks a value when it is first read. An invalid value must
     stop nova-scheduler when it starts, not at its first request.
 
     :raises cfg.Error: a value is wrong; the message names the first such

@@ -28,9 +28,9 @@ opts = [
         help="""
 Publish this host's bridges and uplinks to Placement.
 
-Turn it off on hosts whose uplinks nobody may claim, or when nothing but
-the time slice control is wanted. With the agent stopped,
-``nova-vhpc-agent --withdraw`` takes away what was published before.
+Turn it off on hosts whose uplinks no server may claim, or if only the control
+of time slices is wanted. To remove what was published before, stop the agent
+and run ``nova-vhpc-agent --withdraw``.
 """,
     ),
     cfg.StrOpt(
@@ -38,10 +38,10 @@ the time slice control is wanted. With the agent stopped,
         help="""
 Name of this host's compute node, the name of its root resource provider.
 
-Needed only where the agent cannot find it by itself: it reads the uuid
-from ``compute_id_file`` first, then looks for a provider named as the
-agent's host, then as the fully qualified name of the machine. Suggested
-value: what ``openstack hypervisor list`` shows for this host.
+Set it only if the agent cannot find the provider: the agent reads the uuid
+from ``compute_id_file`` first, then looks for a provider with the name of its
+host, then with the fully qualified name of the machine. Suggested value: the
+name that ``openstack hypervisor list`` shows for this host.
 """,
     ),
     cfg.StrOpt(
@@ -50,8 +50,8 @@ value: what ``openstack hypervisor list`` shows for this host.
         help="""
 File in which nova-compute keeps the uuid of its compute node.
 
-Change it when nova-compute's ``state_path`` is not ``/var/lib/nova``. Not
-used when ``node`` is set or the file does not exist.
+Change it if nova-compute's ``state_path`` is not ``/var/lib/nova``. It is not
+used if ``node`` is set or the file does not exist.
 """,
     ),
     cfg.ListOpt(
@@ -60,15 +60,15 @@ used when ``node`` is set or the file does not exist.
         help="""
 Which bridges guests may use, and how.
 
-A list of ``NAME[:KIND][:KEY=VALUE]...``. NAME may hold the wildcards of
-fnmatch. KIND is ``shared`` (the default: several guests on the bridge) or
-``separate`` (bridge and uplink belong to one guest). KEY is ``slots``
-(guests that may claim an uplink of a shared bridge), ``physnet`` (the
-Neutron physical network), ``mbps`` (link speed, instead of what the
-driver tells: veth pairs claim 10000) or ``nic`` (the uplink's name where
-it cannot be found in sysfs, as on Open vSwitch bridges; may be repeated).
-The first entry that matches a bridge counts, and bridges that no entry
-matches are not published.
+A list of ``NAME[:KIND][:KEY=VALUE]...``. NAME may contain wildcards
+(``*``, ``?``, ``[...]``). KIND is ``shared`` (the default: several guests on
+the bridge) or ``separate`` (bridge and uplink belong to one guest). KEY is
+``slots`` (guests that may claim an uplink of a shared bridge), ``physnet``
+(the Neutron physical network), ``mbps`` (link speed, instead of the driver's:
+that of veth pairs reports 10000) or ``nic`` (the uplink's name if it cannot
+be found in sysfs, as on Open vSwitch bridges; may be repeated). The first
+entry that matches a bridge counts, and bridges that match no entry are not
+published.
 
 When empty, every Linux bridge with a physical uplink is published as
 shared. Suggested value with one general and two reserved bridges:
@@ -81,9 +81,9 @@ shared. Suggested value with one general and two reserved bridges:
         help="""
 Names of bridge ports that count as uplinks without being physical NICs.
 
-A NIC is physical when the kernel knows a device for it, and a bond or
-VLAN on top of one counts as well. Set this where uplinks are virtual: on
-a nested host or in a lab, for instance ``veth-up*``. Wildcards of fnmatch.
+A NIC is physical if the kernel has a device for it; a bond or VLAN on top of
+one counts as well. Set this if uplinks are virtual, as on a nested host or in
+a lab, for example to ``veth-up*``. Wildcards are allowed.
 """,
     ),
     cfg.Opt(
@@ -91,10 +91,11 @@ a nested host or in a lab, for instance ``veth-up*``. Wildcards of fnmatch.
         type=types.Integer(min=1, max=10_000_000),
         default=32,
         help="""
-Guests that may claim one uplink of a shared bridge without ``slots``.
+Number of guests that may claim one uplink of a shared bridge if ``bridges``
+does not set ``slots``.
 
-Lower it when members that share an uplink hold each other up; raise it
-when hosts with free CPUs are refused for lack of uplink slots. Suggested
+Lower it if members that share an uplink slow each other down; raise it if
+hosts with free CPUs are rejected because no uplink slot is free. Suggested
 value: the number of two-CPU guests that fill the host.
 """,
     ),
@@ -103,11 +104,10 @@ value: the number of two-CPU guests that fill the host.
         type=types.Integer(min=1, max=10_000_000),
         default=1000,
         help="""
-Link speed in Mbit/s of an uplink whose driver does not tell it.
+Link speed in Mbit/s of an uplink whose driver does not report it.
 
-Virtual NICs and some drivers report -1. Set it to the least speed that
-such uplinks have in this cloud: flavors with ``vhpc:min_link_mbps`` rely
-on it.
+Virtual NICs and some drivers report -1. Set it to the least speed of such
+uplinks in this cloud, because flavors with ``vhpc:min_link_mbps`` rely on it.
 """,
     ),
     cfg.Opt(
@@ -115,11 +115,11 @@ on it.
         type=types.Integer(min=1, max=3600),
         default=5,
         help="""
-Seconds between two looks at the bridges.
+Seconds between two checks of the bridges.
 
-A look costs about a millisecond and writes nothing unless something
-changed. Raise it on hosts whose network never changes; a dead link is
-withheld from new members no sooner than this.
+A check takes about a millisecond and writes nothing unless something changed.
+Raise it (try 30) on hosts whose network never changes; new members may still
+claim a dead link for that long.
 """,
     ),
     cfg.Opt(
@@ -127,10 +127,10 @@ withheld from new members no sooner than this.
         type=types.Integer(min=10),
         default=300,
         help="""
-Seconds after which what stands in Placement is compared again.
+Seconds after which the published uplinks are compared with Placement again.
 
-Heals what somebody else changed or deleted there. Costs two reads per
-uplink; raise it in clouds of many thousand hosts.
+This corrects what others changed or deleted in Placement. It costs two reads
+per uplink; raise it (try 1800) in clouds of many thousand hosts.
 """,
     ),
     cfg.Opt(
@@ -140,11 +140,11 @@ uplink; raise it in clouds of many thousand hosts.
         help="""
 Seconds after which the time of the last publication is written again.
 
-Schedulers tell by it that a host's topology is stale. Must be well below
-their limit of age. Each renewal is one read and one write of Placement;
-with 10,000 hosts and 300 seconds that makes 33 of each per second. 0
-writes it only when something changed; schedulers then need
-``[vhpc_scheduler] topology_max_age = 0``, or hosts grow stale for them.
+By it, schedulers recognise stale topology: it must be well below their
+``[vhpc_scheduler] topology_max_age``. Each renewal costs Placement one read
+and one write; with 10,000 hosts and 300 seconds that is 33 of each per second.
+Raise it in such clouds. With 0 it is written only if something changed; then
+set ``topology_max_age`` to 0 as well, or all hosts become stale.
 """,
     ),
     cfg.StrOpt(
@@ -152,8 +152,8 @@ writes it only when something changed; schedulers then need
         default='/sys',
         advanced=True,
         help="""
-Where sysfs is mounted. Change it in tests and containers only, for
-instance to ``/host/sys``.
+Directory where sysfs is mounted. Change it only in tests and containers, for
+example to ``/host/sys``.
 """,
     ),
 ]

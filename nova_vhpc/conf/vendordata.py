@@ -20,7 +20,7 @@ from nova_vhpc.conf import types
 
 group = cfg.OptGroup(
     'vhpc_vendordata',
-    title='What members of a virtual cluster are told by the metadata service',
+    title='Metadata service for members of virtual clusters',
 )
 
 opts = [
@@ -30,9 +30,9 @@ opts = [
         help="""
 Address that ``nova-vhpc-vendordata`` listens on.
 
-Change it when nova-api's metadata service runs on other machines; use
-``auth_strategy = keystone`` then and put TLS in front. Suggested value: the
-management network's address of this host.
+Change it if nova-api's metadata service runs on other machines; in that case
+use ``auth_strategy = keystone`` and a TLS proxy. Suggested value: this host's
+address in the management network.
 """,
     ),
     cfg.Opt(
@@ -42,8 +42,8 @@ management network's address of this host.
         help="""
 Port that ``nova-vhpc-vendordata`` listens on.
 
-Change it when the port is taken. Nova's
-``[api]vendordata_dynamic_targets`` names the same port.
+Change it if another program uses the port. Nova's
+``[api]vendordata_dynamic_targets`` must have the same port.
 """,
     ),
     cfg.StrOpt(
@@ -55,22 +55,22 @@ Change it when the port is taken. Nova's
                 'check the service token that Nova sends; needs '
                 '``[keystone_authtoken]``',
             ),
-            ('noauth', 'ask for nothing; on the loopback address only'),
+            ('noauth', 'check nothing; only on the loopback address'),
         ],
         help="""
 How a request is authenticated.
 
-Leave it at ``keystone`` in a cloud: whoever may ask here learns addresses of
-every project's virtual clusters. ``noauth`` is for labs.
+Leave it at ``keystone`` in a cloud: a client of this service can read the
+addresses of every project's virtual clusters. Use ``noauth`` in labs only.
 """,
     ),
     cfg.ListOpt(
         'allowed_roles',
         default=['service', 'admin'],
         help="""
-Roles of which Nova's service user needs one.
+Roles of which Nova's service user must have at least one.
 
-Change it when the user of ``[vendordata_dynamic_auth]`` has another role.
+Change it if the user of ``[vendordata_dynamic_auth]`` has another role.
 Suggested value: ``service``.
 """,
     ),
@@ -79,11 +79,11 @@ Suggested value: ``service``.
         type=types.Finite(min=0),
         default=5.0,
         help="""
-How long one answer of Nova serves the other members of a cluster.
+Seconds for which one answer of Nova is used for all members of a cluster.
 
-All members boot and ask at once; without this every one of them costs Nova
-four API calls. Raise it on large clouds when addresses settle slowly.
-Suggested value: 5.
+All members boot and query the service at the same time; without a cache each
+of them costs Nova four API calls. Raise it (try 15) in large clouds where
+booting a cluster takes long; a member may then see addresses that are so old.
 """,
     ),
 ]
