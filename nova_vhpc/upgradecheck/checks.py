@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The checks of ``nova-vhpc-status upgrade check``, without any I/O.
+"""The checks of ``nova-vhpc-status upgrade check``. Pure.
 
-Each takes what was read and says what is wrong and what to do. A part that
-is not on this host (no nova beside us, no libvirt) is no failure: the same
-command runs on controllers and on compute nodes.
+Each check takes facts about the host and returns what is wrong and what to do.
+A part that this host does not have (nova, libvirt) is no failure, because the
+same command runs on controllers and on compute nodes.
 """
 
 import re
@@ -25,15 +25,16 @@ from oslo_upgradecheck import upgradecheck
 from nova_vhpc.topology import model
 
 NOVA_MAJOR = 34
-"""2026.2, the release that this one is made for."""
+"""Major version of nova (2026.2) that this release is made for."""
 
 LIBVIRT_MINIMUM = (9, 0, 0)
 FILTER = 'VirtualClusterFilter'
 FILTER_CLASS = f'nova_vhpc.scheduler.filters.{FILTER}'
 WEIGHER_CLASS = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
 
-# These look at a host alone and cost less; ours plans with what they leave.
-# The last two replace a host's candidates, which ours hands out one by one.
+# Filters that should come before ours. They consider each host by itself and
+# cost less, and our filter plans with the hosts that they leave. The last two
+# replace the allocation candidates of a host, which our filter selects from.
 BEFORE_OURS = (
     'ComputeFilter',
     'ServerGroupAntiAffinityFilter',
@@ -47,53 +48,55 @@ Code = upgradecheck.Code
 
 
 def success(details: str | None = None) -> Result:
-    """The check found nothing."""
+    """Return the result of a check that found no fault."""
     return Result(Code.SUCCESS, details)
 
 
 def warning(details: str) -> Result:
-    """It works, but not as well as it could."""
+    """Return the result for a fault with which nova-vhpc still works."""
     return Result(Code.WARNING, details)
 
 
 def failure(details: str) -> Result:
-    """It does not work; the details say what to do."""
+    """Return the result for a fault with which nova-vhpc does not work.
+
+    :param details: what is wrong and what to do.
+    """
     return Result(Code.FAILURE, details)
 
 
-def options(unread: Sequence[str], wrong: str | None = None) -> Result:
-    """Whether everything in the files of the configuration is of use.
+def options(unknown: Sequence[str], invalid: str | None = None) -> Result:
+    """Check the options in the configuration files.
 
-    :param unread: a sentence for each thing that nobody reads.
-    :param wrong: the first value that our services refuse.
+    :param unknown: one sentence for each option or group that is unknown.
+    :param invalid: first value that our services refuse, and why; or None.
     """
-    if wrong is not None:
-        return failure(
-            '; '.join([f'{wrong}; what reads that does not start', *unread])
-        )
-    return warning('; '.join(unread)) if unread else success()
+    if invalid is not None:
+        consequence = 'services that read this option do not start'
+        return failure('; '.join([f'{invalid}; {consequence}', *unknown]))
+    return warning('; '.join(unknown)) if unknown else success()
 
 
-def nova_version(found: str | None) -> Result:
-    """Whether the nova beside us is the one that we are made for.
+def nova_version(version: str | None) -> Result:
+    """Check that the installed nova is the release that we are made for.
 
-    :param found: its version, or None where it is not installed.
+    :param version: version of nova; None if it is not installed.
     """
-    if found is None:
+    if version is None:
         return success('nova is not installed here: agent only.')
-    match = re.match('[0-9]+', found)
+    match = re.match('[0-9]+', version)
     major = int(match.group()) if match else 0
     if major < NOVA_MAJOR:
         return failure(
-            f'nova {found} is older than {NOVA_MAJOR}.0.0 (2026.2). Upgrade '
+            f'nova {version} is older than {NOVA_MAJOR}.0.0 (2026.2). Upgrade '
             'nova first.'
         )
     if major > NOVA_MAJOR:
         return warning(
-            f'nova {found} is newer than the {NOVA_MAJOR}.x that this '
+            f'nova {version} is newer than the {NOVA_MAJOR}.x that this '
             'release was tested with. Look for a newer nova-vhpc.'
         )
-    return success(f'nova {found}')
+    return success(f'nova {version}')
 
 
 def scheduler(
@@ -101,9 +104,9 @@ def scheduler(
     enabled: Sequence[str],
     weighers: Sequence[str],
 ) -> Result:
-    """Filter and weigher switched on, and the filter after cheaper ones.
+    """Check that filter and weigher are enabled, and the filter's position.
 
-    :param available: ``available_filters``, or None without nova here.
+    :param available: ``available_filters``; None if nova is not installed.
     :param enabled: ``enabled_filters``, in order.
     :param weighers: ``weight_classes``.
     """
@@ -118,13 +121,15 @@ def scheduler(
         missing.append(f'weight_classes = ...,{WEIGHER_CLASS}')
     if missing:
         return failure(
-            "nova.conf's [filter_scheduler] lacks " + '; '.join(missing) + '.'
+            '[filter_scheduler] of nova.conf lacks '
+            + '; '.join(missing)
+            + '. Add it.'
         )
     if 'nova.scheduler.filters.all_filters' not in available:
         return failure(
-            'available_filters no longer has '
-            "nova.scheduler.filters.all_filters, so nova's own filters are "
-            'gone. Add it as a line of its own.'
+            'available_filters lacks nova.scheduler.filters.all_filters, so '
+            "nova's own filters cannot be enabled. Add it as a line of its "
+            'own.'
         )
     late = [
         name
@@ -133,8 +138,9 @@ def scheduler(
     ]
     if late:
         return warning(
-            f'{FILTER} stands before {", ".join(late)} in enabled_filters; '
-            'as the last one it costs least, and hands out what they leave.'
+            f'{FILTER} comes before {", ".join(late)} in enabled_filters. '
+            'Make it the last one: it then costs least, and selects from '
+            'the hosts and candidates that the others leave.'
         )
     return success()
 
@@ -142,15 +148,17 @@ def scheduler(
 def placement(
     hosts: int, stamps: Mapping[str, int], now_s: float, max_age_s: int
 ) -> Result:
-    """The agents' providers are there and fresh.
+    """Check that the agents have published, and recently.
 
-    :param hosts: providers that carry ``CUSTOM_VHPC_HOST``.
-    :param stamps: by host, what its marker provider says (minutes).
-    :param max_age_s: ``[vhpc_scheduler]topology_max_age``; 0 for never.
+    :param hosts: number of resource providers with ``CUSTOM_VHPC_HOST``.
+    :param stamps: by host, the time stamp of its marker provider, in minutes.
+    :param now_s: present time, in seconds since the epoch.
+    :param max_age_s: ``[vhpc_scheduler]topology_max_age``, in seconds; 0 for
+        no limit.
     """
     if hosts == 0:
         return warning(
-            'Placement answers, but no host carries '
+            'Placement answers, but no host has the trait '
             f'{model.TRAIT_HOST}: no agent has published its uplinks yet.'
         )
     limit = model.stamp(now_s - max_age_s)
@@ -162,14 +170,17 @@ def placement(
         named = ', '.join(stale[:5]) + (' ...' if len(stale) > 5 else '')
         return warning(
             f'{len(stale)} of {hosts} hosts have published nothing for '
-            f'{max_age_s} s ({named or "none named"}) and {max(silent, 0)} '
-            'no stamp at all. Look at nova-vhpc-agent there.'
+            f'{max_age_s} s ({named or "none"}), and {max(silent, 0)} '
+            'no stamp at all. Check nova-vhpc-agent on these hosts.'
         )
     return success(f'{hosts} hosts, all fresh.')
 
 
 def placement_away(reason: str) -> Result:
-    """Placement did not answer."""
+    """Return the result if Placement did not answer.
+
+    :param reason: error text.
+    """
     return failure(
         f'Placement cannot be asked: {reason}. Set [placement] in '
         'nova-vhpc.conf as in nova.conf.'
@@ -177,9 +188,11 @@ def placement_away(reason: str) -> Result:
 
 
 def libvirt(version: int | None, reason: str = '') -> Result:
-    """libvirt answers and is new enough.
+    """Check that libvirt answers and is recent enough.
 
-    :param version: as ``getLibVersion`` gives it; None when away.
+    :param version: version as ``getLibVersion`` returns it; None if libvirt
+        did not answer.
+    :param reason: error text if libvirt did not answer.
     """
     if version is None:
         return failure(
@@ -195,10 +208,11 @@ def libvirt(version: int | None, reason: str = '') -> Result:
 
 
 def libvirt_hook(program: str | None, runs: bool) -> Result:
-    """Whether libvirt can ask our hook, where it was given to it.
+    """Check that libvirt can run our hook, if it is installed.
 
-    :param program: that the installed script calls; None without a script.
-    :param runs: whether libvirt may run both.
+    :param program: program that the hook script calls; None if there is no
+        script.
+    :param runs: whether script and program are executable.
     """
     if program is None:
         return success(
@@ -207,37 +221,38 @@ def libvirt_hook(program: str | None, runs: bool) -> Result:
         )
     if not runs:
         return warning(
-            f'installed, but it does nothing: it is not executable, or there '
-            f"is no '{program}'. Install it again as the installation guide "
-            'says ("libvirt hook").'
+            f'installed, but it has no effect: it is not executable, or there '
+            f"is no '{program}'. Install it again as described in the "
+            'installation guide ("libvirt hook").'
         )
     return success()
 
 
 def cgroup(controllers: Collection[str]) -> Result:
-    """cpu (period, quota, shares) and cpuset (pins) can be used.
+    """Check the controllers cpu (period, quota, shares) and cpuset (pins).
 
-    :param controllers: usable ones, of cgroup v1 or v2 alike.
+    :param controllers: usable controllers, of cgroup v1 or v2.
     """
     missing = sorted({'cpu', 'cpuset'} - set(controllers))
     if missing:
         return failure(
-            f'the cgroup controllers {", ".join(missing)} cannot be used: '
-            'libvirt has nothing to set cputune with. On cgroup v2 they '
-            'must stand in cgroup.controllers of the root.'
+            f'the cgroup controllers {", ".join(missing)} cannot be used, so '
+            'libvirt cannot set cputune. On cgroup v2 they must be listed in '
+            'cgroup.controllers of the root.'
         )
     return success()
 
 
 def tick(hz: int | None, effective_min_slice_us: int) -> Result:
-    """How short a time slice this kernel can bring about.
+    """Check how short a time slice this kernel supports.
 
-    :param hz: the kernel's CONFIG_HZ, or None where it cannot be read.
+    :param hz: tick rate of the kernel (CONFIG_HZ), in Hz; None if unknown.
+    :param effective_min_slice_us: shortest effective slice, in microseconds.
     """
     if hz is None:
         return warning(
             'the tick rate (CONFIG_HZ) of this kernel cannot be read; the '
-            f'agent reckons with {effective_min_slice_us} us as the least '
+            f'agent assumes {effective_min_slice_us} us as the shortest '
             'effective slice.'
         )
     details = (
@@ -246,25 +261,27 @@ def tick(hz: int | None, effective_min_slice_us: int) -> Result:
     return (
         success(details)
         if hz >= 250
-        else warning(details + ' A kernel with HZ=250 or more follows better.')
+        else warning(
+            details + ' A kernel with HZ=250 or more supports shorter ones.'
+        )
     )
 
 
 def traps(versions: Mapping[str, str]) -> Result:
-    """What is known to break with nova 34.
+    """Check for packages that are known to break nova 34.
 
-    :param versions: of installed packages, by name.
+    :param versions: versions of installed packages, by name.
     """
     sqlalchemy = versions.get('SQLAlchemy', '')
-    found = []
+    faults = []
     if re.match(r'2\.[1-9]|[3-9]', sqlalchemy):
-        found.append(
+        faults.append(
             f'SQLAlchemy {sqlalchemy}: nova 34 needs SQLAlchemy<2.1, boots '
             'may hang in BUILD'
         )
     if 'placement' in versions:
-        found.append(
+        faults.append(
             "the package 'placement' of PyPI is not OpenStack's; install "
             'openstack-placement and remove it'
         )
-    return warning('; '.join(found) + '.') if found else success()
+    return warning('; '.join(faults) + '.') if faults else success()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Reads this host and its services for the upgrade checks."""
+"""Read the facts about this host and its services for the upgrade checks."""
 
 import importlib
 import importlib.metadata
@@ -41,18 +41,18 @@ _MICROVERSION = '1.39'
 _HOOK = Path('/etc/libvirt/hooks/qemu.d/nova-vhpc')
 
 _SIGNS = ('/dev/kvm', '/etc/libvirt')
-"""Signs of a compute host; one that emulates has no /dev/kvm."""
+"""Paths that only a compute host has; one that emulates has no /dev/kvm."""
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """``nova-vhpc-status upgrade check``.
+    """The command ``nova-vhpc-status upgrade check``.
 
-    :param conf: filled when the checks run, not before.
+    :param conf: configuration; read when the checks run, not before.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        found = (
+        named_checks = (
             ('Nova version', Checks._check_nova),
             ('Options', Checks._check_options),
             ('Filter and weigher', Checks._check_scheduler),
@@ -64,7 +64,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ('Known traps', Checks._check_traps),
         )
         self._upgrade_checks = tuple(
-            (name, _guarded(check)) for name, check in found
+            (name, _guarded(check)) for name, check in named_checks
         )
 
     def _check_nova(self) -> checks.Result:
@@ -72,7 +72,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_options(self) -> checks.Result:
         return checks.options(
-            unknown_options.find(self._conf), _wrong_value(self._conf)
+            unknown_options.find(self._conf), _invalid_value(self._conf)
         )
 
     def _check_scheduler(self) -> checks.Result:
@@ -82,7 +82,7 @@ class Checks(upgradecheck.UpgradeCommands):
             scheduler_conf.check(self._conf)
         except (cfg.Error, ValueError) as error:
             return checks.failure(
-                f'nova-scheduler will not start with our filter: {error}'
+                f'nova-scheduler does not start with our filter: {error}'
             )
         options = self._conf.filter_scheduler
         return checks.scheduler(
@@ -103,14 +103,14 @@ class Checks(upgradecheck.UpgradeCommands):
             hosts = _providers(
                 client, f'required={model.TRAIT_HOST}', model.TRAIT_HOST
             )
-            # Without hosts there is nothing that could be stale.
+            # Without hosts no stamp could be stale.
             markers = hosts and _providers(
                 client, f'resources={model.STAMP}:1', model.STAMP
             )
             stamps = _stamps(client, markers) if markers else {}
         except Exception as error:
-            # keystoneauth's are of many kinds: a bare one for a password
-            # that is not there, an OSError for a file of certificates.
+            # keystoneauth raises many kinds: a bare exception for a missing
+            # password, an OSError for a missing file of certificates.
             return checks.placement_away(str(error) or type(error).__name__)
         return checks.placement(
             len(hosts),
@@ -126,8 +126,8 @@ class Checks(upgradecheck.UpgradeCommands):
             from nova_vhpc.agent.libvirt import connection
         except ImportError as error:
             return checks.libvirt(None, str(error))
-        # Errors come as exceptions; libvirt's own print would stand before
-        # the table.
+        # Errors come as exceptions; libvirt would also print them to stderr,
+        # in front of the table.
         libvirt.registerErrorHandler(lambda context, error: None, None)
         try:
             conn = connection.open_within(
@@ -162,38 +162,43 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_traps(self) -> checks.Result:
         names = ('SQLAlchemy', 'placement')
-        found = {name: _version(name) for name in names}
-        return checks.traps({n: v for n, v in found.items() if v is not None})
+        versions = {name: _version(name) for name in names}
+        return checks.traps(
+            {n: v for n, v in versions.items() if v is not None}
+        )
 
 
 def _guarded(
     check: Callable[[Checks], checks.Result],
 ) -> Callable[[Checks], checks.Result]:
-    """A check that fails for a value that nobody can read; others go on."""
+    """Return the check, failing for an unreadable value instead of raising.
+
+    So the other checks still run.
+    """
 
     def guarded(self: Checks) -> checks.Result:
         try:
             return check(self)
         except (cfg.Error, RecursionError) as error:
             return checks.failure(
-                f'a value that is needed here cannot be read: {error}; a '
+                f'an option that this check needs cannot be read: {error}; a '
                 'dollar sign in a value is written $$'
             )
 
     return guarded
 
 
-def _wrong_value(conf: cfg.ConfigOpts) -> str | None:
-    """The first value of ours that is wrong, and why.
+def _invalid_value(conf: cfg.ConfigOpts) -> str | None:
+    """Return the first invalid value of our options, and why it is invalid.
 
-    nova-scheduler's are looked at where filter and weigher are.
+    Options of nova-scheduler are left to the check of filter and weigher.
 
-    :param conf: its files are looked at.
+    :param conf: configuration whose files are checked.
     """
     modules = [
-        importlib.import_module(f'{conf_package.__name__}.{found.name}')
-        for found in pkgutil.iter_modules(conf_package.__path__)
-        if found.name not in (*opts.HELPERS, 'scheduler')
+        importlib.import_module(f'{conf_package.__name__}.{module.name}')
+        for module in pkgutil.iter_modules(conf_package.__path__)
+        if module.name not in (*opts.HELPERS, 'scheduler')
     ]
     ours = cfg.ConfigOpts()
     for module in modules:
@@ -214,50 +219,54 @@ def _wrong_value(conf: cfg.ConfigOpts) -> str | None:
 
 
 def hook(script: Path) -> tuple[str | None, bool]:
-    """The program that an installed hook calls, and whether both can be run.
+    """Return the program of an installed hook, and whether both can run.
 
-    :param script: where libvirt looks for it.
+    :param script: path of the hook script.
+    :returns: the program, or None if there is no script; and whether script
+        and program are executable.
     """
     try:
-        found = re.search(r'^hook=(\S+)$', script.read_text(), re.MULTILINE)
+        match = re.search(r'^hook=(\S+)$', script.read_text(), re.MULTILINE)
     except (OSError, ValueError):
         return None, False
-    if found is None:
-        # Somebody's own.
+    if match is None:
+        # Not our script.
         return str(script), os.access(script, os.X_OK)
-    return found[1], os.access(script, os.X_OK) and os.access(
-        found[1], os.X_OK
+    return match[1], os.access(script, os.X_OK) and os.access(
+        match[1], os.X_OK
     )
 
 
 def _providers(
     client: adapter.Adapter, query: str, name: str
 ) -> list[dict[str, Any]]:
-    """Resource providers with a trait or resource class of ours.
+    """Return the resource providers with a trait or resource class of ours.
 
-    :param name: of it. Placement refuses one that it does not know, and
-        the first agent that publishes makes it known: until then there
-        are none.
+    Placement refuses an unknown name. The first agent that publishes creates
+    it, so until then there are no such providers.
+
+    :param query: query string for ``/resource_providers``.
+    :param name: name of the trait or resource class.
     """
     try:
-        found: list[dict[str, Any]] = client.get(
+        providers: list[dict[str, Any]] = client.get(
             f'/resource_providers?{query}', microversion=_MICROVERSION
         ).json()['resource_providers']
     except ks_exceptions.BadRequest as error:
-        # keystoneauth leaves Placement's own words in the response.
-        words = str(error)
+        # keystoneauth leaves Placement's message in the response.
+        text = str(error)
         if error.response is not None:
-            words += error.response.text
-        if 'No such' not in words or name not in words:
+            text += error.response.text
+        if 'No such' not in text or name not in text:
             raise
         return []
-    return found
+    return providers
 
 
 def _stamps(
     client: adapter.Adapter, markers: list[dict[str, Any]]
 ) -> dict[str, int]:
-    """What marker providers say, by host: one read, however many they are."""
+    """Return the stamps of marker providers by host, with a single request."""
     summaries = client.get(
         f'/allocation_candidates?resources={model.STAMP}:1',
         microversion=_MICROVERSION,
@@ -267,7 +276,7 @@ def _stamps(
             'resources'
         ][model.STAMP]['capacity']
         for marker in markers
-        # It may have gone since.
+        # A provider may have been deleted since.
         if marker['uuid'] in summaries
     }
 
