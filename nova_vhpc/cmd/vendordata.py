@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-vendordata``: tells members of a cluster about each other."""
+"""``nova-vhpc-vendordata``: the vendordata service for virtual clusters."""
 
 import ipaddress
 import socket
@@ -35,18 +35,19 @@ from nova_vhpc.vendordata import nova, wsgi
 LOG = logging.getLogger(__name__)
 
 CLIENT_TIMEOUT_S = 30
-"""Who sends nothing for so long has gone: it must not keep a thread."""
+"""Silence in seconds after which a client is disconnected; it keeps
+a thread."""
 
 
 class ListenError(OSError):
-    """It cannot listen at its address; says which and why."""
+    """The service cannot listen at its address; the text says why."""
 
 
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is not worth a traceback on stderr."""
+        """Log the error at DEBUG: a closed connection needs no traceback."""
         LOG.debug('Client %s: %s', client_address, sys.exc_info()[1])
 
 
@@ -58,14 +59,15 @@ class _Handler(wsgiref.simple_server.WSGIRequestHandler):
     timeout = CLIENT_TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests go to the log at DEBUG, not to stderr."""
+        """Log a request at DEBUG instead of writing it to stderr."""
         LOG.debug(format, *args)
 
 
 def load(argv: list[str]) -> cfg.ConfigOpts:
     """Read the configuration and set up the log.
 
-    :raises cfg.Error: naming what is wrong with it.
+    :param argv: command line, without the program's name.
+    :raises cfg.Error: an option is wrong; the text names it.
     """
     conf = cfg.ConfigOpts()
     logging.register_options(conf)
@@ -85,7 +87,7 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
 
 
 def make(conf: cfg.ConfigOpts) -> Any:
-    """The application, reading clusters with ``[vhpc_nova]``."""
+    """Return the application, with Nova's client from ``[vhpc_nova]``."""
     group = nova_conf.GROUP
     session = loading.load_session_from_conf_options(
         conf, group, auth=credentials.load(conf, group)
@@ -93,20 +95,26 @@ def make(conf: cfg.ConfigOpts) -> Any:
     client = loading.load_adapter_from_conf_options(
         conf, group, session=session
     )
-    source = nova.Nova(client, conf.vhpc_vendordata.cache_seconds)
+    source = nova.NovaClusterSource(client, conf.vhpc_vendordata.cache_seconds)
     return wsgi.make_application(conf, source)
 
 
 def application() -> Any:
-    """For uwsgi and the like: ``nova_vhpc.cmd.vendordata:application()``."""
+    """Return the application for uWSGI and similar servers.
+
+    They load ``nova_vhpc.cmd.vendordata:application()``.
+    """
     return make(load([]))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted.
 
-    :returns: 0; 1 when its address cannot be had, which may change; 2 when
-        the configuration is wrong. One line on stderr says why.
+    :param argv: command line, without the program's name; None for that of
+        the process.
+    :returns: 0; 1 if the service cannot listen at its address, which a
+        restart may change; 2 if the configuration is wrong. One line on
+        stderr gives the reason.
     """
     try:
         server = _server(load(sys.argv[1:] if argv is None else argv))
@@ -127,15 +135,15 @@ def main(argv: list[str] | None = None) -> int:
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            LOG.info('Interrupted, ending')
+            LOG.info('Interrupted, shutting down')
     return 0
 
 
 def _server(conf: cfg.ConfigOpts) -> _Server:
-    """The server, bound to its address.
+    """Return the server, bound to its address.
 
-    :raises ValueError: for a configuration that would be unsafe.
-    :raises ListenError: if it cannot listen there.
+    :raises ValueError: the configuration is unsafe or incomplete.
+    :raises ListenError: the service cannot listen at its address.
     """
     options = conf.vhpc_vendordata
     host, port = str(options.listen_host), options.listen_port
@@ -156,7 +164,7 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
         )
     if not credentials.given(conf, nova_conf.GROUP):
         LOG.error(
-            'Nobody will be answered: [%s] has no auth_type, so Nova cannot '
+            'All requests will fail: [%s] has no auth_type, so Nova cannot '
             'be asked',
             nova_conf.GROUP,
         )

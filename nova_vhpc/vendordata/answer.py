@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What one member is told: hostfiles, flags and routes. Pure."""
+"""The vendordata of one member: hostfiles, MPI flags and routes. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,14 +18,15 @@ from typing import Any
 from nova_vhpc.vendordata import model
 
 VERSION = 1
-"""Version of the answer's layout; a new key does not change it."""
+"""Version of the layout of the answer. A new key does not change it."""
 
 
 def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
-    """The whole vendordata answer for one member.
+    """Return the vendordata of one member, as the tenant's JSON.
 
-    :param uuid: the member that asks.
-    :raises KeyError: the server is no member of the cluster.
+    :param cluster: virtual cluster of the member.
+    :param uuid: UUID of the member that asks.
+    :raises KeyError: the server is not a member of the cluster.
     """
     rank = cluster.rank(uuid)
     if rank is None:
@@ -39,7 +40,7 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
             'name': cluster.name,
             'network': me.network,
             'paradigm': me.paradigm,
-            # Until every member has an address a guest should ask again.
+            # False until every member has an address: ask again then.
             'complete': len(addressed) == len(cluster.members),
         },
         'rank': rank,
@@ -76,11 +77,11 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
 
 
 def openmpi_flags(cluster: model.Cluster) -> list[str]:
-    """mpirun flags for OpenMPI, without the hostfile.
+    """Return the flags of OpenMPI's mpirun, except for the hostfile.
 
-    OpenMPI stripes over every interface it finds and does not follow the
-    routing table (HPCVirt'09 section 5), so it is told which subnets to
-    use; a slower management network would hold it back otherwise.
+    OpenMPI stripes messages over all interfaces and ignores the routing table
+    (HPCVirt'09 section 5), so the flags select the subnets to use. Otherwise
+    a slower management network would slow it down.
     """
     flags = ['--bind-to', _binding(cluster)]
     first, second = (_subnets(cluster, position) for position in range(2))
@@ -92,13 +93,16 @@ def openmpi_flags(cluster: model.Cluster) -> list[str]:
 
 
 def _subnets(cluster: model.Cluster, position: int) -> list[str]:
-    """Of the members' first or second NICs for MPI messages.
+    """Return the subnets of the members' first or second NICs for MPI.
 
-    One for each network configuration, since one that covered the NICs of
-    several might cover a management network too. OpenMPI reads no IPv6
-    subnets (4.1: "Unknown interface name", "inet_pton() failed").
+    There is one subnet for each network configuration, because one that
+    covers the NICs of several could include a management network. IPv6 is
+    left out, because OpenMPI reads no IPv6 subnets (4.1: "Unknown interface
+    name", "inet_pton() failed").
+
+    :param position: 0 for the first NICs, 1 for the second ones.
     """
-    found = []
+    subnets = []
     for network in dict.fromkeys(m.network for m in cluster.members):
         subnet = model.covering(
             nic.address
@@ -108,45 +112,49 @@ def _subnets(cluster: model.Cluster, position: int) -> list[str]:
             if nic.address is not None
         )
         if subnet is not None and subnet.version == 4:
-            found.append(str(subnet))
-    return found
+            subnets.append(str(subnet))
+    return subnets
 
 
 def routes(
     cluster: model.Cluster, me: model.Member
 ) -> list[dict[str, str | int]]:
-    """Host routes for ``shared-separate``: HPCVirt'09 section 4.
+    """Return the host routes that ``shared-separate`` needs.
 
-    Packets to co-located members leave by the shared bridge; all others
-    go by the own uplink, which needs no route. The destination is the
-    peer's own-uplink address, the one in the hostfile.
+    HPCVirt'09 section 4: packets to co-located members use the shared bridge;
+    all others use the own uplink, which needs no route. The destination of a
+    route is the peer's address on its own uplink, which is the one in the
+    hostfile.
+
+    :param me: member that installs the routes.
     """
     if me.network != 'shared-separate' or len(me.nics) < 2:
         return []
-    mine = model.shared_nic(me)
-    if mine is None:
+    shared_nic = model.shared_nic(me)
+    if shared_nic is None:
         return []
-    found: list[dict[str, str | int]] = []
+    host_routes: list[dict[str, str | int]] = []
     for peer in cluster.members:
         if model.distance(me, peer) is not model.Distance.SAME_HOST:
             continue
         if peer.network != me.network or len(peer.nics) < 2:
             continue
-        theirs = model.shared_nic(peer)
-        own = model.own_nic(peer).address
-        if theirs is None or theirs.address is None or own is None:
+        peer_shared_nic = model.shared_nic(peer)
+        gateway = None if peer_shared_nic is None else peer_shared_nic.address
+        destination = model.own_nic(peer).address
+        if gateway is None or destination is None:
             continue
-        if theirs.address.version != own.version:
+        if gateway.version != destination.version:
             continue
-        found.append(
+        host_routes.append(
             {
-                'destination': f'{own}/{own.max_prefixlen}',
-                'via': str(theirs.address),
-                'mac': mine.mac,
-                'nic': me.nics.index(mine),
+                'destination': f'{destination}/{destination.max_prefixlen}',
+                'via': str(gateway),
+                'mac': shared_nic.mac,
+                'nic': me.nics.index(shared_nic),
             }
         )
-    return found
+    return host_routes
 
 
 def _address(member: model.Member) -> model.Address | None:
@@ -161,35 +169,36 @@ def _text(address: model.Address | None) -> str | None:
 
 
 def _is_named(member: model.Member) -> bool:
-    """Whether hostfiles must name it, since its address is IPv6.
+    """Return whether hostfiles need a name, because the address is IPv6.
 
-    MPICH's Hydra takes what is before the first colon for the host, with
-    brackets too; OpenMPI takes letters, digits, dots and hyphens only.
+    MPICH's Hydra takes the text before the first colon for the host, even
+    with brackets; OpenMPI accepts letters, digits, dots and hyphens only.
     """
     address = _address(member)
     return address is not None and address.version == 6
 
 
 def _host(member: model.Member) -> str:
-    # Servers' names need be neither unique nor host names; uuids also stay
-    # when ranks change, so that an old line in /etc/hosts never misleads.
+    # Servers' names are not always unique, or valid host names. UUIDs also
+    # stay when ranks change, so an old line in /etc/hosts is never wrong.
     if _is_named(member):
         return f'vhpc-{member.uuid}'
     return str(_address(member))
 
 
 def _slots(member: model.Member) -> int:
-    """MPI ranks per member: threads take the other vCPUs where used."""
+    """Return the MPI ranks of a member; threads use its other vCPUs."""
     return member.vcpus if member.paradigm == 'mpi' else 1
 
 
 def _binding(cluster: model.Cluster) -> str:
-    """To what ranks are bound.
+    """Return what ranks are bound to.
 
-    The only rank of a guest has all of it for its threads. Binding it to
-    that many cores instead (OpenMPI's ``slot:PE=n``, Hydra's ``core:n``)
-    fails in guests with fewer cores: hyperthreads, a smaller flavor. One
-    mpirun has one binding, so one such member decides for all.
+    A rank with threads is the only one of its guest and may use all vCPUs.
+    Binding it to as many cores (OpenMPI's ``slot:PE=n``, Hydra's ``core:n``)
+    fails in guests with fewer cores, as with hyperthreads or a smaller
+    flavor. An mpirun has a single binding for all ranks, so one such member
+    turns binding off for all.
     """
     if all(member.paradigm == 'mpi' for member in cluster.members):
         return 'core'

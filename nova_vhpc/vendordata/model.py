@@ -12,8 +12,8 @@
 
 """A virtual cluster as a tenant may see it: members, ranks, distances.
 
-Pure values. Hosts are named by Nova's ``hostId``, a hash that differs per
-project, so that nobody learns the cloud's host names here.
+Pure values. Hosts are identified by Nova's ``hostId``, a hash that differs per
+project, so that tenants do not learn the cloud's host names.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Distance(enum.StrEnum):
-    """How far a peer is, nearest first (DESIGN.md: fabric tiers)."""
+    """Distance of a peer by fabric tiers, nearest first."""
 
     SELF = 'self'
     SAME_HOST = 'same-host'
@@ -37,14 +37,18 @@ class Distance(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nic:
-    """One guest NIC: its MAC address and its fixed addresses."""
+    """A guest's NIC.
+
+    :ivar mac: MAC address.
+    :ivar addresses: fixed IP addresses.
+    """
 
     mac: str
     addresses: tuple[Address, ...]
 
     @property
     def address(self) -> Address | None:
-        """The address to use, IPv4 before IPv6; None while there is none."""
+        """Address to use, IPv4 before IPv6; None while the NIC has none."""
         ordered = sorted(self.addresses, key=lambda a: a.version)
         return ordered[0] if ordered else None
 
@@ -53,11 +57,16 @@ class Nic:
 class Member:
     """One server of the virtual cluster.
 
-    :ivar host: opaque id of its host; None while it has none.
-    :ivar switch: fabric tier of its host, or None where unknown.
-    :ivar nics: guest NICs in guest order.
+    :ivar uuid: UUID of the server.
+    :ivar name: name of the server.
+    :ivar vcpus: number of vCPUs.
+    :ivar host: opaque ID of its host; None while it has no host.
+    :ivar switch: switch of its host; None if unknown.
+    :ivar rack: rack of its host; None if unknown.
+    :ivar nics: NICs in the order in which the guest has them.
     :ivar network: network configuration, or None.
-    :ivar uplink_nic: index of the NIC for the own uplink; None: the last.
+    :ivar paradigm: ``mpi``, ``openmp`` or ``hybrid``.
+    :ivar uplink_nic: index of the NIC on the own uplink; None for the last.
     """
 
     uuid: str
@@ -67,7 +76,7 @@ class Member:
     switch: str | None = None
     rack: str | None = None
     nics: tuple[Nic, ...] = ()
-    # Of its own flavor: a group may hold servers of several.
+    # From the flavor of the member: members may have different flavors.
     network: str | None = None
     paradigm: str = 'mpi'
     uplink_nic: int | None = None
@@ -75,14 +84,19 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cluster:
-    """All members, in rank order (see :func:`ranked`)."""
+    """A virtual cluster.
+
+    :ivar uuid: UUID of the server group.
+    :ivar name: name of the server group.
+    :ivar members: all members, in rank order (see :func:`ranked`).
+    """
 
     uuid: str
     name: str
     members: tuple[Member, ...]
 
     def rank(self, uuid: str) -> int | None:
-        """Rank of a member; None for a stranger."""
+        """Return the rank of a member; None for any other server."""
         for rank, member in enumerate(self.members):
             if member.uuid == uuid:
                 return rank
@@ -90,11 +104,12 @@ class Cluster:
 
 
 def ranked(members: Iterable[Member]) -> tuple[Member, ...]:
-    """Members in rank order: neighbours in rank are near in the fabric.
+    """Return members in rank order: neighbours in rank are near each other.
 
-    MPI programs talk most to neighbouring ranks, so ranks follow rack,
-    switch and host. The order is the same whoever asks: every member
-    must compute the same hostfile. Members that have no host yet are last.
+    MPI programs communicate most between neighbouring ranks, so ranks follow
+    rack, switch and host. The order does not depend on the member that asks,
+    because all members must get the same hostfile. Members without a host
+    come last.
     """
     return tuple(
         sorted(
@@ -112,7 +127,7 @@ def ranked(members: Iterable[Member]) -> tuple[Member, ...]:
 
 
 def distance(one: Member, other: Member) -> Distance:
-    """How far two members are from each other."""
+    """Return the distance between two members."""
     if one.uuid == other.uuid:
         return Distance.SELF
     if one.host is not None and one.host == other.host:
@@ -125,11 +140,12 @@ def distance(one: Member, other: Member) -> Distance:
 
 
 def mpi_nics(member: Member) -> tuple[Nic, ...]:
-    """NICs that carry MPI messages, by network configuration.
+    """Return the NICs that carry MPI messages, by network configuration.
 
-    HPCVirt'09 section 4: two for ``multiple-shared``; the own uplink's for
-    ``separate``, ``exported`` and ``shared-separate`` (the route, not the
-    address, chooses the shared bridge there); ``shared`` has one.
+    HPCVirt'09 section 4: two for ``multiple-shared``; the only one for
+    ``shared``; the one on the own uplink for ``separate``, ``exported`` and
+    ``shared-separate``, where a route, not the address, selects the shared
+    bridge.
     """
     if not member.nics:
         return ()
@@ -139,7 +155,7 @@ def mpi_nics(member: Member) -> tuple[Nic, ...]:
 
 
 def own_nic(member: Member) -> Nic:
-    """The NIC on the member's own uplink (``vhpc:uplink_nic``)."""
+    """Return the NIC on the member's own uplink (``vhpc:uplink_nic``)."""
     index = member.uplink_nic
     if index is None or index >= len(member.nics):
         index = -1
@@ -147,22 +163,22 @@ def own_nic(member: Member) -> Nic:
 
 
 def shared_nic(member: Member) -> Nic | None:
-    """The first NIC that is not on the own uplink, if there is one."""
+    """Return the first NIC that is not on the own uplink, if any."""
     own = own_nic(member)
     return next((nic for nic in member.nics if nic is not own), None)
 
 
 def covering(addresses: Iterable[Address]) -> Network | None:
-    """The smallest network that holds all addresses of one IP version.
+    """Return the smallest subnet of all addresses of the first IP version.
 
-    Guests are told subnets rather than interface names, which differ from
-    image to image.
+    IPv4 addresses come before IPv6 ones. Guests get subnets rather than
+    interface names, because these differ from image to image.
     """
-    numbers = sorted(addresses, key=lambda a: (a.version, int(a)))
-    if not numbers:
+    ordered = sorted(addresses, key=lambda a: (a.version, int(a)))
+    if not ordered:
         return None
-    first = numbers[0]
-    same = [a for a in numbers if a.version == first.version]
+    first = ordered[0]
+    same = [a for a in ordered if a.version == first.version]
     bits = first.max_prefixlen
     differing = (int(first) ^ int(same[-1])).bit_length()
     return ipaddress.ip_network(f'{first}/{bits - differing}', strict=False)

@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""In which order a guest has its NICs.
+"""The order in which a guest has its NICs.
 
-Nova groups a server's addresses by the network's name: networks in the
-order of their first NIC, and NICs in order within each. Of a guest with
-NICs A, B and C on the networks 1, 2 and 1 it tells A, C, B. Its list of
-ports is in Neutron's order, which is none. The diagnostics have the NICs of
-the running domain in the domain's order, by which the agent binds uplinks.
+Nova groups a server's addresses by the name of the network: networks in the
+order of their first NIC, NICs in order within each. For a guest with NICs A, B
+and C on the networks 1, 2 and 1 it returns A, C, B. The list of ports is in
+Neutron's order, which is undefined. The diagnostics list the NICs of the
+running domain in the domain's order, by which the agent binds uplinks.
 """
 
 import concurrent.futures
@@ -34,24 +34,24 @@ LOG = logging.getLogger(__name__)
 MAC = 'OS-EXT-IPS-MAC:mac_addr'
 
 _MICROVERSION = '2.48'
-# nova-api asks the compute host: neither a host that is away nor a whole
-# cluster of many members may hold up the guest that asks (Nova waits 5 s).
+# nova-api asks the compute host. Neither a host that does not answer nor a
+# cluster of many members may delay the answer to the guest: Nova waits 5 s.
 _TIMEOUT_S = 2.0
-_AT_ONCE = 8
+_MAX_THREADS = 8
 
-# For a refusal too. NICs may be plugged while the guest runs.
-_KEPT_S = 60.0
+# Applies to a refusal, too. NICs may be plugged while the guest runs.
+_TTL_S = 60.0
 
 Order = tuple[str, ...]
-"""MAC addresses in the guest's order; empty where it is not known."""
+"""MAC addresses in the guest's order; empty if the order is unknown."""
 
 
-def is_told(addresses: Mapping[str, list[dict[str, Any]]]) -> bool:
-    """Whether the addresses alone tell the order.
+def is_unambiguous(addresses: Mapping[str, list[dict[str, Any]]]) -> bool:
+    """Return whether the addresses of a server imply the order of its NICs.
 
-    They do unless one network's NICs may lie behind those of a later one.
+    They do unless a network with several NICs is followed by another one.
 
-    :param addresses: of a server, as Nova's API has them.
+    :param addresses: addresses of a server as Nova's API returns them.
     """
     groups = [
         {entry.get(MAC) for entry in entries} for entries in addresses.values()
@@ -60,56 +60,56 @@ def is_told(addresses: Mapping[str, list[dict[str, Any]]]) -> bool:
 
 
 class NicOrders:
-    """Asks for the orders that addresses do not tell, and keeps them.
+    """Reads the orders that addresses do not imply, and caches them.
 
-    :param client: of the compute service, with the right to read
+    :param client: client of the compute service, whose user may read
         ``os-server-diagnostics``.
     """
 
     def __init__(self, client: adapter.Adapter) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, Order]] = {}
-        self._complained = False
+        self._cached: dict[str, tuple[float, Order]] = {}
+        self._has_warned = False
 
     def find(self, servers: Iterable[Mapping[str, Any]]) -> dict[str, Order]:
-        """Orders by server uuid, for those that had to be asked for.
+        """Return by UUID the orders of servers whose addresses are ambiguous.
 
-        Of a server that does not run there is nothing to ask.
+        Servers that do not run have no diagnostics and are left out.
 
-        :param servers: from Nova's detail view.
+        :param servers: servers from Nova's detail view.
         """
-        wanted = [
+        uuids = [
             server['id']
             for server in servers
-            if not is_told(server.get('addresses') or {})
+            if not is_unambiguous(server.get('addresses') or {})
             and server.get('status') == 'ACTIVE'
         ]
-        if not wanted:
+        if not uuids:
             return {}
         now = time.monotonic()
         with self._lock:
-            self._known = {
+            self._cached = {
                 uuid: entry
-                for uuid, entry in self._known.items()
+                for uuid, entry in self._cached.items()
                 if entry[0] > now
             }
-            known = dict(self._known)
-        missing = [uuid for uuid in wanted if uuid not in known]
+            orders = dict(self._cached)
+        missing = [uuid for uuid in uuids if uuid not in orders]
         if missing:
-            with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-                answers = list(pool.map(self._ask, missing))
-            until = time.monotonic() + _KEPT_S
-            asked = {
-                uuid: (until, order)
-                for uuid, order in zip(missing, answers, strict=True)
+            with concurrent.futures.ThreadPoolExecutor(_MAX_THREADS) as pool:
+                read_orders = list(pool.map(self._read, missing))
+            expiry = time.monotonic() + _TTL_S
+            entries = {
+                uuid: (expiry, order)
+                for uuid, order in zip(missing, read_orders, strict=True)
             }
-            known |= asked
+            orders |= entries
             with self._lock:
-                self._known |= asked
-        return {uuid: known[uuid][1] for uuid in wanted}
+                self._cached |= entries
+        return {uuid: orders[uuid][1] for uuid in uuids}
 
-    def _ask(self, uuid: str) -> Order:
+    def _read(self, uuid: str) -> Order:
         try:
             response = self._client.get(
                 f'/servers/{uuid}/diagnostics',
@@ -125,14 +125,14 @@ class NicOrders:
             reason = f'{response.status_code}: {response.text[:200]}'
         except ks_exceptions.ClientException as error:
             reason = str(error)
-        if not self._complained:
-            self._complained = True
+        if not self._has_warned:
+            self._has_warned = True
             LOG.warning(
-                'Nova does not tell the diagnostics of server %s, so its NICs '
-                'on one network are taken for neighbours; more of this is '
-                'passed over silently. Does the policy '
-                'os_compute_api:os-server-diagnostics allow it to the user '
-                'of [vhpc_nova]? %s',
+                'Nova does not return the diagnostics of server %s, so its '
+                'NICs on the same network are assumed to follow each other. '
+                'Check that the policy os_compute_api:os-server-diagnostics '
+                'allows the user of [vhpc_nova] to read them. Further '
+                'failures are not logged. The error was: %s',
                 uuid,
                 reason,
             )

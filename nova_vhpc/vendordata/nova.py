@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Reads a virtual cluster from Nova, by the API alone.
+"""Read virtual clusters from Nova's API.
 
-Only servers of the asking server's own project are ever looked at, so a
-tenant learns nothing about others whatever it writes into its metadata.
+Only servers of the project of the asking server are read, so a tenant learns
+nothing about other projects, whatever it writes into its metadata.
 """
 
 import ipaddress
@@ -29,21 +29,22 @@ from nova_vhpc.flavor import extra_specs
 from nova_vhpc.vendordata import model, nic_order
 
 MICROVERSION = '2.100'
-"""Flavor extra specs and scheduler hints in the servers' detail view."""
+"""The first with flavor extra specs and scheduler hints in the detail view of
+servers."""
 
 
 class NotMember(Exception):
-    """The server is in no virtual cluster, or not the project's."""
+    """The server is in no virtual cluster, or belongs to another project."""
 
 
-class Nova:
-    """Virtual clusters, as Nova's API tells them.
+class NovaClusterSource:
+    """Reads virtual clusters from Nova's API, and caches them.
 
-    :param client: keystoneauth adapter of the compute service, with the
-        rights to list all projects' servers.
-    :param ttl_s: how long one answer serves the other members: the whole
-        cluster boots at once and asks at once.
-    :param tiers: names of the aggregate metadata for switch and rack.
+    :param client: keystoneauth adapter of the compute service, whose user
+        may list the servers of all projects.
+    :param ttl_s: time in seconds for which a cluster is cached, because all
+        its members boot and ask at the same time.
+    :param tiers: metadata keys of aggregates for switch and rack.
     """
 
     def __init__(
@@ -60,11 +61,16 @@ class Nova:
         self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
 
     def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
-        """The virtual cluster of one server.
+        """Return the virtual cluster of a server.
 
-        :raises NotMember: there is none, or the server is not in the
-            project that asks.
-        :raises keystoneauth1.exceptions.ClientException: Nova is away.
+        :param server_uuid: UUID of the server that asks.
+        :param project_id: ID of its project.
+        :raises NotMember: the server is in no virtual cluster, or not in the
+            project.
+        :raises keystoneauth1.exceptions.ClientException: Nova does not
+            answer.
+        :raises RuntimeError: Nova refuses to answer, or the credentials
+            cannot be used.
         """
         cached = self._find_cached(server_uuid, project_id)
         if cached is not None:
@@ -89,12 +95,12 @@ class Nova:
         if group.get('project_id', project_id) != project_id:
             raise NotMember(f'group {group["id"]} is not of this project')
         members = self._members(set(group['members']), project_id)
-        found = model.Cluster(
+        cluster = model.Cluster(
             uuid=group['id'],
             name=group['name'],
             members=model.ranked(members),
         )
-        if found.rank(server_uuid) is None:
+        if cluster.rank(server_uuid) is None:
             raise NotMember(f'server {server_uuid} left its server group')
         with self._lock:
             now = time.monotonic()
@@ -103,25 +109,25 @@ class Nova:
                 for uuid, entry in self._cached.items()
                 if entry[0] > now
             }
-            self._cached[found.uuid] = (
+            self._cached[cluster.uuid] = (
                 now + self._ttl_s,
                 project_id,
-                found,
+                cluster,
             )
-        return found
+        return cluster
 
     def _find_cached(
         self, server_uuid: str, project_id: str
     ) -> model.Cluster | None:
         now = time.monotonic()
         with self._lock:
-            for expires, owner, found in self._cached.values():
+            for expiry, owner, cluster in self._cached.values():
                 if (
-                    expires > now
+                    expiry > now
                     and owner == project_id
-                    and found.rank(server_uuid) is not None
+                    and cluster.rank(server_uuid) is not None
                 ):
-                    return found
+                    return cluster
         return None
 
     def _members(self, uuids: set[str], project_id: str) -> list[model.Member]:
@@ -131,35 +137,35 @@ class Nova:
         url = f'/servers/detail?all_tenants=1&project_id={project_id}'
         marker = ''
         while True:
-            # Nova's own max_limit says how long a page is.
+            # The length of a page is Nova's [api] max_limit.
             page = self._get(url + marker)['servers']
-            found = [
+            in_group = [
                 server
                 for server in page
                 if server['id'] in uuids and server['tenant_id'] == project_id
             ]
-            seen += len(found)
-            found = [server for server in found if _opted_in(server)]
-            orders = self._orders.find(found)
+            seen += len(in_group)
+            opted_in = [server for server in in_group if _opted_in(server)]
+            orders = self._orders.find(opted_in)
             members += [
                 member_of(server, tiers, orders.get(server['id'], ()))
-                for server in found
+                for server in opted_in
             ]
             if not page or seen >= len(uuids):
                 return members
             marker = f'&marker={page[-1]["id"]}'
 
     def _host_tiers(self) -> dict[str, tuple[str | None, str | None]]:
-        """Switch and rack by host name, from aggregate metadata."""
-        found: dict[str, list[str | None]] = {}
+        """Return switch and rack by host name, from aggregate metadata."""
+        tiers: dict[str, list[str | None]] = {}
         for aggregate in self._get('/os-aggregates')['aggregates']:
             for position, key in enumerate(self._tiers):
                 value = aggregate['metadata'].get(key)
                 if value is None:
                     continue
                 for host in aggregate['hosts']:
-                    found.setdefault(host, [None, None])[position] = value
-        return {host: (tier[0], tier[1]) for host, tier in found.items()}
+                    tiers.setdefault(host, [None, None])[position] = value
+        return {host: (switch, rack) for host, (switch, rack) in tiers.items()}
 
     def _get(
         self, url: str, missing: type[Exception] | None = None
@@ -171,9 +177,9 @@ class Nova:
         except ks_exceptions.ClientException:
             raise
         except Exception as error:
-            # A password that is not there is a bare one to keystoneauth.
+            # keystoneauth raises a bare exception for a missing password.
             raise RuntimeError(
-                f'[vhpc_nova] of the configuration is unusable: {error}'
+                f'[vhpc_nova] of the configuration cannot be used: {error}'
             ) from None
         if response.status_code == 404 and missing is not None:
             raise missing(f'Nova has no {url}')
@@ -185,7 +191,7 @@ class Nova:
         try:
             body: dict[str, Any] = response.json()
         except ValueError as error:
-            # Of a proxy in between, for one.
+            # For example the error page of a proxy.
             raise RuntimeError(
                 f'Nova answered GET {url.split("?")[0]} with no JSON: {error}'
             ) from None
@@ -193,10 +199,10 @@ class Nova:
 
 
 def _opted_in(server: Mapping[str, Any]) -> bool:
-    """Whether a server of a group is one of the virtual cluster.
+    """Return whether a server of the group is one of the virtual cluster.
 
-    Believed where Nova does not show the flavor's extra specs: by its
-    policy, or in a cell that is down.
+    Assumed if Nova does not return the flavor's extra specs, because of its
+    policy or because the server's cell is down.
     """
     specs = (server.get('flavor') or {}).get('extra_specs')
     return specs is None or extra_specs.requested(specs)
@@ -207,13 +213,14 @@ def member_of(
     tiers: Mapping[str, tuple[str | None, str | None]],
     order: nic_order.Order = (),
 ) -> model.Member:
-    """A member from one server of Nova's detail view.
+    """Return the member for a server of Nova's detail view.
 
-    A MAC address tells NICs on the same network apart. Of servers in a
-    cell that is down Nova knows no more than the id: their cluster is not
-    complete meanwhile.
+    NICs on the same network are distinguished by their MAC addresses. Of a
+    server in a cell that is down, Nova returns only the ID: its cluster is
+    not complete meanwhile.
 
-    :param order: of the NICs, where the addresses do not tell it.
+    :param tiers: by host name, switch and rack of the host.
+    :param order: order of the NICs, if the addresses do not imply it.
     """
     nics: dict[str, list[model.Address]] = {}
     for addresses in server.get('addresses', {}).values():
@@ -224,7 +231,8 @@ def member_of(
                 ipaddress.ip_address(entry['addr'])
             )
     macs = list(nics)
-    # NICs that it lacks (such as a whole PCI function) could be anywhere.
+    # An order that lacks NICs (such as a whole PCI function) is not used,
+    # because these could be anywhere.
     if {mac.lower() for mac in macs} <= set(order):
         macs.sort(key=lambda mac: order.index(mac.lower()))
     switch, rack = tiers.get(

@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The WSGI app behind ``nova-vhpc-vendordata``.
+"""The WSGI application of ``nova-vhpc-vendordata``.
 
-Nova posts ``project-id``, ``instance-id`` and more, with the service token
-of its ``[vendordata_dynamic_auth]``; keystonemiddleware checks the token.
+Nova posts ``project-id``, ``instance-id`` and more, with the service token of
+its ``[vendordata_dynamic_auth]``, which keystonemiddleware validates.
 """
 
 import json
@@ -34,7 +34,8 @@ from nova_vhpc.vendordata import answer, model, nova
 LOG = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
-"""Nova sends the user data along, at most 64 KiB of base64."""
+"""Largest accepted body. Nova's includes the user data, up to 64 KiB in
+base64."""
 
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
 
@@ -42,20 +43,23 @@ Environ = dict[str, Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
-class Source(Protocol):
-    """Where clusters come from."""
+class ClusterSource(Protocol):
+    """Returns virtual clusters; see :class:`.nova.NovaClusterSource`."""
 
     def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
-        """See :meth:`nova_api.Nova.cluster`."""
+        """See :meth:`.nova.NovaClusterSource.cluster`."""
 
 
 class Application:
-    """Answers Nova's dynamic vendordata requests; ``GET /`` says it lives.
+    """Answers Nova's dynamic vendordata requests.
 
-    :param roles: the token must carry one of these; None for no check.
+    ``GET`` of any path returns the service's name, for health checks.
+
+    :param source: source of virtual clusters.
+    :param roles: roles of which the token must have one; None for no check.
     """
 
-    def __init__(self, source: Source, roles: set[str] | None) -> None:
+    def __init__(self, source: ClusterSource, roles: set[str] | None) -> None:
         self._source = source
         self._roles = roles
 
@@ -100,7 +104,7 @@ class Application:
             request = json.loads(environ['wsgi.input'].read(size))
             server_uuid = request['instance-id']
             project_id = request['project-id']
-        # OSError: the client sent no more of it.
+        # OSError: the client closed the connection before the end.
         except (ValueError, KeyError, TypeError, RecursionError, OSError):
             return _error(
                 '400 Bad Request',
@@ -121,12 +125,12 @@ class Application:
             cluster = self._source.cluster(server_uuid, project_id)
             return '200 OK', answer.answer(cluster, server_uuid)
         except nova.NotMember as reason:
-            # Every server's metadata asks here; most are in no cluster.
-            LOG.debug('Nothing for %s: %s', server_uuid, reason)
+            # Nova asks for every server, and most are in no cluster.
+            LOG.debug('No vendordata for server %s: %s', server_uuid, reason)
             return '200 OK', {}
         except (ks_exceptions.ClientException, RuntimeError) as error:
             LOG.warning(
-                'Nova cannot be asked for %s: %s',
+                'Nova cannot be asked for server %s: %s',
                 server_uuid,
                 credentials.reason(error, nova_conf.GROUP),
             )
@@ -137,8 +141,8 @@ def _error(status: str, message: str) -> tuple[str, dict[str, Any]]:
     return status, {'error': message}
 
 
-def make_application(conf: cfg.ConfigOpts, source: Source) -> Any:
-    """The app with the authentication that the configuration asks for."""
+def make_application(conf: cfg.ConfigOpts, source: ClusterSource) -> Any:
+    """Return the application with the configured authentication."""
     options = conf.vhpc_vendordata
     if options.auth_strategy == 'noauth':
         return Application(source, roles=None)

@@ -209,10 +209,10 @@ class MetadataTest(VendordataCase):
 
 
 class NovaTest(VendordataCase):
-    def nova(self) -> nova_api.Nova:
+    def nova(self) -> nova_api.NovaClusterSource:
         """As the service makes it."""
         source = vendordata.make(self.conf('noauth'))._source
-        assert isinstance(source, nova_api.Nova)
+        assert isinstance(source, nova_api.NovaClusterSource)
         return source
 
     def test_pages_strangers_and_cells_that_are_down(self) -> None:

@@ -117,7 +117,7 @@ class NicOrderTest(base.TestCase):
             ((B, 'net2'), (A, 'net1'), (C, 'net1')),
         ):
             told = server(nics)
-            self.assertTrue(nic_order.is_told(told['addresses']))
+            self.assertTrue(nic_order.is_unambiguous(told['addresses']))
             self.assertEqual([mac for mac, _ in nics], macs(self.member(told)))
         # One that does not run has no diagnostics.
         self.member(server(BEHIND, 'SHUTOFF'))

@@ -69,7 +69,7 @@ class NovaTest(base.TestCase):
         plain, hidden = _server(2), _server(3)
         del hidden['flavor']['extra_specs']
         client = _Client([_server(1, workload='parallel'), plain, hidden])
-        nova = nova_api.Nova(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, ttl_s=60)
         members = nova.cluster(fakes.uuid(1), fakes.PROJECT).members
         self.assertEqual(
             {fakes.uuid(1), fakes.uuid(3)}, {one.uuid for one in members}
@@ -85,7 +85,7 @@ class NovaTest(base.TestCase):
         client.get.return_value = requests.Response()
         client.get.return_value.status_code = 200
         client.get.return_value._content = b'<html>'
-        nova = nova_api.Nova(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, ttl_s=60)
         error = self.assertRaises(
             RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
         )
@@ -95,7 +95,7 @@ class NovaTest(base.TestCase):
         client = mock.Mock()
         # As keystoneauth says it.
         client.get.side_effect = Exception('password is a required attribute')
-        nova = nova_api.Nova(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, ttl_s=60)
         error = self.assertRaises(
             RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
         )
@@ -109,7 +109,7 @@ class NovaTest(base.TestCase):
                 _server(2, network='multiple-shared', paradigm='hybrid'),
             ]
         )
-        nova = nova_api.Nova(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, ttl_s=60)
         told = {}
         for number in (1, 2):
             uuid = fakes.uuid(number)

@@ -40,7 +40,7 @@ class Source:
         self.error = None
 
     def cluster(self, server_uuid, project_id):
-        """As nova_api.Nova.cluster."""
+        """As nova_api.NovaClusterSource.cluster."""
         if self.error is not None:
             raise self.error
         if (
