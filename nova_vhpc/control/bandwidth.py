@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""From a time slice to period and quota, keeping the bought CPU share.
+"""From a time slice to period and quota, keeping the CPU share of the flavor.
 
 DESIGN.md, "What a slice is on Linux": a time slice *s* at CPU share *f* is
-written as quota = s, period = s/f, so only the grain changes. Where there
-is no quota, quota = period = s never throttles a vCPU. A slice that would
-be coarser than what the flavor makes anyway means the original.
+written as quota = s, period = s/f, so only the grain changes. Without a
+quota, quota = period = s never throttles a vCPU. A slice that is not shorter
+than what the flavor's own quota makes means that the original stays.
 """
 
 import functools
@@ -25,22 +25,22 @@ from fractions import Fraction
 from nova_vhpc.control import model
 
 EXACT_WITHIN = 0.05
-"""How far a slice may be moved so that the share is kept exactly."""
+"""How far, relatively, a slice may be moved to keep the share exactly."""
 
 Bandwidth = tuple[int, int]
-"""Period and quota, us."""
+"""Period and quota, in microseconds; no limit is :data:`model.UNLIMITED`."""
 
 
-def known(tune: model.CpuTune) -> Bandwidth | None:
-    """Period and quota of a cputune, no limit as -1; None if unknown."""
+def of_tune(tune: model.CpuTune) -> Bandwidth | None:
+    """Return period and quota of a cputune; None if either is unknown."""
     if tune.period_us is None or tune.quota_us is None:
         return None
     quota_us = tune.quota_us if tune.quota_us > 0 else model.UNLIMITED
     return tune.period_us, quota_us
 
 
-def possible(bandwidth: Bandwidth, limits: model.ActuatorLimits) -> bool:
-    """Whether the actuator takes this period and quota."""
+def is_possible(bandwidth: Bandwidth, limits: model.ActuatorLimits) -> bool:
+    """Return whether the actuator takes this period and quota."""
     period_us, quota_us = bandwidth
     return limits.min_period_us <= period_us <= limits.max_period_us and (
         quota_us == model.UNLIMITED
@@ -49,7 +49,7 @@ def possible(bandwidth: Bandwidth, limits: model.ActuatorLimits) -> bool:
 
 
 def shortest_slice_us(limits: model.ActuatorLimits) -> int:
-    """What no slice may be shorter than."""
+    """Return the shortest time slice that the actuator can bring about."""
     return max(
         1,
         limits.effective_min_slice_us,
@@ -65,18 +65,19 @@ def for_slice(
     limits: model.ActuatorLimits,
     specified: bool = False,
 ) -> Bandwidth | None:
-    """Period and quota that make a time slice at the original's share.
+    """Return period and quota that make a slice at the original CPU share.
 
-    Many VMs, few flavors and slices, and fractions are slow: remembered.
+    Cached: there are many VMs but few flavors and slices, and fractions are
+    slow.
 
-    :param slice_us: None for the original.
-    :param original: as :func:`known` returns it.
-    :param specified: the administrator wants just this slice, even where
+    :param slice_us: time slice, in microseconds; None for the original.
+    :param original: as :func:`of_tune` returns it.
+    :param specified: whether the administrator wants just this slice, even if
         the original is finer.
-    :returns: None when the original is to stay: because that is what was
-        asked for, or because no integers inside the limits keep the share.
+    :returns: None if the original is to stay: because it was asked for, or
+        because no whole numbers inside the limits keep the share.
     """
-    if slice_us is None or not possible(original, limits):
+    if slice_us is None or not is_possible(original, limits):
         return None
     period_us, quota_us = original
     shortest_us = shortest_slice_us(limits)
@@ -99,7 +100,7 @@ def for_slice(
 def _keep_share(
     length_us: int, share: Fraction, low_us: int, high_us: int
 ) -> Bandwidth:
-    """Integers with the share: exact if near, else within 0.05%."""
+    """Return whole numbers with the share: exact if near, or within 0.05%."""
     multiple = max(1, round(length_us / share.numerator))
     quota_us = multiple * share.numerator
     if (

@@ -11,10 +11,11 @@
 # under the License.
 
 
-"""All numbers that the control core can be given, with the papers' values.
+"""Settings of the control core; the defaults are the papers' values.
 
-The agent fills it from ``[vhpc_control]``; tests and the replay from
-keywords. Times are microseconds, *periods* are control periods.
+The agent fills them from ``[vhpc_control]``, tests and the replay from keyword
+arguments. Times are in microseconds, *periods* are control periods. "Ours"
+marks what is in none of the papers.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ LEAVE_RULES = ('learned', 'paper')
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ControlConfig:
-    """What the controller and its policies work with.
+    """Settings of the controller and its policies.
 
     ATC paper, section III:
 
@@ -34,60 +35,62 @@ class ControlConfig:
     :ivar alpha_us: the coarse step, "e.g., decrease by 1ms".
     :ivar beta_us: the fine step; with 100 us, seven of them lead from the
         coarse step exactly to minThreshold.
-    :ivar min_threshold_us: minThreshold; the actuator's effective minimum
-        bounds it from below.
-    :ivar atc_literal: Algorithm 1 to the letter, gaps included, without
-        guard and latency floor.
+    :ivar min_threshold_us: minThreshold; never below the actuator's effective
+        minimum.
+    :ivar atc_literal: whether to follow Algorithm 1 to the letter, gaps
+        included, without guard and latency floor.
     :ivar latency_floor_us: synchronisation latency per period that counts
-        as zero. Ours: on Linux it is never exactly zero.
-    :ivar guard: take back a shortening that made the latency worse (ours).
-    :ivar guard_window: periods compared before and after.
+        as zero (ours: on Linux it is never exactly zero).
+    :ivar guard: whether to take back a shortening that made the latency worse
+        (ours).
+    :ivar guard_window: number of periods compared before and after.
     :ivar guard_margin: least relative worsening that counts.
-    :ivar guard_hold: periods for which it is not tried again; doubles.
-    :ivar share_slices: let Algorithm 2's minimum run over the other hosts
-        of a virtual cluster, too (ours).
+    :ivar guard_hold: number of periods for which the slice is not shortened
+        again; doubles each time.
+    :ivar share_slices: whether Algorithm 2's minimum is taken over the other
+        hosts of a virtual cluster, too (ours).
 
     The other slice policies:
 
-    :ivar fixed_slice_us: of ``fixed``.
-    :ivar micro_slice_us: of ``vslicer``, for latency VMs.
-    :ivar dss_events_per_slice: of ``dss``: I/O events that a VM may get
-        between two of its slices.
+    :ivar fixed_slice_us: slice of ``fixed``.
+    :ivar micro_slice_us: slice of latency VMs with ``vslicer``.
+    :ivar dss_events_per_slice: I/O events that a VM may get between two of its
+        slices with ``dss``.
 
     Gang windows (``gang``):
 
-    :ivar gang_window_us: width of a gang's window where borders cost
-        little.
-    :ivar gang_max_window_us: where they cost more, windows are widened
-        up to this.
-    :ivar gang_min_window_us: windows in which no gang is favoured, for
-        VMs that take no part, are not made shorter than this.
-    :ivar gang_favour: a favoured VM weighs so many times the heaviest
-        VM that is not.
+    :ivar gang_window_us: length of a gang's window if borders cost little.
+    :ivar gang_max_window_us: greatest length of a window if they cost more.
+    :ivar gang_min_window_us: least length of a pause, in which VMs outside of
+        gangs run.
+    :ivar gang_favour: weight of a favoured VM, as a multiple of that of the
+        heaviest VM.
 
     I/O-perception paper, section III:
 
     :ivar sample_us: sampling period of I/O phases.
-    :ivar io_floor_events: an Otsu threshold below this is raised to it;
+    :ivar io_floor_events: an Otsu threshold below this is raised to it, which
         keeps programs with next to no I/O out of the I/O pool (ours).
-    :ivar otsu_history: samples that the threshold is computed from.
-    :ivar otsu_renewal: samples after which it is renewed.
-    :ivar leave_periods: low periods in a row before a VM may leave.
+    :ivar otsu_history: number of samples that the threshold is computed from.
+    :ivar otsu_renewal: number of samples after which it is computed again.
+    :ivar leave_periods: number of low periods in a row before a VM may leave.
     :ivar leave_rule: ``paper``, or ``learned`` (ours; see ``phases``).
-    :ivar move_cost_periods: what a needless move out and back costs, in
-        periods spent needlessly in the I/O pool (``learned``).
+    :ivar move_cost_periods: cost of a needless move out and back, in periods
+        spent needlessly in the I/O pool (``learned``).
 
     Pools:
 
-    :ivar io_pool_cpus: fixed I/O pool; None to size it from demand.
-    :ivar computing_pool_cpus: fixed; None for all but the I/O pool.
-    :ivar io_slice_us: time slice in the I/O pool ("short period"; the
-        paper's 0.5 ms is below what libvirt takes).
-    :ivar pool_shrink_periods: how long demand must be lower before the
-        I/O pool shrinks, and empty before its CPUs are lent out.
-    :ivar rebalance_periods: how long CPUs must be unevenly loaded before
-        a VM is moved among them, and a parallel one take part in no gang
-        windows before it is unpinned.
+    :ivar io_pool_cpus: CPUs of the I/O pool; None to size it by demand.
+    :ivar computing_pool_cpus: CPUs of the computing pool; None for all but
+        the I/O pool.
+    :ivar io_slice_us: time slice in the I/O pool ("short period"; the paper's
+        0.5 ms is below what libvirt takes).
+    :ivar pool_shrink_periods: number of periods for which demand must be lower
+        before the I/O pool shrinks, and for which the pool must be empty
+        before its CPUs are lent out.
+    :ivar rebalance_periods: number of periods for which CPUs must be unevenly
+        loaded before a VM is moved among them, and for which a parallel VM
+        must take part in no gang windows before it is unpinned.
     """
 
     default_slice_us: int = model.DEFAULT_SLICE_US

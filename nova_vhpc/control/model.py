@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The words of the control core: what it is shown and what it answers.
+"""Input and output of the control core.
 
-Everything here is an immutable value. The agent fills a :class:`HostView`
-once per tick and hands it to ``controller.decide``; the answer is a
-:class:`Plan`. Times are microseconds, CPU numbers are the kernel's.
+Everything here is an immutable value. The agent fills a :class:`HostView` once
+per tick and hands it to ``controller.decide``; the answer is a :class:`Plan`.
+Times are in microseconds, CPU numbers are the kernel's.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 UNLIMITED = -1
-"""A quota that does not limit, as libvirt reads it back."""
+"""A quota that does not limit, as libvirt returns it."""
 
 DEFAULT_SLICE_US = 30_000
 """ATC paper, section III: DEFAULT, Xen's own time slice (30 ms)."""
@@ -63,7 +63,7 @@ class IoPoolUse(enum.StrEnum):
 
 
 class Phase(enum.StrEnum):
-    """I/O-perception paper, section III.B: where a VM belongs now."""
+    """What a VM is doing now (I/O-perception paper, section III.B)."""
 
     COMPUTING = 'computing'
     IO = 'io'
@@ -71,10 +71,11 @@ class Phase(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CpuTune:
-    """libvirt's cputune of one domain; ``None`` means "not ours to set".
+    """libvirt's cputune of one domain; a field that is None is not written.
 
-    :ivar period_us: enforcement period of each vCPU.
-    :ivar quota_us: CPU time of each vCPU per period, or :data:`UNLIMITED`.
+    :ivar period_us: enforcement period of each vCPU, in microseconds.
+    :ivar quota_us: CPU time of each vCPU per period, in microseconds, or
+        :data:`UNLIMITED`.
     :ivar shares: ``cpu_shares``, the weight of the whole domain.
     :ivar vcpu_pins: one set of host CPUs per vCPU, in vCPU order.
     """
@@ -86,7 +87,7 @@ class CpuTune:
 
     @property
     def share(self) -> float | None:
-        """Fraction of a CPU that each vCPU may use; None if unlimited."""
+        """Part of a CPU that each vCPU may use; None if unlimited."""
         if (
             self.quota_us is None
             or self.quota_us <= 0
@@ -99,18 +100,18 @@ class CpuTune:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured of one VM in one control period.
+    """Measurements of one VM in one control period.
 
-    A field is None where the host could not tell. Values may be garbage
-    (NaN, negative after a counter reset): the controller checks them.
+    A field is None if it could not be measured. Values may be impossible (NaN,
+    negative after a counter reset): the controller checks them.
 
     :ivar sync_latency_us: mean time that a vCPU was held up (DESIGN's
         *synchronisation latency*), in microseconds per control period.
     :ivar io_events: I/O events, scaled to 100 ms.
-    :ivar vcpu_run_us: CPU time used per vCPU in the period.
-    :ivar vcpu_wait_us: time runnable but not running, per vCPU.
-    :ivar vcpu_runs: how often each vCPU was put on a CPU (schedstat's
-        third field); a spinner has few, long runs.
+    :ivar vcpu_run_us: CPU time that each vCPU used in the period.
+    :ivar vcpu_wait_us: time that each vCPU was runnable but not running.
+    :ivar vcpu_runs: number of times each vCPU was put on a CPU (schedstat's
+        third field); a vCPU that spins has few, long runs.
     :ivar elapsed_us: length of the period that was really measured.
     """
 
@@ -124,7 +125,11 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cpu:
-    """One host CPU and what it shares with others."""
+    """One host CPU, and what it shares with other CPUs.
+
+    :ivar id: the kernel's number of the CPU.
+    :ivar llc: number of its last-level cache.
+    """
 
     id: int
     socket: int = 0
@@ -134,12 +139,13 @@ class Cpu:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ActuatorLimits:
-    """What the actuator takes, and what it can really bring about.
+    """Values that the actuator takes, and what it can really bring about.
 
-    :ivar effective_min_slice_us: below this a slice is accepted by the
-        kernel but not realised (on HZ=250, the 4 ms tick).
+    :ivar effective_min_slice_us: the kernel accepts shorter slices but does
+        not bring them about (with HZ=250, the 4 ms tick).
     :ivar min_shares: least ``cpu_shares`` (2 on cgroup v1, 1 on v2).
-    :ivar max_shares: greatest (262144 on cgroup v1, 10000 on v2).
+    :ivar max_shares: greatest ``cpu_shares`` (262144 on cgroup v1, 10000 on
+        v2).
     """
 
     min_period_us: int = 1_000
@@ -153,14 +159,15 @@ class ActuatorLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmView:
-    """One opted-in VM, as the controller sees it.
+    """One managed VM, as the controller sees it.
 
-    :ivar cluster: id of its virtual cluster (server group), if any.
-    :ivar original: its cputune before we first wrote to it.
-    :ivar in_force: its cputune now, all fields known.
-    :ivar repin: False for dedicated-CPU and NUMA-pinned guests.
     :ivar time_slice_us: the administrator-specified slice of Algorithm 2.
-    :ivar allowed_cpus: CPUs its original pinning allows; None for all.
+    :ivar cluster: id of its virtual cluster (server group); None for none.
+    :ivar repin: whether it may be pinned; False for dedicated CPUs and guests
+        that are bound to a NUMA node.
+    :ivar allowed_cpus: CPUs that its original pinning allows; None for all.
+    :ivar original: its cputune before the agent first wrote to it.
+    :ivar in_force: its cputune now, all fields known.
     """
 
     uuid: str
@@ -179,15 +186,15 @@ class VmView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OtherVm:
-    """A VM that did not opt in: read, never written.
+    """An unmanaged VM: read, never written.
 
-    Windows must leave such VMs their fair share, so it must be known how
-    much they want.
+    Gang windows must leave such VMs their fair share, so their demand must be
+    known.
 
-    :ivar shares: its ``cpu_shares``; None where that is not known.
-    :ivar share: fraction of a CPU that each vCPU may use; None if unlimited.
-    :ivar vcpu_pins: one set of host CPUs per vCPU that is shown; None where
-        that is not known.
+    :ivar shares: its ``cpu_shares``; None if unknown.
+    :ivar share: part of a CPU that each vCPU may use; None if unlimited.
+    :ivar vcpu_pins: one set of host CPUs per vCPU that is shown; None if
+        unknown.
     """
 
     uuid: str
@@ -200,10 +207,11 @@ class OtherVm:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerView:
-    """What the other hosts of a virtual cluster say, leases still good.
+    """Statements of the other hosts of a virtual cluster, while they hold.
 
-    :ivar io: some other host sees the cluster in the I/O phase.
-    :ivar min_slice_us: least slice on the other hosts, if they share it.
+    :ivar io: whether any other host sees the cluster in the I/O phase.
+    :ivar min_slice_us: least slice on the other hosts; None if they do not
+        share it.
     """
 
     io: bool = False
@@ -212,17 +220,19 @@ class PeerView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostView:
-    """All the controller may know in one tick.
+    """All that the controller knows in one tick.
 
-    :ivar tick: number of the tick; +1 each.
+    :ivar tick: number of the tick; grows by one.
     :ivar now_us: monotonic time. The controller itself has no clock.
+    :ivar period_us: length of the control period.
+    :ivar cpus: CPUs that VMs may be pinned to, in order of their numbers:
+        ``cpu_shared_set`` within the CPUs that the agent may use.
+    :ivar vms: the managed VMs.
     :ivar wall_us: wall-clock time, for windows aligned between hosts.
-    :ivar cpus: CPUs we may pin to: ``cpu_shared_set`` within the CPUs
-        that the process may use.
-    :ivar peers: by cluster id.
-    :ivar others: running VMs of the host that did not opt in.
+    :ivar peers: statements of other hosts, by cluster id.
+    :ivar others: running unmanaged VMs of the host.
     :ivar window_late_us: mean time from a gang window's border until its
-        weights are in force; 0 where that is not known.
+        weights are in force; 0 if unknown.
     """
 
     tick: int
@@ -240,13 +250,16 @@ class HostView:
 class VmPlan(NamedTuple):
     """What is to be in force for one VM, and why.
 
-    A tuple, as it is quickly made: with each prediction there is a new one.
+    A tuple because it is made faster than a dataclass: each new prediction
+    makes a new plan.
 
-    :ivar tune: the whole wanted cputune; None fields stay as they are.
-    :ivar writes: only the fields of ``tune`` that differ from what is in
-        force; None when there is nothing to write. Period and quota come
-        together: one without the other would change the CPU share.
-    :ivar slice_us: the time slice; None where it is the kernel's own.
+    :ivar tune: the whole wanted cputune; fields that are None stay as they
+        are.
+    :ivar writes: the fields of ``tune`` that differ from what is in force;
+        None if there is nothing to write. Period and quota come together,
+        because one without the other would change the CPU share.
+    :ivar slice_us: the time slice; None if it is the kernel's own.
+    :ivar phase: of the VM, with what other hosts say of its cluster.
     :ivar reason: one short phrase for logs, ``nova-vhpc-top`` and replay.
     """
 
@@ -262,11 +275,11 @@ class VmPlan(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Turn:
-    """One gang window: how long it lasts and what everyone weighs in it.
+    """One gang window: its length, and the weight of each VM in it.
 
-    :ivar width_us: its length.
-    :ivar favoured: VMs whose vCPUs are to run together in this window.
-    :ivar shares: ``cpu_shares`` by VM uuid, for every VM of the schedule.
+    :ivar width_us: length of the window.
+    :ivar favoured: uuids of the VMs whose vCPUs are to run together.
+    :ivar shares: ``cpu_shares`` of every VM of the schedule, by uuid.
     """
 
     width_us: int
@@ -278,11 +291,12 @@ class Turn:
 class WindowSchedule:
     """Gang windows, to be played in turn until the next plan.
 
-    The turn at wall-clock time *t* is found by ``t modulo`` the sum of the
-    widths, so hosts with synchronised clocks and equal schedules favour
-    the members of a cluster in the same windows without any message.
+    The turn at wall-clock time *t* is found by *t* modulo the length of the
+    rotation, so hosts with synchronised clocks and equal schedules favour the
+    members of a cluster in the same windows without any message.
 
-    :ivar shares_after: ``cpu_shares`` of each VM when the schedule ends.
+    :ivar shares_after: ``cpu_shares`` of each VM when the schedule ends, by
+        uuid.
     """
 
     turns: tuple[Turn, ...]
@@ -290,11 +304,15 @@ class WindowSchedule:
 
     @property
     def cycle_us(self) -> int:
-        """Length of one whole rotation."""
+        """Length of one whole rotation, in microseconds."""
         return sum(turn.width_us for turn in self.turns)
 
     def turn_at(self, wall_us: int) -> tuple[int, int]:
-        """Index of the turn at a time, and how long it still lasts (us)."""
+        """Return the index of a time's turn, and how long it still lasts.
+
+        :param wall_us: wall-clock time, in microseconds.
+        :raises ValueError: the schedule has no turns.
+        """
         cycle_us = self.cycle_us
         if not self.turns or cycle_us <= 0:
             raise ValueError('a schedule without turns has no turn to play')
@@ -307,10 +325,10 @@ class WindowSchedule:
 
 
 class ClusterPlan(NamedTuple):
-    """What this host has to tell the cluster's other hosts.
+    """What this host tells the other hosts of a virtual cluster.
 
-    :ivar phase: from this host's own members only, not from its peers.
-    :ivar min_slice_us: least slice computed here; None without one.
+    :ivar phase: phase of this host's own members, without its peers' say.
+    :ivar min_slice_us: least slice computed here; None if there is none.
     """
 
     phase: Phase
@@ -321,8 +339,8 @@ class ClusterPlan(NamedTuple):
 class Pools:
     """The host's two disjoint pools of CPUs.
 
-    :ivar lent: nobody is in the I/O phase, so VMs of the computing pool
-        may use the I/O pool's CPUs until somebody is.
+    :ivar lent: whether VMs of the computing pool may use the I/O pool's CPUs,
+        because no VM is in the I/O phase.
     """
 
     io: frozenset[int]
@@ -332,7 +350,10 @@ class Pools:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """Input that was not used, and why; uuid '' for the host's own."""
+    """Input that was not used, or a wish that could not be met, and why.
+
+    :ivar uuid: the VM that it is about; '' for the host.
+    """
 
     uuid: str
     reason: str
@@ -340,7 +361,14 @@ class Diagnostic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """The controller's answer to one :class:`HostView`."""
+    """The controller's answer to one :class:`HostView`.
+
+    :ivar vms: plans by uuid.
+    :ivar windows: gang windows to be played; None for none.
+    :ivar clusters: what to tell other hosts, by cluster id.
+    :ivar ignored: input that was not used, and why.
+    :ivar pools: the host's pools; None if there are none.
+    """
 
     vms: Mapping[str, VmPlan]
     windows: WindowSchedule | None = None

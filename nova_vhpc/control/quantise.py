@@ -27,16 +27,17 @@ IDLE_STATE = 1
 """State of a VM without any I/O."""
 
 MAX_STATE = 1_000_000
-"""More than a network can carry in 100 ms; what exceeds it is garbage."""
+"""More than a network can carry in 100 ms; greater states are cut off."""
 
 _MAX_EVENTS = MAX_STATE * EVENTS_PER_STATE
 
 
 def to_state(events: float) -> int:
-    """Encode a number of I/O events per 100 ms; 125 gives state 3.
+    """Return the state of a number of I/O events; 125 gives state 3.
 
-    Never raises: what is no number, or negative, counts as no events.
+    Never raises: NaN and negative numbers count as no events.
 
+    :param events: I/O events per 100 ms.
     :returns: 1 (:data:`IDLE_STATE`) to :data:`MAX_STATE`.
     """
     if not events > 0:
@@ -47,9 +48,9 @@ def to_state(events: float) -> int:
 
 
 def to_events(state: int) -> float:
-    """I/O events per 100 ms in the middle of a state's bin.
+    """Return the I/O events per 100 ms in the middle of a state's bin.
 
-    :returns: 0 for :data:`IDLE_STATE`, of which most periods are empty.
+    :returns: 0 for :data:`IDLE_STATE`, because most periods in it have none.
     """
     if state <= IDLE_STATE:
         return 0.0

@@ -10,173 +10,188 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One VM's plan: from slice and pins to cputune, and to what to write."""
+"""Plan one VM: from slice and pins to its cputune, and to what to write."""
 
 from collections.abc import Set
 from typing import NamedTuple
 
-from nova_vhpc.control import bandwidth as cputune
-from nova_vhpc.control import model
+from nova_vhpc.control import bandwidth, model
 from nova_vhpc.control.phases import tracker
 from nova_vhpc.control.pinning import base as pinning_base
+from nova_vhpc.control.slices import base as slices_base
 
 UNKNOWN_QUOTA = 'original period or quota unknown; not written'
 
 
-class Wanted(NamedTuple):
-    """All that a VM's cputune depends on.
-
-    :ivar slice_us: as in :class:`~.slices.base.VmSlice`, and the next two.
-    :ivar pins: None for the original ones.
-    :ivar in_windows: the window player owns the VM's shares.
-    """
-
-    slice_us: int | None
-    by_windows: bool
-    specified: bool
-    pins: pinning_base.Pins | None
-    in_windows: bool
-    repin: bool
-    original: model.CpuTune
-    limits: model.ActuatorLimits
-
-
-Asked = tuple[
-    int | None,
-    bool,
-    bool,
+Inputs = tuple[
+    slices_base.VmSlice,
     pinning_base.Pins | None,
     bool,
     bool,
     model.CpuTune,
     model.ActuatorLimits,
 ]
-"""The same before it is known to be news: a plain tuple is made in no time."""
+"""The arguments of :func:`work_out`."""
 
 
 class Outcome(NamedTuple):
-    """What comes of it.
+    """The cputune that comes of it.
 
-    :ivar remark: what could not be done, and why.
+    :ivar slice_us: the time slice; None if it is the kernel's own.
+    :ivar problem: what could not be done, and why; None if all could.
     """
 
     tune: model.CpuTune
     slice_us: int | None
-    remark: str | None = None
+    problem: str | None = None
 
 
-_Known = tuple[Asked, Outcome, model.CpuTune, model.VmPlan]
-"""What was asked for and came of it, what was in force, and the plan."""
+_Planned = tuple[Inputs, Outcome, model.CpuTune, model.VmPlan]
+"""What a plan was made from, the cputune in force then, and the plan."""
 
 
 class VmPlanner:
-    """Plans VMs, and remembers the outcome while nothing changes."""
+    """Plans VMs; keeps each plan until something that it depends on changes.
+
+    Measured with nova-vhpc-bench controller, 100 VMs as shipped, 0.90 ms per
+    decision: without kept plans it takes 0.17 ms more.
+    """
 
     def __init__(self) -> None:
-        """Start empty."""
-        self._known: dict[str, _Known] = {}
+        """Start without any VM."""
+        self._planned: dict[str, _Planned] = {}
 
     def forget_all_but(self, uuids: Set[str]) -> None:
         """Drop VMs that are no longer there."""
-        for gone in self._known.keys() - uuids:
-            del self._known[gone]
+        for uuid in self._planned.keys() - uuids:
+            del self._planned[uuid]
 
     def plan(
         self,
-        uuid: str,
-        asked: Asked,
-        in_force: model.CpuTune,
-        reason: str,
+        vm: model.VmView,
+        choice: slices_base.VmSlice,
+        pins: pinning_base.Pins | None,
+        in_windows: bool,
+        limits: model.ActuatorLimits,
         phase: tracker.VmPhase,
-        ignored: list[model.Diagnostic],
+        diagnostics: list[model.Diagnostic],
     ) -> model.VmPlan:
-        """One VM's whole cputune, and what of it must be written.
+        """Return one VM's whole cputune, and what of it must be written.
 
-        :param asked: what :class:`Wanted` is made of.
-        :param reason: why it is wanted.
+        :param choice: the VM's time slice.
+        :param pins: None for the original pins.
+        :param in_windows: whether the window player writes the VM's shares.
+        :param diagnostics: what cannot be done is added here.
         """
         effective, predicted_events, threshold_events = phase
-        known = self._known.get(uuid)
-        if known is None or known[0] != asked:
-            outcome = work_out(Wanted(*asked))
+        uuid, in_force = vm.uuid, vm.in_force
+        inputs: Inputs = (
+            choice,
+            pins,
+            in_windows,
+            vm.repin,
+            vm.original,
+            limits,
+        )
+        last = self._planned.get(uuid)
+        if last is None or last[0] != inputs:
+            outcome = work_out(*inputs)
             writes = _writes(outcome.tune, in_force)
         else:
-            asked, outcome, was_in_force, plan = known
+            inputs, outcome, was_in_force, plan = last
             if in_force is was_in_force:
                 if (
                     plan.predicted_events == predicted_events
                     and plan.threshold_events == threshold_events
                     and plan.phase is effective
-                    and plan.reason == reason
                 ):
-                    if outcome.remark is not None:
-                        ignored.append(model.Diagnostic(uuid, outcome.remark))
+                    if outcome.problem is not None:
+                        diagnostics.append(
+                            model.Diagnostic(uuid, outcome.problem)
+                        )
                     return plan
                 writes = plan.writes
             else:
                 writes = _writes(outcome.tune, in_force)
-        if outcome.remark is not None:
-            ignored.append(model.Diagnostic(uuid, outcome.remark))
+        if outcome.problem is not None:
+            diagnostics.append(model.Diagnostic(uuid, outcome.problem))
         plan = model.VmPlan(
             uuid,
             outcome.tune,
             writes,
             outcome.slice_us,
             effective,
-            reason,
+            choice.reason,
             predicted_events,
             threshold_events,
         )
-        self._known[uuid] = (asked, outcome, in_force, plan)
+        self._planned[uuid] = (inputs, outcome, in_force, plan)
         return plan
 
 
-def work_out(wanted: Wanted) -> Outcome:
-    """The cputune that is wanted, inside all limits."""
-    limits = wanted.limits
-    slice_us = wanted.slice_us
-    remark: str | None = None
-    original = cputune.known(wanted.original)
-    if original is not None and not cputune.possible(original, limits):
-        original = None
-    bandwidth = original
-    if not wanted.by_windows and slice_us is not None:
-        if original is None:
-            remark = UNKNOWN_QUOTA
+def work_out(
+    choice: slices_base.VmSlice,
+    pins: pinning_base.Pins | None,
+    in_windows: bool,
+    repin: bool,
+    original: model.CpuTune,
+    limits: model.ActuatorLimits,
+) -> Outcome:
+    """Return the cputune that makes a time slice, inside all limits.
+
+    :param choice: the time slice.
+    :param pins: None for the original pins.
+    :param in_windows: whether the window player writes the VM's shares.
+    :param repin: whether the VM may be pinned at all.
+    """
+    slice_us = choice.slice_us
+    problem: str | None = None
+    of_original = bandwidth.of_tune(original)
+    if of_original is not None and not bandwidth.is_possible(
+        of_original, limits
+    ):
+        of_original = None
+    chosen = of_original
+    if not choice.by_windows and slice_us is not None:
+        if of_original is None:
+            problem = UNKNOWN_QUOTA
             slice_us = None
-        elif not wanted.specified and _has_own_cpus(wanted, original):
+        elif (
+            not choice.specified
+            and not repin
+            and _has_own_cpus(original.vcpu_pins, of_original)
+        ):
             slice_us = None
         else:
-            made = cputune.for_slice(
-                slice_us, original, limits, wanted.specified
+            for_slice = bandwidth.for_slice(
+                slice_us, of_original, limits, choice.specified
             )
-            bandwidth = made or original
-            slice_us = None if made is None else made[1]
-    pins: pinning_base.Pins | None = None
-    if wanted.repin:
-        pins = (
-            wanted.original.vcpu_pins if wanted.pins is None else wanted.pins
-        )
+            chosen = for_slice or of_original
+            slice_us = None if for_slice is None else for_slice[1]
+    if not repin:
+        pins = None
+    elif pins is None:
+        pins = original.vcpu_pins
     tune = model.CpuTune(
-        period_us=None if bandwidth is None else bandwidth[0],
-        quota_us=None if bandwidth is None else bandwidth[1],
-        # While windows are played their player owns the shares.
-        shares=None if wanted.in_windows else _shares(wanted.original, limits),
+        period_us=None if chosen is None else chosen[0],
+        quota_us=None if chosen is None else chosen[1],
+        # While windows are played, the window player writes the shares.
+        shares=None if in_windows else _shares(original, limits),
         vcpu_pins=pins,
     )
-    return Outcome(tune, slice_us, remark)
+    return Outcome(tune, slice_us, problem)
 
 
-def _has_own_cpus(wanted: Wanted, original: cputune.Bandwidth) -> bool:
-    """Whether a slice could bring a VM nothing but a timer per period.
+def _has_own_cpus(
+    pins: pinning_base.Pins | None, original: bandwidth.Bandwidth
+) -> bool:
+    """Return whether a slice could give a VM nothing but a timer per period.
 
-    Each vCPU has one CPU for good, as of a dedicated CPU policy, and no quota
-    that would hold it up: there is nobody to yield to.
+    Each vCPU has one CPU for good, as with a dedicated CPU policy, and no
+    quota that would hold it up: there is no other VM to yield to.
     """
-    pins = wanted.original.vcpu_pins
     return (
-        not wanted.repin
-        and original[1] == model.UNLIMITED
+        original[1] == model.UNLIMITED
         and bool(pins)
         and all(len(pin) == 1 for pin in pins or ())
     )
@@ -185,7 +200,7 @@ def _has_own_cpus(wanted: Wanted, original: cputune.Bandwidth) -> bool:
 def _shares(
     original: model.CpuTune, limits: model.ActuatorLimits
 ) -> int | None:
-    """The original shares, if they can be written at all."""
+    """Return the original shares; None if they cannot be written."""
     shares = original.shares
     if shares is None or not limits.min_shares <= shares <= limits.max_shares:
         return None
@@ -195,19 +210,19 @@ def _shares(
 def _writes(
     tune: model.CpuTune, in_force: model.CpuTune
 ) -> model.CpuTune | None:
-    """Fields of a cputune that differ from what is in force."""
+    """Return the fields of a cputune that differ from what is in force."""
     if tune is in_force:
         return None
-    bandwidth = cputune.known(tune)
-    if bandwidth == cputune.known(in_force):
-        bandwidth = None
+    period_and_quota = bandwidth.of_tune(tune)
+    if period_and_quota == bandwidth.of_tune(in_force):
+        period_and_quota = None
     shares = None if tune.shares == in_force.shares else tune.shares
     pins = None if tune.vcpu_pins == in_force.vcpu_pins else tune.vcpu_pins
-    if bandwidth is None and shares is None and pins is None:
+    if period_and_quota is None and shares is None and pins is None:
         return None
     return model.CpuTune(
-        period_us=None if bandwidth is None else bandwidth[0],
-        quota_us=None if bandwidth is None else bandwidth[1],
+        period_us=None if period_and_quota is None else period_and_quota[0],
+        quota_us=None if period_and_quota is None else period_and_quota[1],
         shares=shares,
         vcpu_pins=pins,
     )

@@ -13,7 +13,6 @@
 """The VMs outside of gangs that compete with gangs, and where they may run."""
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Mapping
 
@@ -61,7 +60,7 @@ class Competition:
         pins = self.pins.get(uuid)
         if pins is None:
             return self.host_cpus
-        return _union_within(pins, self.host_cpus)
+        return frozenset().union(*pins) & self.host_cpus
 
     def contested_cpus(self) -> frozenset[int]:
         """Return the CPUs of gangs on which CPU-bound VMs may run."""
@@ -123,14 +122,6 @@ def _select(
     if values is None:
         return None
     return tuple(values[vcpu] for vcpu in vcpus if vcpu < len(values))
-
-
-@functools.lru_cache(maxsize=4_096)
-def _union_within(
-    pins: pinning_base.Pins, host_cpus: frozenset[int]
-) -> frozenset[int]:
-    # Pins are read in each tick and seldom change.
-    return frozenset().union(*pins) & host_cpus
 
 
 def bound_pins(

@@ -13,7 +13,6 @@
 """Which VMs form gangs, and on which CPUs."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -97,7 +96,5 @@ def _gang(
     )
 
 
-@functools.lru_cache(maxsize=4_096)
 def _cpus(pins: pinning_base.Pins) -> frozenset[int]:
-    # Pins are read in each tick and seldom change.
     return frozenset().union(*pins)

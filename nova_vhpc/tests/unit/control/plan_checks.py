@@ -14,7 +14,7 @@
 
 import dataclasses
 
-from nova_vhpc.control import bandwidth, model, validation
+from nova_vhpc.control import bandwidth, model
 from nova_vhpc.tests import base
 
 
@@ -35,10 +35,8 @@ class PlanTestCase(base.TestCase):
 
     def check(self, seen: model.HostView, plan: model.Plan) -> None:
         """All that holds for any plan."""
-        shown: dict[str, list[model.VmView]] = {}
-        for one in seen.vms:
-            shown.setdefault(one.uuid, []).append(one)
-        # Neither strangers nor VMs that did not opt in are planned.
+        shown = {vm.uuid: vm for vm in seen.vms}
+        # Only managed VMs are planned.
         self.assertLessEqual(set(plan.vms), set(shown))
         for uuid in shown.keys() - plan.vms.keys():
             self.assertIn(uuid, {one.uuid for one in plan.ignored})
@@ -48,11 +46,7 @@ class PlanTestCase(base.TestCase):
         self.check_pools(seen, plan)
         self.check_windows(seen, plan)
         for uuid, planned in plan.vms.items():
-            source = next(
-                one
-                for one in shown[uuid]
-                if 1 <= one.vcpus <= validation.MAX_VCPUS
-            )
+            source = shown[uuid]
             self.check_bandwidth(planned, source, seen.limits)
             self.check_pins(planned, source, seen, plan)
             self.check_writes(planned, source)
@@ -117,7 +111,7 @@ class PlanTestCase(base.TestCase):
         if planned.slice_us is None or by_windows:
             # Nothing but the original makes the kernel's own slice.
             self.assertEqual(
-                bandwidth.known(source.original), bandwidth.known(tune)
+                bandwidth.of_tune(source.original), bandwidth.of_tune(tune)
             )
         else:
             self.assertEqual(planned.slice_us, tune.quota_us)
@@ -186,7 +180,9 @@ class PlanTestCase(base.TestCase):
             will_be = after(was, writes)
             self.assertNotEqual(was, will_be)
         if tune.period_us is not None:
-            self.assertEqual(bandwidth.known(tune), bandwidth.known(will_be))
+            self.assertEqual(
+                bandwidth.of_tune(tune), bandwidth.of_tune(will_be)
+            )
         for name in ('shares', 'vcpu_pins'):
             if getattr(tune, name) is not None:
                 self.assertEqual(getattr(tune, name), getattr(will_be, name))

@@ -102,7 +102,7 @@ class ForSliceTest(base.TestCase):
         )
         if made is None:
             return
-        self.assertTrue(bandwidth.possible(made, limits), made)
+        self.assertTrue(bandwidth.is_possible(made, limits), made)
         self.assertGreaterEqual(made[1], effective_us)
         if quota_us == -1:
             self.assertEqual(made[0], made[1])
@@ -122,9 +122,9 @@ class KnownTest(base.TestCase):
         for quota_us in (-1, 0, -1_000):
             self.assertEqual(
                 (100_000, -1),
-                bandwidth.known(model.CpuTune(100_000, quota_us)),
+                bandwidth.of_tune(model.CpuTune(100_000, quota_us)),
             )
 
     def test_one_of_two_is_not_known(self):
-        self.assertIsNone(bandwidth.known(model.CpuTune(quota_us=5_000)))
-        self.assertIsNone(bandwidth.known(model.CpuTune(period_us=5_000)))
+        self.assertIsNone(bandwidth.of_tune(model.CpuTune(quota_us=5_000)))
+        self.assertIsNone(bandwidth.of_tune(model.CpuTune(period_us=5_000)))

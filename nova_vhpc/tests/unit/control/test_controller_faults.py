@@ -78,9 +78,9 @@ class SilentTest(base.TestCase):
 
     def test_pinning_is_not_blamed_for_what_slices_cannot_ask_for(self):
         config = control_config.ControlConfig()
-        for wrong, (field, said) in itertools.product(
+        for wrong, field in itertools.product(
             (None, '2', 2.0, math.nan, -1, [7], {7}),
-            controller._SETS.items(),
+            controller._SET_FIELDS,
         ):
             asking = Silent()
             asking.decide = lambda context, asked={field: wrong}: (
@@ -96,7 +96,7 @@ class SilentTest(base.TestCase):
                 plan = subject.decide(view(vm()))
                 self.assertIsNotNone(plan.vms['a'].tune.vcpu_pins)
                 (named,) = plan.ignored
-                self.assertIn(said, named.reason)
+                self.assertIn(field, named.reason)
 
     def test_predictors_are_named_and_the_rest_goes_on(self):
         config = control_config.ControlConfig()
@@ -158,107 +158,9 @@ class IllTypedTest(base.TestCase):
         )
         wrong = vm(original=odd, time_slice_us=6_000)
         wrong = dataclasses.replace(wrong, workload=model.Workload.GENERAL)
-        for one in (wrong, vm(vcpus=None), vm(vcpus='two')):
-            plan = make().decide(view(one, vm('sound')))
-            self.assertEqual({'sound'}, set(plan.vms))
-            self.assertEqual(['a'], [said.uuid for said in plan.ignored])
-
-    def test_no_period_is_a_period_of_100_ms(self):
-        for period_us in (math.nan, math.inf, None, GIANT, 0):
-            plan = make().decide(
-                dataclasses.replace(view(vm()), period_us=period_us)
-            )
-            self.assertIn('control period', plan.ignored[0].reason)
-
-
-class WrongSettingsTest(base.TestCase):
-    """One VM or CPU of which something cannot be harms no other."""
-
-    JUNK = (
-        None, math.nan, -1, 3.5, 'x', b'y', [], {}, {1}, (1,), (None,),
-        frozenset('a'), object(), GIANT, 1 + 2j,
-    )  # fmt: skip
-
-    def runs(self, spoil):
-        """Plans of sound ticks around those that are spoiled, and without."""
-        for slices, pinning in itertools.product(
-            test_controller.SLICES, test_controller.PINNINGS
-        ):
-            spoiled, sound = make(slices, pinning), make(slices, pinning)
-            for tick in range(4):
-                seen = view(vm('a'), vm('b'), tick=tick)
-                shown = spoil(seen) if tick == 2 else seen
-                yield shown, spoiled.decide(shown), sound.decide(seen)
-
-    def check(self, spoil, *, uuid, kept=frozenset('ab')):
-        for shown, plan, sound in self.runs(spoil):
-            self.assertNotIn(
-                'failed', ' '.join(said.reason for said in plan.ignored)
-            )
-            self.assertLessEqual(kept, plan.vms.keys())
-            if shown.tick < 2:
-                self.assertEqual(sound, plan)
-            elif shown.tick == 2 and plan.vms.keys() != {'a', 'b'}:
-                self.assertIn(uuid, {said.uuid for said in plan.ignored})
-
-    def test_settings_of_a_vm(self):
-        names = [field.name for field in dataclasses.fields(model.VmView)]
-        for name, junk in itertools.product(names, self.JUNK):
-
-            def spoil(seen, name=name, junk=junk):
-                odd = dataclasses.replace(seen.vms[0], **{name: junk})
-                return dataclasses.replace(seen, vms=(odd, seen.vms[1]))
-
-            if name != 'uuid':
-                self.check(spoil, uuid='a', kept=frozenset('b'))
-
-    def test_cputune_of_a_vm(self):
-        names = [field.name for field in dataclasses.fields(model.CpuTune)]
-        for which, name, junk in itertools.product(
-            ('original', 'in_force'), names, self.JUNK
-        ):
-
-            def spoil(seen, which=which, name=name, junk=junk):
-                odd = seen.vms[0]
-                tune = dataclasses.replace(getattr(odd, which), **{name: junk})
-                odd = dataclasses.replace(odd, **{which: tune})
-                return dataclasses.replace(seen, vms=(odd, seen.vms[1]))
-
-            self.check(spoil, uuid='a', kept=frozenset('b'))
-
-    def test_host_cpus(self):
-        names = [field.name for field in dataclasses.fields(model.Cpu)]
-        for name, junk in itertools.product(names, self.JUNK):
-
-            def spoil(seen, name=name, junk=junk):
-                odd = dataclasses.replace(seen.cpus[3], **{name: junk})
-                return dataclasses.replace(seen, cpus=(*seen.cpus[:3], odd))
-
-            self.check(spoil, uuid='')
-
-    def test_a_uuid_that_is_none(self):
-        for junk in self.JUNK:
-            plan = make().decide(
-                view(
-                    vm(junk),
-                    vm('sound'),
-                    others=(model.OtherVm(junk, 1),),
-                )
-            )
-            self.assertIn('sound', plan.vms)
-
-    def test_of_others_the_rest_is_used(self):
-        for junk in self.JUNK:
-            other = model.OtherVm(
-                'o', 2, shares=junk, share=junk, vcpu_pins=junk
-            )
-            plan = make(policy.GangPolicy).decide(
-                view(vm('a'), vm('b'), others=(other,))
-            )
-            self.assertEqual({'a', 'b'}, set(plan.vms))
-            self.assertNotIn(
-                'failed', ' '.join(said.reason for said in plan.ignored)
-            )
+        plan = make().decide(view(wrong, vm('sound')))
+        self.assertEqual({'sound'}, set(plan.vms))
+        self.assertEqual(['a'], [said.uuid for said in plan.ignored])
 
 
 class OthersTest(base.TestCase):
@@ -304,13 +206,4 @@ class OthersTest(base.TestCase):
         )
         self.assertNotIn(
             'failed', ' '.join(said.reason for said in plan.ignored)
-        )
-
-    def test_who_cannot_be(self):
-        plan = make(policy.GangPolicy).decide(
-            view(vm(), others=(model.OtherVm('x', 0), model.OtherVm('a', 1)))
-        )
-        self.assertEqual(
-            [('x', 'has 0 vCPUs'), ('a', 'shown twice; the first one counts')],
-            [(said.uuid, said.reason) for said in plan.ignored],
         )

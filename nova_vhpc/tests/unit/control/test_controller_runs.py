@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Plans on hosts that are acted upon, with garbage now and then.
+"""Plans on hosts that are acted upon, with invalid input now and then.
 
-A threshold needs 50 samples, and the guard its periods: what is planned
-then, only long runs get to.
+A threshold needs 50 samples, and the guard some periods: only long runs get to
+what is planned then.
 """
 
 import collections
@@ -28,7 +28,11 @@ from hypothesis import strategies as st
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
-from nova_vhpc.tests.unit.control import garbage, live_host, plan_checks
+from nova_vhpc.tests.unit.control import (
+    invalid_input,
+    live_host,
+    plan_checks,
+)
 from nova_vhpc.tests.unit.control import test_controller as helpers
 
 POLICIES = tuple(itertools.product(helpers.SLICES, helpers.PINNINGS))
@@ -44,11 +48,11 @@ POOLS = (
 )
 """CPUs of the I/O pool and of the computing pool, None for any."""
 
-ODD_TICKS = st.lists(garbage.ODD, max_size=4)
+ODD_TICKS = st.lists(invalid_input.CHANGES, max_size=4)
 STRETCHES = st.lists(
     st.tuples(ODD_TICKS, st.integers(60, 120)), min_size=1, max_size=2
 )
-"""Some ticks of garbage, then many sound ones; and so on."""
+"""Some ticks of invalid input, then many valid ones; and so on."""
 
 INTERESTING = {
     'a threshold is known': 1_000,
@@ -96,7 +100,7 @@ class Run:
         return helpers.make(*self._policies, **self._config)
 
     def play(
-        self, ticks: Sequence[garbage.Odd | None]
+        self, ticks: Sequence[invalid_input.Change | None]
     ) -> Iterator[tuple[model.HostView, model.Plan]]:
         """Each view and its plan, which is in force in the next view.
 
@@ -124,7 +128,7 @@ class RunTest(plan_checks.PlanTestCase):
             self.assertGreaterEqual(seen[what], least, what)
 
     def play_some(self, policies, seed, seen):
-        """Some runs on one host: garbage is drawn, the host is not."""
+        """Play runs on one host: invalid input is drawn, the host is not."""
 
         def play(stretches, last):
             ticks = []
@@ -142,7 +146,7 @@ class RunTest(plan_checks.PlanTestCase):
             max_examples=3, phases=[hypothesis.Phase.generate]
         )(hypothesis.given(STRETCHES, ODD_TICKS)(play))
         if hypothesis.settings.default.derandomize:
-            # Else it is the same garbage on every host.
+            # Otherwise the same input would be drawn for every host.
             drawn = hypothesis.seed(f'{policies} {seed}')(drawn)
         drawn()
 

@@ -16,6 +16,7 @@ import dataclasses
 
 from nova_vhpc.control import model, vm_plan
 from nova_vhpc.control.phases import tracker
+from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.tests import base
 
 PINS = (frozenset({0}), frozenset({1}))
@@ -26,28 +27,20 @@ class VmPlannerTest(base.TestCase):
     def setUp(self):
         super().setUp()
         self.planner = vm_plan.VmPlanner()
-        self.ignored = []
+        self.diagnostics = []
 
     def plan(self, in_force, original=ORIGINAL, slice_us=5_000):
         return self.planner.plan(
-            'a',
-            vm_plan.Wanted(
-                slice_us,
-                False,
-                False,
-                PINS,
-                False,
-                True,
-                original,
-                model.ActuatorLimits(),
-            ),
-            in_force,
-            'ATC',
+            model.VmView('a', 2, original=original, in_force=in_force),
+            slices_base.VmSlice(slice_us, 'ATC'),
+            PINS,
+            False,
+            model.ActuatorLimits(),
             tracker.VmPhase(model.Phase.COMPUTING),
-            self.ignored,
+            self.diagnostics,
         )
 
-    def test_what_somebody_else_sets_is_set_back_and_nothing_else(self):
+    def test_only_externally_changed_fields_are_written_again(self):
         wanted = model.CpuTune(10_000, 5_000, 1_024, PINS)
         self.assertEqual(
             model.CpuTune(10_000, 5_000, None, PINS),
@@ -66,17 +59,18 @@ class VmPlannerTest(base.TestCase):
             )
             self.assertIsNone(self.plan(wanted).writes)
 
-    def test_what_cannot_be_done_is_said_again_and_again(self):
+    def test_unknown_quota_is_named_in_each_tick(self):
         unknown = dataclasses.replace(ORIGINAL, quota_us=None)
         for _ in range(3):
-            self.ignored.clear()
+            self.diagnostics.clear()
             plan = self.plan(unknown, original=unknown)
             self.assertIsNone(plan.slice_us)
             self.assertEqual(
-                [model.Diagnostic('a', vm_plan.UNKNOWN_QUOTA)], self.ignored
+                [model.Diagnostic('a', vm_plan.UNKNOWN_QUOTA)],
+                self.diagnostics,
             )
 
-    def test_who_is_gone_is_forgotten(self):
+    def test_plan_is_kept_until_its_vm_is_gone(self):
         plan = self.plan(ORIGINAL)
         self.assertIs(plan, self.plan(ORIGINAL))
         self.planner.forget_all_but({'a'})

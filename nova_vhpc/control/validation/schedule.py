@@ -10,38 +10,38 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Gang windows that must not be played."""
+"""Check gang windows: slice policies are plugins."""
 
 from nova_vhpc.control import model
 
 
 def fault(
-    windows: model.WindowSchedule,
+    schedule: model.WindowSchedule,
     uuids: frozenset[str],
     limits: model.ActuatorLimits,
 ) -> str | None:
-    """Why a schedule must not be played; None if it may.
+    """Return why a schedule must not be played; None if it may be.
 
     :param uuids: VMs whose shares may be set.
     """
-    if not windows.turns:
+    if not schedule.turns:
         return 'no turns'
-    if not windows.shares_after.keys() <= uuids:
+    if not schedule.shares_after.keys() <= uuids:
         return 'names VMs that are not in the view or are in the I/O pool'
-    named = list(windows.shares_after)
-    for turn in windows.turns:
+    named = list(schedule.shares_after)
+    for turn in schedule.turns:
         if turn.width_us <= 0:
             return f'a turn of {turn.width_us} us'
-        # In the same order mostly, which is found out much sooner.
+        # Mostly in the same order; to compare lists is much faster.
         if (
             list(turn.shares) != named
-            and turn.shares.keys() != windows.shares_after.keys()
+            and turn.shares.keys() != schedule.shares_after.keys()
         ):
             return 'turns and shares_after name different VMs'
         if not turn.favoured <= turn.shares.keys():
             return 'favours a VM without shares'
-    for shares in (windows.shares_after, *(t.shares for t in windows.turns)):
-        # Of many VMs only a few values are different.
+    for shares in (schedule.shares_after, *(t.shares for t in schedule.turns)):
+        # Many VMs have few different values.
         for value in set(shares.values()):
             if not limits.min_shares <= value <= limits.max_shares:
                 return f'shares of {value}'

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Views in which anything may be wrong, and sound ones spoiled with it."""
+"""Views with impossible values, and valid views spoiled with one."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -52,12 +52,12 @@ TUNES = st.builds(
     ),
 )
 VM: Mapping[str, st.SearchStrategy[Any]] = {
-    'uuid': st.sampled_from(['', 'a', 'b', 'c', 'd']),
-    'vcpus': st.integers(-2, 9),
+    'uuid': st.sampled_from(['a', 'b', 'c', 'd']),
+    'vcpus': st.integers(1, 9),
     'workload': st.sampled_from(model.Workload),
     'paradigm': st.sampled_from(model.Paradigm),
     'io_pool': st.sampled_from(model.IoPoolUse),
-    'time_slice_us': MICROSECONDS,
+    'time_slice_us': st.one_of(st.none(), st.integers(1, 2_000_000)),
     'cluster': st.sampled_from([None, '', 'x', 'y']),
     'repin': st.booleans(),
     'allowed_cpus': st.one_of(
@@ -69,28 +69,33 @@ VM: Mapping[str, st.SearchStrategy[Any]] = {
 }
 OTHERS = st.builds(
     model.OtherVm,
-    # Two that are never shown as opted in, and one that may be both.
-    uuid=st.sampled_from(['', 'o', 'p', 'a']),
-    vcpus=st.integers(-2, 9),
+    # Two that are never managed, and one that may be shown as both.
+    uuid=st.sampled_from(['o', 'p', 'a']),
+    vcpus=st.integers(1, 9),
     shares=st.one_of(st.none(), st.integers(-5, 300_000)),
     sample=SAMPLES,
 )
 HOST: Mapping[str, st.SearchStrategy[Any]] = {
     'tick': st.integers(-5, 10**9),
     'now_us': st.integers(-(10**15), 10**15),
-    'period_us': st.integers(-5, 10**7),
+    'period_us': st.integers(1, 10**7),
     'wall_us': st.integers(-(10**15), 10**15),
     'cpus': st.lists(
         st.builds(
             model.Cpu,
-            id=st.integers(-1, 6),
-            socket=st.integers(-1, 2),
-            llc=st.integers(-1, 2),
-            core=st.integers(-1, 2),
+            id=st.integers(0, 6),
+            socket=st.integers(0, 2),
+            llc=st.integers(0, 2),
+            core=st.integers(0, 2),
         ),
         max_size=6,
+        unique_by=lambda cpu: cpu.id,
+    ).map(lambda cpus: tuple(sorted(cpus, key=lambda cpu: cpu.id))),
+    'vms': st.lists(
+        st.builds(model.VmView, **VM),
+        max_size=5,
+        unique_by=lambda vm: vm.uuid,
     ).map(tuple),
-    'vms': st.lists(st.builds(model.VmView, **VM), max_size=5).map(tuple),
     'limits': st.builds(
         model.ActuatorLimits,
         effective_min_slice_us=st.sampled_from([0, 1_000, 4_000, 10**9]),
@@ -110,18 +115,20 @@ HOST: Mapping[str, st.SearchStrategy[Any]] = {
         ),
         max_size=2,
     ),
-    'others': st.lists(OTHERS, max_size=3).map(tuple),
-    'window_late_us': st.floats(),
+    'others': st.lists(OTHERS, max_size=3, unique_by=lambda vm: vm.uuid).map(
+        tuple
+    ),
+    'window_late_us': st.floats(0, 1e9),
 }
 VIEWS = st.builds(model.HostView, **HOST)
 
 
 @dataclasses.dataclass(frozen=True)
 class Spoiled:
-    """One field that is wrong in a view that is sound otherwise.
+    """Another value for one field of a view.
 
-    :ivar vm: number of the VM that it is a field of; None for the host's.
-    :ivar in_sample: it is a field of that VM's sample.
+    :ivar vm: number of the VM whose field it is; None for a field of the host.
+    :ivar in_sample: whether it is a field of that VM's sample.
     """
 
     field: str
@@ -130,7 +137,7 @@ class Spoiled:
     in_sample: bool = False
 
     def spoil(self, view: model.HostView) -> model.HostView:
-        """The view with that field."""
+        """Return the view with that value."""
         change = {self.field: self.value}
         if self.vm is None:
             return dataclasses.replace(view, **change)
@@ -145,13 +152,13 @@ class Spoiled:
 
 
 @dataclasses.dataclass(frozen=True)
-class AllWrong:
-    """A view of which nothing is sound."""
+class Replaced:
+    """Another view as a whole."""
 
     view: model.HostView
 
     def spoil(self, view: model.HostView) -> model.HostView:
-        """That view instead."""
+        """Return the other view."""
         return self.view
 
 
@@ -162,15 +169,16 @@ def _spoiled(
         [
             st.builds(Spoiled, field=st.just(name), value=values, **where)
             for name, values in fields.items()
+            if name != 'uuid'
         ]
     )
 
 
-Odd = Spoiled | AllWrong
-ODD: st.SearchStrategy[Odd] = st.one_of(
-    VIEWS.map(AllWrong),
+Change = Spoiled | Replaced
+CHANGES: st.SearchStrategy[Change] = st.one_of(
+    VIEWS.map(Replaced),
     _spoiled(HOST),
     _spoiled(VM, vm=st.integers(0, 3)),
     _spoiled(SAMPLE, vm=st.integers(0, 3), in_sample=st.just(True)),
 )
-"""What a sound view is turned into for a tick."""
+"""Changes of a valid view for one tick."""

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Check an actuator's limits: actuators are plugins."""
+
+import dataclasses
+
+from nova_vhpc.control import model
+
+LIBVIRT_PERIOD_US = (1_000, 1_000_000)
+LIBVIRT_QUOTA_US = (1_000, 17_592_186_044_415)
+LIBVIRT_SHARES = (1, 262_144)
+"""The least and the greatest value that libvirt takes; no actuator can widen
+these ranges."""
+
+_NAMES = tuple(
+    field.name for field in dataclasses.fields(model.ActuatorLimits)
+)
+
+
+def check(limits: object) -> tuple[model.ActuatorLimits, tuple[str, ...]]:
+    """Return the limits, cut down to libvirt's, and what was wrong.
+
+    Limits that leave no value between them are kept: such an actuator says
+    that it writes nothing.
+    """
+    faults: tuple[str, ...] = ()
+    if not isinstance(limits, model.ActuatorLimits) or any(
+        type(getattr(limits, name)) is not int for name in _NAMES
+    ):
+        faults = ("the actuator's limits; taken as libvirt's own",)
+        limits = model.ActuatorLimits()
+    within = dataclasses.replace(
+        limits,
+        min_period_us=max(limits.min_period_us, LIBVIRT_PERIOD_US[0]),
+        max_period_us=min(limits.max_period_us, LIBVIRT_PERIOD_US[1]),
+        min_quota_us=max(limits.min_quota_us, LIBVIRT_QUOTA_US[0]),
+        max_quota_us=min(limits.max_quota_us, LIBVIRT_QUOTA_US[1]),
+        # A number beyond what a float holds would fail any policy.
+        min_shares=min(
+            max(limits.min_shares, LIBVIRT_SHARES[0]), LIBVIRT_SHARES[1] + 1
+        ),
+        max_shares=min(limits.max_shares, LIBVIRT_SHARES[1]),
+    )
+    if within == limits:
+        return limits, faults
+    return within, (*faults, 'actuator limits wider than libvirt takes')
