@@ -74,7 +74,7 @@ class FilterTest(world.WorldTestCase):
         spec = self.request()
         self.assertTrue(self.filter.host_passes(self.states[0], spec))
 
-    def test_every_rejection_is_told_once_with_its_reason(self):
+    def test_every_rejection_is_logged_once_with_its_reason(self):
         for port in range(4):
             self.summary('host00002', port)['resources'][model.MBPS][
                 'capacity'
@@ -89,12 +89,12 @@ class FilterTest(world.WorldTestCase):
         self.assertEqual(1, len(lines), self.log.output)
         self.assertIn('NIC eth0 on bridge br0', lines[0])
 
-    def test_no_host_at_all_is_summed_up(self):
+    def test_rejection_of_all_hosts_is_logged_as_a_summary(self):
         self.body['provider_summaries'].clear()
         self.assertEqual([], self.passing(self.request()))
         self.assertIn('None of 4 host(s) can take', self.log.output)
 
-    def test_a_host_whose_uplinks_are_all_claimed_is_told_once(self):
+    def test_host_without_free_uplinks_is_logged_once(self):
         placed = self.place(self.request(members=17))
         self.assertEqual([None], placed[16:])
         lines = [
@@ -106,7 +106,7 @@ class FilterTest(world.WorldTestCase):
         for line in lines:
             self.assertIn('is not claimed by another member', line)
 
-    def test_full_hosts_are_no_news_once_all_members_are_placed(self):
+    def test_full_hosts_are_not_logged_after_the_last_member(self):
         # Nova asks again, for alternates.
         spec = self.request(members=16)
         self.assertNotIn(None, self.place(spec))
@@ -114,7 +114,7 @@ class FilterTest(world.WorldTestCase):
         self.passing(spec)
         self.assertEqual(before, self.log.output)
 
-    def test_nobody_waits_for_uplinks_who_asks_for_none(self):
+    def test_request_without_uplinks_waits_for_no_read(self):
         spec = scheduler_world.request(
             1, 'affinity', {'vhpc:workload': 'parallel'}
         )
@@ -125,7 +125,7 @@ class FilterTest(world.WorldTestCase):
         self.assertEqual(4, len(self.passing(spec)))
         self.assertFalse(done.is_set())
 
-    def test_what_was_published_long_ago_is_stale(self):
+    def test_old_publication_is_stale(self):
         self.flags(topology_max_age=1200)
         for minutes, passing in ((1, 4), (30, 0)):
             for summary in self.body['provider_summaries'].values():
@@ -138,13 +138,13 @@ class FilterTest(world.WorldTestCase):
             self.assertEqual(passing, len(self.passing(self.request())))
         self.assertIn('its agent last published', self.log.output)
 
-    def test_wrong_extra_specs_are_told_once(self):
+    def test_invalid_extra_specs_are_logged_once(self):
         for _ in range(3):
             spec = self.request(vhpc_io_pool='sometimes')
             self.assertEqual(4, len(self.passing(spec)))
         self.assertEqual(1, self.log.output.count("'sometimes' is not"))
 
-    def test_what_the_filter_cannot_check_is_told_once(self):
+    def test_extra_specs_without_effect_are_logged_once(self):
         spec = self.request(
             vhpc_network='exported', vhpc_min_link_mbps='100000'
         )

@@ -244,7 +244,7 @@ class WeigherTest(world.WorldTestCase):
             self.assertRaises(ValueError, self.flags, **{name: float('nan')})
 
 
-class SteeringTest(world.WorldTestCase):
+class FollowPlanTest(world.WorldTestCase):
     """Whether members follow the plan."""
 
     hosts = 40  # three switches: 16, 16 and 8 hosts

@@ -51,7 +51,7 @@ class CandidatesTest(base.BaseTestCase):
         found = candidates.Candidates(['a', 'b'])
         self.assertEqual(['a', 'b', 'a'], [found[0] for _ in range(3)])
 
-    def test_all_else_is_a_list(self):
+    def test_other_operations_are_those_of_a_list(self):
         found = candidates.Candidates('abc')
         self.assertEqual(list('abc'), list(found))
         self.assertEqual(('b', 'c', 3), (found[1], found[-1], len(found)))
@@ -79,7 +79,7 @@ class CandidatesTest(base.BaseTestCase):
         )
 
 
-class LedgerTest(base.BaseTestCase):
+class UplinkReservationsTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.rule = network_fit.RULES['separate']
@@ -118,7 +118,7 @@ class LedgerTest(base.BaseTestCase):
         )
         self.assertEqual(2, reservations.members_left())
 
-    def test_untried_before_lost(self):
+    def test_untried_candidate_precedes_a_lost_one(self):
         reservations = self.reservations(uplink('a1'), uplink('b2'))
         found = self.order(reservations, [candidate('a1'), candidate('b2')])
         found[0]
@@ -127,7 +127,7 @@ class LedgerTest(base.BaseTestCase):
             [('b2',), ('a1',)], claimed(self.order(reservations, found))
         )
 
-    def test_list_of_another_filter(self):
+    def test_list_of_another_filter_counts_its_first_candidate(self):
         reservations = self.reservations(uplink('a1'), uplink('b2'))
         pruned = [candidate('b2'), candidate('a1')]
         # What it handed out is unknown if no member was placed.
@@ -179,7 +179,7 @@ class LedgerTest(base.BaseTestCase):
             [('b1',), ('a1',)], claimed(self.order(reservations, offer))
         )
 
-    def test_fast_and_empty_first(self):
+    def test_fast_and_empty_uplinks_come_first(self):
         reservations = self.reservations(
             uplink('a1', 8, used=1),
             uplink('b2', 8),
@@ -205,7 +205,7 @@ class LedgerTest(base.BaseTestCase):
                 [('c1', 'd1'), pair], claimed(self.order(reservations, found))
             )
 
-    def test_what_placement_offers_is_free_whatever_we_counted(self):
+    def test_offered_uplink_is_free_whatever_the_snapshot_counts(self):
         reservations = self.reservations(uplink('a1', used=1))
         self.assertEqual(1, reservations.members_left())
         self.assertEqual(
@@ -218,7 +218,7 @@ class LedgerTest(base.BaseTestCase):
         first = reservations.order(found, chance=iter([0.9, 0.1]).__next__)
         self.assertEqual([('b2',), ('a1',)], claimed(first))
 
-    def test_two_bridges(self):
+    def test_pair_needs_two_bridges(self):
         self.rule = network_fit.RULES['multiple-shared']
         reservations = self.reservations(
             uplink('a1', 4), uplink('a2', 4), uplink('b1', 4)
@@ -229,7 +229,7 @@ class LedgerTest(base.BaseTestCase):
         )
         self.assertEqual(4, reservations.members_left())
 
-    def test_no_pair_is_taken_that_others_will_need(self):
+    def test_pair_that_later_members_need_comes_last(self):
         self.rule = network_fit.RULES['multiple-shared']
         reservations = self.reservations(
             uplink('a1', mbps=10000), uplink('b1', mbps=10000), uplink('c1', 2)

@@ -23,7 +23,7 @@ from nova_vhpc.scheduler.sources import nova_db
 from nova_vhpc.tests.unit.scheduler import world
 
 
-class JudgeTest(world.WorldTestCase):
+class HostFitTest(world.WorldTestCase):
     def host_fit(self, spec):
         return host_fit.HostFit(spec, world.CONF)
 
@@ -63,7 +63,7 @@ class JudgeTest(world.WorldTestCase):
         )
         return spec
 
-    def test_slots_are_those_of_uplinks(self):
+    def test_slots_are_limited_by_uplinks(self):
         host_info = self.host_info(self.request(4))
         self.assertEqual(
             4, host_info.state._vhpc_session.host_fit.slots(host_info)
@@ -77,7 +77,7 @@ class JudgeTest(world.WorldTestCase):
             3, host_info.state._vhpc_session.host_fit.slots(host_info)
         )
 
-    def test_slots_are_those_of_devices(self):
+    def test_slots_are_limited_by_devices(self):
         for count, each, members in ((6, 1, 6), (6, 4, 1), (6, 7, 0)):
             self.devices(count)
             state = self.states[0]
@@ -105,7 +105,7 @@ class JudgeTest(world.WorldTestCase):
             4, host_info.state._vhpc_session.host_fit.slots(host_info)
         )
 
-    def test_disk_limits_slots(self):
+    def test_slots_are_limited_by_disk(self):
         state = self.states[0]
         state.total_usable_disk_gb = 100
         for candidate in state.allocation_candidates:
@@ -173,7 +173,7 @@ class JudgeTest(world.WorldTestCase):
             of_host,
         )
 
-    def test_nothing_was_read_yet(self):
+    def test_resources_are_unknown_before_the_first_read(self):
         self.cache.latest = lambda: None
         spec = self.request()
         spec.flavor.extra_specs = {'vhpc:workload': 'parallel'}

@@ -165,7 +165,7 @@ class MembersTest(world.WorldTestCase):
             self.ask(spec, uuids[2:3], dead=uuids[:2], peer=uuids[3:])[1:],
         )
 
-    def test_evacuated_members_go_to_those_that_land(self):
+    def test_evacuated_member_joins_peers_at_their_destination(self):
         # Nova has them on the dead host until they run again.
         spec, uuids = self.evacuated(hosts=['dead'])
         self.evacuation_destinations = {
@@ -199,7 +199,7 @@ class MembersTest(world.WorldTestCase):
         self.down = {'dead'}
         self.assertEqual((1, {'dead': 3}), self.ask(spec, dead=uuids)[1:])
 
-    def test_member_that_leaves_others_on_a_dead_host_where_they_are(self):
+    def test_moved_member_counts_peers_that_stay_on_a_dead_host(self):
         # It is not evacuated: its own host may run.
         spec, uuids = self.evacuated(hosts=['dead', 'peer'])
         spec.ignore_hosts = ['peer']
@@ -215,7 +215,7 @@ class MembersTest(world.WorldTestCase):
             self.ask(spec, uuids[3:], peer=uuids[1:3]),
         )
 
-    def test_a_host_that_has_not_told_of_a_move(self):
+    def test_stale_host_state_of_a_moved_member_does_not_count(self):
         spec, uuids = self.moved(hosts=['host00002', 'host00003'])
         self.states[2].instances = dict.fromkeys(uuids[1:3])
         self.states[3].instances = dict.fromkeys(uuids[2:])
@@ -224,7 +224,7 @@ class MembersTest(world.WorldTestCase):
         )
         self.assertEqual({'host00002': 1, 'host00003': 2}, running)
 
-    def test_a_host_that_has_not_told_of_a_failed_boot(self):
+    def test_stale_host_state_of_a_failed_member_does_not_count(self):
         spec, uuids = self.group(hosts=['host00002'])
         self.states[2].instances = dict.fromkeys(uuids[2:])
         _, _, running = self.ask(spec, uuids[3:], host00002=uuids[2:3])
@@ -235,7 +235,7 @@ class MembersTest(world.WorldTestCase):
         _, planned, running = self.ask(spec, peer=uuids[4:])
         self.assertEqual((4, {'peer': 2}), (planned, running))
 
-    def test_boot_with_wishes_is_no_move(self):
+    def test_boot_with_requested_destination_is_no_move(self):
         # Nova's request filters and --host say where to, but name no cell.
         for wish in (objects.Destination(), objects.Destination(cell=None)):
             spec, uuids = self.group(members=6, num_instances=4)
@@ -305,7 +305,7 @@ class MembersTest(world.WorldTestCase):
         self.states[2].instances = {uuids[1]: None}
         self.assertEqual((1, {'host00002': 1}), self.ask(spec)[1:])
 
-    def test_without_an_answer_it_is_estimated(self):
+    def test_members_are_estimated_without_an_answer(self):
         spec, _ = self.moved()
         self.assertEqual(('host00001', 1, {'peer': 1}), self.ask(spec))
 
@@ -353,7 +353,7 @@ class MembersTest(world.WorldTestCase):
         spec, _ = self.group()
         self.assertEqual((4, {}), self.ask(spec)[1:])
 
-    def test_new_group_asks_no_database(self):
+    def test_new_group_causes_no_query(self):
         self.instance_locations = 'nobody asks'
         spec, _ = self.group(hosts=[])
         self.assertEqual((4, {}), self.ask(spec)[1:])
