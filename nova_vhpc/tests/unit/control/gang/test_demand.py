@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who spins, and how much CPU everybody wants."""
+"""Which VMs spin, and how many CPUs each VM demands."""
 
 from nova_vhpc.control import model
 from nova_vhpc.control.gang import demand
@@ -43,14 +43,14 @@ class DemandTestCase(base.TestCase):
             )
 
 
-class TestSpins(DemandTestCase):
-    def test_the_laziest_vcpu_counts(self):
+class TestSpinning(DemandTestCase):
+    def test_least_runnable_vcpu_decides_whether_vm_spins(self):
         self.show((0.5, 0.5), (0.3, 0.7))
         self.assertTrue(self.tracker.is_spinning('o'))
         self.show((0.5, 0.5), (0.3, 0.1))
         self.assertFalse(self.tracker.is_spinning('o'))
 
-    def test_between_sleeping_and_not_nothing_changes(self):
+    def test_between_both_thresholds_nothing_changes(self):
         self.show((0.4, 0.35))
         self.assertFalse(self.tracker.is_spinning('o'))
         self.show((0.4, 0.6))
@@ -58,7 +58,7 @@ class TestSpins(DemandTestCase):
         self.show((0.4, 0.35))
         self.assertTrue(self.tracker.is_spinning('o'))
 
-    def test_who_starves_is_not_taken_to_sleep(self):
+    def test_vcpu_waiting_for_a_cpu_does_not_count_as_sleeping(self):
         # The kernel adds a wait to the counters when it is over.
         self.show((0.5, 0.5))
         for _ in range(10):
@@ -67,12 +67,12 @@ class TestSpins(DemandTestCase):
             self.show((0.0, 10.0), ticks=1)
             self.assertTrue(self.tracker.is_spinning('o'))
 
-    def test_who_sleeps_at_last_does_not_spin(self):
+    def test_vcpu_asleep_for_long_ends_spinning(self):
         self.show((0.5, 0.5))
         self.show((0.0, 0.0), ticks=60)
         self.assertFalse(self.tracker.is_spinning('o'))
 
-    def test_a_stretch_that_was_unclear_is_counted_once(self):
+    def test_unclear_time_is_counted_once(self):
         for _ in range(40):
             self.show((0.0, 0.0), ticks=4)
             self.show((0.5, 4.5), ticks=1)
@@ -83,7 +83,7 @@ class TestSpins(DemandTestCase):
             self.show((0.5, 0.0), ticks=1)
         self.assertFalse(self.tracker.is_spinning('o'))
 
-    def test_a_hole_in_the_measurements_changes_nothing(self):
+    def test_missing_measurements_change_nothing(self):
         for run, wait in ((0.2, 0.1), (0.5, 0.5)):
             self.show((run, wait))
             spun, cpus = self.tracker.is_spinning('o'), self.tracker.cpus('o')
@@ -91,7 +91,7 @@ class TestSpins(DemandTestCase):
             self.assertIs(spun, self.tracker.is_spinning('o'))
             self.assertEqual(cpus, self.tracker.cpus('o'))
 
-    def test_whose_host_cannot_tell_is_believed(self):
+    def test_unmeasured_vm_counts_as_spinning(self):
         self.show((0.2, 0.1))
         self.show_sample(1, elapsed_us=TICK_US)
         self.assertTrue(self.tracker.is_spinning('o'))
@@ -99,12 +99,12 @@ class TestSpins(DemandTestCase):
         self.assertFalse(self.tracker.is_spinning('o'))
 
 
-class TestWants(DemandTestCase):
-    def test_who_never_sleeps_wants_a_cpu_and_who_does_what_it_used(self):
+class TestDemand(DemandTestCase):
+    def test_spinning_vcpu_demands_a_cpu_sleeping_one_its_use(self):
         self.show((0.3, 0.7), (0.3, 0.3))
         self.assertAlmostEqual(1.3, self.tracker.cpus('o'), places=6)
 
-    def test_the_busiest_runs_for_a_part_of_the_time(self):
+    def test_busiest_vcpu_is_a_part_of_the_time(self):
         self.assertRaises(KeyError, self.tracker.busiest_vcpu, 'o')
         self.show_sample(2)
         self.assertEqual(0.0, self.tracker.busiest_vcpu('o'))
@@ -114,7 +114,7 @@ class TestWants(DemandTestCase):
         self.show((1.01, 0.0), (0.0, 0.0))
         self.assertEqual(1.0, self.tracker.busiest_vcpu('o'))
 
-    def test_awake_are_those_that_have_not_slept_for_long(self):
+    def test_vcpus_that_have_not_slept_for_long_are_cpu_bound(self):
         for vcpus, cpu_bound in (
             (((0.5, 0.5), (0.1, 0.1)), [0]),
             (((0.5, 0.5), (0.5, 0.5)), [0, 1]),
@@ -126,13 +126,13 @@ class TestWants(DemandTestCase):
             self.assertEqual(cpu_bound, self.tracker.cpu_bound_vcpus('o'))
             self.assertTrue(self.tracker.is_cpu_bound('o'))
 
-    def test_nobody_is_awake_before_it_was_so_for_long(self):
+    def test_vm_is_cpu_bound_only_after_some_time(self):
         self.show((0.5, 0.5), ticks=19)
         self.assertFalse(self.tracker.is_cpu_bound('o'))
         self.show((0.5, 0.5), ticks=1)
         self.assertTrue(self.tracker.is_cpu_bound('o'))
 
-    def test_with_other_vcpus_it_is_another_one(self):
+    def test_vm_with_other_vcpus_is_measured_anew(self):
         self.show((0.5, 0.5))
         self.show((0.5, 0.5), (0.5, 0.5), ticks=1)
         self.assertFalse(self.tracker.is_cpu_bound('o'))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What each VM that never sleeps asks of the gangs."""
+"""What each CPU-bound VM needs of the gangs' CPUs."""
 
 import collections
 
@@ -61,36 +61,36 @@ def clear(cpus):
     return lambda reach: float(cpus)
 
 
-class TestNeeds(base.TestCase):
+class TestShortfalls(base.TestCase):
     def pauses(self, found, cpus=0):
         return [
             need.pause_part
             for need in entitlement.shortfalls(found, clear(cpus))
         ]
 
-    def test_one_vcpu_needs_longer_pauses_than_many(self):
+    def test_vm_of_one_vcpu_needs_longer_pauses_than_a_wide_one(self):
         # What is fair is a CPU for the one and 1.4 for the other.
         one, many = self.pauses(cpu_bound_vms(1, 8))
         self.assertEqual(entitlement.MAX_PART, one)
         self.assertAlmostEqual(1.4 / 7, many)
 
-    def test_a_cpu_without_gangs_is_shared_with_all(self):
+    def test_cpu_without_gangs_is_shared_with_all_vms(self):
         one, _ = self.pauses(cpu_bound_vms(1, 8), 1)
         self.assertGreater(one, 0.9)
 
-    def test_where_there_are_enough_nobody_needs_more(self):
+    def test_enough_cpus_without_gangs_leave_no_shortfall(self):
         (need,) = entitlement.shortfalls(cpu_bound_vms(1, 8), clear(2))
         self.assertLess(need.pause_part, 0.1)
         self.assertEqual(
             (), entitlement.shortfalls(cpu_bound_vms(1, 8), clear(3))
         )
 
-    def test_just_what_is_fair_for_vcpus_that_have_a_cpu_each(self):
+    def test_vcpus_with_a_cpu_each_have_no_shortfall(self):
         self.assertEqual(
             (), entitlement.shortfalls(cpu_bound_vms(1, 1, gangs=2), clear(2))
         )
 
-    def test_without_pauses_who_has_no_cpu_of_its_own_shares_one(self):
+    def test_vcpus_without_own_cpu_share_cpus_with_gangs(self):
         # Three of four have one; 2.1 of them are fair.
         (need,) = entitlement.shortfalls(cpu_bound_vms(4, gangs=3), clear(1))
         self.assertAlmostEqual(2 / 4, need.cpu_part)
@@ -101,7 +101,7 @@ class TestNeeds(base.TestCase):
         strategies.integers(0, 7),
         strategies.integers(1, 6),
     )
-    def test_everybody_has_nine_tenths_of_what_is_fair(
+    def test_every_vm_gets_nine_tenths_of_its_fair_part(
         self, vcpus, cpus, gangs
     ):
         found = cpu_bound_vms(*vcpus, gangs=gangs)
@@ -114,15 +114,15 @@ class TestNeeds(base.TestCase):
             self.assertGreater(got, 0.9 * one.fair_cpus)
 
 
-class TestContested(base.TestCase):
-    def test_who_finds_no_cpu_without_gangs(self):
+class TestContestedCount(base.TestCase):
+    def test_vcpus_beyond_free_cpus_contest_gangs(self):
         for cpus, contested in ((0, 9), (3, 6), (9, 0), (12, 0)):
             self.assertEqual(
                 contested,
                 entitlement.contested_count(cpu_bound_vms(1, 8), clear(cpus)),
             )
 
-    def test_free_cpus_are_no_use_for_who_cannot_be_there(self):
+    def test_free_cpus_outside_allowed_ones_do_not_count(self):
         here = frozenset(range(4))
         self.assertEqual(
             4,
@@ -133,18 +133,18 @@ class TestContested(base.TestCase):
         )
 
 
-class TestPause(base.TestCase):
+class TestPausePart(base.TestCase):
     def claim(self, *needs):
         return entitlement.Entitlement(8, needs)
 
-    def test_as_long_as_the_one_who_needs_most_asks_for(self):
+    def test_greatest_shortfall_decides(self):
         claim = self.claim(
             entitlement.Shortfall(SHARES, 0.2, 0.2),
             entitlement.Shortfall(128, 0.7, 0.7),
         )
         self.assertAlmostEqual(0.7, claim.pause_part([(1e9, 1.0)], 0.0), 3)
 
-    def test_less_what_it_has_in_windows(self):
+    def test_part_received_in_windows_shortens_pauses(self):
         claim = self.claim(entitlement.Shortfall(SHARES, 0.6, 0.6))
         self.assertAlmostEqual(0.2, claim.pause_part([(SHARES, 1.0)], 0.0))
         # In half of the windows.
@@ -153,11 +153,11 @@ class TestPause(base.TestCase):
             claim.pause_part([(SHARES, 0.5), (1e12, 0.5)], 0.0),
         )
 
-    def test_more_for_what_gangs_have_in_pauses(self):
+    def test_weight_of_gangs_in_pauses_lengthens_them(self):
         claim = self.claim(entitlement.Shortfall(SHARES, 0.6, 0.6))
         self.assertAlmostEqual(
             0.75, claim.pause_part([(1e12, 1.0)], SHARES / 4), 6
         )
 
-    def test_nobody_needs_any(self):
+    def test_no_shortfall_needs_no_pause(self):
         self.assertEqual(0.0, self.claim().pause_part([(SHARES, 1.0)], 0.0))

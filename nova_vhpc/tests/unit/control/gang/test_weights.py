@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What gangs may weigh beside those who sleep now and then."""
+"""How much gangs may weigh beside intermittent VMs."""
 
 from nova_vhpc.control.gang import weights
 from nova_vhpc.tests import base
@@ -21,26 +21,26 @@ class TestWakeupHeadroom(base.TestCase):
         super().setUp()
         self.headroom = weights.WakeupHeadroom(4)
 
-    def advance(self, *looks):
-        return [self.headroom.advance(now) for now in looks]
+    def advance(self, *values):
+        return [self.headroom.advance(now) for now in values]
 
-    def test_less_counts_at_once(self):
+    def test_smaller_value_counts_at_once(self):
         self.assertEqual(
             [100, 100, 70, 70, 50], self.advance(100, 80, 70, 60, 50)
         )
 
-    def test_more_counts_after_some_looks_the_least_of_them(self):
+    def test_greater_value_counts_after_patience_the_least_of_them(self):
         self.assertEqual(
             [100, 100, 100, 100, 150, 150],
             self.advance(100, 200, 300, 150, 160, 140),
         )
 
-    def test_more_now_and_then_counts_never(self):
-        looks = (100, *(200, 200, 200, 110) * 5)
-        self.assertEqual([100] * len(looks), self.advance(*looks))
+    def test_value_greater_now_and_then_never_counts(self):
+        values = (100, *(200, 200, 200, 110) * 5)
+        self.assertEqual([100] * len(values), self.advance(*values))
 
-    def test_nothing_is_left_and_then_some(self):
-        # Who uses more than a third of a CPU leaves less than nothing.
+    def test_negative_headroom_is_followed_like_any_other(self):
+        # Beside a vCPU that uses more than a third of a CPU it is negative.
         self.assertEqual(
             [-50, -50, -90, -90, -90, -90, 10],
             self.advance(-50, -40, -90, 10, 20, 30, 40),
