@@ -35,30 +35,30 @@ class PaperTest(base.TestCase):
     def phases(self, *steps):
         return phases(*steps, leave_rule='paper')
 
-    def test_computing_at_first(self):
+    def test_starts_in_computing_phase(self):
         group = group_phase.GroupPhase(control_config.ControlConfig())
         self.assertEqual(COMPUTING, group.phase)
 
-    def test_in_at_once_on_a_prediction(self):
+    def test_enters_at_once_on_a_high_prediction(self):
         self.assertEqual([IO], self.phases((False, True)))
 
-    def test_not_on_what_is_high_now(self):
+    def test_does_not_enter_on_a_high_sample(self):
         self.assertEqual([COMPUTING], self.phases((True, False)))
 
-    def test_out_after_three_low_periods(self):
+    def test_leaves_after_three_low_periods(self):
         self.assertEqual(
             [IO, IO, IO, COMPUTING],
             self.phases((True, True), *[(False, False)] * 3),
         )
 
-    def test_a_high_one_between_begins_anew(self):
+    def test_a_high_period_restarts_the_count(self):
         low, high = (False, False), (True, False)
         self.assertEqual(
             [IO] * 6 + [COMPUTING],
             self.phases((True, True), low, low, high, low, low, low),
         )
 
-    def test_low_periods_count_wherever_they_were_spent(self):
+    def test_low_periods_before_entering_count(self):
         # Who comes in on a prediction that is not true leaves at once.
         low = (False, False)
         self.assertEqual(
@@ -67,7 +67,7 @@ class PaperTest(base.TestCase):
 
 
 class LearnedTest(base.TestCase):
-    def test_a_stretch_that_began_before_we_looked_teaches_nothing(self):
+    def test_nothing_is_learned_from_the_first_low_stretch(self):
         group = group_phase.GroupPhase(control_config.ControlConfig())
         patience = group.exit_rule.periods
         for _ in range(4):
@@ -75,13 +75,13 @@ class LearnedTest(base.TestCase):
         group.step(True, True)
         self.assertEqual(patience, group.exit_rule.periods)
 
-    def test_a_prediction_that_does_not_come_true_costs_one_stay(self):
+    def test_false_predictions_cost_one_stay_not_moves(self):
         # Nothing but low periods, with a high prediction every other time.
         before = [(False, False)] * 30
         seen = phases(*before, *[(False, True), (False, False)] * 8)
         self.assertEqual([IO] * 16, seen[30:])
 
-    def test_a_stay_ends_without_another(self):
+    def test_leaves_after_the_learned_periods_from_entering(self):
         group = group_phase.GroupPhase(control_config.ControlConfig())
         # Each is counted from its own beginning.
         for _ in range(3):
@@ -94,7 +94,7 @@ class LearnedTest(base.TestCase):
             group.step(False, False)
             self.assertEqual(COMPUTING, group.phase)
 
-    def test_the_next_one_does(self):
+    def test_a_low_stretch_between_high_periods_is_learned(self):
         group = group_phase.GroupPhase(control_config.ControlConfig())
         patience = group.exit_rule.periods
         group.step(True, True)

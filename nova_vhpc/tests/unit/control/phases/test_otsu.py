@@ -45,16 +45,16 @@ class OtsuTest(base.TestCase):
             best, variance_at(levels, threshold), delta=1e-6 * (1 + best)
         )
 
-    def test_the_middle_of_all_best(self):
+    def test_threshold_is_the_middle_of_the_optimal_range(self):
         self.assertEqual(50.0, otsu.otsu([0, 0, 100, 100]))
 
-    def test_the_first_of_two_that_are_as_good(self):
+    def test_of_two_equal_optima_the_first_is_taken(self):
         self.assertEqual(50.0, otsu.otsu([0, 100, 200]))
 
-    def test_two_phases(self):
+    def test_threshold_lies_between_two_phases(self):
         self.assertTrue(100 < otsu.otsu([90, 95, 100, 480, 500, 510]) < 480)
 
-    def test_too_few(self):
+    def test_no_threshold_with_fewer_than_two_levels(self):
         self.assertIsNone(otsu.otsu([]))
         self.assertIsNone(otsu.otsu([5]))
 
@@ -69,7 +69,7 @@ class HistoryTest(base.TestCase):
                 renewals += 1
         return renewals
 
-    def test_renewed_every_50(self):
+    def test_threshold_is_due_every_50_samples(self):
         subject = otsu.OtsuThreshold()
         self.assertEqual(0, self.feed(subject, [0, 100] * 24 + [0]))
         self.assertIsNone(subject.value)
@@ -84,7 +84,7 @@ class HistoryTest(base.TestCase):
         self.feed(subject, [0, 100] * 100)
         self.assertEqual(50.0, subject.value)
 
-    def test_the_oldest_is_the_first_to_go(self):
+    def test_the_oldest_sample_is_dropped_first(self):
         subject = otsu.OtsuThreshold(history=3, renewal=1)
         for value, threshold in (
             (1_000, None),

@@ -25,8 +25,8 @@ from nova_vhpc.control.predictors.mixture import baselines
 from nova_vhpc.tests import base
 
 
-class RivalsTest(base.TestCase):
-    def test_they_say_what_the_predictors_say(self):
+class BaselinesTest(base.TestCase):
+    def test_baselines_agree_with_the_predictors(self):
         source = random.Random(4)
         levels = [source.choice((10.0, 70.0, 130.0)) for _ in range(400)]
         # Steady on the edge of a state, at random, then in a cycle.
