@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How many CPUs are left to VMs that never sleep, and for how long."""
+"""How many CPUs are reserved for CPU-bound VMs, and for how long."""
 
 import dataclasses
 from unittest import mock
@@ -29,7 +29,7 @@ from nova_vhpc.tests import base
 
 
 def other(fair, vcpus, cpus=16, uuid='h', weight=1_024.0, reach=None):
-    """Who never sleeps, and is alone but for the gangs."""
+    """Return a CPU-bound VM that competes with gangs alone."""
     pause = float(min(vcpus, len(reach or range(cpus))))
     return entitlement.CpuBoundVm(
         uuid,
@@ -42,7 +42,7 @@ def other(fair, vcpus, cpus=16, uuid='h', weight=1_024.0, reach=None):
 
 
 def need(fair=2.0, awake=2, widths=(4,) * 8, cpus=16, clear=0, more=()):
-    """Beside one VM that can be everywhere."""
+    """Return the demand beside one VM that may run on all CPUs."""
     others = ((other(fair, awake, cpus),) if awake else ()) + more
     asked = sum(one.fair_cpus for one in others)
     order = min(int(asked) + 1, sum(one.vcpus for one in others))
@@ -66,11 +66,11 @@ NEEDS = strategies.builds(
 )
 
 
-class TestNeed(base.TestCase):
+class TestReservationDemand(base.TestCase):
     def test_two_busy_vcpus_beside_narrow_gangs(self):
         self.assertEqual(2, need().best_count(0))
 
-    def test_nobody_is_busy(self):
+    def test_without_cpu_bound_vms_none_are_reserved(self):
         self.assertEqual(0, need(0.0, 0).best_count(0))
         self.assertEqual(
             0,
@@ -79,17 +79,17 @@ class TestNeed(base.TestCase):
             ),
         )
 
-    def test_gangs_as_wide_as_the_host(self):
+    def test_gangs_as_wide_as_the_host_leave_none(self):
         self.assertEqual(0, need(widths=(16, 16)).best_count(0))
 
     def test_no_more_than_the_widest_gang_leaves(self):
         self.assertEqual(1, need(1.0, 1, widths=(15, 15)).best_count(0))
         self.assertEqual(0, need(1.0, 1, widths=(15, 16)).best_count(0))
 
-    def test_who_finds_free_cpus_anyhow_is_left_none(self):
+    def test_vms_that_find_free_cpus_anyhow_get_none(self):
         self.assertEqual(0, need(widths=(4, 4, 4)).best_count(None))
 
-    def test_hardly_more_than_what_is_fair(self):
+    def test_hardly_more_cpus_than_the_fair_part(self):
         # Of eight busy vCPUs, on what is fair for three.
         self.assertLessEqual(need(3.0, 8).best_count(0), 4)
 
@@ -113,17 +113,17 @@ class TestNeed(base.TestCase):
         )
         self.assertGreater(one.best_count(0), 2)
 
-    def test_not_for_a_small_gain(self):
+    def test_small_gain_reserves_none(self):
         # A CPU of four would be lost for less than half of one.
         self.assertEqual(
             0, need(0.4, 4, widths=(2,) * 4, cpus=4).best_count(0)
         )
 
-    def test_what_is_clear_stays_while_it_does_about_as_well(self):
+    def test_reserved_cpus_stay_while_about_as_good(self):
         self.assertEqual(2, need(1.6, 2, clear=2).best_count(2))
         self.assertEqual(2, need(1.1, 2, clear=2).best_count(2))
 
-    def test_what_nobody_needs_any_more_is_taken_back(self):
+    def test_cpus_that_no_vm_needs_any_more_are_released(self):
         self.assertEqual(0, need(0.0, 0).best_count(2))
         self.assertEqual(0, need(widths=(16,)).best_count(2))
 
@@ -138,12 +138,12 @@ class TestNeed(base.TestCase):
         self.assertLessEqual(best, fair + 1)
 
     @hypothesis.given(NEEDS, strategies.integers(0, 30))
-    def test_efficiency_is_a_part(self, one, clear):
+    def test_efficiency_is_between_zero_and_one(self, one, clear):
         self.assertGreaterEqual(one.efficiency(clear), 0)
         self.assertLessEqual(one.efficiency(clear), 1)
 
     @hypothesis.given(NEEDS)
-    def test_what_is_best_stays_so(self, one):
+    def test_best_count_is_stable(self, one):
         best = one.best_count(None)
         gangs = sum(size for (size,) in one.cluster_vcpus)
         free = frozenset(range(min(gangs, 24 - best), 24))
@@ -153,8 +153,8 @@ class TestNeed(base.TestCase):
         )
 
 
-class TestWhom(base.TestCase):
-    """Who is left CPUs, and which ones."""
+class TestCandidates(base.TestCase):
+    """For which VMs CPUs are reserved, and which ones."""
 
     def spinning(self, uuid, vcpus, pins=None, weight=1_024):
         half = (50_000.0,) * vcpus
@@ -212,23 +212,23 @@ class TestWhom(base.TestCase):
     def test_no_more_cpus_than_vcpus(self):
         self.assertEqual((7,), self.need(self.spinning('h', 1)).candidate_cpus)
 
-    def test_those_that_are_clear_stay_so(self):
+    def test_reserved_cpus_come_first(self):
         found = self.need(self.spinning('h', 8), clear={1, 2})
         self.assertEqual((2, 1, 7), found.candidate_cpus)
 
-    def test_where_they_can_be(self):
+    def test_only_allowed_cpus_are_candidates(self):
         pins = (frozenset({0, 1}), frozenset({0, 1, 9}))
         found = self.need(self.spinning('h', 2, pins))
         self.assertEqual((1, 0), found.candidate_cpus)
 
-    def test_a_cpu_that_is_more_than_fair_comes_later(self):
+    def test_cpu_beyond_the_fair_part_comes_later(self):
         # A third of one for who is bound to the last, and eight thirds.
         bound = self.spinning('b', 1, (frozenset({7}),))
         heavy = self.spinning('h', 8, weight=8 * 1_024)
         found = self.need(bound, heavy, gangs=15)
         self.assertEqual((6, 5, 7, 4), found.candidate_cpus)
 
-    def test_who_is_pinned_needs_none(self):
+    def test_pinned_vms_need_none(self):
         others = self.spinning('h', 2), self.spinning('p', 2)
         self.assertEqual(
             ['h'],
@@ -241,8 +241,8 @@ class TestWhom(base.TestCase):
         self.assertEqual({6, 7}, found.gang_free_cpus)
 
 
-class TestRoom(base.TestCase):
-    def test_two_looks_must_agree(self):
+class TestReservedCpus(base.TestCase):
+    def test_two_evaluations_must_agree(self):
         reserved = reserved_cpus.ReservedCpus(1)
         for one, clear in (
             (need(), 0),
@@ -255,7 +255,7 @@ class TestRoom(base.TestCase):
             reserved.evaluate(one)
             self.assertEqual(clear, len(reserved.cpus))
 
-    def test_what_changes_to_and_fro_changes_ever_less(self):
+    def test_choice_that_alternates_changes_ever_less_often(self):
         reserved = reserved_cpus.ReservedCpus(1)
         changes = []
         for look in range(600):
@@ -273,7 +273,7 @@ class TestRoom(base.TestCase):
             reserved.evaluate(need(clear=len(reserved.cpus)))
         self.assertEqual({14, 15}, reserved.cpus)
 
-    def test_what_goes_round_changes_ever_less(self):
+    def test_choice_that_cycles_changes_ever_less_often(self):
         # Each of three sets makes another one look best.
         reserved = reserved_cpus.ReservedCpus(1)
         after = {0: (3, 2), 2: (3, 2, 5, 4), 4: ()}
@@ -287,7 +287,7 @@ class TestRoom(base.TestCase):
             changes += reserved.cpus != before
         self.assertLess(changes, 20)
 
-    def test_what_has_stayed_for_long_changes_soon_again(self):
+    def test_choice_that_has_lasted_changes_soon_again(self):
         reserved = reserved_cpus.ReservedCpus(1)
         for one in (need(), need(0.0, 0)) * 8:
             for _ in range(2 * reserved_cpus.MAX_AGREEMENT):
@@ -297,7 +297,7 @@ class TestRoom(base.TestCase):
             reserved.evaluate(need())
         self.assertEqual({14, 15}, reserved.cpus)
 
-    def test_who_is_bound_elsewhere_is_left_none(self):
+    def test_reserved_cpus_follow_where_vms_may_run(self):
         # Two are bound to the first CPUs: those are left clear, and not the
         # last ones, where they cannot be.
         there = reserved_cpus.ReservationDemand(
@@ -314,7 +314,7 @@ class TestRoom(base.TestCase):
             reserved.evaluate(there)
         self.assertEqual({2, 3}, reserved.cpus)
 
-    def test_looks_are_rare(self):
+    def test_evaluations_are_rare(self):
         reserved = reserved_cpus.ReservedCpus(50)
         self.assertEqual(4, sum(reserved.is_due() for _ in range(200)))
 
@@ -334,12 +334,12 @@ class TestWidths(base.TestCase):
             [6, 3, 3], self.widths((4, 'a'), (3, None), (2, 'a'), (3, None))
         )
 
-    def test_members_that_do_not_fit_take_turns(self):
+    def test_members_that_do_not_fit_are_gangs_of_their_own(self):
         self.assertEqual([6, 6], self.widths((6, 'a'), (6, 'a')))
 
-    def test_where_there_is_less_room_they_may_not_fit(self):
+    def test_members_may_not_fit_on_fewer_cpus(self):
         self.assertEqual([8], self.widths((4, 'a'), (4, 'a')))
         self.assertEqual([4, 4], self.widths((4, 'a'), (4, 'a'), cpus=7))
 
-    def test_no_wider_than_the_host(self):
+    def test_gang_is_no_wider_than_the_host(self):
         self.assertEqual([8], self.widths((20, None)))
