@@ -155,7 +155,7 @@ class OptionsTest(base.TestCase):
         found = self.check('[vhpc_agent]\nperiod_ms = 100\n')
         self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
 
-    def test_the_schedulers_are_told_of_by_another_check(self):
+    def test_scheduler_options_are_left_to_another_check(self):
         found = self.check('[vhpc_scheduler]\nweight_multiplier = nan\n')
         self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
 
@@ -182,7 +182,7 @@ class CommandTest(base.TestCase):
             for check in json.loads(out.getvalue())['checks']
         }
 
-    def test_what_is_wrong_is_said_in_the_table_only(self):
+    def test_faults_are_printed_in_the_table_only(self):
         # libvirt's own words go past Python, so it takes a process.
         conf = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'

@@ -80,7 +80,7 @@ class AnswerTest(base.TestCase):
                 [], answer.answer(cluster, fakes.uuid(1))['routes']
             )
 
-    def test_openmpi_is_told_its_subnets(self):
+    def test_openmpi_flags_select_the_subnets(self):
         # HPCVirt'09 section 5: it stripes over all it finds.
         flags = answer.openmpi_flags(fakes.cluster(self.members))
         self.assertEqual('10.1.0.0/30', _flag(flags, 'btl_tcp_if_include'))
@@ -185,7 +185,7 @@ class AnswerTest(base.TestCase):
         self.assertEqual(4, len(found['members']))
         self.assertEqual([], found['routes'])
 
-    def test_a_stranger_is_told_nothing(self):
+    def test_a_server_outside_the_cluster_gets_no_answer(self):
         self.assertRaises(
             KeyError,
             answer.answer,

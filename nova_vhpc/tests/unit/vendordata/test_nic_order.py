@@ -108,7 +108,7 @@ class NicOrderTest(base.TestCase):
         # Once for both.
         self.assertEqual([(path, 'compute 2.48')], self.nova.asked)
 
-    def test_most_servers_are_not_asked_for(self):
+    def test_diagnostics_of_unambiguous_servers_are_not_read(self):
         for nics in (
             (),
             ((A, 'net1'),),
@@ -123,7 +123,7 @@ class NicOrderTest(base.TestCase):
         self.member(server(BEHIND, 'SHUTOFF'))
         self.assertEqual([], self.nova.asked)
 
-    def test_a_refusal_is_told_once_and_leaves_novas_order(self):
+    def test_a_refusal_is_logged_once_and_keeps_novas_order(self):
         self.nova.status = 403
         log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
         told = server(BEHIND)
@@ -135,7 +135,7 @@ class NicOrderTest(base.TestCase):
         self.assertIn('os-server-diagnostics', line)
         self.assertIn('403', line)
 
-    def test_nova_away(self):
+    def test_without_nova_the_order_is_novas(self):
         self.nova.shutdown()
         self.nova.server_close()
         self.assertEqual([A, C, B], macs(self.member(server(BEHIND))))

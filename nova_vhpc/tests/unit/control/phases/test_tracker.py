@@ -236,7 +236,7 @@ class GroupTest(base.TestCase):
         host.peers = {}
         self.assertEqual({'a': COMPUTING}, host.step(a=0.0))
 
-    def test_another_clusters_peer_does_not(self):
+    def test_io_of_another_clusters_peer_moves_nobody(self):
         host = Host()
         host.warm_up('a')
         host.peers = {'c2': model.PeerView(io=True)}
@@ -260,7 +260,7 @@ class GroupTest(base.TestCase):
             host.step(a=500.0, b=0.0, c=0.0),
         )
 
-    def test_who_never_moves_does_not_keep_a_phase_that_others_left(self):
+    def test_a_member_that_never_moves_does_not_keep_the_phase(self):
         """Else the cluster's other hosts would be told of it for ever."""
         host = Host(leave_rule='paper')
         host.io_pool = {'b': NEVER}
@@ -270,7 +270,7 @@ class GroupTest(base.TestCase):
         host.phases_of([500.0] * 30, 'b')
         self.assertEqual(COMPUTING, host.tracker.own_phase('c1'))
 
-    def test_nor_does_one_of_whom_nothing_is_known(self):
+    def test_a_member_without_samples_does_not_keep_the_phase(self):
         host = Host(leave_rule='paper')
         host.warm_up('a')
         host.step(a=500.0)
@@ -387,7 +387,7 @@ class PeersTest(base.TestCase):
             ['observe', 'observe', 'predict', 'predict'], self.log
         )
 
-    def test_who_has_no_sample_is_not_asked(self):
+    def test_a_vm_without_sample_is_not_predicted(self):
         Host(self.make).step(a=0.0, b=None)
         self.assertEqual(['observe', 'predict'], self.log)
 

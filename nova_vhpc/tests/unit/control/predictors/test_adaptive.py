@@ -60,13 +60,13 @@ class LearningTest(base.TestCase):
         runs = [310.0] + [10.0] * 9 + [110.0] + [10.0] * 11
         self.assertEqual(1.0, hits(runs * 40, 88))
 
-    def test_a_stray_just_over_the_edge_falls_back(self):
+    def test_an_outlier_just_over_the_edge_falls_back(self):
         predictor = adaptive.AdaptivePredictor()
         predictor.observe(1, 0.0)
         predictor.observe(2, 52.0)
         self.assertEqual(1, predictor.predict())
 
-    def test_idle_is_no_stray_after_the_launch_of_a_program(self):
+    def test_idle_is_no_outlier_after_the_launch_of_a_program(self):
         predictor = adaptive.AdaptivePredictor()
         for number in (72.0, 80.0, 0.0):
             predictor.observe(quantise.to_state(number), number)
@@ -139,7 +139,7 @@ class MembersTest(base.TestCase):
         self.assertLess(right['alone'], 60)
         self.assertGreater(right['member'], 90)
 
-    def test_who_was_left_out_still_answers(self):
+    def test_removed_member_still_predicts(self):
         first, second = members = self.members(2)
         self.period(members, 10.0, 110.0)
         second.observe(3, 110.0)
@@ -147,7 +147,7 @@ class MembersTest(base.TestCase):
             self.period([first], 10.0)
         self.assertEqual(3, second.predict())
 
-    def test_what_was_said_long_ago_is_not_judged(self):
+    def test_old_predictions_are_not_judged(self):
         first, second = members = self.members(2)
         for number in [10.0, 110.0] * 10:
             self.period(members, number, number)

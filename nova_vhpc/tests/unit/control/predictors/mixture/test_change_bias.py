@@ -71,11 +71,11 @@ class ChangeBiasTest(base.TestCase):
         """Enough transitions, none of which anything could have seen."""
         self.periods(22, OTHER)
 
-    def test_even_at_first(self):
+    def test_threshold_is_even_at_first(self):
         self.assertTrue(self.is_change(0.9))
         self.assertFalse(self.is_change(1.1))
 
-    def test_what_is_clear_needs_no_boldness(self):
+    def test_clear_change_needs_no_bias(self):
         self.assertTrue(self.is_change(CLEAR))
         self.assertFalse(self.is_change(UNLIKELY, is_outlier=True))
 
@@ -92,7 +92,7 @@ class ChangeBiasTest(base.TestCase):
         self.assertTrue(self.is_change(1.2))
         self.assertFalse(self.is_change(ABOVE_EVEN))
 
-    def test_bold_once_transitions_were_seen(self):
+    def test_bias_begins_after_22_transitions(self):
         self.periods(21, OTHER)
         self.assertFalse(self.is_change(ABOVE_EVEN))
         self.periods(1, OTHER)
@@ -130,33 +130,33 @@ class ChangeBiasTest(base.TestCase):
         self.periods(4, CAME, ratio=CLEAR)
         self.assertTrue(self.is_change(ABOVE_EVEN))
 
-    def test_a_lead_is_spent_on_more_boldness(self):
+    def test_a_lead_over_the_baselines_increases_the_bias(self):
         self.grow_up()
         self.periods(2, CAME, ratio=CLEAR)
         self.assertFalse(self.is_change(ABOVE_BIAS))
         self.periods(2, CAME, ratio=CLEAR)
         self.assertTrue(self.is_change(ABOVE_BIAS))
 
-    def test_there_is_an_end_to_it(self):
+    def test_bias_is_limited(self):
         self.grow_up()
         self.periods(200, CAME, ratio=CLEAR)
         self.assertTrue(self.is_change(2.4))
         self.assertFalse(self.is_change(2.6))
 
-    def test_a_lead_of_long_ago_is_not_spent_for_ever(self):
+    def test_an_old_lead_is_forgotten(self):
         self.grow_up()
         self.periods(20_000, CAME, ratio=CLEAR)
         # A program for which changes never come true.
         self.periods(2_500, STAYED, ratio=CLEAR)
         self.assertFalse(self.is_change(1.1))
 
-    def test_nor_are_strays_judged_by_long_ago(self):
+    def test_old_outliers_are_forgotten(self):
         self.periods(500, STAYED, ratio=2.9, is_outlier=True)
         self.periods(20_000, STAYED)
         self.periods(4, CAME, ratio=2.9, is_outlier=True)
         self.assertTrue(self.is_change(2.9, is_outlier=True))
 
-    def test_the_best_rival_is_what_counts(self):
+    def test_the_lead_is_over_the_best_baseline(self):
         for baseline in (LAST_VALUE, EWMA, MARKOV):
             self.change_bias = change_bias.ChangeBias()
             self.grow_up()
@@ -165,11 +165,11 @@ class ChangeBiasTest(base.TestCase):
             self.periods(6, CAME, right=(baseline,))
             self.assertFalse(self.is_change(ABOVE_EVEN), baseline)
 
-    def test_bold_about_a_stray(self):
+    def test_an_outlier_is_left_up_to_a_greater_ratio(self):
         self.assertTrue(self.is_change(2.9, is_outlier=True))
         self.assertFalse(self.is_change(2.9))
 
-    def test_until_that_has_cost_a_hit(self):
+    def test_an_outlier_is_not_left_after_that_cost_a_hit(self):
         self.periods(1, STAYED, ratio=2.9, is_outlier=True)
         self.assertFalse(self.is_change(2.9, is_outlier=True))
         self.assertTrue(self.is_change(0.9, is_outlier=True))
@@ -177,12 +177,12 @@ class ChangeBiasTest(base.TestCase):
         self.periods(1, CAME, ratio=2.9, is_outlier=True)
         self.assertTrue(self.is_change(2.9, is_outlier=True))
 
-    def test_strays_count_with_all_thresholds(self):
+    def test_outliers_do_not_change_the_threshold(self):
         # All would have changed here, so none is better for it.
         self.periods(5, CAME, ratio=1.2, is_outlier=True)
         self.assertFalse(self.is_change(1.1))
 
-    def test_what_came_of_others_does_not_count_for_strays(self):
+    def test_other_periods_do_not_count_for_outliers(self):
         self.periods(1, STAYED, ratio=2.9)
         self.periods(1, STAYED, ratio=0.9, is_outlier=True)
         self.assertTrue(self.is_change(2.9, is_outlier=True))

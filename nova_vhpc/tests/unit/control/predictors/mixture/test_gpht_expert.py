@@ -22,7 +22,7 @@ def fed(states):
     return them
 
 
-class PatternsTest(base.TestCase):
+class GphtExpertTest(base.TestCase):
     def test_expects_an_unknown_pattern_to_stay(self):
         self.assertEqual(4, fed([4]).expected)
 

@@ -38,7 +38,7 @@ def votes_of(them, member=0):
     }
 
 
-class NeighboursTest(base.TestCase):
+class NearestHistoryTest(base.TestCase):
     def test_nothing_to_say_about_the_first_period(self):
         self.assertEqual({}, votes_of(fed([(1, 0.0)])))
 

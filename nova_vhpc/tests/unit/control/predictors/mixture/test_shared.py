@@ -19,7 +19,7 @@ from nova_vhpc.tests import base
 GOOD, BAD = 0.9, 0.1
 
 
-class ClusterTest(base.TestCase):
+class SharedLearningTest(base.TestCase):
     def setUp(self):
         super().setUp()
         self.learning = shared.SharedLearning()
@@ -31,7 +31,7 @@ class ClusterTest(base.TestCase):
             if probabilities:
                 self.learning.likelihoods.append(probabilities)
 
-    def test_never_empty(self):
+    def test_length_is_at_least_one(self):
         self.assertEqual(1, len(self.learning))
 
     def test_members_are_those_that_observe(self):
@@ -73,13 +73,13 @@ class ClusterTest(base.TestCase):
         ):
             self.assertAlmostEqual(one, other)
 
-    def test_the_next_period_settles_the_last(self):
+    def test_observing_the_next_period_ends_the_last(self):
         self.observe(*self.members)
         self.observe(*self.members, probabilities=(GOOD, BAD, BAD, BAD, BAD))
         self.observe(self.members[0])
         self.assertLess(self.learning.weights[1], 0.5)
 
-    def test_even_hopeless_experts_come_back(self):
+    def test_weights_of_bad_experts_can_recover(self):
         self.observe(*self.members)
         hopeless = shared.LEAST
         for _ in range(1000):
@@ -93,7 +93,7 @@ class ClusterTest(base.TestCase):
         self.learning.end_period()
         self.assertEqual(max(self.learning.weights), self.learning.weights[1])
 
-    def test_no_number_of_members_is_too_great_for_hopeless_experts(self):
+    def test_weights_stay_above_zero_with_many_members(self):
         crowd = [self.learning.join() for _ in range(300)]
         for _ in range(1000):
             self.observe(*crowd, probabilities=(shared.LEAST,) * 5)
@@ -101,7 +101,7 @@ class ClusterTest(base.TestCase):
         for weight in self.learning.weights:
             self.assertGreater(weight, 1e-300)
 
-    def test_who_is_away_for_a_second_is_gone(self):
+    def test_member_without_samples_for_a_second_is_removed(self):
         first, second = self.members
         self.observe(first, second)
         for _ in range(10):
@@ -113,7 +113,7 @@ class ClusterTest(base.TestCase):
         self.assertEqual(1.0, self.learning.share)
         self.assertEqual({}, self.learning.nearest_history.votes(second))
 
-    def test_and_may_come_back(self):
+    def test_removed_member_may_come_back(self):
         first, second = self.members
         self.observe(first, second)
         for _ in range(20):
@@ -134,7 +134,7 @@ class ClusterTest(base.TestCase):
             sizes.append(predictors_base.deep_bytes(self.learning))
         self.assertLess(sizes[-1], 1.1 * sizes[20])
 
-    def test_a_gap_now_and_then_is_forgiven(self):
+    def test_member_with_single_gaps_is_kept(self):
         first, second = self.members
         for period in range(100):
             self.observe(first)
