@@ -11,12 +11,12 @@
 # under the License.
 
 
-"""What the lab's figures say of each claim of the papers.
+"""Judge the papers' claims by the figures that the lab measured.
 
-Each function reads the JSON of ``nova-vhpc-bench lab --claims`` and raises
-KeyError, TypeError or ValueError where there are no figures. A verdict is
-given only if it is the same from end to end of the range that the runs leave
-(:mod:`nova_vhpc.bench.lab.confidence`).
+Each function reads the JSON of ``nova-vhpc-bench lab --claims`` and returns
+the verdict on one claim. It raises KeyError, TypeError or ValueError if the
+figures for that claim are missing. A claim is decided only if the verdict is
+the same in the whole confidence range (:mod:`nova_vhpc.bench.lab.confidence`).
 """
 
 import dataclasses
@@ -36,11 +36,16 @@ HOLDS, PARTLY, FAILS, UNDECIDED, UNKNOWN = (
 )
 
 Document = Mapping[str, Any]
+"""The JSON of ``nova-vhpc-bench lab``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """What our figures say of a claim."""
+    """Whether a claim holds on Linux, and the figures that decide it.
+
+    :ivar outcome: one of the constants above.
+    :ivar figure: the measured figures, for readers.
+    """
 
     outcome: str
     figure: str
@@ -49,7 +54,7 @@ class ClaimVerdict:
 def _gain(
     document: Document, experiment: str, figure: str, setting: str, base: str
 ) -> confidence.ConfidenceRange:
-    """One setting over the other, of the same rounds."""
+    """Return the ratio of two settings of one experiment, round by round."""
     by_setting = document['claims']['rounds'][experiment][figure]
     return confidence.range_of_ratios(by_setting[setting], by_setting[base])
 
@@ -59,10 +64,13 @@ def _decided(
     rule: Callable[[float], str],
     text: str,
 ) -> ClaimVerdict:
+    """Apply a rule to a range; undecided if the range's ends differ."""
     return ClaimVerdict(measured.decide(rule, UNDECIDED), text)
 
 
 def _at_least(least: float, partly: float) -> Callable[[float], str]:
+    """Return the rule: holds from ``least`` on, in part from ``partly`` on."""
+
     def rule(value: float) -> str:
         if value >= least:
             return HOLDS
@@ -74,7 +82,13 @@ def _at_least(least: float, partly: float) -> Callable[[float], str]:
 def _small_loss(
     change: confidence.ConfidenceRange, most: float, text: str
 ) -> ClaimVerdict:
-    """Partly where there is next to none, or a small gain."""
+    """Judge the claim that there is a loss, but a small one.
+
+    It holds in part if there is hardly any loss, or a small gain.
+
+    :param change: relative change of the work done.
+    :param most: largest loss that is still small, as a fraction.
+    """
     gain = 0.05
 
     def rule(change: float) -> str:
@@ -83,13 +97,13 @@ def _small_loss(
         return HOLDS if change < -0.01 else PARTLY
 
     if change.low < -most and change.high > gain:
-        # It fails at both ends, but for opposite reasons.
+        # The claim fails at both ends of the range, for opposite reasons.
         return ClaimVerdict(UNDECIDED, text)
     return _decided(change, rule, text)
 
 
 def latency(document: Document) -> ClaimVerdict:
-    """Of the wait, by slice."""
+    """Judge: a shorter time slice means a lower spinlock latency."""
     waits = document['claims']['slices']['wait_ms']
     change = _gain(document, 'slices', 'wait_ms', '4', '100')
     return _decided(
@@ -102,33 +116,40 @@ def latency(document: Document) -> ClaimVerdict:
 
 
 def _correlation(document: Document) -> str:
-    """Pearson's, of wait and execution time over the slices (figure 5)."""
+    """Return Pearson's correlation of wait and execution time, as text.
+
+    Over the slices, as in figure 5 of the ATC paper.
+    """
     slices = document['claims']['slices']
     waits, work = slices['wait_ms'], _numbers(slices['a'])
     if not work.keys() <= waits.keys():
         return ''
     times = [1 / value for value in work.values()]
     try:
-        found = statistics.correlation([waits[key] for key in work], times)
+        correlation = statistics.correlation(
+            [waits[key] for key in work], times
+        )
     except statistics.StatisticsError:
-        # One slice only, or all alike.
+        # There is only one slice, or all values are the same.
         return ''
-    return f'; correlation with the execution time {found:.2f}'
+    return f'; correlation with the execution time {correlation:.2f}'
 
 
 def _distances(document: Document) -> str:
-    """The ATC paper's equation (1) by slice, least for the best of all.
+    """Return the distances of the ATC paper's equation (1), as text.
 
-    Over a program that spins, one that communicates and one that does
-    neither, with the slices that all were measured with.
+    The best slice is the one with the least Euclidean distance to the best
+    execution times of three programs: one that spins, one that communicates
+    and one that does neither. Only slices with which all three were measured
+    count.
     """
-    found = document['claims']
+    claims = document['claims']
     times = [
         {key: 1 / value for key, value in _numbers(work).items()}
         for work in (
-            found['slices']['a'],
-            found.get('talk', {}).get('cg', {}),
-            found.get('talk', {}).get('ep', {}),
+            claims['slices']['a'],
+            claims.get('talk', {}).get('cg', {}),
+            claims.get('talk', {}).get('ep', {}),
         )
     ]
     shared = set.intersection(*(set(one) for one in times))
@@ -142,7 +163,7 @@ def _distances(document: Document) -> str:
 
 
 def performance(document: Document) -> ClaimVerdict:
-    """Of the work, by slice."""
+    """Judge: a shorter time slice makes parallel programs faster."""
     work = _numbers(document['claims']['slices']['a'])
     best = max(work, key=lambda key: work[key])
     gain = _gain(document, 'slices', 'a', best, '100')
@@ -165,28 +186,31 @@ def performance(document: Document) -> ClaimVerdict:
 
 
 def best_slice(document: Document) -> ClaimVerdict:
-    """Of the slice with the most work: holds if it is the shortest."""
+    """Judge: 0.3 ms is the best slice.
+
+    The claim holds if the shortest slice that was measured is the best.
+    """
     work = _numbers(document['claims']['slices']['a'])
     best = max(work, key=lambda key: work[key])
     shortest = min(work, key=float)
-    against = {
+    outcomes = {
         _gain(document, 'slices', 'a', shortest, key).decide(
             lambda gain: HOLDS if gain > 1 else FAILS, UNDECIDED
         )
         for key in work
         if key != shortest
     }
-    # One slice that is better is enough.
+    # A single slice that is better refutes the claim.
     order = (FAILS, UNDECIDED, HOLDS)
-    verdict = min(against, key=order.index)
     return ClaimVerdict(
-        verdict,
+        min(outcomes, key=order.index),
         f'most work of those that libvirt takes: {best} ms'
         + _distances(document),
     )
 
 
 def _numbers(by_slice: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the work by slice, without "no quota" and missing figures."""
     return {
         key: value
         for key, value in by_slice.items()
@@ -197,10 +221,10 @@ def _numbers(by_slice: Mapping[str, float | None]) -> dict[str, float]:
 def _side_by_side(
     document: Document, mix: str, figure: str
 ) -> tuple[list[float], ...]:
-    """By round, under stock, ``atc`` and ours.
+    """Return a figure by round under stock, ``atc`` and the default policy.
 
-    :raises ValueError: if one of them was kept from another run (--merge):
-        its rounds are not those of the others.
+    :raises ValueError: a policy was kept from an earlier run (``--merge``),
+        so that its rounds cannot be compared with the others'.
     """
     entries = [
         document['mixes'][mix][policy]
@@ -212,28 +236,30 @@ def _side_by_side(
 
 
 def atc(document: Document) -> ClaimVerdict:
-    """Of ``atc`` to the letter.
+    """Judge: ATC, as published, beats the stock scheduler 1.5 to 10 times.
 
-    By efficiency: a cluster that got next to nothing under stock would make
-    any speedup, however large, of next to nothing.
+    Efficiencies are compared, not speedups: the speedup of a cluster that did
+    hardly anything under stock says nothing.
     """
-    stock, theirs, ours = _side_by_side(document, 'clusters', 'efficiencies')
-    gain = confidence.range_of_ratios(theirs, stock)
+    stock, atc_values, default = _side_by_side(
+        document, 'clusters', 'efficiencies'
+    )
+    gain = confidence.range_of_ratios(atc_values, stock)
     return _decided(
         gain,
         _at_least(1.5, 1.5),
         f'efficiency under atc to the letter {gain.text(".2f")} times that '
         'under stock, under gang windows '
-        f'{confidence.range_of_ratios(ours, stock).text(".2f")} times '
+        f'{confidence.range_of_ratios(default, stock).text(".2f")} times '
         '(three clusters, no quota)',
     )
 
 
 def non_parallel(document: Document) -> ClaimVerdict:
-    """Of CPU hogs."""
-    stock, theirs, ours = _side_by_side(document, 'hogs', 'others')
-    change = confidence.range_of_ratios(theirs, stock).relative_change()
-    gang_change = confidence.range_of_ratios(ours, stock).relative_change()
+    """Judge: programs that are not parallel are hardly affected by ATC."""
+    stock, atc_values, default = _side_by_side(document, 'hogs', 'others')
+    change = confidence.range_of_ratios(atc_values, stock).relative_change()
+    gang_change = confidence.range_of_ratios(default, stock).relative_change()
     return _decided(
         change,
         lambda gain: HOLDS if gain >= -0.1 else FAILS,
@@ -244,7 +270,7 @@ def non_parallel(document: Document) -> ClaimVerdict:
 
 
 def memory(document: Document) -> ClaimVerdict:
-    """Of ``stream``, by slice."""
+    """Judge: short slices cost memory-bound programs a little."""
     change = _gain(document, 'memory', 'stream', '4', '100').relative_change()
     return _small_loss(
         change,
@@ -254,7 +280,7 @@ def memory(document: Document) -> ClaimVerdict:
 
 
 def io_heavy(document: Document) -> ClaimVerdict:
-    """Of ``allreduce``, by slice."""
+    """Judge: short slices nearly double programs that communicate much."""
     gain = _gain(document, 'talk', 'cg', '4', '100').relative_change()
     return _decided(
         gain,
@@ -264,7 +290,7 @@ def io_heavy(document: Document) -> ClaimVerdict:
 
 
 def io_light(document: Document) -> ClaimVerdict:
-    """Of ``cpi``, by slice."""
+    """Judge: short slices cost programs without communication a little."""
     change = _gain(document, 'talk', 'ep', '4', '100').relative_change()
     return _small_loss(
         change,
@@ -274,7 +300,7 @@ def io_light(document: Document) -> ClaimVerdict:
 
 
 def pool_heavy(document: Document) -> ClaimVerdict:
-    """Of ``allreduce`` in a pool."""
+    """Judge: an I/O pool nearly doubles programs that communicate much."""
     gain = _gain(document, 'pool', 'cg', 'pools', 'none').relative_change()
     return _decided(
         gain,
@@ -285,7 +311,7 @@ def pool_heavy(document: Document) -> ClaimVerdict:
 
 
 def pool_light(document: Document) -> ClaimVerdict:
-    """Of ``cpi`` beside the I/O pool."""
+    """Judge: programs without communication lose nothing by an I/O pool."""
     change = _gain(document, 'pool', 'ep', 'pools', 'none').relative_change()
     return _decided(
         change,
@@ -295,7 +321,7 @@ def pool_light(document: Document) -> ClaimVerdict:
 
 
 def spare_cpu(document: Document) -> ClaimVerdict:
-    """Of ``allreduce`` with a CPU for its packets."""
+    """Judge: a spare CPU for packets makes programs a third faster."""
     gain = _gain(document, 'spare', 'cg', 'spare', 'none').relative_change()
     return _decided(
         gain,
@@ -306,7 +332,7 @@ def spare_cpu(document: Document) -> ClaimVerdict:
 
 
 def needs_hosts(document: Document) -> ClaimVerdict:
-    """What no single machine shows."""
+    """Leave a claim open that a single machine cannot check."""
     return ClaimVerdict(
         UNKNOWN,
         'the lab is one host, without NICs to give away or a switch',
@@ -314,7 +340,7 @@ def needs_hosts(document: Document) -> ClaimVerdict:
 
 
 def linear(document: Document) -> ClaimVerdict:
-    """Of ``cpi`` on more vCPUs."""
+    """Judge: speed grows nearly linearly with the vCPUs, up to the CPUs."""
     two, four = (
         _gain(document, 'scaling', 'ep', vcpus, '1') for vcpus in '24'
     )
@@ -327,7 +353,7 @@ def linear(document: Document) -> ClaimVerdict:
 
 
 def paradigms(document: Document) -> ClaimVerdict:
-    """Of messages and threads."""
+    """Judge: MPI tolerates over-commitment better than OpenMP."""
     threads, messages = (
         confidence.range_of(document['mixes'][mix]['stock']['efficiencies'])
         for mix in ('clusters', 'network')

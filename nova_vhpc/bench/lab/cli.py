@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""``nova-vhpc-bench lab``: real guests, all policies, one run.
+"""``nova-vhpc-bench lab``: compare all policies on real guests.
 
-Starts real libvirt guests with workloads of our own, and measures stock
-Linux, the policies of the papers and ours on the same running guests, in
-turn. See ``doc/source/admin/lab.rst``.
+The benchmark starts real libvirt guests with workloads of its own, and
+measures stock Linux, the policies of the papers and the default policy in turn
+on the same running guests. See ``doc/source/admin/lab.rst``.
 """
 
 import argparse
@@ -36,42 +36,43 @@ HELP = 'real libvirt guests under stock Linux and every policy'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this benchmark's options."""
+    """Add the arguments of ``nova-vhpc-bench lab``."""
     from nova_vhpc.bench.lab import mixes, policies
 
     parser.add_argument(
-        '--json', type=Path, metavar='FILE', help='write the figures here'
+        '--json', type=Path, metavar='FILE', help='write the figures to FILE'
     )
     parser.add_argument(
         '--merge',
         action='store_true',
-        help='keep the other mixes and policies that FILE holds already',
+        help='keep the figures of other mixes and policies that are in FILE',
     )
     parser.add_argument(
         '--plot',
         type=Path,
         metavar='DIR',
-        help='draw the figures here (needs matplotlib)',
+        help='draw the figures into DIR (needs matplotlib)',
     )
     parser.add_argument(
         '--quick',
         action='store_true',
-        help='few and short measurements: about twenty minutes in all',
+        help='measure less often and for a shorter time: about 20 minutes',
     )
     parser.add_argument(
         '--mixes',
         type=_names(mixes.MIXES),
         default=list(mixes.DEFAULT_MIXES),
         metavar='LIST',
-        help=f'of {", ".join(mixes.MIXES)}; default: the first five; empty '
-        'for none',
+        help=f'mixes to measure, of {", ".join(mixes.MIXES)}; default: the '
+        'first five; empty for none',
     )
     parser.add_argument(
         '--policies',
         type=_policies,
         default=list(policies.POLICIES),
         metavar='LIST',
-        help=f'of {", ".join(policies.POLICIES)}; default: all',
+        help='policies to measure, of '
+        f'{", ".join(policies.POLICIES)}; default: all',
     )
     parser.add_argument(
         '--claims',
@@ -82,13 +83,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '-k',
         type=cli_types.integer(),
-        help='how many best runs must agree (default: 10; 2 with --quick)',
+        help='number of best runs that must agree (default: 10; 2 with '
+        '--quick)',
     )
     parser.add_argument(
         '-m',
         type=cli_types.integer(),
-        help='runs after which to stop anyway (default: 100; 2 with --quick); '
-        'rounds of --claims, of which five are enough',
+        help='largest number of runs (default: 100; 2 with --quick), and of '
+        'rounds of --claims, but at most five of these',
     )
     parser.add_argument(
         '--option',
@@ -96,19 +98,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action='append',
         default=[],
         metavar='POLICY:NAME=VALUE',
-        help='add a policy, or options in [vhpc_control] to one, such as '
+        help='add a policy with this option of [vhpc_control], or add the '
+        'option to an existing policy; for example '
         'wide:gang_window_us=100000',
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, report.
+    """Measure, print the tables and write the files.
 
-    :returns: 0, or 1 when the lab cannot be set up here.
-    :raises OutputError: if a file cannot be written, the figures cannot be
-        drawn, or those to be merged cannot be read.
+    :returns: exit status: 0, or 1 if the lab cannot be set up here.
+    :raises OutputError: a file cannot be written, the figures cannot be
+        drawn, or the figures to merge with cannot be read.
     """
-    # Imported late: --help does without.
+    # Imported here, because --help must work without these packages.
     import libvirt
 
     from nova_vhpc.bench.lab import (
@@ -137,12 +140,12 @@ def run(args: argparse.Namespace) -> int:
         if args.quick
         else runner.Timing()
     )
-    document = _kept(args.json) if args.merge else {'mixes': {}}
+    document = _earlier_figures(args.json) if args.merge else {'mixes': {}}
     document.update(report.circumstances(scheme, timing))
     began = time.monotonic()
     try:
         cpus = _two_cpus()
-        # Before the image, which takes a download.
+        # Checked before the image is built, which takes a download.
         guest_set.check(mixes.MIXES[name] for name in args.mixes)
         guest_image = image.build_image()
         for name in args.mixes:
@@ -150,10 +153,10 @@ def run(args: argparse.Namespace) -> int:
             runs = runner.measure_mix(
                 mix, guest_image, names, timing, scheme, _say, cpus, options
             )
-            found = figures.summarise(mix, runs, scheme, len(cpus))
-            for entry in found.values():
+            summary = figures.summarise(mix, runs, scheme, len(cpus))
+            for entry in summary.values():
                 entry['when'] = document['when']
-            document['mixes'].setdefault(name, {}).update(found)
+            document['mixes'].setdefault(name, {}).update(summary)
             document['overall'] = figures.overall(document['mixes'])
             document['seconds'] = round(time.monotonic() - began)
             _keep(args.json, document)
@@ -180,10 +183,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _kept(path: Path | None) -> dict[str, Any]:
-    """What an earlier run has written; nothing where there was none.
+def _earlier_figures(path: Path | None) -> dict[str, Any]:
+    """Return the figures of an earlier run; none if there is no file.
 
-    :raises OutputError: if the file holds something else.
+    :raises OutputError: the file holds something else.
     """
     from nova_vhpc.bench.lab import report
 
@@ -204,19 +207,21 @@ def _kept(path: Path | None) -> dict[str, Any]:
 
 
 def _keep(path: Path | None, document: dict[str, Any]) -> None:
-    """Write what there is so far: a run that is broken off is not lost."""
+    """Write the figures so far, so that an interrupted run is not lost."""
     try:
         outputs.write_json(path, document)
     except outputs.OutputError as error:
-        # The disk may have room again when all is measured.
-        _say(f'nova-vhpc-bench lab: {error}; tried again at the end')
+        # The disk may have space again when everything is measured.
+        _say(f'nova-vhpc-bench lab: {error}; will retry at the end')
 
 
 def _say(text: str) -> None:
+    """Report progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def _two_cpus() -> tuple[int, ...]:
+    """Return the first two CPUs that this process may use."""
     from nova_vhpc.testbed import errors
 
     usable = sorted(os.sched_getaffinity(0))
@@ -225,32 +230,35 @@ def _two_cpus() -> tuple[int, ...]:
     return tuple(usable[:2])
 
 
-def _names(known: Collection[str]) -> Callable[[str], list[str]]:
+def _names(choices: Collection[str]) -> Callable[[str], list[str]]:
+    """Return the argparse type of a comma-separated list of names."""
+
     def parse(text: str) -> list[str]:
-        found = [name for name in text.split(',') if name]
-        for name in found:
-            if name not in known:
+        names = [name for name in text.split(',') if name]
+        for name in names:
+            if name not in choices:
                 raise argparse.ArgumentTypeError(
-                    f"'{name}' is not one of {', '.join(known)}"
+                    f"'{name}' is not one of {', '.join(choices)}"
                 )
-        return found
+        return names
 
     return parse
 
 
 def _policies(text: str) -> list[str]:
+    """Argparse type of ``--policies``."""
     from nova_vhpc.bench.lab import policies
 
-    found = _names(policies.POLICIES)(text)
-    if not found:
+    names = _names(policies.POLICIES)(text)
+    if not names:
         raise argparse.ArgumentTypeError(
-            f'name one at least of {", ".join(policies.POLICIES)}'
+            f'name at least one of {", ".join(policies.POLICIES)}'
         )
-    return found
+    return names
 
 
 def _setting(word: str) -> tuple[str, str, str]:
-    """Argparse type of a policy with an option and its value."""
+    """Argparse type of ``--option``: a policy, an option and its value."""
     from nova_vhpc.bench.lab import policies
     from nova_vhpc.conf import control
 
@@ -260,9 +268,9 @@ def _setting(word: str) -> tuple[str, str, str]:
         raise argparse.ArgumentTypeError(f"'{word}': not POLICY:NAME=VALUE")
     if policies.POLICIES.get(policy, {}) is None:
         raise argparse.ArgumentTypeError(
-            f"'{word}': {policy} has no agent that would take options"
+            f"'{word}': {policy} has no agent, so it takes no options"
         )
-    # The agent only logs of an option that nobody reads.
+    # Checked here, because the agent only logs an unknown option.
     conf = cfg.ConfigOpts()
     control.register_opts(conf)
     try:
@@ -275,7 +283,7 @@ def _setting(word: str) -> tuple[str, str, str]:
 def _policy_options(
     settings: list[tuple[str, str, str]],
 ) -> tuple[dict[str, dict[str, str] | None], list[str]]:
-    """Policies with what the command line adds, and the added names."""
+    """Return the options of all policies, and the names of changed ones."""
     from nova_vhpc.bench.lab import policies
 
     options = {
@@ -285,7 +293,7 @@ def _policy_options(
     added: list[str] = []
     for policy, key, value in settings:
         values = options.setdefault(policy, {})
-        assert values is not None  # _setting takes none for such a policy
+        assert values is not None  # _setting refuses a policy without agent
         values[key] = value
         if policy not in added:
             added.append(policy)

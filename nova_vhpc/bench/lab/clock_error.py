@@ -11,12 +11,13 @@
 # under the License.
 
 
-"""What clock error windows stand that are aligned between hosts.
+"""Measure which clock error gang windows of several hosts tolerate.
 
-Two CPUs stand for two hosts, an ordinary process for each host's member of
-a virtual cluster, and control groups for the domains; the schedule and the
-player are the agent's own, one player per host, the second one with a clock
-that is wrong by so much. No guests: only the players' error may differ.
+Two CPUs stand for two hosts, ordinary processes for the members of a virtual
+cluster, and control groups for their domains. Schedule and window player are
+the agent's own; there is one player per host, and the clock of the second one
+is wrong by a given error. No guests run, so that nothing but that error
+differs.
 """
 
 import contextlib
@@ -38,23 +39,25 @@ from nova_vhpc.control import model
 from nova_vhpc.testbed import cpu_controller, toolchain
 
 ERRORS_MS = (0, 1, 2, 5, 10, 20, 50)
+"""Clock errors to measure, in milliseconds."""
 
 CLUSTERS = ('a', 'b', 'c')
 
 WINDOW_MS = 50
 
 HIGH, LOW, EQUAL = 102_400, 20, 1024
-"""``cpu_shares`` in and out of turn, and without windows."""
+"""``cpu_shares`` in a cluster's turn, in another's, and without windows."""
 
 
 class Member:
-    """One cluster's process on one host.
+    """The process that stands for one cluster's member on one host.
 
     :param program: the compiled ``member.c``.
-    :param page: what the cluster's members share.
-    :param controller: of its control group.
-    :param group: that of the domain it stands for.
-    :param cpu: the CPU that is the host.
+    :param page: file that the cluster's members map, to wait for each other.
+    :param size: number of members.
+    :param controller: the CPU controller.
+    :param group: control group that stands for the member's domain.
+    :param cpu: CPU that stands for the host.
     """
 
     def __init__(
@@ -70,7 +73,8 @@ class Member:
         self._group = group
         self._process = subprocess.Popen(
             (
-                # It spins for ever, and must not outlive us if we are killed.
+                # The program spins until it is killed, and must not outlive
+                # this process.
                 *('setpriv', '--pdeathsig', 'KILL', '--'),
                 *('taskset', '-c', str(cpu)),
                 *(str(program), str(page), str(size)),
@@ -79,12 +83,15 @@ class Member:
         (group / 'cgroup.procs').write_text(str(self._process.pid))
 
     def set_shares(self, shares: int) -> bool:
-        """Set ``cpu_shares``; nothing speaks against it here."""
+        """Set ``cpu_shares``.
+
+        :returns: True: the window player's write was carried out.
+        """
         self._controller.set_weight(self._group, shares / EQUAL)
         return True
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
 
@@ -96,12 +103,17 @@ def measure(
     cpus: tuple[int, ...] = (0, 1),
     errors_ms: tuple[int, ...] = ERRORS_MS,
 ) -> dict[str, Any]:
-    """Efficiency of three clusters on two hosts, by clock error.
+    """Measure the efficiency of three clusters on two hosts, by clock error.
 
+    :param measure_s: length of one measurement, in seconds.
+    :param rounds: measurements of each clock error.
+    :param say: called with one line per measurement.
+    :param cpus: two CPUs, each of which stands for a host.
+    :param errors_ms: clock errors of the second host, in milliseconds.
     :returns: ``window_ms``, ``stock`` (efficiency without windows) and
-        ``by_error_ms``; medians, 1.0 is what a cluster does alone.
-    :raises LabError: without a CPU controller.
-    :raises ImageError: without a compiler.
+        ``by_error_ms``, medians; 1.0 is the work of a cluster alone.
+    :raises LabError: there is no usable CPU controller.
+    :raises ImageError: there is no compiler.
     """
     rates: dict[str, list[float]] = {}
     alone: list[float] = []
@@ -118,7 +130,7 @@ def measure(
                 key = 'stock' if error_ms is None else str(error_ms)
                 rates.setdefault(key, []).append(rate)
                 say(f'clock error {key:>5s} ms {rate:9.0f} barriers/s')
-    # Whatever else runs here only slows a cluster down.
+    # Other load on the machine can only slow a cluster down.
     best = max(alone)
     medians = {
         key: round(statistics.median(values) / best, 3)
@@ -134,6 +146,7 @@ def measure(
 
 
 def _build(directory: Path) -> Path:
+    """Compile ``member.c``; return the program."""
     source = resources.files('nova_vhpc.testbed') / 'programs' / 'member.c'
     program = directory / 'member'
     toolchain.run_tool('gcc', '-O2', '-o', str(program), str(source))
@@ -148,7 +161,11 @@ def _run(
     clusters: tuple[str, ...],
     error_ms: int | None,
 ) -> float:
-    """Barriers per second of all clusters together."""
+    """Return the barriers per second of all clusters together.
+
+    :param error_ms: clock error of the second host, in milliseconds; None
+        for no windows.
+    """
     with contextlib.ExitStack() as stack:
         pages: list[mmap.mmap] = []
         members: dict[tuple[str, int], Member] = {}
@@ -179,6 +196,7 @@ def _run(
 
 
 def _work(pages: list[mmap.mmap]) -> int:
+    """Return the number of barriers that all clusters have passed."""
     return sum(struct.unpack_from('Q', page)[0] for page in pages)
 
 
@@ -189,7 +207,7 @@ def _windows(
     error_ms: int,
     cpus: tuple[int, ...],
 ) -> Iterator[None]:
-    """Play the same windows on every host; the last one's clock is wrong."""
+    """Play the same windows on all hosts; the last host's clock is wrong."""
     schedule = model.WindowSchedule(
         tuple(
             model.Turn(

@@ -11,9 +11,10 @@
 # under the License.
 
 
-"""How far runs differ, and what of a verdict that leaves.
+"""Confidence ranges of medians, and decisions by them. Pure.
 
-Pure.
+``statistics`` alone would hide how far runs differ. A decision is made only if
+it is the same in the whole range.
 """
 
 import dataclasses
@@ -24,12 +25,12 @@ from collections.abc import Callable, Sequence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfidenceRange:
-    """A median, and the range in which it is.
+    """A median and its confidence range.
 
-    :ivar low: the least run; from nine runs on, the lower end of the 95%
+    :ivar low: the smallest value; from nine runs on, the lower end of the 95%
         confidence interval of the median, by order statistics.
-    :ivar high: likewise.
-    :ivar runs: how many there were; one alone decides nothing.
+    :ivar high: the largest value, or the upper end of that interval.
+    :ivar runs: number of runs; a single one decides nothing.
     """
 
     median: float
@@ -38,9 +39,9 @@ class ConfidenceRange:
     runs: int
 
     def ratio_to(self, other: 'ConfidenceRange') -> 'ConfidenceRange':
-        """The ratio to what was measured in other rounds.
+        """Return the ratio to a range that was measured in other rounds.
 
-        :raises ZeroDivisionError: where mostly nothing was done there.
+        :raises ZeroDivisionError: the median of ``other`` is 0.
         """
         return ConfidenceRange(
             self.median / other.median,
@@ -50,68 +51,79 @@ class ConfidenceRange:
         )
 
     def relative_change(self) -> 'ConfidenceRange':
-        """The change that a ratio means; 0.25 is a quarter more."""
+        """Return the change that a ratio means; 0.25 is a quarter more."""
         return ConfidenceRange(
             self.median - 1, self.low - 1, self.high - 1, self.runs
         )
 
     def text(self, form: str) -> str:
-        """For people; ``form`` is a format specification."""
+        """Return median and range as text.
+
+        :param form: format specification of each number.
+        """
         return (
             f'{self.median:{form}} ({self.low:{form}} to {self.high:{form}})'
         )
 
     def decide(self, rule: Callable[[float], str], undecided: str) -> str:
-        """What the rule says, if it says the same from end to end."""
-        verdict = rule(self.median)
-        if self.runs > 1 and rule(self.low) == verdict == rule(self.high):
-            return verdict
+        """Return the rule's result if it is the same in the whole range.
+
+        :param rule: maps a value to a result.
+        :param undecided: what to return if the results differ, or if there
+            was only one run.
+        """
+        result = rule(self.median)
+        if self.runs > 1 and rule(self.low) == result == rule(self.high):
+            return result
         return undecided
 
 
 def range_of(values: Sequence[float]) -> ConfidenceRange:
-    """Of what all runs gave.
+    """Return the confidence range of the values of all runs.
 
-    :raises statistics.StatisticsError: without any.
+    :raises statistics.StatisticsError: there are no values.
     """
     ordered = sorted(values)
     count = len(ordered)
-    aside = _excluded(count)
+    excluded = _excluded(count)
     return ConfidenceRange(
         statistics.median(ordered),
-        ordered[aside],
-        ordered[-1 - aside],
+        ordered[excluded],
+        ordered[-1 - excluded],
         count,
     )
 
 
 def _excluded(count: int) -> int:
-    """Runs at either end that the 95% confidence interval leaves out.
+    """Return how many runs at either end lie outside of the interval.
 
-    As many as leave the median outside in one case of twenty at most, each
-    run being above it as often as below.
+    Each run is above the true median as often as below. So many runs are
+    excluded that the median lies outside of the rest in at most one case of
+    twenty (95% confidence).
     """
-    aside = 0
+    excluded = 0
     cases = 1
-    while 40 * (cases := cases + math.comb(count, aside + 1)) <= 2**count:
-        aside += 1
-    return aside
+    while 40 * (cases := cases + math.comb(count, excluded + 1)) <= 2**count:
+        excluded += 1
+    return excluded
 
 
 def range_of_ratios(
     values: Sequence[float], base: Sequence[float]
 ) -> ConfidenceRange:
-    """Of the ratios within each round.
+    """Return the confidence range of the ratios within each round.
 
-    A round in which the base did nothing says nothing; one that only one
-    of both has does not either.
+    Rounds in which the base did nothing, and rounds that only one of both
+    has, are ignored.
 
-    :raises statistics.StatisticsError: if there is no round left.
+    :param values: one value per round.
+    :param base: values of the same rounds that are the divisors.
+    :raises statistics.StatisticsError: no round is left.
     """
     return range_of(
         [
-            value / below
-            for value, below in zip(values, base, strict=False)
-            if below > 0
+            value / divisor
+            for value, divisor in zip(values, base, strict=False)
+            if divisor > 0
         ]
     )

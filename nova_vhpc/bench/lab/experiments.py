@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Measure what the papers claim of slices, pools, packets and paradigms.
+"""Measure what the papers claim of slices, pools, packets and scaling.
 
-No agent here: periods, quotas and CPUs are set directly, so that only these
-differ. See :mod:`nova_vhpc.bench.lab.paper_claims` for the page.
+No agent runs: periods, quotas and CPUs are set directly, so that nothing else
+differs. :mod:`nova_vhpc.bench.lab.paper_claims` writes the page.
 """
 
 import dataclasses
@@ -38,10 +38,10 @@ from nova_vhpc.testbed import guest
 from nova_vhpc.testbed.image import GuestImage
 
 Rounds = dict[str, dict[str, list[float]]]
-"""Of one experiment: by figure, by setting, one value per round."""
+"""Results of one experiment by figure and setting: one value per round."""
 
 SLICES_MS = (100, 50, 20, 8, 4, 2)
-"""libvirt takes nothing below 1 ms."""
+"""Time slices to measure, in ms; libvirt accepts none below 1 ms."""
 
 TALK_SLICES_MS = (100, 20, 4)
 
@@ -68,7 +68,7 @@ _TALK = mixes.Mix(
 
 _MEMORY = mixes.Mix(
     'memory',
-    'programs that are bound by memory beside such that compute',
+    'memory-bound programs beside programs that compute',
     (
         *(
             guest.GuestSpec(name, 'stream', 'stream', vcpus=1, parallel=False)
@@ -100,21 +100,26 @@ def measure(
     say: Callable[[str], None],
     cpus: tuple[int, ...] = (0, 1),
 ) -> dict[str, Any]:
-    """All experiments; the ``claims`` of the lab's JSON.
+    """Carry out all experiments.
 
-    :param rounds: repeats of each setting, in random order; medians count.
-    :returns: figures by experiment, ``when`` each was measured, and
-        ``rounds``: what each round gave, see :data:`Rounds`.
+    :param image: kernel and initramfs of the guests.
+    :param timing: lengths of the measurements.
+    :param rounds: measurements of each setting, in random order.
+    :param say: called with lines that report progress.
+    :param cpus: the two host CPUs to use.
+    :returns: ``claims`` of the lab's JSON: medians by experiment, ``when``
+        each was measured, and ``rounds``, the results by experiment, see
+        :data:`Rounds`.
     """
-    found: dict[str, Any] = {}
-    each: dict[str, Rounds] = {}
+    claims: dict[str, Any] = {}
+    rounds_by_experiment: dict[str, Rounds] = {}
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     with GuestSet(_THREE, image, cpus) as guest_set:
-        found['slices'], each['slices'] = _slices(
+        claims['slices'], rounds_by_experiment['slices'] = _slices(
             guest_set, SLICES_MS, 1 / 3, timing, rounds, {'a': 'abc'}, say
         )
     with GuestSet(_TALK, image, cpus) as guest_set:
-        found['talk'], each['talk'] = _slices(
+        claims['talk'], rounds_by_experiment['talk'] = _slices(
             guest_set,
             TALK_SLICES_MS,
             1 / 2,
@@ -123,9 +128,11 @@ def measure(
             {'cg': ('p0', 'p1'), 'ep': 'ef'},
             say,
         )
-        found['pool'], each['pool'] = _pool(guest_set, timing, rounds, say)
+        claims['pool'], rounds_by_experiment['pool'] = _pool(
+            guest_set, timing, rounds, say
+        )
     with GuestSet(_MEMORY, image, cpus) as guest_set:
-        found['memory'], each['memory'] = _slices(
+        claims['memory'], rounds_by_experiment['memory'] = _slices(
             guest_set,
             TALK_SLICES_MS,
             1 / 2,
@@ -135,14 +142,18 @@ def measure(
             say,
         )
     with GuestSet(_PACKETS, image, cpus) as guest_set:
-        found['spare'], each['spare'] = _spare(guest_set, timing, rounds, say)
+        claims['spare'], rounds_by_experiment['spare'] = _spare(
+            guest_set, timing, rounds, say
+        )
     with GuestSet(_SCALING, image, cpus) as guest_set:
-        found['scaling'], each['scaling'] = _scaling(guest_set, timing, rounds)
-        say(f'scaling {found["scaling"]}')
-    found['clock'] = clock_error.measure(timing.measure_s, rounds, say, cpus)
-    found['when'] = dict.fromkeys(found, when)
-    found['rounds'] = each
-    return found
+        claims['scaling'], rounds_by_experiment['scaling'] = _scaling(
+            guest_set, timing, rounds
+        )
+        say(f'scaling {claims["scaling"]}')
+    claims['clock'] = clock_error.measure(timing.measure_s, rounds, say, cpus)
+    claims['when'] = dict.fromkeys(claims, when)
+    claims['rounds'] = rounds_by_experiment
+    return claims
 
 
 def _slices(
@@ -154,8 +165,15 @@ def _slices(
     groups: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> tuple[dict[str, Any], Rounds]:
-    """Work and latency by slice, each group relative to no quota."""
-    found: Rounds = {}
+    """Measure work and wait by time slice.
+
+    :param slices_ms: time slices, in ms, besides the one without a quota.
+    :param share: CPUs per vCPU, 0 to 1: slice divided by period.
+    :param groups: names of guests by the figure that adds up their work.
+    :returns: ``wait_ms`` and the groups' work relative to no quota, each by
+        slice; and the results by round.
+    """
+    results: Rounds = {}
     for _ in range(rounds):
         settings: list[int | None] = [None, *slices_ms]
         random.shuffle(settings)
@@ -168,9 +186,9 @@ def _slices(
             after = _schedstat(guest_set)
             runs = max(1, after[1] - before[1])
             wait_ms = (after[0] - before[0]) / runs / 1e6
-            _keep(found, 'wait_ms', key, wait_ms)
+            _keep(results, 'wait_ms', key, wait_ms)
             for group, names in groups.items():
-                _keep(found, group, key, sum(rates[name] for name in names))
+                _keep(results, group, key, sum(rates[name] for name in names))
             say(
                 f'{guest_set.mix.name:9s} slice {key:>4s} ms '
                 f'wait {wait_ms:6.2f} ms'
@@ -179,16 +197,16 @@ def _slices(
     result: dict[str, Any] = {
         'wait_ms': {
             key: round(statistics.median(values), 3)
-            for key, values in found['wait_ms'].items()
+            for key, values in results['wait_ms'].items()
         }
     }
     for group in groups:
-        by_slice = found[group]
+        by_slice = results[group]
         result[group] = {
             key: _ratio(values, by_slice['none'])
             for key, values in by_slice.items()
         }
-    return result, found
+    return result, results
 
 
 def _pool(
@@ -197,14 +215,18 @@ def _pool(
     rounds: int,
     say: Callable[[str], None],
 ) -> tuple[dict[str, float | None], Rounds]:
-    """Work with an I/O and a computing pool, relative to none.
+    """Measure the work with an I/O pool and a computing pool.
 
-    As the I/O-perception paper had them in section V: of equal size, and
-    who communicates is in the one, who computes in the other.
+    As in section V of the I/O perception paper, both pools are of equal size;
+    guests that communicate are in the I/O pool, guests that compute in the
+    other.
+
+    :returns: work with pools relative to no pools, by group of guests; and the
+        results by round.
     """
     talkers, others = ('p0', 'p1'), ('e', 'f')
     io, computing = guest_set.cpus[-1], guest_set.cpus[0]
-    found: Rounds = {}
+    results: Rounds = {}
     for _ in range(rounds):
         for pools in random.sample((False, True), 2):
             with (
@@ -215,13 +237,13 @@ def _pool(
                 rates = guest_set.measure(timing.measure_s)
             key = 'pools' if pools else 'none'
             for group, names in (('cg', talkers), ('ep', others)):
-                _keep(found, group, key, sum(rates[name] for name in names))
+                _keep(results, group, key, sum(rates[name] for name in names))
     ratios = {
         group: _ratio(by_setting['pools'], by_setting['none'])
-        for group, by_setting in found.items()
+        for group, by_setting in results.items()
     }
     say(f'pool {ratios}')
-    return ratios, found
+    return ratios, results
 
 
 def _spare(
@@ -230,15 +252,18 @@ def _spare(
     rounds: int,
     say: Callable[[str], None],
 ) -> tuple[float | None, Rounds]:
-    """Work of a cluster with a CPU for its packets, over that without.
+    """Measure the work of a cluster with and without a CPU for its packets.
 
-    In both cases its vCPUs are on one CPU and QEMU's own threads, which
-    carry the packets, on the other; another guest has that to itself, or
-    is suspended.
+    In both cases the vCPUs of the cluster are on one CPU, and QEMU's other
+    threads, which carry the packets, on the other CPU. Another guest keeps
+    that CPU busy, or is suspended.
+
+    :returns: work with the spare CPU relative to work without it; and the
+        results by round.
     """
     talkers = ('p0', 'p1')
     guests_on, packets_on = guest_set.cpus[0], guest_set.cpus[-1]
-    found: Rounds = {}
+    results: Rounds = {}
     with (
         guest_set.threads_on(talkers, guests_on),
         guest_set.threads_on(talkers, packets_on, vcpus=False),
@@ -250,19 +275,20 @@ def _spare(
                     time.sleep(0.5)
                     rates = guest_set.measure(timing.measure_s)
                 key = 'spare' if spare else 'none'
-                _keep(found, 'cg', key, sum(rates[name] for name in talkers))
-    ratio = _ratio(found['cg']['spare'], found['cg']['none'])
+                _keep(results, 'cg', key, sum(rates[name] for name in talkers))
+    ratio = _ratio(results['cg']['spare'], results['cg']['none'])
     say(f'spare CPU {ratio}')
-    return ratio, found
+    return ratio, results
 
 
-def _keep(found: Rounds, figure: str, setting: str, value: float) -> None:
-    by_setting = found.setdefault(figure, {})
+def _keep(results: Rounds, figure: str, setting: str, value: float) -> None:
+    """Add the value of one round."""
+    by_setting = results.setdefault(figure, {})
     by_setting.setdefault(setting, []).append(round(value, 3))
 
 
 def _ratio(values: list[float], base: list[float]) -> float | None:
-    """Median over the rounds; None where there is nothing to compare."""
+    """Return the median ratio; None if there is no round to compare."""
     try:
         return round(confidence.range_of_ratios(values, base).median, 3)
     except statistics.StatisticsError:
@@ -272,6 +298,7 @@ def _ratio(values: list[float], base: list[float]) -> float | None:
 def _set_slice(
     guest_set: GuestSet, slice_ms: int | None, share: float
 ) -> None:
+    """Set the time slice of all guests; None removes the quota."""
     for running in guest_set.guests.values():
         parameters = (
             {'vcpu_quota': -1, 'vcpu_period': 100_000}
@@ -289,24 +316,27 @@ def _set_slice(
 
 
 def _schedstat(guest_set: GuestSet) -> tuple[int, int]:
-    """Wait (ns) and switches of all vCPU threads together."""
-    each = [running.schedstat() for running in guest_set.guests.values()]
-    return sum(one[1] for one in each), sum(one[2] for one in each)
+    """Return wait (ns) and time slices of all vCPU threads together."""
+    counters = [running.schedstat() for running in guest_set.guests.values()]
+    return (
+        sum(waited for _, waited, _ in counters),
+        sum(switches for _, _, switches in counters),
+    )
 
 
 def _scaling(
     guest_set: GuestSet, timing: runner.Timing, rounds: int
 ) -> tuple[dict[str, float | None], Rounds]:
-    """Speed of each guest alone, relative to the one with one vCPU."""
-    found: Rounds = {}
+    """Measure each guest alone, relative to the guest with one vCPU."""
+    results: Rounds = {}
     for _ in range(rounds * 2):
         for name in guest_set.guests:
             with guest_set.only((name,)):
                 time.sleep(0.1)
                 rate = guest_set.measure(timing.alone_s)[name]
-                _keep(found, 'ep', name.removeprefix('c'), rate)
-    by_vcpus = found['ep']
+                _keep(results, 'ep', name.removeprefix('c'), rate)
+    by_vcpus = results['ep']
     return {
         vcpus: _ratio(values, by_vcpus['1'])
         for vcpus, values in by_vcpus.items()
-    }, found
+    }, results

@@ -10,9 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the lab's measurements come to: the figures of DESIGN.md, section 7.
+"""Compute the lab's figures from its measurements. Pure.
 
-Pure. Only figures of one round are ever divided by each other.
+Values are divided by each other only if they are of the same round.
 """
 
 import collections
@@ -28,12 +28,14 @@ from nova_vhpc.control import fair_share
 class Run:
     """One measurement under one policy.
 
-    :ivar progress: of each guest, as part of what it does alone in the
+    :ivar round: number of the round, from 1.
+    :ivar progress: work of each guest as a fraction of its work alone in the
         same round.
-    :ivar latencies_ms: of the web guest's answers.
-    :ivar window_late_us: how late the gang windows began, on average.
-    :ivar cpus: CPUs that each guest got; says more than progress where
-        something outside of the lab takes CPU time.
+    :ivar latencies_ms: latencies of the web guest's answers, in ms.
+    :ivar window_late_us: mean delay at which gang windows began, in
+        microseconds; None without windows.
+    :ivar cpus: CPUs that each guest got. If something outside of the lab takes
+        CPU time, they say more than ``progress``.
     """
 
     round: int
@@ -44,15 +46,12 @@ class Run:
 
 
 def efficiency(mix: mixes.Mix, run: Run) -> float:
-    """Sum over the clusters of progress / progress alone; 1 is perfect.
-
-    A cluster's progress is the mean of its members'.
-    """
+    """Return the sum of all clusters' progress; 1 is perfect."""
     return sum(cluster_progress(mix, run).values())
 
 
 def cluster_progress(mix: mixes.Mix, run: Run) -> dict[str, float]:
-    """Progress of each cluster as part of what it does alone."""
+    """Return the progress of each cluster, the mean of its members'."""
     return {
         cluster: statistics.fmean(run.progress[one.name] for one in members)
         for cluster, members in mix.clusters.items()
@@ -60,7 +59,10 @@ def cluster_progress(mix: mixes.Mix, run: Run) -> dict[str, float]:
 
 
 def fairness(mix: mixes.Mix, run: Run) -> float:
-    """Least / greatest progress among equal guests; the worst kind."""
+    """Return the least by the greatest progress among guests of one kind.
+
+    Of the kinds of parallel guests the one with the least ratio counts.
+    """
     worst = 1.0
     kinds: dict[str, list[float]] = {}
     for one in mix.guests:
@@ -73,16 +75,18 @@ def fairness(mix: mixes.Mix, run: Run) -> float:
 
 
 def others_progress(mix: mixes.Mix, run: Run) -> float:
-    """Sum of the progress of guests that run nothing parallel."""
+    """Return the sum of the progress of guests that are not parallel."""
     return sum(
         run.progress[one.name] for one in mix.guests if not one.parallel
     )
 
 
 def others_fair(mix: mixes.Mix, cpus: int) -> float:
-    """What :func:`others_progress` would be if the CPUs were shared fairly.
+    """Return :func:`others_progress` under fair sharing of the CPUs.
 
-    Only for guests that never sleep.
+    Valid only if no guest ever sleeps.
+
+    :param cpus: number of host CPUs.
     """
     demands = {
         one.name: fair_share.Demand(1024, min(one.vcpus, cpus))
@@ -102,14 +106,17 @@ def summarise(
     scheme: kbest.KBest,
     cpus: int = 2,
 ) -> dict[str, dict[str, object]]:
-    """The stable figures of DESIGN.md section 7, by policy.
+    """Return the figures of one mix by policy.
 
-    Medians over all runs; the K best efficiencies stand beside them, and
-    what each run gave (``efficiencies``; ``others``, see
-    :func:`others_progress`).
-    ``loss`` is against stock, ``loss_fair`` against the fair share. What is
-    against stock is None where that was not measured, or did nothing. A
-    policy under which a cluster stood still has a speedup of 0.
+    They are medians over all runs, besides the mean of the K best
+    efficiencies and the values of each run (``efficiencies``, and ``others``,
+    see :func:`others_progress`). ``loss`` compares with stock Linux,
+    ``loss_fair`` with the fair share. Comparisons with stock are None if stock
+    was not measured or did nothing. The speedup is 0 if a cluster stood still.
+
+    :param runs: runs by policy.
+    :param scheme: the K-best scheme of the measurement.
+    :param cpus: number of host CPUs.
     """
     stock = runs.get('stock', [])
     base = _medians(mix, stock)
@@ -168,12 +175,15 @@ def _add_others(
     stock: list[Run],
     cpus: int,
 ) -> None:
-    each = [others_progress(mix, run) for run in done]
-    entry['others'] = [round(value, 4) for value in each]
-    now = statistics.median(each)
-    before = [others_progress(mix, run) for run in stock]
-    base = statistics.median(before) if before else 0.0
-    entry['loss'] = round(1 - now / base, 3) if base else None
+    """Add the figures of guests that are not parallel."""
+    by_run = [others_progress(mix, run) for run in done]
+    entry['others'] = [round(value, 4) for value in by_run]
+    progress = statistics.median(by_run)
+    stock_by_run = [others_progress(mix, run) for run in stock]
+    stock_progress = statistics.median(stock_by_run) if stock_by_run else 0.0
+    entry['loss'] = (
+        round(1 - progress / stock_progress, 3) if stock_progress else None
+    )
     if any(one.workload == 'web' for one in mix.guests):
         answers = sorted(
             latency for run in done for latency in run.latencies_ms
@@ -186,11 +196,11 @@ def _add_others(
                 'answers_per_run': round(len(answers) / len(done), 1),
             }
     else:
-        entry['loss_fair'] = round(1 - now / others_fair(mix, cpus), 3)
+        entry['loss_fair'] = round(1 - progress / others_fair(mix, cpus), 3)
 
 
 def _medians(mix: mixes.Mix, runs: list[Run]) -> dict[str, float]:
-    """Median progress of each cluster."""
+    """Return the median progress of each cluster."""
     if not runs:
         return {}
     progress = [cluster_progress(mix, run) for run in runs]
@@ -201,7 +211,10 @@ def _medians(mix: mixes.Mix, runs: list[Run]) -> dict[str, float]:
 
 
 def _mean(speedups: Collection[float]) -> float:
-    """Geometric mean; 0 if one cluster stood still, which Python refuses."""
+    """Return the geometric mean; 0 if a cluster stood still.
+
+    ``statistics`` raises an error for a zero.
+    """
     if min(speedups) <= 0:
         return 0.0
     return round(statistics.geometric_mean(speedups), 3)
@@ -210,16 +223,21 @@ def _mean(speedups: Collection[float]) -> float:
 def overall(
     figures: Mapping[str, Mapping[str, Mapping[str, object]]],
 ) -> dict[str, dict[str, object]]:
-    """Over all over-committed mixes: geometric mean and worst speedup."""
+    """Return the mean and the worst speedup of each policy.
+
+    Over all clusters of the over-committed mixes; the mean is geometric.
+
+    :param figures: figures by mix and policy.
+    """
     result: dict[str, dict[str, object]] = {}
     names = {name for by_policy in figures.values() for name in by_policy}
     for name in sorted(names):
         speedups: list[float] = []
         for mix_name, by_policy in figures.items():
-            found = by_policy.get(name, {}).get('speedups')
+            by_cluster = by_policy.get(name, {}).get('speedups')
             mix = mixes.MIXES.get(mix_name)
-            if isinstance(found, dict) and mix and mix.overcommitted:
-                speedups.extend(found.values())
+            if isinstance(by_cluster, dict) and mix and mix.overcommitted:
+                speedups.extend(by_cluster.values())
         if speedups:
             result[name] = {
                 'speedup': _mean(speedups),

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Start a mix's guests on a private libvirtd and watch them work."""
+"""Start the guests of a mix on a private libvirtd and measure their work."""
 
 import contextlib
 import itertools
@@ -37,17 +37,27 @@ from nova_vhpc.testbed import (
 from nova_vhpc.testbed.image import GuestImage
 
 MACHINE_WEIGHT = 4.0
-"""Weight of all guests together during a measurement, as a multiple of what
-others have, so that whatever else runs on the machine disturbs less."""
+"""CPU weight of all guests together during a measurement.
+
+As a multiple of the default weight, so that other load on the machine disturbs
+less.
+"""
 
 
 class GuestSet:
-    """A mix's guests, started once and measured many times.
+    """The guests of a mix, started once and measured many times.
 
-    :param mix: what to start.
-    :param image: what the guests boot.
-    :param cpus: the host CPUs to use, two of them.
-    :raises LabError: without root, a CPU controller or libvirt.
+    :param mix: guests to start.
+    :param image: kernel and initramfs of the guests.
+    :param cpus: the two host CPUs to use.
+    :ivar guests: the running guests by name.
+    :ivar web: client of the web guest, or None if the mix has none.
+    :ivar root: directory of all files.
+    :ivar uri: connection URI of the private libvirtd.
+    :ivar overhead_group: control group of the threads that belong to the
+        measurement but are not vCPUs.
+    :ivar bridge: name of the guests' bridge, or None without network.
+    :raises LabError: this process is not root, or there is no CPU controller.
     """
 
     _serial = itertools.count()
@@ -67,7 +77,7 @@ class GuestSet:
         self.guests: dict[str, running_guest.RunningGuest] = {}
         self.root = Path()
         self.uri = ''
-        self.aside: Path | None = None
+        self.overhead_group: Path | None = None
         self.bridge: str | None = None
         self._connection: Any = None
 
@@ -85,7 +95,10 @@ class GuestSet:
     # -- measuring -----------------------------------------------------
 
     def measure(self, seconds: float) -> dict[str, float]:
-        """Work per second of every guest, over that time."""
+        """Return the work per second of each guest.
+
+        :param seconds: length of the measurement.
+        """
         before = {n: g.page.read() for n, g in self.guests.items()}
         time.sleep(seconds)
         after = {n: g.page.read() for n, g in self.guests.items()}
@@ -96,9 +109,10 @@ class GuestSet:
         }
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time of each guest's vCPUs since it started.
+        """Return the CPU time of each guest's vCPUs since its start.
 
-        :raises LabError: when one runs no more.
+        :returns: seconds by name.
+        :raises LabError: a guest has ended.
         """
         return {
             name: one.schedstat()[0] / 1e9 for name, one in self.guests.items()
@@ -106,7 +120,7 @@ class GuestSet:
 
     @contextlib.contextmanager
     def only(self, names: tuple[str, ...]) -> Any:
-        """Suspend all other guests for a while."""
+        """Suspend all other guests for the duration of a ``with`` block."""
         others = [g for n, g in self.guests.items() if n not in names]
         for other in others:
             other.domain.suspend()
@@ -118,10 +132,10 @@ class GuestSet:
 
     @contextlib.contextmanager
     def pinned_apart(self, names: tuple[str, ...]) -> Any:
-        """Give the vCPUs of these guests one CPU each, for a while.
+        """Pin the vCPUs of these guests to one CPU each in a ``with`` block.
 
-        Not by libvirt: a ``<vcpupin>`` would stay in the domain's XML, and
-        an agent leaves VMs alone that somebody else has pinned.
+        Not by libvirt: a ``<vcpupin>`` would stay in the domain's XML, and an
+        agent does not manage guests that somebody else has pinned.
         """
         turn = itertools.cycle(self.cpus)
         with self._placed(
@@ -137,11 +151,12 @@ class GuestSet:
     def threads_on(
         self, names: Iterable[str], cpu: int | None, *, vcpus: bool = True
     ) -> Any:
-        """Have these guests' threads on one CPU for a while.
+        """Run threads of these guests on one CPU in a ``with`` block.
 
-        :param cpu: None leaves them where they are.
-        :param vcpus: the vCPUs; else all of QEMU's other threads, which
-            carry packets.
+        :param names: names of the guests.
+        :param cpu: host CPU; None leaves the threads where they are.
+        :param vcpus: whether the vCPUs are moved; if not, all other threads of
+            QEMU, which carry packets.
         """
         places: dict[int, tuple[running_guest.RunningGuest, set[int]]] = {}
         if cpu is not None:
@@ -158,7 +173,7 @@ class GuestSet:
     def _placed(
         self, places: Mapping[int, tuple[running_guest.RunningGuest, set[int]]]
     ) -> Any:
-        """Put threads onto CPUs, and let them loose again."""
+        """Set the CPU affinity of threads, and reset it at the end."""
         try:
             for thread, (one, cpus) in places.items():
                 try:
@@ -166,7 +181,7 @@ class GuestSet:
                 except ProcessLookupError:
                     if thread in one.vcpu_threads:
                         raise one.ended_error() from None
-                    # QEMU's workers come and go.
+                    # QEMU's worker threads come and go.
             yield
         finally:
             for thread in places:
@@ -183,19 +198,20 @@ class GuestSet:
             libvirtd.PrivateLibvirtd(self.root / 'lv')
         )
         self.uri = daemon.uri
-        # Whoever is killed with SIGKILL undoes nothing.
+        # If this process is killed, the supervisor cleans up.
         daemon.clean_up_at_end('directory', str(self.root))
         bridge = self.bridge = self._bridge(daemon)
         self._connection = libvirt.open(daemon.uri)
         self._stack.callback(self._connection.close)
-        # The group is made for all libvirtds alike; the weight goes back.
-        self.aside = aside = controller.make_group(
+        self.overhead_group = overhead_group = controller.make_group(
             f'vhpc-lab-{self._tag}', MACHINE_WEIGHT
         )
-        daemon.clean_up_at_end('group', str(aside))
-        self._stack.callback(controller.remove_group, aside)
+        daemon.clean_up_at_end('group', str(overhead_group))
+        self._stack.callback(controller.remove_group, overhead_group)
         for spec in self.mix.guests:
             self._boot(spec, bridge, daemon.run_dir)
+        # All libvirtds of the machine share this group, so it keeps its weight
+        # only for the duration of the measurement.
         for group in {
             _machine_group(controller, running.pid)
             for running in self.guests.values()
@@ -213,16 +229,16 @@ class GuestSet:
                 raise errors.LabError(f'{error}: {console[-300:]}') from error
             self._stack.callback(running.page.close)
             if not controller.unified:
-                _move_emulator(controller, running.pid, aside)
+                _move_emulator(controller, running.pid, overhead_group)
             if running.spec.workload == 'web':
                 self.web = self._stack.enter_context(
                     web_client.WebClient(self._address(running.spec))
                 )
         home = controller.group_of('self') / 'cgroup.procs'
-        aside_daemon = [os.getpid()] + ([daemon.pid] if daemon.pid else [])
-        for pid in aside_daemon:
-            (aside / 'cgroup.procs').write_text(str(pid))
-        self._stack.callback(_go_home, home)
+        overhead_pids = [os.getpid()] + ([daemon.pid] if daemon.pid else [])
+        for pid in overhead_pids:
+            (overhead_group / 'cgroup.procs').write_text(str(pid))
+        self._stack.callback(_return_to_group, home)
 
     def _boot(
         self, spec: guest.GuestSpec, bridge: str | None, run_dir: Path
@@ -242,14 +258,15 @@ class GuestSet:
                 cpuset=cpuset,
             )
         )
-        # Persistent, as Nova's are: the agent compares with the definition.
+        # The domain is persistent, as Nova's are, because the agent compares
+        # with the persistent definition.
         domain.create()
         pid = int((run_dir / 'qemu' / f'{name}.pid').read_text())
         self.guests[spec.name] = running_guest.RunningGuest(spec, domain, pid)
 
     @property
     def _net(self) -> str:
-        """First three numbers of the guests' addresses; one net per lab."""
+        """First three numbers of the guests' addresses, by process."""
         return f'10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}'
 
     def _address(self, spec: guest.GuestSpec) -> str:
@@ -258,6 +275,7 @@ class GuestSet:
         return f'{self._net}.{rank + offset + 2}'
 
     def _bridge(self, daemon: libvirtd.PrivateLibvirtd) -> str | None:
+        """Return the guests' new bridge, or None if they need no network."""
         if not any(spec.network for spec in self.mix.guests):
             return None
         name = f'{self._tag}b'[:15]
@@ -270,11 +288,11 @@ class GuestSet:
 
 
 def check(wanted: Iterable[mixes.Mix] = ()) -> cpu_controller.CpuController:
-    """The CPU controller of a machine that a lab can be set up on.
+    """Check that guests can be started here; return the CPU controller.
 
     :param wanted: mixes that are to be measured.
-    :raises LabError: not root, no such controller, or no program that makes
-        bridges where a mix needs one.
+    :raises LabError: this process is not root, there is no CPU controller, or
+        a mix needs a bridge and ``ip`` is not installed.
     :raises LibvirtdError: libvirtd, virsh or QEMU is not installed.
     """
     if os.geteuid() != 0:
@@ -299,18 +317,18 @@ def _ip(*arguments: str) -> None:
         )
 
 
-def _go_home(home: Path) -> None:
-    """Leave the lab's group for the one before.
+def _return_to_group(home: Path) -> None:
+    """Move this process back to its former control group.
 
-    That may be gone, as systemd removes one that nobody is in; who is left
-    in the lab's is taken to the root with it.
+    That group may be gone, because systemd removes an empty group. Then this
+    process is moved to the root group when the lab's group is removed.
     """
     with contextlib.suppress(OSError):
         home.write_text(str(os.getpid()))
 
 
 def _machine_group(controller: cpu_controller.CpuController, pid: int) -> Path:
-    """The group below the root that libvirt keeps guests in."""
+    """Return the top-level group in which libvirt keeps a guest."""
     inside = controller.group_of(pid).relative_to(controller.root)
     if not inside.parts:
         raise errors.LabError(f'process {pid} is in no group of its own')
@@ -318,16 +336,17 @@ def _machine_group(controller: cpu_controller.CpuController, pid: int) -> Path:
 
 
 def _move_emulator(
-    controller: cpu_controller.CpuController, pid: int, aside: Path
+    controller: cpu_controller.CpuController, pid: int, overhead_group: Path
 ) -> None:
-    """Take a guest's emulator threads out of its CPU group.
+    """Move a guest's emulator threads to the overhead group.
 
-    Without that, some kernels give a runnable vCPU no CPU for seconds. On
-    cgroup v2 a thread cannot leave its guest's groups.
+    If they stay in the guest's CPU group, some kernels leave a runnable vCPU
+    without CPU for seconds. On cgroup v2 a thread cannot leave its guest's
+    groups.
     """
     emulator = controller.group_of(pid)
     if emulator.name != 'emulator':
         emulator = emulator / 'emulator'
     for thread in (emulator / 'tasks').read_text().split():
         with contextlib.suppress(OSError):
-            (aside / 'tasks').write_text(thread)
+            (overhead_group / 'tasks').write_text(thread)

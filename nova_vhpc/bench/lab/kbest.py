@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""K-best measurement: repeat until the best ones agree.
+"""The K-best measurement scheme: repeat until the best values agree.
 
-R. E. Bryant and D. R. O'Hallaron, as used in the NPC'09 paper, section 3:
-measure until the K best values lie within a fraction epsilon of each
-other, at most M times. Here a value is a rate: more is better.
+By R. E. Bryant and D. R. O'Hallaron, as used in the NPC'09 paper, section 3:
+measure until the K best values lie within a fraction epsilon of each other,
+but at most M times. Here a value is a rate: larger is better.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KBest:
-    """When to stop, and what to report.
+    """When to stop measuring, and what to report.
 
     :ivar k: number of best values that must agree.
-    :ivar epsilon: how closely, relative to the best.
-    :ivar m: values after which to give up.
+    :ivar epsilon: largest difference among them, as a fraction of the best.
+    :ivar m: largest number of values.
     """
 
     k: int = 10
@@ -37,18 +37,18 @@ class KBest:
     m: int = 100
 
     def converged(self, values: Sequence[float]) -> bool:
-        """Whether the K best values agree."""
+        """Return whether the K best values agree."""
         best = sorted(values, reverse=True)[: self.k]
         return len(best) == self.k and best[-1] >= best[0] * (1 - self.epsilon)
 
     def done(self, values: Sequence[float]) -> bool:
-        """Whether to stop measuring."""
+        """Return whether to stop measuring."""
         return len(values) >= self.m or self.converged(values)
 
     def best(self, values: Sequence[float]) -> float:
-        """Mean of the K best values.
+        """Return the mean of the K best values.
 
-        :raises ValueError: without any.
+        :raises ValueError: there are no values.
         """
         if not values:
             raise ValueError('nothing was measured')

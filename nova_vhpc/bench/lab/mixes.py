@@ -11,9 +11,9 @@
 # under the License.
 
 
-"""The mixes of guests that the lab measures, for a host of two CPUs.
+"""The mixes of guests that the lab measures, on two host CPUs.
 
-On a larger host the lab uses the first two CPUs that it may use.
+On a larger host the lab uses the first two CPUs that it is allowed to use.
 """
 
 import dataclasses
@@ -29,10 +29,12 @@ LATENCY: Mapping[str, str] = {'vhpc:workload': 'latency'}
 class Mix:
     """Guests that run side by side.
 
-    :ivar overcommitted: more busy vCPUs than CPUs; counts for the
-        geometric mean of the speedups.
-    :ivar cycle_s: length of the guests' phases together; a measurement
-        that is no multiple of it would compare different phases.
+    :ivar name: name on the command line and in the JSON.
+    :ivar about: what the guests are, for people.
+    :ivar overcommitted: whether there are more busy vCPUs than CPUs; such
+        mixes count for the mean of the speedups.
+    :ivar cycle_s: length of a cycle of the guests' phases, in seconds.
+        Measurements shorter than that would compare different phases.
     """
 
     name: str
@@ -44,12 +46,12 @@ class Mix:
     @property
     def clusters(self) -> dict[str, tuple[GuestSpec, ...]]:
         """Parallel guests by cluster."""
-        found: dict[str, tuple[GuestSpec, ...]] = {}
+        clusters: dict[str, tuple[GuestSpec, ...]] = {}
         for guest in self.guests:
             if guest.cluster is not None:
-                members = found.get(guest.cluster, ())
-                found[guest.cluster] = (*members, guest)
-        return found
+                members = clusters.get(guest.cluster, ())
+                clusters[guest.cluster] = (*members, guest)
+        return clusters
 
 
 def _barrier(cluster: str) -> GuestSpec:
@@ -90,7 +92,7 @@ MIXES: Mapping[str, Mix] = {
     for mix in (
         Mix(
             'alone',
-            'one cluster, nobody else',
+            'one cluster alone',
             (_barrier('a'),),
             overcommitted=False,
         ),
@@ -161,7 +163,10 @@ MIXES: Mapping[str, Mix] = {
         ),
     )
 }
-"""By name. The first five are those of the issue; the last four check that
-others are not harmed."""
+"""Mixes by name.
+
+The first five are measured by default; the last four check that other
+guests are not harmed.
+"""
 
 DEFAULT_MIXES = ('alone', 'clusters', 'hogs', 'web', 'phased')

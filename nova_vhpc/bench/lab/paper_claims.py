@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The papers' claims beside our figures, as a page of the documentation.
+"""Write the documentation's page on the papers' claims.
 
 ``python -m nova_vhpc.bench.lab.paper_claims lab.json page.rst`` writes it from
 the JSON of ``nova-vhpc-bench lab --claims --json lab.json``.
@@ -30,9 +30,12 @@ from nova_vhpc.bench.lab import claim_verdicts, report
 class PaperClaim:
     """One claim of a paper.
 
-    :ivar assess: reads our figures; raises KeyError or TypeError where there
-        are none.
-    :ivar why: what makes the difference, or the agreement.
+    :ivar title: the claim, in one sentence.
+    :ivar source: paper, section and figure.
+    :ivar paper_result: what the paper measured, on Xen.
+    :ivar assess: judges the claim by the lab's figures; raises KeyError,
+        TypeError, ValueError or ZeroDivisionError if these are missing.
+    :ivar why: reason for the difference, or for the agreement.
     """
 
     title: str
@@ -172,7 +175,7 @@ PAPER_CLAIMS = (
 
 
 def page(document: claim_verdicts.Document) -> str:
-    """The page, reStructuredText."""
+    """Return the page, in reStructuredText."""
     lines = [
         '========================',
         "The papers' claims, checked",
@@ -215,17 +218,18 @@ def page(document: claim_verdicts.Document) -> str:
 
 
 def _circumstances(document: claim_verdicts.Document) -> str:
+    """Return the paragraph on when and how the figures were measured."""
     machine = document.get('machine', {})
     scheme = document.get('scheme', {})
-    # Figures may be kept from an earlier run.
-    apart: dict[str, list[str]] = {}
+    # --merge keeps figures of earlier runs.
+    kept: dict[str, list[str]] = {}
     for name, when in document.get('claims', {}).get('when', {}).items():
-        apart.setdefault(when, []).append(name)
+        kept.setdefault(when, []).append(name)
     for name, by_policy in document.get('mixes', {}).items():
         for policy, entry in by_policy.items():
             when = entry.get('when', document.get('when'))
             if when != document.get('when'):
-                apart.setdefault(when, []).append(f'{name} under {policy}')
+                kept.setdefault(when, []).append(f'{name} under {policy}')
     return (
         f'Measured {document.get("when", "at an unknown time")} on '
         f'{machine.get("cpus", "?")} CPUs, kernel '
@@ -237,13 +241,13 @@ def _circumstances(document: claim_verdicts.Document) -> str:
         'within that is not decided.'
         + ''.join(
             f' {", ".join(names).capitalize()}: {when}.'
-            for when, names in apart.items()
+            for when, names in kept.items()
         )
     )
 
 
 def _clock_error(document: claim_verdicts.Document) -> list[str]:
-    """No paper's claim, but ours: hosts need no message to agree."""
+    """Return the section on our own claim: clocks align hosts' windows."""
     clock = document.get('claims', {}).get('clock')
     if not clock:
         return []
@@ -266,6 +270,7 @@ def _clock_error(document: claim_verdicts.Document) -> list[str]:
 
 
 def _table(document: claim_verdicts.Document) -> list[str]:
+    """Return the table of all figures."""
     if not document.get('mixes'):
         return []
     lines = [
@@ -305,7 +310,10 @@ def _table(document: claim_verdicts.Document) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the page."""
+    """Write the page.
+
+    :returns: exit status: 0, or 2 if the arguments are wrong.
+    """
     words = sys.argv[1:] if argv is None else argv
     if len(words) != 2:
         print('usage: paper_claims LAB.JSON PAGE.RST', file=sys.stderr)

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Draw the lab's figures in the papers' form: normalised execution time.
+"""Draw the lab's figures as the papers do: normalised execution time.
 
-The execution time of a fixed amount of work under stock Linux is 1, as
-that under Xen's credit scheduler is in the ATC paper; less is better.
+The execution time of a fixed amount of work under stock Linux is 1, as is that
+under Xen's credit scheduler in the ATC paper; smaller is better.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,15 @@ from typing import Any
 from nova_vhpc.bench.common import outputs
 
 TARGETS = {'efficiency': 0.8, 'fairness': 0.8}
+"""The project's goals, drawn as a line."""
 
 
 def normalised_times(
     document: Mapping[str, Any],
 ) -> dict[str, dict[str, float]]:
-    """Execution time over stock's, by mix and policy.
+    """Return execution times relative to stock, by mix and policy.
 
-    Geometric mean over the clusters of a mix, as speedups are.
+    They are geometric means over the clusters of a mix, as speedups are.
     """
     return {
         mix: {
@@ -44,10 +45,11 @@ def normalised_times(
 
 
 def draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
-    """Write one picture per figure.
+    """Write one picture (SVG) per figure, and return the files.
 
-    :returns: the files, SVG.
-    :raises OutputError: if they cannot be written.
+    :param document: the JSON of ``nova-vhpc-bench lab``.
+    :param directory: directory for the pictures, created if missing.
+    :raises OutputError: a file cannot be written.
     """
     try:
         return _draw(document, directory)
@@ -59,7 +61,7 @@ def _draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
     import matplotlib
 
     matplotlib.use('svg')
-    # The same figures give the same file.
+    # The same figures must give the same file.
     matplotlib.rcParams['svg.hashsalt'] = 'nova-vhpc'
     directory.mkdir(parents=True, exist_ok=True)
     files = [
@@ -96,7 +98,7 @@ def _bars(
         names.extend(name for name in by_policy if name not in names)
     figure, axes = pyplot.subplots(figsize=(9, 4), layout='constrained')
     width = 0.8 / max(1, len(names))
-    # A logarithmic axis has no zero to stand on.
+    # A logarithmic axis has no zero from which bars could rise.
     base = reference if logarithmic else 0.0
     for number, name in enumerate(names):
         axes.bar(
@@ -122,7 +124,7 @@ def _bars(
         axes.yaxis.set_minor_locator(ticker.NullLocator())
         axes.yaxis.set_major_formatter('{x:g}')
     axes.set_ylabel(label)
-    # Above the bars: within it hides some of them.
+    # Inside the axes the legend would hide bars.
     figure.legend(loc='outside upper left', ncols=8, fontsize='small')
     figure.savefig(path, metadata={'Date': None})
     pyplot.close(figure)

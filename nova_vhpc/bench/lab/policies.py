@@ -11,11 +11,10 @@
 # under the License.
 
 
-"""The policies that the lab compares: the real agent, configured for each.
+"""The policies that the lab compares, each carried out by a real agent.
 
-``stock`` is no agent at all. The policies of the papers run without pins,
-as their authors ran them; ``default`` is what an operator gets who sets
-nothing.
+Under ``stock`` no agent runs. The policies of the papers run without pinning,
+as their authors ran them; ``default`` is the agent without any option set.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ from typing import Any
 READY_SECONDS = 30.0
 STOP_SECONDS = 30.0
 NICE = -10
-"""As in the agent's systemd unit."""
+"""Nice value of the agent, as in its systemd unit."""
 
 POLICIES: Mapping[str, Mapping[str, str] | None] = {
     'stock': None,
@@ -51,17 +50,18 @@ POLICIES: Mapping[str, Mapping[str, str] | None] = {
 
 
 class AgentError(Exception):
-    """The agent did not come up, or did not put all back; with its log."""
+    """The agent did not start, or did not restore all; holds its log's end."""
 
 
 class Agent:
     """One ``nova-vhpc-agent`` process.
 
-    :param root: directory for its files; made when missing.
-    :param uri: of libvirt.
-    :param options: for ``[vhpc_control]``.
-    :param cpus: ``cpu_shared_set``.
-    :param group: control group directory for its threads; None for none.
+    :param root: directory for its files, created if missing.
+    :param uri: libvirt's connection URI.
+    :param options: options in ``[vhpc_control]``.
+    :param cpus: host CPUs for ``cpu_shared_set``.
+    :param group: directory of the control group that the agent joins, or
+        None.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class Agent:
         self.stop()
 
     def start(self) -> None:
-        """Start it and wait for its first ticks.
+        """Start the agent and wait for its first ticks.
 
-        :raises AgentError: when there are none in time.
+        :raises AgentError: there are none within :data:`READY_SECONDS`.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         run = self.root / 'run'
@@ -99,7 +99,8 @@ class Agent:
         with open(self.root / 'agent.log', 'ab') as log:
             self._process = subprocess.Popen(
                 (
-                    # It puts all back and ends when we are killed.
+                    # If this process is killed, the agent gets SIGTERM,
+                    # restores all guests and exits.
                     *('nice', '-n', str(NICE)),
                     *('setpriv', '--pdeathsig', 'TERM', '--'),
                     *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
@@ -123,9 +124,9 @@ class Agent:
         raise AgentError(f'the agent does not tick: {self._log_end()}')
 
     def stop(self) -> None:
-        """End it as systemd would.
+        """Stop the agent by SIGTERM, as systemd does.
 
-        :raises AgentError: when it says that it could not restore all.
+        :raises AgentError: the agent could not restore all guests.
         """
         process, self._process = self._process, None
         if process is None:
@@ -143,7 +144,7 @@ class Agent:
             )
 
     def status(self) -> dict[str, Any] | None:
-        """What ``nova-vhpc-status`` shows; None while it cannot say."""
+        """Return the agent's status; None if it does not answer."""
         answer = b''
         with (
             contextlib.suppress(OSError, ValueError),
@@ -153,8 +154,8 @@ class Agent:
             connection.connect(str(self.root / 'run' / 'agent.sock'))
             while chunk := connection.recv(65536):
                 answer += chunk
-            found: dict[str, Any] = json.loads(answer)
-            return found
+            status: dict[str, Any] = json.loads(answer)
+            return status
         return None
 
     def _config(self, run: Path) -> str:

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The lab's figures as tables."""
+"""Print the lab's figures as tables."""
 
 import datetime
 import os
@@ -25,13 +25,13 @@ import rich.table
 from nova_vhpc.bench.lab import kbest, mixes, runner
 
 FIGURES = ('efficiency', 'fairness', 'speedup', 'loss', 'runs')
-"""What every policy has in every mix; other figures may be missing."""
+"""Figures that every policy has in every mix; others may be missing."""
 
 
 def circumstances(
     scheme: kbest.KBest, timing: runner.Timing
 ) -> dict[str, Any]:
-    """What else one must know to read the figures."""
+    """Return when, where and how the figures were measured."""
     return {
         'when': datetime.datetime.now(datetime.UTC).isoformat(
             timespec='seconds'
@@ -52,12 +52,19 @@ def circumstances(
 
 
 def figure(value: float | None, form: str) -> str:
-    """A figure; none where there is nothing to say, as without stock."""
+    """Return a figure as text; ``-`` if it is missing.
+
+    :param value: the figure; None if, for instance, stock was not measured.
+    :param form: format specification.
+    """
     return '-' if value is None else format(value, form)
 
 
 def print_tables(document: Mapping[str, Any]) -> None:
-    """One table per mix, and one over all."""
+    """Print one table per mix, and one over all mixes.
+
+    :param document: the JSON of ``nova-vhpc-bench lab``.
+    """
     console = rich.console.Console()
     for name, by_policy in document['mixes'].items():
         mix = mixes.MIXES.get(name)
@@ -65,7 +72,7 @@ def print_tables(document: Mapping[str, Any]) -> None:
         table = rich.table.Table(
             title=f'{name}: {mix.about if mix else ""}',
             title_justify='left',
-            # With these columns, 80 characters have no room for more.
+            # With the latencies a line of 80 characters has no more space.
             padding=(0, 0 if with_latency else 1),
         )
         columns = ['policy', 'efficiency', 'fairness', 'speedup', 'loss']
@@ -86,7 +93,7 @@ def print_tables(document: Mapping[str, Any]) -> None:
             ]
             if with_latency:
                 latency = entry.get('latency_ms', {})
-                # No answer at all is not the fastest one.
+                # Without any answer there is no latency, not one of 0.
                 cells += [
                     figure(latency.get(part), '.1f')
                     for part in ('median', 'p99')

@@ -13,10 +13,10 @@
 
 """Measure all policies on the same running guests, in random order.
 
-The speed of a guest differs by a factor of three between two minutes on a
-shared machine. So every round measures every policy once, in an order of
-its own, and before and after each what a cluster does alone; only figures
-of one round are ever divided by each other.
+On a shared machine the speed of a guest differs by a factor of three from one
+minute to the next. Therefore each round measures each policy once, in random
+order, and the speed of a cluster alone before and after each policy. Values
+are divided by each other only within one round.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ from nova_vhpc.testbed.image import GuestImage
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timing:
-    """How long to look.
+    """Lengths of the measurements, in seconds.
 
-    :ivar settle_s: after a policy was switched on.
-    :ivar measure_s: one measurement.
-    :ivar alone_s: one measurement of one cluster alone; there is one
-        before and after every policy, and the round's best one counts.
+    :ivar settle_s: time between the start of a policy and its measurement.
+    :ivar measure_s: one measurement of a policy.
+    :ivar alone_s: one measurement of a cluster alone. There is one before and
+        after each policy; the best one of a round counts.
     """
 
     settle_s: float = 2.0
@@ -58,9 +58,16 @@ def measure_mix(
 ) -> dict[str, list[figures.Run]]:
     """Measure one mix until every policy's K best efficiencies agree.
 
-    :param names: of policies, keys of ``options``.
+    :param image: kernel and initramfs of the guests.
+    :param names: names of the policies, keys of ``options``.
+    :param timing: lengths of the measurements.
+    :param scheme: when a policy has been measured often enough.
+    :param say: called with one line per run.
+    :param cpus: the two host CPUs to use.
+    :param options: options in ``[vhpc_control]`` by policy.
     :returns: runs by policy, in order of time.
-    :raises LabError, AgentError: when something does not work.
+    :raises LabError: the guests cannot be started, or one has ended.
+    :raises AgentError: an agent did not start, or did not restore.
     """
     runs: dict[str, list[figures.Run]] = {name: [] for name in names}
     with GuestSet(mix, image, cpus) as guest_set:
@@ -76,7 +83,7 @@ def measure_mix(
             if not todo:
                 return runs
             number += 1
-            # Who was measured first had the machine at another speed.
+            # The machine's speed changes from the first policy to the last.
             random.shuffle(todo)
             speeds = [measure_alone(guest_set, timing)]
             taken: dict[str, _Rates] = {}
@@ -84,7 +91,7 @@ def measure_mix(
                 taken[name] = _measure_policy(guest_set, options[name], timing)
                 speeds.append(measure_alone(guest_set, timing))
             alone = {
-                # Whatever disturbs makes it slower: the best one counts.
+                # Other load can only slow a guest down: the best one counts.
                 one.name: max(s[one.name] for s in speeds)
                 for one in mix.guests
             }
@@ -101,10 +108,11 @@ def measure_mix(
 
 
 def measure_alone(guest_set: GuestSet, timing: Timing) -> dict[str, float]:
-    """Work per second of each guest when its cluster has the host.
+    """Return the work per second of each guest when its cluster runs alone.
 
-    The vCPUs are pinned apart: that is the best it can do. Guests of one
-    kind take turns from round to round, all get the same figure.
+    The vCPUs are pinned to different CPUs, so this is the best possible speed.
+    Of guests of one kind a random one is measured, and its speed counts for
+    all of them.
     """
     alone: dict[str, float] = {}
     kinds: dict[str, list[tuple[str, ...]]] = {}
@@ -135,6 +143,8 @@ def measure_alone(guest_set: GuestSet, timing: Timing) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rates:
+    """Results of one measurement; see :class:`.figures.Run`."""
+
     work: Mapping[str, float]
     latencies_ms: tuple[float, ...]
     window_late_us: float | None
@@ -144,6 +154,10 @@ class _Rates:
 def _measure_policy(
     guest_set: GuestSet, options: Mapping[str, str] | None, timing: Timing
 ) -> _Rates:
+    """Measure all guests under one policy.
+
+    :param options: options of the policy's agent; None for no agent.
+    """
     late_us: float | None = None
     with contextlib.ExitStack() as stack:
         agent: policies.Agent | None = None
@@ -153,7 +167,7 @@ def _measure_policy(
                 guest_set.uri,
                 options,
                 guest_set.cpus,
-                guest_set.aside,
+                guest_set.overhead_group,
             )
             stack.enter_context(agent)
         time.sleep(timing.settle_s)
@@ -174,6 +188,7 @@ def _measure_policy(
 
 
 def _late_us(status: Mapping[str, object] | None) -> float | None:
+    """Return how late gang windows begin, in us; None without windows."""
     windows = status.get('windows') if status else None
     if isinstance(windows, dict) and windows.get('playing'):
         late = windows.get('late_us')
@@ -182,6 +197,7 @@ def _late_us(status: Mapping[str, object] | None) -> float | None:
 
 
 def _line(mix: mixes.Mix, name: str, run: figures.Run) -> str:
+    """Return the line that reports one run."""
     text = (
         f'{mix.name:9s} {run.round:3d} {name:8s} '
         f'efficiency {figures.efficiency(mix, run):5.2f} '
@@ -200,7 +216,7 @@ def _line(mix: mixes.Mix, name: str, run: figures.Run) -> str:
 def _relative(
     rates: Mapping[str, float], alone: Mapping[str, float]
 ) -> dict[str, float]:
-    """Each guest's progress as part of what it does alone."""
+    """Return the work of each guest as a fraction of its work alone."""
     return {
         name: rate / alone[name] if alone.get(name) else 0.0
         for name, rate in rates.items()

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Ask the lab's web guest over and over, and time the answers.
+"""Send requests to the web guest and measure the latency of its answers.
 
-An open loop: requests go out at a steady rate whether or not the last one
-was answered, so a stalled server is not spared any.
+The loop is open: requests are sent at a steady rate whether or not the last
+one was answered, so the load does not fall while the guest is stalled.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ _FORMAT = '<Qd'
 
 
 class WebClient:
-    """Sends requests in one thread and takes answers in another.
+    """Sends requests in one thread and receives answers in another.
 
-    :param address: of the guest.
-    :param interval_s: between two requests.
+    :param address: IP address of the guest.
+    :param interval_s: time between two requests, in seconds.
     """
 
     def __init__(self, address: str, interval_s: float = 0.02) -> None:
@@ -44,8 +44,8 @@ class WebClient:
         self._lock = threading.Lock()
         self._latencies_ms: list[float] = []
         self._threads = [
-            threading.Thread(target=self._ask, daemon=True),
-            threading.Thread(target=self._take, daemon=True),
+            threading.Thread(target=self._send, daemon=True),
+            threading.Thread(target=self._receive, daemon=True),
         ]
 
     def __enter__(self) -> Self:
@@ -60,24 +60,24 @@ class WebClient:
         self._socket.close()
 
     def take(self) -> list[float]:
-        """Latencies in ms of the answers since the last call."""
+        """Return the latencies, in ms, of the answers since the last call."""
         with self._lock:
             taken, self._latencies_ms = self._latencies_ms, []
         return taken
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         number = 0
         due = time.monotonic()
         while not self._end.is_set():
             number += 1
             message = struct.pack(_FORMAT, number, time.monotonic())
-            # The guest may not be up yet, or its queue may be full.
+            # The guest may not have booted, or its queue may be full.
             with contextlib.suppress(OSError):
                 self._socket.sendto(message, self._address)
             due += self._interval_s
             self._end.wait(max(0.0, due - time.monotonic()))
 
-    def _take(self) -> None:
+    def _receive(self) -> None:
         while not self._end.is_set():
             try:
                 message = self._socket.recv(2048)

@@ -43,7 +43,7 @@ with GuestSet(mix, image.build_image()) as guest_set:
     print(json.dumps([
         f'/proc/{pid}',
         str(guest_set.root),
-        str(guest_set.aside),
+        str(guest_set.overhead_group),
         f'/sys/class/net/{guest_set.bridge}',
     ]), flush=True)
     time.sleep(600)

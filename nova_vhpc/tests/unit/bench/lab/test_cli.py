@@ -139,7 +139,7 @@ class TestCommandLine(base.TestCase):
 
     def test_no_policies_are_refused(self):
         for nothing in ('', ','):
-            self.assert_refused('name one at least', '--policies', nothing)
+            self.assert_refused('name at least one', '--policies', nothing)
         self.assertEqual([], self.parse('--mixes', '').mixes)
 
     def test_counts_that_mean_nothing_are_refused(self):
@@ -390,7 +390,7 @@ class TestCommandLine(base.TestCase):
                 self.parse('--mixes', 'alone,hogs', '--json', '/dev/full'),
             )
         self.assertEqual(2, measured.call_count)
-        self.assertEqual(2, err.getvalue().count('tried again at the end'))
+        self.assertEqual(2, err.getvalue().count('will retry at the end'))
         self.assertEqual(
             {'alone', 'hogs'}, printed.call_args.args[0]['mixes'].keys()
         )
