@@ -33,9 +33,13 @@ from nova_vhpc.conf import peers as peers_conf
 COMMANDS = {
     'status': 'show what agents know and do',
     'pause': 'restore all servers and write nothing until resume',
-    'resume': 'manage servers again after pause or restore',
+    'resume': 'manage servers again after pause or restore, or one that was '
+    'handed back after an external change',
     'restore': 'restore one server, or all, and write nothing to them',
 }
+
+_DONE = {'pause': 'restored', 'restore': 'restored', 'resume': 'resumed'}
+"""Key of the servers in an answer for which a command succeeded."""
 
 _MAX_CALLS = 32
 """Agents that are called at a time."""
@@ -61,12 +65,21 @@ def make_parser() -> argparse.ArgumentParser:
             metavar='HOST',
             help='host of an agent, may be repeated; default: this host',
         )
+        if name in ('resume', 'restore'):
+            command.add_argument(
+                'server',
+                nargs='?',
+                type=_name,
+                metavar='SERVER',
+                help='UUID of the only server that is meant',
+            )
         if name == 'restore':
             command.add_argument(
                 '--server',
                 type=_name,
+                dest='server_option',
                 metavar='UUID',
-                help='this server only',
+                help='the same as SERVER',
             )
     return parser
 
@@ -211,8 +224,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     hosts = args.host or [conf.vhpc_agent.host or socket.gethostname()]
     arguments = {}
-    if getattr(args, 'server', None) is not None:
-        arguments['server'] = args.server
+    if _server(args) is not None:
+        arguments['server'] = _server(args)
     try:
         answers, failures = call_all(
             list(dict.fromkeys(hosts)),
@@ -227,23 +240,30 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if problems else 0
 
 
+def _server(args: argparse.Namespace) -> str | None:
+    """Return the UUID of the only server that is meant, or None."""
+    server: str | None = getattr(args, 'server', None)
+    return server or getattr(args, 'server_option', None)
+
+
 def find_failures(
     args: argparse.Namespace, answers: dict[str, Any]
 ) -> list[str]:
     """Return what hosts that answered could not do, one line per server."""
-    if args.command not in ('pause', 'restore'):
+    if args.command not in _DONE:
         return []
+    done = _DONE[args.command]
     problems = [
-        f'host {host}: server {server} is not restored: {reason}'
+        f'host {host}: server {server} is not {done}: {reason}'
         for host, answer in answers.items()
         for server, reason in sorted((answer.get('failed') or {}).items())
     ]
-    server = getattr(args, 'server', None)
+    server = _server(args)
     if (
         server is not None
         and answers
         and not any(
-            server in answer.get('restored', ())
+            server in answer.get(done, ())
             or server in (answer.get('failed') or {})
             for answer in answers.values()
         )
@@ -265,8 +285,10 @@ def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
         if args.command == 'status':
             print(describe(host, answer))
             continue
-        if args.command != 'restore':
+        if args.command != 'restore' and 'resumed' not in answer:
             print(f'{host}: {args.command}: done')
+        if answer.get('resumed'):
+            print(f'{host}: resumed', *answer['resumed'])
         if 'restored' in answer:
             servers = answer['restored']
             # Agents of RPC version 1.0 do not wait until it is done.

@@ -97,13 +97,19 @@ OPTS: list[Any] = [
         'foreign_changes',
         default='respect',
         choices=[
-            ('respect', 'the value is theirs from now on'),
-            ('override', 'our value is written again'),
+            (
+                'respect',
+                'the whole server is handed back: its other values are '
+                'restored, and it is not managed until it starts anew or '
+                'nova-vhpc-ctl resumes it',
+            ),
+            ('override', "the agent's value is written again"),
         ],
         mutable=True,
-        help='What to do when somebody else changes a value that we manage, '
-        'for example with virsh schedinfo. Both are logged. Respect is '
-        'right where people still tune by hand.',
+        help='What to do when somebody else changes a value of a managed '
+        'server, for example with virsh schedinfo. Both are logged. Keep '
+        'respect where operators or other tools tune servers by hand; set '
+        'override if nothing but the agent should ever decide.',
     ),
     cfg.StrOpt(
         'window_weights',

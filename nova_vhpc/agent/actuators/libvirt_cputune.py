@@ -122,7 +122,7 @@ def _pin(guest: guest.Guest, vcpu: int, cpus: frozenset[int]) -> bool:
     """
     domain = guest.domain
     # The event of this write may arrive before the call returns.
-    guest.echoes.note({cputune.pin_name(vcpu): cpus})
+    guest.event_history.note({cputune.pin_name(vcpu): cpus})
     try:
         cputune.write_pin(domain, vcpu, cpus, guest.expected.host_cpus)
         return True

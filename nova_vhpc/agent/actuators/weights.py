@@ -97,19 +97,19 @@ def restore_by_file(
     if (
         original is None
         or not guest.journalled
-        or cputune.SHARES in guest.released
-        or guest.echoes.shares_theirs is not None
+        or cputune.SHARES in guest.unmanaged_fields
+        or guest.event_history.external_shares is not None
     ):
         return
     file = _find(guest, processes)
     # A window that began its write before the guest was held ends first.
     with guest.weighing:
-        written = guest.echoes.shares_ours
+        written = guest.event_history.written_shares
         if not _restore_file(file, original, written.__contains__, guest.name):
             return
         # A weight that was only written to the file is not in libvirt's XML.
         guest.unweighed = not guest.weighs_by_file
-        guest.echoes.shares_ours.add(original)
+        guest.event_history.written_shares.add(original)
         guest.note_written({cputune.SHARES: original})
 
 

@@ -58,6 +58,11 @@ AGENT_COUNTERS = (
         'foreign_changes',
         'Values that somebody else changed.',
     ),
+    (
+        'handed_back',
+        'servers_handed_back',
+        'Servers handed back after an external change.',
+    ),
     ('late_calls', 'late_calls', 'libvirt calls beyond their deadline.'),
     ('reconnects', 'libvirt_reconnects', 'New connections to libvirt.'),
 )

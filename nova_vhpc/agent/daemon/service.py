@@ -177,10 +177,20 @@ class Service:
         self.window_player.play(None)
         return restore_queue.report(attempts, wait_s)
 
-    def resume(self) -> None:
-        """Manage guests again after a pause or restore."""
-        LOG.info('Resumed: managing servers again')
-        self.guest_manager.resume()
+    def resume(self, server: str | None = None) -> dict[str, Any] | None:
+        """Manage guests again after a pause or restore.
+
+        :param server: UUID of a server that was restored, or handed back
+            after an external change; None for all but those handed back.
+        :returns: for one server, see :func:`restore_queue.report_resumed`.
+        """
+        if server is None:
+            LOG.info('Resumed: managing servers again')
+            self.guest_manager.resume()
+            return None
+        return restore_queue.report_resumed(
+            server, self.guest_manager.resume_one(server)
+        )
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         """Restore guests, and write nothing to them until :meth:`resume`.

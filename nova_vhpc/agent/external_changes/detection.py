@@ -12,7 +12,10 @@
 
 """Which of the managed values of a VM of ours somebody else has set."""
 
+from collections.abc import Mapping
+
 from nova_vhpc.agent.guests.guest import Guest
+from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.libvirt import cputune
 
 
@@ -32,14 +35,14 @@ def found_or_told(
     changed = [] if guest.uncertain else found(guest, old, now)
     if (
         shares is not None
-        and cputune.SHARES not in guest.released
+        and cputune.SHARES not in guest.unmanaged_fields
         and cputune.SHARES not in changed
     ):
         changed.append(cputune.SHARES)
     changed += [
         name
-        for name in guest.echoes.written_over(now)
-        if not guest.is_released(name) and name not in changed
+        for name in guest.event_history.written_over(now)
+        if name not in guest.unmanaged_fields and name not in changed
     ]
     return changed
 
@@ -55,7 +58,7 @@ def found(
     changed = [
         name
         for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
-        if name not in guest.released
+        if name not in guest.unmanaged_fields
         and not cputune.same(
             name, now.parameters.get(name), old.parameters.get(name)
         )
@@ -69,6 +72,24 @@ def found(
         for vcpu, (pin, before) in enumerate(
             zip(now.vcpupins, old.vcpupins, strict=False)
         )
-        if pin != before and not guest.is_released(cputune.pin_name(vcpu))
+        if pin != before
+        and cputune.pin_name(vcpu) not in guest.unmanaged_fields
     ]
     return changed
+
+
+def overwritten(
+    guest: Guest, now: cputune.Cputune, shares: int | None
+) -> Mapping[str, written_values.Value]:
+    """Return external values that a write of the agent has replaced, by name.
+
+    :param now: what was read.
+    :param shares: external ``cpu_shares`` that an event reported, or None.
+    """
+    history = guest.event_history
+    values = dict(history.written_over(now))
+    # Other shares that the agent wrote earlier are an external choice now.
+    in_force = now.parameters.get(cputune.SHARES)
+    if shares is not None and in_force == history.last.get(cputune.SHARES):
+        values[cputune.SHARES] = shares
+    return values

@@ -22,6 +22,8 @@ takes the new run in waits for the lock of the old one.
 import contextlib
 from typing import Any
 
+import libvirt
+
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import domain_metadata, store, written_values
 from nova_vhpc.agent.libvirt import connection, cputune
@@ -66,23 +68,34 @@ class MisdirectedWrites:
             written = guest.written
             if restored:
                 written = written_values.with_original(written, guest.original)
-                # What somebody else had set was given back, maybe.
                 written = written_values.with_values(
-                    written, guest.echoes.all_theirs
-                )
-                written = written_values.with_values(
-                    written, _theirs_known(guest)
+                    written, _external_bandwidth(guest)
                 )
             # Who takes it in tries again, while there is a record.
             with contextlib.suppress(recovery.RestoreError):
                 recovery.revert(domain, written, self._processes.cgroup)
         return True
 
+    def put_metadata(self, guest: Guest, record: store.JournalRecord) -> None:
+        """Write a metadata copy, and remove it if it reached another run.
 
-def _theirs_known(guest: Guest) -> dict[str, written_values.Value]:
-    """Of period and quota, the one that goes with what was given back."""
+        The adoption of that run would restore it to what this one was; without
+        a copy of its own there is none of ours.
+
+        :raises RunChangedError: the domain was started anew.
+        :raises libvirt.libvirtError: libvirt refused it.
+        """
+        domain_metadata.put(guest.domain, record)
+        if not self._connection.runs(guest.uuid, guest.domain_id):
+            with contextlib.suppress(libvirt.libvirtError):
+                domain_metadata.remove(guest.domain)
+            raise RunChangedError
+
+
+def _external_bandwidth(guest: Guest) -> dict[str, written_values.Value]:
+    """Return the external one of period and quota; one call writes both."""
     now = written_values.values(guest.expected)
-    both = {cputune.PERIOD, cputune.QUOTA} & guest.released
+    both = {cputune.PERIOD, cputune.QUOTA} & guest.external
     return {name: now[name] for name in both if name in now}
 
 

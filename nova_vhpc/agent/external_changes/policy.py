@@ -15,7 +15,6 @@
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 from nova_vhpc.agent.context import HostContext
@@ -23,16 +22,15 @@ from nova_vhpc.agent.external_changes import (
     cpu_hotplug,
     detection,
     misdirected_writes,
-    reapply,
 )
-from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.guests.guest import Guest, Hold
+from nova_vhpc.agent.journal import domain_metadata, store, written_values
 from nova_vhpc.agent.libvirt import cputune
-from nova_vhpc.agent.restore import cputune as cputune_restore
 
 LOG = logging.getLogger(__name__)
 
-RESPECTED = 'VM %s: somebody changed %s; theirs from now on'
+RESUME_SECONDS = 5.0
+"""How long a resumed guest waits for another call about it."""
 
 
 class ShareObserver(Protocol):
@@ -51,6 +49,7 @@ class ExternalChangePolicy:
     :param misdirected: reverts what was written to another run.
     :param share_observer: plays the gang windows.
     :ivar count: number of values that were changed externally.
+    :ivar handed_back: number of servers that were handed back.
     """
 
     def __init__(
@@ -67,25 +66,29 @@ class ExternalChangePolicy:
         self._misdirected = misdirected
         self._share_observer = share_observer
         self.count = 0
+        self.handed_back = 0
 
     def check(self, guest: Guest) -> None:
-        """Find out whether somebody else wrote to a VM.
+        """Find external changes of a guest, and apply the option.
 
-        :raises RunChangedError: the domain started anew during a write.
+        If the guest is ``external`` and ``journalled`` afterwards, the caller
+        must restore it.
+
+        :raises RunChangedError: the domain was started anew meanwhile.
         """
         with guest.lock:
             if self._is_as_expected(guest):
                 return
             # No window may write between the read and what follows from it.
             guest.stop_free_weights()
-            told = guest.echoes
-            shares, theirs = told.shares_theirs, told.theirs
-            self._look(guest, shares)
-            # Else another event has come, and with it another look.
-            if told.shares_theirs == shares:
-                told.shares_theirs = None
-            if told.theirs is theirs:
-                told.theirs = {}
+            history = guest.event_history
+            shares, external = history.external_shares, history.external
+            self._check(guest, shares)
+            # Otherwise another event has come, and with it another check.
+            if history.external_shares == shares:
+                history.external_shares = None
+            if history.external is external:
+                history.external = {}
 
     def _is_as_expected(self, guest: Guest) -> bool:
         """Whether there is nothing to do, while windows go on.
@@ -94,10 +97,10 @@ class ExternalChangePolicy:
         """
         if (
             not guest.free_weights
-            or guest.echoes.shares_theirs is not None
-            or guest.echoes.theirs
+            or guest.event_history.external_shares is not None
+            or guest.event_history.external
             or guest.uncertain
-            or guest.released
+            or guest.external
         ):
             return False
         old, writes = guest.expected, guest.writes
@@ -115,11 +118,11 @@ class ExternalChangePolicy:
             )
         )
 
-    def _look(self, guest: Guest, theirs: int | None) -> None:
-        """With the lock held.
+    def _check(self, guest: Guest, shares: int | None) -> None:
+        """Compare what is in force with what is known; the lock is held.
 
-        :param theirs: ``cpu_shares`` of theirs that an event has told of;
-            a window may have written over them since.
+        :param shares: external ``cpu_shares`` that an event reported, or None.
+            A window may have written over them since.
         """
         old = guest.expected
         now = cputune.read(guest.domain, old if guest.journalled else None)
@@ -129,6 +132,8 @@ class ExternalChangePolicy:
         self._cpu_hotplug.follow(guest, now)
         old = guest.expected
         if not guest.journalled:
+            if guest.external and self._was_overwritten(guest, now, shares):
+                return
             # We have not written: these are its settings, whoever made them.
             changed = detection.found(guest, old, now)
             guest.uncertain = False
@@ -144,18 +149,32 @@ class ExternalChangePolicy:
             return
         if len(now.vcpupins) != len(guest.original.vcpupins):
             self._count_vcpus(guest, now)
-        changed = detection.found_or_told(guest, old, now, theirs)
-        uncertain, guest.uncertain = guest.uncertain, False
+        changed = detection.found_or_told(guest, old, now, shares)
+        guest.uncertain = False
         guest.set_expected(now)
         if changed:
-            self._take(guest, changed)
+            self._apply_option(guest, changed, shares)
         elif guest.in_force.shares != old.parameters.get(cputune.SHARES):
-            # Not theirs, but not what the player knows of either.
+            # No external change, but not what the window player knows.
             self._share_observer.forget(guest.uuid)
-        if not uncertain:
-            self._finish(guest)
-        # Another one's event may have come meanwhile: the last one wins.
-        self._give_back(guest)
+
+    def _was_overwritten(
+        self, guest: Guest, now: cputune.Cputune, shares: int | None
+    ) -> bool:
+        """Whether the hand-back itself has replaced another external value.
+
+        Values are mostly set one after the other, as by several calls of
+        ``virsh vcpupin``. One that was set just before its original was
+        written is known by its event only; the guest is handed back again.
+        """
+        values = detection.overwritten(guest, now, shares)
+        changed = [name for name in values if name not in guest.external]
+        if changed:
+            guest.set_expected(now)
+            guest.original = now
+            guest.journalled = True
+            self._hand_back(guest, changed, shares)
+        return bool(changed)
 
     def _count_vcpus(self, guest: Guest, now: cputune.Cputune) -> None:
         """vCPUs were plugged in or out of a VM that we have written to.
@@ -176,113 +195,89 @@ class ExternalChangePolicy:
         guest.original_tune = guest.original.tune(guest.info.vcpus)
 
     def settle(self, guest: Guest) -> None:
-        """Respect what nobody has looked at yet, before a VM is put back.
+        """Respect what was not checked yet, before a guest is restored.
 
-        With its lock held. The journal need not know: it goes next.
+        The caller holds the guest's lock.
         """
         if self._options.foreign_changes == 'override':
             return
         now = cputune.read(guest.domain, guest.expected)
         self._cpu_hotplug.follow(guest, now, stays=False)
-        changed = detection.found_or_told(
-            guest, guest.expected, now, guest.echoes.shares_theirs
-        )
-        if changed:
-            self.count += len(changed)
-            LOG.warning(RESPECTED, guest.name, ', '.join(changed))
-            guest.released |= frozenset(changed)
+        shares = guest.event_history.external_shares
+        changed = detection.found_or_told(guest, guest.expected, now, shares)
         guest.set_expected(now)
-        # Also where it is known, but could not be given back before.
-        self._give_back(guest)
+        if changed:
+            self._hand_back(guest, changed, shares)
 
-    def _take(self, guest: Guest, changed: list[str]) -> None:
-        """Do what the option says about values that we manage."""
-        self.count += len(changed)
-        names = ', '.join(changed)
-        if self._options.foreign_changes == 'override':
-            LOG.warning(
-                'VM %s: somebody changed %s; our value is written again',
-                guest.name,
-                names,
-            )
-            if cputune.SHARES in changed:
-                self._share_observer.forget(guest.uuid)
-            return
-        LOG.warning(RESPECTED, guest.name, names)
-        guest.released |= frozenset(changed)
-        # First: --restore leaves alone what the journal says is theirs.
-        self._give_back(guest)
-        self._keep_record(guest)
+    def _apply_option(
+        self, guest: Guest, changed: list[str], shares: int | None
+    ) -> None:
+        """Override the changed values, or hand the guest back.
 
-    def _keep_record(self, guest: Guest) -> None:
-        self._context.journal.save(guest.record())
-        domain_metadata.put(guest.domain, guest.record())
-
-    def _finish(self, guest: Guest) -> None:
-        """Take back ours beside what somebody else has taken over.
-
-        A quota means nothing without its period, and pins are chosen for all
-        vCPUs together: whoever has set one of them wants the others as they
-        were, not as we made them.
+        :param changed: names of values that were changed externally.
+        :param shares: external ``cpu_shares`` that an event reported, or None.
         """
-        names = guest.taken_back_with()
-        if not names:
+        if self._options.foreign_changes != 'override':
+            self._hand_back(guest, changed, shares)
             return
-        # Who sets one sets the next just after, and the journal took its time.
-        now = cputune.read(guest.domain, guest.expected)
-        names -= frozenset(detection.found(guest, guest.expected, now))
-        kept = frozenset(cputune.names(guest.original)) - names
-        if not cputune.differences(guest.original, now, kept):
-            return
-        was = guest.original
-        parameters = {n: v for n, v in was.parameters.items() if n in names}
-        # Theirs may come in the very moment. Its event then tells of it, if
-        # this is known to have been written over it.
-        guest.echoes.note(
-            {n: v for n, v in written_values.values(was).items() if n in names}
+        self.count += len(changed)
+        LOG.warning(
+            'VM %s: external change of %s; the value of the agent is written '
+            'again',
+            guest.name,
+            ', '.join(changed),
         )
-        narrowed: dict[str, frozenset[int]] = {}
-        with self._checked(guest):
-            cputune_restore.restore(
-                guest.domain,
-                was,
-                kept,
-                False,
-                lambda: self._context.processes.cpuset(guest.identity.pid),
-                narrowed,
+        if cputune.SHARES in changed:
+            self._share_observer.forget(guest.uuid)
+
+    def _hand_back(
+        self, guest: Guest, changed: list[str], shares: int | None
+    ) -> None:
+        """Stop managing a guest; its restore is up to the caller.
+
+        External values stay. One that a write of the agent has replaced
+        becomes the original setting, so that the restore writes it.
+        """
+        self.count += len(changed)
+        if not guest.external:
+            self.handed_back += 1
+            LOG.warning(
+                'VM %s: external change of %s; all other values are restored, '
+                'and it is not managed until it starts anew or is resumed',
+                guest.name,
+                ', '.join(changed),
             )
-        now = cputune.read(guest.domain, guest.expected)
-        # What is in force all the same stays ours, to be tried again.
-        names &= frozenset(detection.found(guest, guest.expected, now))
-        # Nothing else: what they set meanwhile is left to the next look.
-        guest.note_written(
-            {n: value for n, value in parameters.items() if n in names},
-            {
-                vcpu: narrowed.get(cputune.pin_name(vcpu), pin)
-                for vcpu, pin in enumerate(was.vcpupins)
-                if cputune.pin_name(vcpu) in names
-            },
-        )
-        if narrowed:
-            # The kernel has taken over the rest: to try again is in vain.
-            guest.released |= narrowed.keys()
-            self._keep_record(guest)
+        guest.holds.add(Hold.EXTERNAL)
+        guest.external |= frozenset(changed)
+        values = detection.overwritten(guest, guest.expected, shares)
+        values = {n: v for n, v in values.items() if n in changed}
+        guest.overwritten -= frozenset(changed)
+        guest.overwritten |= values.keys()
+        guest.original = written_values.replaced(guest.original, values)
+        guest.original_tune = guest.original.tune(guest.info.vcpus)
+        record = guest.record()
+        # The restore does not depend on it: without it, too, a later one
+        # leaves alone what is neither original nor written by the agent.
+        with contextlib.suppress(store.JournalError):
+            self._context.journal.save(record)
+        self._misdirected.put_metadata(guest, record)
 
-    @contextlib.contextmanager
-    def _checked(self, guest: Guest) -> Iterator[None]:
-        """Look after a write whether it met its run."""
+    def resume(self, guest: Guest) -> str:
+        """Manage a guest again that was handed back.
+
+        :returns: why that is not possible now; empty if it is done.
+        """
+        if not guest.lock.acquire(timeout=RESUME_SECONDS):
+            return 'a libvirt call takes its time; try again'
         try:
-            yield
+            if not guest.external:
+                return ''
+            if guest.journalled:
+                return 'not all of its values are restored yet; try again'
+            self._context.journal.remove(guest.uuid)
+            guest.external = frozenset()
+            return ''
+        except store.JournalError as error:
+            return str(error)
         finally:
-            if self._misdirected.revert(guest, restored=True):
-                raise misdirected_writes.RunChangedError
-
-    def _give_back(self, guest: Guest) -> None:
-        """Write what they had written, where we wrote over it."""
-        told = guest.echoes
-        if not told.theirs and told.shares_theirs is None:
-            return
-        with self._checked(guest):
-            reapply.bandwidth(guest)
-            reapply.pins(guest)
-            reapply.shares(guest)
+            guest.lock.release()

@@ -28,39 +28,32 @@ from nova_vhpc.control import model
 class EventHistory:
     """Tells events of our writes from those of others'.
 
-    :ivar shares_ours: every ``cpu_shares`` that we wrote in this run.
-    :ivar shares_theirs: what somebody else wrote by an event, and nobody
+    :ivar written_shares: every ``cpu_shares`` that we wrote in this run.
+    :ivar external_shares: what somebody else wrote by an event, and nobody
         has looked at yet: no window is to write over it.
-    :ivar noted: every period, quota and pin that we wrote in this run, by
+    :ivar written: every period, quota and pin that we wrote in this run, by
         name, as in :func:`.cputune.names`.
     :ivar last: the last of them, by name; of ``cpu_shares``, too.
-    :ivar theirs: those that somebody else wrote by an event, and nobody has
+    :ivar external: those that somebody else wrote by an event, and nobody has
         looked at yet: a write of ours may have come just after.
     """
 
-    shares_ours: set[int] = dataclasses.field(default_factory=set)
-    shares_theirs: int | None = None
-    noted: set[tuple[str, written_values.Value]] = dataclasses.field(
+    written_shares: set[int] = dataclasses.field(default_factory=set)
+    external_shares: int | None = None
+    written: set[tuple[str, written_values.Value]] = dataclasses.field(
         default_factory=set
     )
     last: dict[str, written_values.Value] = dataclasses.field(
         default_factory=dict
     )
-    theirs: Mapping[str, written_values.Value] = dataclasses.field(
+    external: Mapping[str, written_values.Value] = dataclasses.field(
         default_factory=dict
     )
-
-    @property
-    def all_theirs(self) -> Mapping[str, written_values.Value]:
-        """With their ``cpu_shares``."""
-        if self.shares_theirs is None:
-            return self.theirs
-        return {**self.theirs, cputune.SHARES: self.shares_theirs}
 
     def note(self, values: Mapping[str, written_values.Value]) -> None:
         """These are about to be written: their events are ours."""
         self.last |= values
-        self.noted |= values.items()
+        self.written |= values.items()
 
     def note_bandwidth(self, tune: model.CpuTune) -> None:
         """The same for period and quota of a cputune."""
@@ -72,7 +65,7 @@ class EventHistory:
 
     def wrote(self, name: str, value: written_values.Value) -> bool:
         """Whether a period, quota or pin is one that we wrote in this run."""
-        return (name, value) in self.noted
+        return (name, value) in self.written
 
     def written_over(
         self, now: cputune.Cputune
@@ -86,6 +79,6 @@ class EventHistory:
         is_now = written_values.values(now)
         return {
             name: value
-            for name, value in self.theirs.items()
+            for name, value in self.external.items()
             if name in is_now and is_now[name] == self.last.get(name)
         }

@@ -17,7 +17,8 @@ import enum
 import threading
 from typing import Any, NamedTuple
 
-from nova_vhpc.agent.guests import event_history, write_failures
+from nova_vhpc.agent.guests import write_failures
+from nova_vhpc.agent.guests.event_history import EventHistory
 from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune, domain_xml
 from nova_vhpc.agent.probes import sampler
@@ -36,6 +37,7 @@ class Hold(enum.StrEnum):
     MIGRATING = 'migrating'
     OPTED_OUT = 'opted out'
     STOPPING = 'stopping'
+    EXTERNAL = 'external'
 
 
 class Traits(NamedTuple):
@@ -65,7 +67,10 @@ class Guest:
     :ivar in_force: the same, in the controller's terms.
     :ivar allowed_cpus: that we may pin it to.
     :ivar confined_to: CPUs that its control group leaves to it; None for all.
-    :ivar released: managed values that somebody else has taken over.
+    :ivar external: managed values that were changed externally; if there is
+        any, the guest is handed back.
+    :ivar overwritten: those of them that a write of the agent has replaced;
+        ``original`` then holds the external value.
     :ivar journalled: there is a record on the disk; we may write.
     :ivar marked: the copy of the record is in the domain's XML.
     :ivar settled: it still is, for another host, though all is put back.
@@ -78,7 +83,7 @@ class Guest:
     :ivar slices: those that we gave them, by thread id (us). Another VM's
         threads may have the same ids later.
     :ivar written: the values that the journal says we may have written.
-    :ivar echoes: what events have to tell of what we write.
+    :ivar event_history: what events have to tell of what we write.
     :ivar failures: of writes to it.
     :ivar weight: where windows write ``cpu_shares``; None before the first.
     :ivar free_weights: those in the journal that windows may write there
@@ -106,7 +111,8 @@ class Guest:
     confined_to: frozenset[int] | None = None
     online: frozenset[int] = frozenset()
     repin: bool = True
-    released: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
+    overwritten: frozenset[str] = frozenset()
     journalled: bool = False
     marked: bool = False
     settled: bool = False
@@ -120,8 +126,8 @@ class Guest:
     written: written_values.WrittenValues = dataclasses.field(
         default_factory=dict
     )
-    echoes: event_history.EventHistory = dataclasses.field(
-        default_factory=event_history.EventHistory
+    event_history: EventHistory = dataclasses.field(
+        default_factory=EventHistory
     )
     failures: write_failures.Failures = dataclasses.field(
         default_factory=write_failures.Failures
@@ -199,7 +205,9 @@ class Guest:
                 if vcpu < len(vcpupins):
                     vcpupins[vcpu] = cpus
             if parameters and cputune.SHARES in parameters:
-                self.echoes.last[cputune.SHARES] = parameters[cputune.SHARES]
+                self.event_history.last[cputune.SHARES] = parameters[
+                    cputune.SHARES
+                ]
             self.set_expected(
                 dataclasses.replace(
                     self.expected,
@@ -230,7 +238,7 @@ class Guest:
         What windows write into the file itself systemd does not know of: at
         a daemon-reload it writes what it knows, as the VM began.
         """
-        return shares in self.echoes.shares_ours or (
+        return shares in self.event_history.written_shares or (
             self.weighs_by_file
             and shares == self.original.parameters.get(cputune.SHARES)
         )
@@ -241,26 +249,9 @@ class Guest:
         self.failures.end()
 
     @property
-    def _pins_released(self) -> bool:
-        return any(name.startswith(cputune.PINS) for name in self.released)
-
-    def is_released(self, name: str) -> bool:
-        """Whether somebody else has taken over a value, or one vCPU's pin."""
-        return name in self.released or (
-            cputune.PINS in self.released and name.startswith(cputune.PINS)
-        )
-
-    def taken_back_with(self) -> frozenset[str]:
-        """Values of ours that go with those that somebody has taken over."""
-        found: set[str] = set()
-        if not self.released.isdisjoint((cputune.PERIOD, cputune.QUOTA)):
-            found |= {cputune.PERIOD, cputune.QUOTA}
-        if self._pins_released and cputune.PINS not in self.released:
-            found |= {
-                cputune.pin_name(vcpu)
-                for vcpu in range(len(self.original.vcpupins))
-            }
-        return frozenset(found - self.released)
+    def unmanaged_fields(self) -> frozenset[str]:
+        """Values in force that were changed externally: never written."""
+        return self.external - self.overwritten
 
     def record(self) -> store.JournalRecord:
         """For the journal."""
@@ -270,10 +261,11 @@ class Guest:
             self.identity,
             self.original,
             self.repin,
-            self.released,
+            self.unmanaged_fields,
             self.sliced,
             self.written,
             self.floats,
+            external=self.external,
         )
 
     @property
@@ -317,13 +309,6 @@ class Guest:
         now = self.in_force
         period, quota = tune.period_us, tune.quota_us
         shares, pins = tune.shares, tune.vcpu_pins
-        if self.released:
-            if not self.released.isdisjoint((cputune.PERIOD, cputune.QUOTA)):
-                period = quota = None
-            if cputune.SHARES in self.released:
-                shares = None
-            if self._pins_released:
-                pins = None
         if not self.repin:
             pins = None
         if pins and off:

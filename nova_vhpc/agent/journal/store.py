@@ -68,8 +68,11 @@ class JournalRecord:
     :ivar settled: the original settings are restored; the metadata copy
         stays only for the destination host of a migration, to which the pin
         elements of the live XML travel along.
-    :ivar released: managed values that somebody else has taken over.
+    :ivar released: managed values that must not be written, because they were
+        changed externally.
     :ivar sliced: vCPU threads may have kernel slices set by the agent.
+    :ivar external: managed values that were changed externally, for which the
+        guest is handed back: not managed in this run.
     :ivar written: values that the agent may have written; None if that is
         not known, as in an older agent's record.
     """
@@ -84,6 +87,26 @@ class JournalRecord:
     written: written_values.WrittenValues | None = None
     floats: bool = False
     settled: bool = False
+    external: frozenset[str] = frozenset()
+
+    @property
+    def is_handed_back(self) -> bool:
+        """Whether nothing of an agent is left in the guest.
+
+        The record only says that the guest must not be managed in this run.
+        """
+        return bool(self.external) and self.released.issuperset(
+            cputune.MANAGED
+        )
+
+    def handed_back(self) -> 'JournalRecord':
+        """Return the record of a guest that was handed back and restored.
+
+        No agent, not even an older one, writes anything because of it.
+        """
+        return dataclasses.replace(
+            self, released=frozenset(cputune.MANAGED), written={}
+        )
 
     def to_json(self) -> str:
         """Return the record as versioned JSON, one line."""
@@ -99,6 +122,7 @@ class JournalRecord:
                 'written': written_values.to_dict(self.written),
                 'floats': self.floats,
                 'settled': self.settled,
+                'external': sorted(self.external),
                 'original': self.original.to_dict(),
             }
         )
@@ -134,6 +158,11 @@ class JournalRecord:
                 written_values.from_dict(data.get('written')),
                 bool(data.get('floats')),
                 bool(data.get('settled')),
+                # Agents before the key left single values alone.
+                frozenset(
+                    str(name)
+                    for name in data.get('external', data['released'])
+                ),
             )
         except (
             ValueError,

@@ -17,6 +17,7 @@ what we wrote. So each value is in the journal before it is in the VM. They
 are never forgotten: then most writes are of a known one, and cost nothing.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -162,4 +163,24 @@ def values(tune: cputune.Cputune) -> dict[str, Value]:
             tune.parameters.get(cputune.SHARES),
             tune.vcpupins,
         )
+    )
+
+
+def replaced(
+    tune: cputune.Cputune, new_values: Mapping[str, Value]
+) -> cputune.Cputune:
+    """Return a cputune with some of its values replaced, by name."""
+    return dataclasses.replace(
+        tune,
+        parameters={
+            **tune.parameters,
+            **{n: v for n, v in new_values.items() if isinstance(v, int)},
+        },
+        vcpupins=tuple(
+            value if isinstance(value, frozenset) else pin
+            for pin, value in (
+                (pin, new_values.get(cputune.pin_name(vcpu)))
+                for vcpu, pin in enumerate(tune.vcpupins)
+            )
+        ),
     )

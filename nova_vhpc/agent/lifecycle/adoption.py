@@ -116,7 +116,10 @@ class Adoption:
             online=online,
             repin=repin and not info.dedicated,
             sliced=self._sliced,
+            external=before.external if before else frozenset(),
         )
+        if guest.external:
+            guest.holds.add(Hold.EXTERNAL)
         guest.allow(now.cpus)
         self._hold(guest)
         if self._context.permission.ending.is_set():
@@ -127,10 +130,14 @@ class Adoption:
         # Of an earlier run the player may know shares that are not in force.
         self._share_observer.forget(info.uuid)
         LOG.info(
-            'VM %s: managed as %s%s',
+            'VM %s: managed as %s%s%s',
             info.name,
             info.specs.workload,
             '' if guest.repin else ', never pinned',
+            ', but only after it starts anew or is resumed, because of an '
+            'external change'
+            if guest.external
+            else '',
         )
 
     def _hold(self, guest: Guest) -> None:

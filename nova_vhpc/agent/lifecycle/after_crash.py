@@ -81,7 +81,7 @@ class CrashRecovery:
             if record is not None and record.identity.same_run(
                 self._restorer.processes.identity(uuid, domain.ID())
             ):
-                return True
+                return not record.is_handed_back
             return domain_metadata.get(domain) is not None
         except store.JournalError:
             return True

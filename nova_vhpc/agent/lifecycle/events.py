@@ -108,7 +108,7 @@ class Events:
             if name in expected and value == expected[name]:
                 continue
             if name == cputune.SHARES:
-                if value not in guest.echoes.shares_ours:
+                if value not in guest.event_history.written_shares:
                     self._note_shares(guest, domain, told)
                 elif guest.journalled:
                     continue
@@ -122,11 +122,11 @@ class Events:
     def _note_shares(guest: Guest, domain: Any, value: int) -> None:
         """Keep what a window may have written over before anybody looks."""
         if (
-            cputune.SHARES not in guest.released
+            cputune.SHARES not in guest.external
             # Of an earlier run it says nothing about this one.
             and domain.ID() == guest.domain_id
         ):
-            guest.echoes.shares_theirs = value
+            guest.event_history.external_shares = value
 
     @staticmethod
     def _note(
@@ -137,13 +137,16 @@ class Events:
     ) -> None:
         """Keep what a write of ours may have come just after."""
         if (
-            not guest.is_released(name)
-            and not guest.echoes.wrote(name, value)
+            name not in guest.external
+            and not guest.event_history.wrote(name, value)
             and written_values.values(guest.original).get(name) != value
             and domain.ID() == guest.domain_id
         ):
             # Never changed in place: whoever looks at them has his own.
-            guest.echoes.theirs = {**guest.echoes.theirs, name: value}
+            guest.event_history.external = {
+                **guest.event_history.external,
+                name: value,
+            }
 
 
 def _known(tunable: str, told: Any) -> tuple[str, written_values.Value]:

@@ -197,6 +197,11 @@ class GuestManager:
         return self._policy.count
 
     @property
+    def handed_back(self) -> int:
+        """Number of servers handed back after external changes, so far."""
+        return self._policy.handed_back
+
+    @property
     def late_calls(self) -> int:
         """Calls beyond their deadline, so far."""
         return self._quarantine.late_calls
@@ -249,6 +254,24 @@ class GuestManager:
         self._context.permission.restored.clear()
         for guest in self.guests.values():
             self._restore_queue.release(guest, Hold.PAUSED, Hold.RESTORED)
+
+    def resume_one(self, uuid: str) -> str | None:
+        """Manage one server again that was handed back, or restored.
+
+        :returns: empty if it is, why it is not, or None if it is unknown.
+        """
+        guest = self.guests.get(uuid)
+        if guest is None:
+            return self.refused.get(uuid)
+        if self.paused:
+            return 'the agent is paused; resume it as a whole first'
+        problem = self._policy.resume(guest)
+        if not problem:
+            self._context.permission.restored.discard(uuid)
+            self._restore_queue.release(guest, Hold.EXTERNAL, Hold.RESTORED)
+            self.enqueue(uuid)
+            LOG.info('VM %s: resumed, managed again', guest.name)
+        return problem
 
     def restore_one(self, uuid: str) -> restore_queue.RestoreAttempt | None:
         """Put one VM back and leave it alone until :meth:`resume`.

@@ -211,6 +211,12 @@ class Reconciler:
             except misdirected_writes.RunChangedError:
                 self.enqueue(guest.uuid)
                 return
+            if guest.external and guest.journalled:
+                self._restore_queue.now(guest, Hold.EXTERNAL)
+                if self._context.guests.by_uuid.get(guest.uuid) is not guest:
+                    # It has started anew meanwhile.
+                    self.enqueue(guest.uuid)
+                    return
         self._context.guests.accept(guest.uuid)
 
     def _note_migration(self, guest: Guest) -> bool:

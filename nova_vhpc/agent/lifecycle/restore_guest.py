@@ -12,7 +12,6 @@
 
 """All that we wrote to one VM, taken back while the agent runs."""
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
@@ -22,7 +21,7 @@ import libvirt
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import domain_metadata, written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.agent.restore import recovery
@@ -93,18 +92,25 @@ class GuestRestorer:
     def _restore_values(self, guest: Guest) -> None:
         self._check_run(guest)
         self._policy.settle(guest)
-        # The event of this write comes late, as all do.
-        guest.echoes.shares_ours |= {
-            value
-            for name, value in guest.original.parameters.items()
-            if name == cputune.SHARES
-        }
+        # Events of these writes come late, and must be known as the agent's.
+        history = guest.event_history
+        original = written_values.values(guest.original)
+        history.note(
+            {
+                name: value
+                for name, value in original.items()
+                if name not in guest.unmanaged_fields
+            }
+        )
+        if cputune.SHARES in guest.original.parameters:
+            shares = guest.original.parameters[cputune.SHARES]
+            history.written_shares.add(shares)
         left: tuple[str, ...] = ()
         try:
             left = cputune_restore.restore(
                 guest.domain,
                 guest.original,
-                guest.released,
+                guest.unmanaged_fields,
                 cputune.SHARES in guest.written,
                 lambda: self._context.processes.cpuset(guest.identity.pid),
             )
@@ -119,7 +125,12 @@ class GuestRestorer:
     def _forget_writes(self, guest: Guest) -> None:
         guest.marked = False
         self._settle(guest, True)
-        self._context.journal.remove(guest.uuid)
+        if guest.external:
+            # So that the next agent does not manage it either.
+            self._context.journal.save(guest.record().handed_back())
+        else:
+            self._context.journal.remove(guest.uuid)
+        guest.overwritten = frozenset()
         guest.journalled = False
         guest.uncertain = False
         guest.written = {}
@@ -133,13 +144,7 @@ class GuestRestorer:
         """
         if _is_to_say(guest):
             record = dataclasses.replace(guest.record(), settled=True)
-            domain_metadata.put(guest.domain, record)
-            if not self._context.connection.runs(guest.uuid, guest.domain_id):
-                # Whoever takes that run in would put it back to what this
-                # one was. Without a copy of its own there is none of ours.
-                with contextlib.suppress(libvirt.libvirtError):
-                    domain_metadata.remove(guest.domain)
-                raise misdirected_writes.RunChangedError
+            self._misdirected.put_metadata(guest, record)
             guest.settled = True
         elif marked:
             domain_metadata.remove(guest.domain)

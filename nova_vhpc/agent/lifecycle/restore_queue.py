@@ -177,6 +177,8 @@ class RestoreQueue:
             except store.JournalError:
                 record = None
             if record is not None:
+                if record.is_handed_back:
+                    continue
                 run = record.identity
                 # Hundreds may be of VMs that have ended; to look for each
                 # takes longer.
@@ -322,5 +324,18 @@ def report_refused(server: str, reason: str | None) -> dict[str, Any]:
     return {
         'restored': [],
         'failed': {} if reason is None else {server: f'left alone: {reason}'},
+        'unknown': [server] if reason is None else [],
+    }
+
+
+def report_resumed(server: str, reason: str | None) -> dict[str, Any]:
+    """Return the outcome of resuming one server, in values that JSON takes.
+
+    :param reason: why it is not resumed; empty if it is, None if the server
+        is unknown.
+    """
+    return {
+        'resumed': [server] if reason == '' else [],
+        'failed': {server: reason} if reason else {},
         'unknown': [server] if reason is None else [],
     }

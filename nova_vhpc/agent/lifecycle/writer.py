@@ -120,7 +120,7 @@ class Writer:
                 if not sure and not self._as_known(guest):
                     return False
                 self._ensure_journalled(guest, model.CpuTune(shares=shares))
-                guest.echoes.shares_ours.add(shares)
+                guest.event_history.written_shares.add(shares)
                 self._weights.write(guest, shares)
                 sure = sure and guest.weighs_by_file
                 if not sure and self._is_misdirected(guest):
@@ -162,8 +162,7 @@ class Writer:
             self._context.permission.open
             and self._context.guests.by_uuid.get(guest.uuid) is guest
             and guest.free_to_write
-            and cputune.SHARES not in guest.released
-            and guest.echoes.shares_theirs is None
+            and guest.event_history.external_shares is None
         )
 
     def _write_pending(self, guest: Guest) -> None:
@@ -205,8 +204,8 @@ class Writer:
             if todo.shares is not None:
                 guest.stop_free_weights()
                 # Its event may come before the call returns.
-                guest.echoes.shares_ours.add(todo.shares)
-            guest.echoes.note_bandwidth(todo)
+                guest.event_history.written_shares.add(todo.shares)
+            guest.event_history.note_bandwidth(todo)
             return self._act(guest, todo)
 
     def _failed(self, guest: Guest, problem: Exception) -> None:
@@ -231,7 +230,7 @@ class Writer:
         if self._context.connection.runs(guest.uuid, guest.domain_id) and (
             guest.journalled
             or not cputune.differences(
-                guest.original, cputune.read(guest.domain), guest.released
+                guest.original, cputune.read(guest.domain)
             )
         ):
             return True

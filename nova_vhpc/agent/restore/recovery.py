@@ -113,6 +113,14 @@ class Restorer:
         ):
             # Nothing says that an agent ever wrote to the domain.
             raise evidence.record_error
+        record = evidence.record
+        if record is not None and record.is_handed_back:
+            # Its metadata has a copy if it was to migrate, and has not yet.
+            if domain_metadata.URI in domain.XMLDesc(
+                0
+            ) and not migration.leaves(domain):
+                domain_metadata.remove(domain)
+            return Outcome.NOTHING
         if _is_already_restored(evidence):
             # The copy is for another host, to which it has not migrated yet.
             if not migration.leaves(domain):
@@ -289,7 +297,10 @@ class Restorer:
         else:
             if evidence.metadata_error is not None:
                 LOG.warning('%s; %s', evidence.metadata_error, outcome)
-            self._drop(uuid)
+            if evidence.record is not None and evidence.record.external:
+                self._keep_handed_back(evidence.record)
+            else:
+                self._drop(uuid)
         return outcome
 
     def forget(self, uuid: str) -> None:
@@ -306,6 +317,13 @@ class Restorer:
             LOG.warning('%s; the VM is gone, kept as %s', error, aside)
         else:
             self._drop(uuid)
+
+    def _keep_handed_back(self, record: store.JournalRecord) -> None:
+        """Have the next agent not manage the guest either."""
+        try:
+            self.journal.save(record.handed_back())
+        except store.JournalError as error:
+            LOG.warning('%s', error)
 
     def _drop(self, uuid: str) -> None:
         try:
@@ -372,7 +390,7 @@ def _external(domain: Any, record: store.JournalRecord) -> frozenset[str]:
     )
     if found:
         LOG.warning(
-            'VM %s: somebody changed %s while no agent ran; left so',
+            'VM %s: external change of %s while no agent ran; it stays',
             record.name,
             ', '.join(sorted(found)),
         )

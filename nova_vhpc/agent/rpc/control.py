@@ -33,8 +33,9 @@ LOG = logging.getLogger(__name__)
 
 TOPIC = 'vhpc.control'
 NAMESPACE = 'vhpc.control'
-VERSION = '1.1'
-"""1.1: ``wait_s`` of pause and restore, and the outcome for each server."""
+VERSION = '1.2'
+"""1.1: ``wait_s`` of pause and restore, and the outcome for each server.
+1.2: ``server`` of resume."""
 
 WAIT_S = 5.0
 """``wait_s`` of a call of version 1.0, which has no such argument."""
@@ -43,6 +44,8 @@ MAX_WAIT_S = 600.0
 """Longest time that a call may wait for servers to be restored."""
 
 _FIRST = '1.0'
+_WITH_WAIT = '1.1'
+_WITH_RESUMED_SERVER = '1.2'
 _GRACE_S = 2.0
 _WAIT_FRACTION = 0.8
 """Part of the call's timeout that the agent may wait; the rest is for the
@@ -58,8 +61,8 @@ class Control(Protocol):
     def pause(self, wait_s: float) -> dict[str, Any]:
         """Restore every server and write nothing until :meth:`resume`."""
 
-    def resume(self) -> dict[str, Any] | None:
-        """Manage servers again after a pause."""
+    def resume(self, server: str | None) -> dict[str, Any] | None:
+        """Manage servers again after a pause, or one that was handed back."""
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         """Restore the original cputune of one server, or of all (None)."""
@@ -87,8 +90,10 @@ class _Endpoint:
     def pause(self, context: Any, wait_s: float = WAIT_S) -> dict[str, Any]:
         return self._answer(self._control.pause, _bounded(wait_s))
 
-    def resume(self, context: Any) -> dict[str, Any]:
-        return self._answer(self._control.resume)
+    def resume(
+        self, context: Any, server: str | None = None
+    ) -> dict[str, Any]:
+        return self._answer(self._control.resume, server)
 
     def restore(
         self, context: Any, server: str | None = None, wait_s: float = WAIT_S
@@ -174,8 +179,18 @@ class ControlClient:
             wait_s = self._timeout_s * _WAIT_FRACTION
             with contextlib.suppress(_OlderAgentError):
                 return self._call(
-                    host, method, VERSION, {**arguments, 'wait_s': wait_s}
+                    host, method, _WITH_WAIT, {**arguments, 'wait_s': wait_s}
                 )
+        if method == 'resume' and arguments:
+            try:
+                return self._call(
+                    host, method, _WITH_RESUMED_SERVER, arguments
+                )
+            except _OlderAgentError:
+                raise ControlError(
+                    f'host {host}: its agent is older and cannot resume a '
+                    f'single server; upgrade it, or restart the server'
+                ) from None
         return self._call(host, method, _FIRST, arguments)
 
     def _call(

@@ -187,55 +187,6 @@ class TestFollow(base.AgentTestCase):
             self.assertEqual(ours, self.period(domain))
         self.assertEqual(before, base.everything(domain))
 
-    def test_foreign_change_is_respected(self) -> None:
-        domain = self.domain(PARALLEL)
-        before = base.everything(domain)
-        with self.running(reconcile_period=FAR):
-            self.wait_for_write(domain)
-            self.change(domain)
-            self.wait_for(
-                lambda: self.vm(domain)['released'], 'it to be noticed'
-            )
-            time.sleep(0.5)
-            self.assertEqual(77_000, self.period(domain))
-            self.assertEqual(1, len(self.log_lines('somebody changed')))
-            self.assertEqual(
-                before[0]['vcpu_quota'],
-                base.everything(domain)[0]['vcpu_quota'],
-            )
-        # Theirs stays; the rest goes back.
-        now = base.everything(domain)
-        self.assertEqual({**before[0], 'vcpu_period': 77_000}, now[0])
-        self.assertEqual(before[1:], now[1:])
-
-    def test_foreign_change_is_overridden(self) -> None:
-        domain = self.domain(PARALLEL)
-        before = base.everything(domain)
-        with self.running(reconcile_period=FAR, foreign_changes='override'):
-            ours = self.wait_for_period(domain)
-            self.change(domain)
-            self.wait_for(
-                lambda: self.log_lines('somebody changed'), 'the log line'
-            )
-            self.wait_for(lambda: self.period(domain) == ours, 'our period')
-        self.assertEqual(before, base.everything(domain))
-
-    def test_foreign_pin_is_noticed(self) -> None:
-        domain = self.domain(PARALLEL)
-        with self.running(
-            reconcile_period=FAR, vhpc_control__pinning_policy='none'
-        ):
-            self.wait_for_write(domain)
-            domain.pinVcpuFlags(0, (True, False), base.LIVE)
-            self.wait_for(
-                lambda: self.vm(domain)['released'], 'it to be noticed'
-            )
-        self.assertEqual((True, False), domain.vcpuPinInfo(base.LIVE)[0][:2])
-
-    def change(self, domain: libvirt.virDomain) -> None:
-        """What ``virsh schedinfo --set vcpu_period=77000`` does."""
-        domain.setSchedulerParametersFlags({'vcpu_period': 77_000}, base.LIVE)
-
     def test_reconcile_alone_finds_what_events_missed(self) -> None:
         """A libvirt that was away when a domain came sends no event."""
         domain = self.domain(PARALLEL)

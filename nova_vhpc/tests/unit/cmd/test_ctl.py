@@ -116,6 +116,33 @@ class CtlTest(base.BaseTestCase):
         )
         self.assertEqual(1, code)
 
+    def test_one_server_is_resumed_or_the_reason_is_printed(self) -> None:
+        code, out, err = self.run_with(
+            {'a': {'resumed': ['x'], 'failed': {}, 'unknown': []}},
+            'resume',
+            'x',
+        )
+        self.assertEqual((0, 'a: resumed x\n', ''), (code, out, err))
+        code, out, err = self.run_with(
+            {'a': {'resumed': [], 'failed': {'x': 'busy'}, 'unknown': []}},
+            'resume',
+            'x',
+        )
+        self.assertEqual((1, ''), (code, out))
+        self.assertIn('host a: server x is not resumed: busy', err)
+        code, out, err = self.run_with(
+            {'a': {'resumed': [], 'failed': {}, 'unknown': ['x']}},
+            'resume',
+            'x',
+        )
+        self.assertEqual((1, ''), (code, out))
+        self.assertIn('server x is not known to the agent of a', err)
+
+    def test_server_may_be_named_with_or_without_an_option(self) -> None:
+        for words in (('z',), ('--server', 'z')):
+            code, _, err = self.run_with({'a': told('z')}, 'restore', *words)
+            self.assertEqual((0, ''), (code, err))
+
     def test_resume_and_status_are_printed(self) -> None:
         code, out, _ = self.run_with({'a': {}}, 'resume')
         self.assertEqual((0, 'a: resume: done\n'), (code, out))
@@ -128,6 +155,7 @@ class CtlTest(base.BaseTestCase):
             ['pause', '--host', ''],
             ['status', '--host', ' '],
             ['restore', '--host', 'a', '--server', ''],
+            ['resume', ''],
         ):
             err = io.StringIO()
             with contextlib.redirect_stderr(err):

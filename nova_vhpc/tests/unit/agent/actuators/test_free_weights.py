@@ -133,7 +133,7 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assert_played()
         self.domain.answering.set()
         self.drain()
-        self.assertEqual(frozenset(), self.target.released)
+        self.assertEqual(frozenset(), self.target.external)
         self.assertEqual(0, self.made.external_changes)
         self.assertEqual(7, self.target.in_force.shares)
 
@@ -265,7 +265,7 @@ class TestSlowLibvirt(FreeWeightsCase):
         )
         self.look()
         self.assertEqual([True], refused)
-        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual({cputune.SHARES}, self.target.external)
         self.assertEqual(333, self.weight())
 
     def test_what_is_left_of_a_failed_write_is_looked_at(self) -> None:
@@ -281,7 +281,7 @@ class TestSlowLibvirt(FreeWeightsCase):
     def test_what_somebody_else_has_written_is_seen(self) -> None:
         self.path.write_text('333')
         self.look()
-        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual({cputune.SHARES}, self.target.external)
         self.assertFalse(self.made.set_shares('u', 20))
         self.assertEqual(333, self.weight())
 
@@ -291,9 +291,9 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.domain.pins[0] = (False, True)
         self.domain.refuse = self.refuse
         self.look()
-        self.assertEqual({'vcpupin 0'}, self.target.released)
+        self.assertEqual({'vcpupin 0'}, self.target.external)
         self.domain.refuse = lambda: None
-        self.assertTrue(self.made.set_shares('u', 20))
+        self.assertFalse(self.made.set_shares('u', 20))
         self.look()
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
 
@@ -362,7 +362,7 @@ class TestRaces(FreeWeightsCase):
             self.assert_stays_put_back()
             self.made.let_leave(frozenset())
             self.made.resume()
-        self.assertEqual(frozenset(), self.target.released)
+        self.assertEqual(frozenset(), self.target.external)
         self.assertEqual(0, self.made.external_changes)
         self.assertGreater(self.written, 0)
 
@@ -384,4 +384,4 @@ class TestRaces(FreeWeightsCase):
         for _ in range(20):
             self.assertEqual(333, self.weight())
             time.sleep(0.001)
-        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual({cputune.SHARES}, self.target.external)

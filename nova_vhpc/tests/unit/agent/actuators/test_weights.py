@@ -24,11 +24,11 @@ from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.external_changes import test_policy
+from nova_vhpc.tests.unit.agent.external_changes import policy_case
 from nova_vhpc.tests.unit.agent.guests import test_guest
 
 
-class GroupDomain(test_policy.Domain):
+class GroupDomain(policy_case.Domain):
     """Reads its weight from a file, as libvirt does."""
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -174,7 +174,7 @@ class TestGiveBack(WeightsCase):
 
     def restored_by_file(self) -> str:
         self.weights().write(self.target, 20)
-        self.target.echoes.shares_ours.add(20)
+        self.target.event_history.written_shares.add(20)
         weights.restore_by_file(self.target, self.host)
         return self.path.read_text()
 
@@ -185,10 +185,10 @@ class TestGiveBack(WeightsCase):
         self.assertEqual(0, self.domain.writes)
 
     def test_not_what_somebody_else_has_set(self) -> None:
-        self.target.released = frozenset({cputune.SHARES})
+        self.target.external = frozenset({cputune.SHARES})
         self.assertEqual('20', self.restored_by_file())
-        self.target.released = frozenset()
-        self.target.echoes.shares_theirs = 20
+        self.target.external = frozenset()
+        self.target.event_history.external_shares = 20
         self.assertEqual('20', self.restored_by_file())
 
     def test_not_in_a_vm_that_was_put_back(self) -> None:
@@ -198,7 +198,7 @@ class TestGiveBack(WeightsCase):
 
     def test_not_where_it_cannot_be_written(self) -> None:
         self.weights().write(self.target, 20)
-        self.target.echoes.shares_ours.add(20)
+        self.target.event_history.written_shares.add(20)
         with mock.patch.object(
             pathlib.Path, 'write_text', side_effect=OSError(19, 'gone')
         ):

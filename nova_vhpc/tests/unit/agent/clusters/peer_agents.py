@@ -66,8 +66,8 @@ class FakeControl:
         self.calls.append('pause')
         return {'restored': [], 'failed': {}, 'unknown': []}
 
-    def resume(self) -> None:
-        self.calls.append('resume')
+    def resume(self, server: str | None) -> None:
+        self.calls.append('resume' if server is None else ('resume', server))
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         self.calls.append(('restore', server))

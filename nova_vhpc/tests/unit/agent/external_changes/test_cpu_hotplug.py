@@ -19,12 +19,12 @@ from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
-from nova_vhpc.tests.unit.agent.external_changes import test_policy
+from nova_vhpc.tests.unit.agent.external_changes import policy_case
 
 BOTH = frozenset({0, 1})
 
 
-class TestSwitchedCpus(test_policy.ForeignCase):
+class TestSwitchedCpus(policy_case.PolicyTestCase):
     def switch_off(self) -> None:
         """Of the host's two CPUs the second one."""
         self.domain.online = (True, False)
@@ -40,7 +40,7 @@ class TestSwitchedCpus(test_policy.ForeignCase):
             self.domain.values[cputune.SHARES] = 7
             self.switch_off()
             self.assertEqual(0, self.look(target, choice))
-            self.assertEqual(frozenset(), target.released)
+            self.assertEqual(frozenset(), target.external)
             only = (frozenset({0}),) * 2
             self.assertEqual(only, target.in_force.vcpu_pins)
             self.assertEqual(only, target.original_tune.vcpu_pins)
@@ -52,7 +52,7 @@ class TestSwitchedCpus(test_policy.ForeignCase):
         target.original = target.expected
         self.switch_off()
         self.changes().settle(target)
-        self.assertEqual(frozenset(), target.released)
+        self.assertEqual(frozenset(), target.external)
 
     def test_what_was_pinned_does_not_follow_the_hosts_cpus(self) -> None:
         target = self.make(journalled=True)
@@ -62,7 +62,7 @@ class TestSwitchedCpus(test_policy.ForeignCase):
         self.domain.pins = [(False, True), (True, False)]
         self.domain.online = (True, False)
         self.assertEqual(1, self.look(target))
-        self.assertEqual({cputune.pin_name(0)}, target.released)
+        self.assertEqual({cputune.pin_name(0)}, target.external)
 
     def came_after_it_was_pinned(self) -> guest.Guest:
         """The host's second CPU, to a VM that may use all there are."""

@@ -60,7 +60,7 @@ class TestStrays(manager_case.ManagerTestCase):
         found = self.look()
         self.assertIsNot(self.target, found)
         self.assertEqual(self.original, found.original.parameters)
-        self.assertEqual(frozenset(), found.released)
+        self.assertEqual(frozenset(), found.external)
         self.assertEqual((), self.records.uuids())
 
     def test_a_window(self) -> None:
@@ -155,9 +155,9 @@ class TestStrays(manager_case.ManagerTestCase):
                 self.written()
                 if name == cputune.SHARES:
                     self.made.set_shares('u', 30)
-                    self.target.echoes.shares_theirs = value
+                    self.target.event_history.external_shares = value
                 else:
-                    self.target.echoes.theirs = {name: value}
+                    self.target.event_history.external = {name: value}
                 self.domain.refuse = self.restart
                 self.made.enqueue('u')
                 self.assert_as_it_began()
@@ -170,7 +170,7 @@ class TestStrays(manager_case.ManagerTestCase):
         self.made.enqueue('u')
         self.drain()
         # Quota was put back as it was before us, just after it was set.
-        self.target.echoes.theirs = {cputune.QUOTA: 33_000}
+        self.target.event_history.external = {cputune.QUOTA: 33_000}
         self.domain.refuse = self.restart
         self.made.enqueue('u')
         self.assert_as_it_began()

@@ -21,7 +21,7 @@ from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.control import model
-from nova_vhpc.tests.unit.agent.external_changes import test_policy
+from nova_vhpc.tests.unit.agent.external_changes import policy_case
 from nova_vhpc.tests.unit.agent.restore import test_cputune
 
 ALL = frozenset({0, 1, 2, 3})
@@ -32,11 +32,15 @@ def only(cpu: int) -> frozenset[int]:
     return frozenset({cpu})
 
 
-class TestPinsWrittenOver(test_policy.ForeignCase):
+class TestPinsWrittenOver(policy_case.PolicyTestCase):
     """Theirs by an event; a write of ours came just after."""
 
     def setUp(self) -> None:
         super().setUp()
+        self.begin()
+
+    def begin(self) -> None:
+        self.domain = policy_case.Domain()
         self.domain.online = (True,) * 4
         self.domain.pins = [(True,) * 4] * 2
         self.target = self.make(journalled=True)
@@ -53,7 +57,10 @@ class TestPinsWrittenOver(test_policy.ForeignCase):
 
     def tell(self, vcpu: int, cpu: int) -> None:
         theirs = {cputune.pin_name(vcpu): only(cpu)}
-        self.target.echoes.theirs = {**self.target.echoes.theirs, **theirs}
+        self.target.event_history.external = {
+            **self.target.event_history.external,
+            **theirs,
+        }
 
     def pins(self) -> list[frozenset[int]]:
         return [cputune.pin_cpus(pin) for pin in self.domain.pins]
@@ -61,11 +68,11 @@ class TestPinsWrittenOver(test_policy.ForeignCase):
     def test_given_back_and_the_others_are_as_they_were(self) -> None:
         self.assertEqual(1, self.look(self.target))
         self.assertEqual([only(2), ALL], self.pins())
-        released = {cputune.pin_name(0)}
-        self.assertEqual(released, self.target.released)
-        self.assertEqual(released, self.journal.load('u').released)
+        external = {cputune.pin_name(0)}
+        self.assertEqual(external, self.target.external)
+        self.assertEqual(external, self.journal.load('u').external)
         # It was told of once.
-        self.assertEqual({}, self.target.echoes.theirs)
+        self.assertEqual({}, self.target.event_history.external)
         self.assertEqual(0, self.look(self.target))
 
     def test_of_two_each_is_given_back(self) -> None:
@@ -80,8 +87,7 @@ class TestPinsWrittenOver(test_policy.ForeignCase):
 
     def test_a_later_one_of_theirs_stays(self) -> None:
         for cpu in (1, 3):
-            self.target.released = frozenset()
-            self.tell(0, 2)
+            self.begin()
             cputune.write_pin(self.domain, 0, only(cpu), 4)
             self.look(self.target)
             self.assertEqual(only(cpu), self.pins()[0])
@@ -107,16 +113,16 @@ class TestPinsWrittenOver(test_policy.ForeignCase):
         self.assertEqual([only(2)], self.pins())
 
     def test_put_back_before_anybody_looked(self) -> None:
-        self.changes().settle(self.target)
+        self.restore(self.target, self.changes())
         self.assertEqual(only(2), self.pins()[0])
-        self.assertEqual({cputune.pin_name(0)}, self.target.released)
+        self.assertEqual({cputune.pin_name(0)}, self.target.external)
 
 
-class CpusetV1(test_cputune.CpusetV1, test_policy.Domain):
+class CpusetV1(test_cputune.CpusetV1, policy_case.Domain):
     """One with pins of ours; the kernel refuses CPUs that were off."""
 
 
-class TestPinsThatCannotBePutBackWhole(test_policy.ForeignCase):
+class TestPinsThatCannotBePutBackWhole(policy_case.PolicyTestCase):
     """Somebody pins one vCPU: the other is to be as it was, or nearly."""
 
     def setUp(self) -> None:
@@ -140,7 +146,7 @@ class TestPinsThatCannotBePutBackWhole(test_policy.ForeignCase):
         with mock.patch.object(self.domain, 'pinVcpuFlags') as pin:
             self.assertEqual(0, self.look(self.target))
         pin.assert_not_called()
-        self.assertEqual(self.target.released, self.journal.load('u').released)
+        self.assertEqual(self.target.external, self.journal.load('u').external)
 
     def test_without_those_that_are_off(self) -> None:
         self.domain.online = (True, True, True, False)

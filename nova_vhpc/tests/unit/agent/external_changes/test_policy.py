@@ -10,106 +10,28 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What somebody else wrote: respected, or overridden."""
+"""External changes: the server is handed back, or they are overridden."""
 
 import dataclasses
-import tempfile
-import types
 from typing import Any
 from unittest import mock
 
 import libvirt
-from oslotest import base
 
-from nova_vhpc.agent import context
-from nova_vhpc.agent.external_changes import (
-    cpu_hotplug,
-    misdirected_writes,
-    policy,
-)
 from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Hold
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
+from nova_vhpc.agent.restore import recovery
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.guests import test_guest
-from nova_vhpc.tests.unit.agent.libvirt import test_cputune
+from nova_vhpc.tests.unit.agent.external_changes import policy_case
 
-BOTH = frozenset({0, 1})
-
-
-class Domain(test_cputune.Cgroup):
-    """Takes the mark, too."""
-
-    def __init__(self) -> None:
-        super().__init__(100_000, 50_000, 1.0)
-        self.uuid = 'u'
-        self.cpuset: frozenset[int] | None = None
-        self.marked = False
-        self.meanwhile = lambda: None
-
-    def ID(self) -> int:
-        return 1
-
-    def setMetadata(self, *arguments: Any) -> None:
-        self.marked = True
-        self.meanwhile()
+ALL = [(True, True)] * 2
 
 
-class Processes:
-    """Knows the CPUs of a domain's control group."""
-
-    def __init__(self, domain: Domain) -> None:
-        self.domain = domain
-
-    def cpuset(self, pid: int) -> frozenset[int] | None:
-        return self.domain.cpuset
-
-
-class ForeignCase(base.BaseTestCase):
-    """A VM in a libvirt of memory, and a journal."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.journal = store.Journal(tempfile.mkdtemp())
-        self.journal.prepare()
-        self.domain = Domain()
-        self.told: list[str] = []
-
-    def make(self, **changes: Any) -> guest.Guest:
-        target = test_guest.make(**changes)
-        target.domain = self.domain
-        target.set_expected(cputune.read(self.domain))
-        return target
-
-    def online(self) -> frozenset[int]:
-        return cputune.pin_cpus(self.domain.online)
-
-    def changes(self, choice: str = 'respect') -> policy.ExternalChangePolicy:
-        connection = fake_libvirt.Link(self.domain)
-        processes = Processes(self.domain)
-        return policy.ExternalChangePolicy(
-            context.HostContext(
-                None, None, connection, None, self.journal, processes
-            ),
-            types.SimpleNamespace(foreign_changes=choice),
-            cpu_hotplug.CpuHotplug(self.journal, self.online),
-            misdirected_writes.MisdirectedWrites(connection, processes),
-            self,
-        )
-
-    def forget(self, uuid: str) -> None:
-        """Note that a guest's shares must be written again."""
-        self.told.append(uuid)
-
-    def look(self, target: guest.Guest, choice: str = 'respect') -> int:
-        changes = self.changes(choice)
-        changes.check(target)
-        return changes.count
-
-
-class TestForeignChanges(ForeignCase):
+class TestExternalChanges(policy_case.PolicyTestCase):
     def test_nothing_changed(self) -> None:
         self.assertEqual(0, self.look(self.make(journalled=True)))
         self.assertFalse(self.domain.marked)
@@ -123,15 +45,14 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual(77, target.original.parameters[cputune.SHARES])
         self.assertEqual(frozenset({0}), target.allowed_cpus)
 
-    def test_respected(self) -> None:
-        target = self.make(journalled=True)
+    def test_a_change_of_a_guest_without_our_values_hands_nothing_back(
+        self,
+    ) -> None:
+        target = self.make()
         self.domain.values[cputune.QUOTA] = 40_000
-        self.assertEqual(1, self.look(target))
-        self.assertEqual({cputune.QUOTA}, target.released)
-        self.assertEqual(target.released, self.journal.load('u').released)
-        self.assertTrue(self.domain.marked)
-        self.domain.values[cputune.QUOTA] = 30_000
         self.assertEqual(0, self.look(target))
+        self.assertEqual(frozenset(), target.external)
+        self.assertTrue(target.free_to_write)
 
     def test_what_systemd_puts_back_is_written_anew(self) -> None:
         """It does not know of what windows write into the file."""
@@ -141,7 +62,7 @@ class TestForeignChanges(ForeignCase):
         target.weight.proven = True
         target.note_written({cputune.SHARES: 20})
         self.assertEqual(0, self.look(target))
-        self.assertEqual(frozenset(), target.released)
+        self.assertEqual(frozenset(), target.external)
         self.assertEqual(['u'], self.told)
         self.assertEqual(1024, target.in_force.shares)
         self.assertEqual(0, self.look(target))
@@ -153,42 +74,77 @@ class TestForeignChanges(ForeignCase):
         target.original = target.expected
         cputune.write_bandwidth(self.domain, 8_000, 4_000, self.domain.values)
         self.domain.pins = [(True, False), (False, True)]
+        self.domain.pinned = {0, 1}
         target.set_expected(cputune.read(self.domain))
         return target
 
-    def test_whoever_sets_one_of_two_gets_the_other_as_it_was(self) -> None:
-        for name, value, other, was in (
-            (cputune.PERIOD, 77_000, cputune.QUOTA, 50_000),
-            (cputune.QUOTA, 25_000, cputune.PERIOD, 100_000),
-        ):
-            self.domain = Domain()
-            target = self.written()
-            self.domain.values[name] = value
-            self.assertEqual(1, self.look(target))
-            self.assertEqual(value, self.domain.values[name])
-            self.assertEqual(was, self.domain.values[other])
-            self.assertEqual(was, target.expected.parameters[other])
-            # And nothing more than that, now and when we leave.
-            self.assertEqual(0, self.look(target))
-            self.assertEqual([(True, False), (False, True)], self.domain.pins)
-            cputune_restore.restore(
-                self.domain, target.original, target.released
-            )
-            self.assertEqual(value, self.domain.values[name])
-            self.assertEqual([(True, True)] * 2, self.domain.pins)
+    def assert_handed_back(self, target: guest.Guest, *names: str) -> None:
+        self.assertEqual(frozenset(names), target.external)
+        self.assertIn(Hold.EXTERNAL, target.holds)
+        self.assertFalse(target.free_to_write)
+        self.assertFalse(target.journalled)
+        self.assertFalse(self.domain.marked)
+        record = self.journal.load('u')
+        self.assertTrue(record.is_handed_back)
+        self.assertEqual(frozenset(names), record.external)
+        # Another check finds nothing more, and writes nothing.
+        values, pins = dict(self.domain.values), list(self.domain.pins)
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(values, self.domain.values)
+        self.assertEqual(pins, self.domain.pins)
 
-    def test_whoever_pins_one_vcpu_gets_the_others_as_they_were(self) -> None:
+    def test_each_parameter_stays_and_all_else_is_restored(self) -> None:
+        for name, value in (
+            (cputune.PERIOD, 77_000),
+            (cputune.QUOTA, 25_000),
+            (cputune.SHARES, 333),
+        ):
+            with self.subTest(name):
+                self.domain = policy_case.Domain()
+                original = dict(self.domain.values)
+                target = self.written()
+                self.domain.values[name] = value
+                self.assertEqual(1, self.look(target))
+                self.assertEqual({**original, name: value}, self.domain.values)
+                self.assertEqual(ALL, self.domain.pins)
+                self.assert_handed_back(target, name)
+
+    def test_one_vcpus_pins_stay_and_all_else_is_restored(self) -> None:
         target = self.written()
+        original = dict(self.domain.values)
+        original.update({cputune.PERIOD: 100_000, cputune.QUOTA: 50_000})
         self.domain.pins[0] = (False, True)
         self.assertEqual(1, self.look(target))
-        self.assertEqual({cputune.pin_name(0)}, target.released)
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
-        self.assertEqual(8_000, self.domain.values[cputune.PERIOD])
-        self.assertEqual(0, self.look(target))
-        cputune_restore.restore(self.domain, target.original, target.released)
-        self.assertEqual([(False, True), (True, True)], self.domain.pins)
+        self.assertEqual(original, self.domain.values)
+        self.assert_handed_back(target, cputune.pin_name(0))
 
-    def test_whoever_sets_one_after_the_other_keeps_both(self) -> None:
+    def test_is_counted_and_logged_once(self) -> None:
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        changes = self.changes()
+        with self.assertLogs('nova_vhpc', 'WARNING') as logs:
+            changes.check(target)
+            self.domain.values[cputune.SHARES] = 333
+            changes.check(target)
+            self.restore(target, changes)
+            changes.check(target)
+        self.assertEqual(1, len(logs.output))
+        self.assertIn('external change of vcpu_quota', logs.output[0])
+        self.assertEqual(1, changes.handed_back)
+        self.assertEqual(2, changes.count)
+
+    def test_later_changes_of_a_server_handed_back_stay(self) -> None:
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        self.look(target)
+        self.domain.values[cputune.SHARES] = 8_000
+        self.domain.pins[1] = (True, False)
+        self.assertEqual(0, self.look(target))
+        self.assertEqual(8_000, self.domain.values[cputune.SHARES])
+        self.assertEqual((True, False), self.domain.pins[1])
+
+    def test_values_set_one_after_the_other_both_stay(self) -> None:
         """The second one comes while the first one is journalled."""
 
         def set_next() -> None:
@@ -199,51 +155,112 @@ class TestForeignChanges(ForeignCase):
         self.domain.values[cputune.QUOTA] = 25_000
         self.domain.pins[0] = (False, True)
         self.domain.meanwhile = set_next
-        self.assertEqual(2, self.look(target))
+        self.look(target)
         self.domain.meanwhile = lambda: None
-        self.assertEqual(2, self.look(target))
-        self.assertEqual(77_000, self.domain.values[cputune.PERIOD])
-        self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
-        self.assertEqual([(False, True), (True, False)], self.domain.pins)
-        self.assertEqual(target.released, self.journal.load('u').released)
-
-    def test_also_where_it_comes_just_before_ours_is_put_back(self) -> None:
-        """Then libvirt's event alone tells of it."""
-        target = self.written()
-        self.domain.values[cputune.QUOTA] = 25_000
-        restore = cputune_restore.restore
-
-        def set_next(*arguments: Any) -> tuple[str, ...]:
-            self.domain.values[cputune.PERIOD] = 77_000
-            target.echoes.theirs = {cputune.PERIOD: 77_000}
-            return restore(*arguments)
-
-        with mock.patch.object(cputune_restore, 'restore', set_next):
-            self.look(target)
         self.look(target)
         self.assertEqual(77_000, self.domain.values[cputune.PERIOD])
         self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
-        self.assertEqual({cputune.PERIOD, cputune.QUOTA}, target.released)
+        self.assertEqual([(False, True), (True, False)], self.domain.pins)
 
-    def test_what_libvirt_says_it_has_put_back_and_has_not(self) -> None:
-        for name, value in ((cputune.QUOTA, 25_000), (cputune.PERIOD, 77_000)):
-            self.domain = Domain()
-            target = self.written()
-            self.domain.values[name] = value
-            self.domain.pins[0] = (False, True)
-            with (
-                mock.patch.object(self.domain, 'setSchedulerParametersFlags'),
-                mock.patch.object(self.domain, 'pinVcpuFlags'),
-            ):
-                self.assertEqual(2, self.look(target))
-            self.assertEqual(0, self.look(target))
-            released = {name, cputune.pin_name(0)}
-            self.assertEqual(released, target.released)
-            original = target.original
-            left = cputune.differences(
-                original, cputune.read(self.domain), target.released
-            )
-            self.assertEqual((), left)
+    def test_a_value_set_just_before_its_original_is_written_stays(
+        self,
+    ) -> None:
+        """Only libvirt's event tells of it; the restore wrote over it."""
+        for name, value in (
+            (cputune.PERIOD, 77_000),
+            (cputune.SHARES, 444),
+            (cputune.pin_name(1), frozenset({0})),
+        ):
+            with self.subTest(name):
+                self.domain = policy_case.Domain()
+                target = self.written()
+                self.domain.values[cputune.SHARES] = 20
+                target.note_written({cputune.SHARES: 20})
+                target.event_history.written_shares.add(20)
+                self.domain.values[cputune.QUOTA] = 25_000
+                self.look(target)
+                if name == cputune.SHARES:
+                    target.event_history.external_shares = value
+                else:
+                    target.event_history.external = {name: value}
+                self.assertEqual(1, self.look(target))
+                now = self.in_force()
+                self.assertEqual(value, now[name])
+                self.assertEqual(25_000, now[cputune.QUOTA])
+                self.assert_handed_back(target, name, cputune.QUOTA)
+
+    def in_force(self) -> dict[str, Any]:
+        pins = enumerate(map(cputune.pin_cpus, self.domain.pins))
+        return {
+            **self.domain.values,
+            **{cputune.pin_name(vcpu): pin for vcpu, pin in pins},
+        }
+
+    def test_what_libvirt_has_not_restored_is_tried_again(self) -> None:
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        with (
+            mock.patch.object(self.domain, 'setSchedulerParametersFlags'),
+            mock.patch.object(self.domain, 'pinVcpuFlags'),
+        ):
+            self.assertRaises(recovery.RestoreError, self.look, target)
+        self.assertTrue(target.journalled)
+        self.assertFalse(target.free_to_write)
+        self.assertFalse(self.journal.load('u').is_handed_back)
+        self.look(target)
+        self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
+        self.assertEqual(ALL, self.domain.pins)
+        self.assert_handed_back(target, cputune.QUOTA)
+
+    def test_a_full_disk_does_not_keep_our_values_in_force(self) -> None:
+        target = self.written()
+        target.online = self.online()
+        self.domain.values[cputune.QUOTA] = 25_000
+        full = store.JournalError('full')
+        with mock.patch.object(self.journal, 'save', side_effect=full):
+            self.assertRaises(store.JournalError, self.look, target)
+        # As the restore queue notes after a failure.
+        target.uncertain = True
+        self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
+        self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
+        self.look(target)
+        self.assert_handed_back(target, cputune.QUOTA)
+
+    def test_the_journal_leaves_the_external_value_alone_on_the_way(
+        self,
+    ) -> None:
+        """As for --restore, if the agent is killed before it restores."""
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        self.changes().check(target)
+        record = self.journal.load('u')
+        self.assertEqual({cputune.QUOTA}, record.released)
+        self.assertEqual({cputune.QUOTA}, record.external)
+        self.assertFalse(record.is_handed_back)
+        cputune_restore.restore(self.domain, record.original, record.released)
+        self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
+        self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
+
+    def test_resumed_it_is_managed_again(self) -> None:
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        self.look(target)
+        self.assertEqual('', self.changes().resume(target))
+        self.assertEqual(frozenset(), target.external)
+        self.assertEqual((), self.journal.uuids())
+
+    def test_not_resumed_before_all_is_restored(self) -> None:
+        target = self.written()
+        self.domain.values[cputune.QUOTA] = 25_000
+        changes = self.changes()
+        changes.check(target)
+        self.assertIn('try again', changes.resume(target))
+        self.assertEqual({cputune.QUOTA}, target.external)
+
+    def test_a_guest_that_was_not_handed_back_is_resumed_at_once(self) -> None:
+        target = self.written()
+        self.assertEqual('', self.changes().resume(target))
+        self.assertTrue(target.journalled)
 
     def test_vcpus_that_are_plugged_in_are_put_back_too(self) -> None:
         target = self.written()
@@ -280,7 +297,7 @@ class TestForeignChanges(ForeignCase):
         self.assertEqual(1, len(target.original_tune.vcpu_pins or ()))
         self.assertEqual(2, len(target.original.vcpupins))
 
-    def test_what_could_not_be_taken_back_is_tried_again(self) -> None:
+    def test_a_refused_restore_is_tried_again(self) -> None:
         target = self.written()
         self.domain.pins[0] = (False, True)
         refused = fake_libvirt.refused('busy')
@@ -296,7 +313,7 @@ class TestForeignChanges(ForeignCase):
         target = self.make(journalled=True)
         self.domain.pins = [(True, False), (True, True)]
         self.assertEqual(1, self.look(target, 'override'))
-        self.assertEqual(frozenset(), target.released)
+        self.assertEqual(frozenset(), target.external)
         self.assertEqual(frozenset({0}), target.expected.vcpupins[0])
 
     def test_overridden_shares_are_the_players_to_write(self) -> None:
@@ -315,11 +332,11 @@ class TestForeignChanges(ForeignCase):
         target.note_written({cputune.PERIOD: 100_000, cputune.QUOTA: -1})
         self.domain.values[cputune.QUOTA] = 18_446_744_073_709_551
         self.assertEqual(0, self.look(target))
-        self.assertEqual(frozenset(), target.released)
+        self.assertEqual(frozenset(), target.external)
 
     def test_weights_of_our_own_windows(self) -> None:
         target = self.make(journalled=True)
-        target.echoes.shares_ours.add(5)
+        target.event_history.written_shares.add(5)
         self.domain.values[cputune.SHARES] = 5
         self.assertEqual(0, self.look(target))
 
@@ -331,11 +348,15 @@ class TestForeignChanges(ForeignCase):
         self.assertFalse(target.uncertain)
 
 
-class TestBandwidthWrittenOver(ForeignCase):
+class TestOverwrittenBandwidth(policy_case.PolicyTestCase):
     """Theirs by an event; a write of ours came just after."""
 
     def setUp(self) -> None:
         super().setUp()
+        self.begin()
+
+    def begin(self) -> None:
+        self.domain = policy_case.Domain()
         # The original is 50 of 100 ms.
         self.target = self.make(journalled=True)
         self.target.original = self.target.expected
@@ -343,7 +364,7 @@ class TestBandwidthWrittenOver(ForeignCase):
 
     def write(self) -> None:
         tune = model.CpuTune(10_000, 5_000)
-        self.target.echoes.note_bandwidth(tune)
+        self.target.event_history.note_bandwidth(tune)
         cputune.write_bandwidth(self.domain, 10_000, 5_000, self.domain.values)
         self.target.note_written(
             {cputune.PERIOD: 10_000, cputune.QUOTA: 5_000}
@@ -353,40 +374,41 @@ class TestBandwidthWrittenOver(ForeignCase):
         values = self.domain.values
         return values[cputune.PERIOD], values[cputune.QUOTA]
 
-    def test_given_back_with_what_belongs_to_it(self) -> None:
+    def test_is_written_again_and_the_other_is_restored(self) -> None:
         for name, value, wanted in (
             (cputune.QUOTA, 30_000, (100_000, 30_000)),
             (cputune.PERIOD, 80_000, (80_000, 50_000)),
         ):
             with self.subTest(name):
-                self.target.released = frozenset()
-                self.write()
-                self.target.echoes.theirs = {name: value}
+                self.begin()
+                self.target.event_history.external = {name: value}
                 self.assertEqual(1, self.look(self.target))
                 self.assertEqual(wanted, self.bandwidth())
-                self.assertEqual({name}, self.target.released)
-                self.assertEqual({}, self.target.echoes.theirs)
+                self.assertEqual({name}, self.target.external)
+                self.assertEqual({}, self.target.event_history.external)
                 # It was told of once.
                 self.assertEqual(0, self.look(self.target))
 
     def test_overridden_all_the_same(self) -> None:
-        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
+        self.target.event_history.external = {cputune.QUOTA: 30_000}
         self.assertEqual(1, self.look(self.target, 'override'))
         self.assertEqual((10_000, 5_000), self.bandwidth())
         self.assertEqual(0, self.look(self.target, 'override'))
 
     def test_a_later_one_of_theirs_stays(self) -> None:
-        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
+        self.target.event_history.external = {cputune.QUOTA: 30_000}
         self.domain.values[cputune.QUOTA] = 4_000
         self.look(self.target)
         self.assertEqual(4_000, self.bandwidth()[1])
-        self.assertEqual({cputune.QUOTA}, self.target.released)
+        self.assertEqual({cputune.QUOTA}, self.target.external)
 
     def test_nor_is_it_ours_because_we_have_written_it_once(self) -> None:
         """As they have set it twice, the second time to what it was."""
-        self.target.echoes.note_bandwidth(model.CpuTune(100_000, 50_000))
+        self.target.event_history.note_bandwidth(
+            model.CpuTune(100_000, 50_000)
+        )
         self.write()
-        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
+        self.target.event_history.external = {cputune.QUOTA: 30_000}
         cputune.write_bandwidth(
             self.domain, 100_000, 50_000, self.domain.values
         )
@@ -395,12 +417,12 @@ class TestBandwidthWrittenOver(ForeignCase):
 
     def test_before_our_first_write_it_is_the_original(self) -> None:
         self.target.journalled = False
-        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
+        self.target.event_history.external = {cputune.QUOTA: 30_000}
         self.assertEqual(0, self.look(self.target))
-        self.assertEqual({}, self.target.echoes.theirs)
+        self.assertEqual({}, self.target.event_history.external)
 
     def test_what_could_not_be_given_back_is_tried_again(self) -> None:
-        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
+        self.target.event_history.external = {cputune.QUOTA: 30_000}
         refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             cputune, 'write_bandwidth', side_effect=refused
@@ -410,21 +432,21 @@ class TestBandwidthWrittenOver(ForeignCase):
         self.assertEqual((100_000, 30_000), self.bandwidth())
 
     def test_put_back_before_anybody_looked(self) -> None:
-        self.target.echoes.theirs = {cputune.QUOTA: 30_000}
-        self.changes().settle(self.target)
+        self.target.event_history.external = {cputune.QUOTA: 30_000}
+        self.restore(self.target, self.changes())
         self.assertEqual((100_000, 30_000), self.bandwidth())
-        self.assertEqual({cputune.QUOTA}, self.target.released)
+        self.assertEqual({cputune.QUOTA}, self.target.external)
 
 
-class TestSharesInWindows(ForeignCase):
+class TestSharesInWindows(policy_case.PolicyTestCase):
     """Theirs by an event; a window may have written over them since."""
 
     def setUp(self) -> None:
         super().setUp()
         self.target = self.make(journalled=True)
-        self.target.echoes.shares_ours.add(20)
+        self.target.event_history.written_shares.add(20)
         self.target.note_written({cputune.SHARES: 20})
-        self.target.echoes.shares_theirs = 333
+        self.target.event_history.external_shares = 333
         self.domain.values[cputune.SHARES] = 20
 
     def shares(self) -> int:
@@ -434,14 +456,14 @@ class TestSharesInWindows(ForeignCase):
         self.assertEqual(1, self.look(self.target))
         self.assertEqual(333, self.shares())
         self.assertEqual(333, self.target.in_force.shares)
-        self.assertEqual({cputune.SHARES}, self.journal.load('u').released)
-        self.assertIsNone(self.target.echoes.shares_theirs)
+        self.assertEqual({cputune.SHARES}, self.journal.load('u').external)
+        self.assertIsNone(self.target.event_history.external_shares)
         self.assertEqual(0, self.look(self.target))
 
     def test_still_there(self) -> None:
         self.domain.values[cputune.SHARES] = 333
         self.assertEqual(1, self.look(self.target))
-        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual({cputune.SHARES}, self.target.external)
         self.assertEqual(333, self.shares())
 
     def test_a_later_one_of_theirs_stays(self) -> None:
@@ -451,31 +473,31 @@ class TestSharesInWindows(ForeignCase):
 
     def test_nor_is_it_ours_because_we_have_written_it_once(self) -> None:
         """As they have set it twice, the second time to what it was."""
-        self.target.echoes.shares_ours.add(1024)
+        self.target.event_history.written_shares.add(1024)
         self.domain.values[cputune.SHARES] = 1024
         self.assertEqual(1, self.look(self.target))
-        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual({cputune.SHARES}, self.target.external)
         self.assertEqual(1024, self.shares())
 
     def test_also_after_a_write_of_ours_that_failed(self) -> None:
         self.target.uncertain = True
         self.domain.values[cputune.QUOTA] = 40_000
         self.assertEqual(1, self.look(self.target))
-        self.assertEqual({cputune.SHARES}, self.target.released)
+        self.assertEqual({cputune.SHARES}, self.target.external)
         self.assertEqual(333, self.shares())
 
     def test_overridden_all_the_same(self) -> None:
         self.assertEqual(1, self.look(self.target, 'override'))
         self.assertEqual(20, self.shares())
         self.assertEqual(['u'], self.told)
-        self.assertIsNone(self.target.echoes.shares_theirs)
+        self.assertIsNone(self.target.event_history.external_shares)
 
     def test_before_our_first_write(self) -> None:
         self.target.journalled = False
         self.domain.values[cputune.SHARES] = 333
         self.assertEqual(0, self.look(self.target))
         self.assertEqual(333, self.target.original.parameters[cputune.SHARES])
-        self.assertEqual(frozenset(), self.target.released)
+        self.assertEqual(frozenset(), self.target.external)
 
     def test_what_could_not_be_given_back_is_tried_again(self) -> None:
         refused = fake_libvirt.refused('busy')
@@ -488,13 +510,13 @@ class TestSharesInWindows(ForeignCase):
         read = cputune.read
 
         def read_late(*arguments: Any) -> cputune.Cputune:
-            self.target.echoes.shares_theirs = 444
+            self.target.event_history.external_shares = 444
             return read(*arguments)
 
         with mock.patch.object(cputune, 'read', read_late):
             self.look(self.target)
         # Its look is still to come.
-        self.assertEqual(444, self.target.echoes.shares_theirs)
+        self.assertEqual(444, self.target.event_history.external_shares)
         self.assertEqual(444, self.shares())
         self.look(self.target)
         self.assertEqual(444, self.shares())
@@ -502,16 +524,21 @@ class TestSharesInWindows(ForeignCase):
     def test_put_back_when_a_look_could_not_give_it_back(self) -> None:
         changes = self.changes()
         refused = fake_libvirt.refused('busy')
-        for method in (changes.check, changes.settle):
+        changes.check(self.target)
+        for _ in range(2):
             with mock.patch.object(
                 cputune, 'write_shares', side_effect=refused
             ):
-                self.assertRaises(libvirt.libvirtError, method, self.target)
+                self.assertRaises(
+                    libvirt.libvirtError, self.restore, self.target, changes
+                )
             self.assertEqual(20, self.shares())
-        changes.settle(self.target)
+        self.restore(self.target, changes)
         self.assertEqual(333, self.shares())
 
-    def test_given_back_before_the_journal_calls_it_theirs(self) -> None:
+    def test_is_written_again_though_the_journal_cannot_be_written(
+        self,
+    ) -> None:
         full = store.JournalError('full')
         with mock.patch.object(self.journal, 'save', side_effect=full):
             self.assertRaises(store.JournalError, self.look, self.target)
@@ -528,5 +555,5 @@ class TestSharesInWindows(ForeignCase):
 
         with mock.patch.object(cputune, 'read', note):
             self.look(self.target)
-        self.assertEqual([True], held)
+        self.assertEqual({True}, set(held))
         self.assertFalse(self.target.lock.locked())

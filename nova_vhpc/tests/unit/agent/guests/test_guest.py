@@ -79,23 +79,14 @@ class TestGuest(base.BaseTestCase):
             target.ours_to_write(model.CpuTune(5_000, 5_000, 1024)),
         )
 
-    def test_what_is_not_ours(self) -> None:
+    def test_pins_of_a_guest_with_its_own_are_left_out(
+        self,
+    ) -> None:
         wish = model.CpuTune(5_000, 5_000, 7, (frozenset({0}), BOTH))
         self.assertEqual(
-            model.CpuTune(None, None, 7, wish.vcpu_pins),
-            make(released=frozenset({cputune.QUOTA})).ours_to_write(wish),
+            model.CpuTune(5_000, 5_000, 7),
+            make(repin=False).ours_to_write(wish),
         )
-        self.assertEqual(
-            model.CpuTune(5_000, 5_000, None, wish.vcpu_pins),
-            make(released=frozenset({cputune.SHARES})).ours_to_write(wish),
-        )
-        for target in (
-            make(released=frozenset({cputune.PINS})),
-            make(repin=False),
-        ):
-            self.assertEqual(
-                model.CpuTune(5_000, 5_000, 7), target.ours_to_write(wish)
-            )
 
     def test_pins_to_cpus_that_are_off(self) -> None:
         """Kernels refuse them; without them it is as it was before us."""

@@ -161,5 +161,5 @@ class TestNextRun(manager_case.ManagerTestCase):
             found = self.look()
         self.assertIsNot(target, found)
         self.assertEqual(self.domain.values, found.original.parameters)
-        self.assertEqual(frozenset(), found.released)
+        self.assertEqual(frozenset(), found.external)
         self.assertEqual((), self.records.uuids())

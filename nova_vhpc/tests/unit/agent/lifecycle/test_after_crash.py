@@ -12,6 +12,7 @@
 
 """After a crash: what we wrote is put back, what others wrote is not."""
 
+import dataclasses
 import errno
 import json
 import pathlib
@@ -54,7 +55,7 @@ class TestCrash(manager_case.ManagerTestCase):
         self.assertEqual([(True, True), (False, True)], self.domain.pins)
         self.assertIsNone(self.domain.mark)
         self.assertEqual((), self.records.uuids())
-        self.assertIn('changed vcpu_quota, vcpupin 1 while', log.output)
+        self.assertIn('change of vcpu_quota, vcpupin 1 while', log.output)
         # And now it is what the VM had before us.
         target = self.made.guests['u']
         self.assertEqual(50_000, target.original.parameters[cputune.QUOTA])
@@ -296,12 +297,62 @@ class TestCrash(manager_case.ManagerTestCase):
         self.made.set_shares('u', 20)
         self.domain.values[cputune.SHARES] = 333
         self.look()
-        self.assertEqual({cputune.SHARES}, target.released)
+        self.assertEqual({cputune.SHARES}, target.external)
         self.crash()
         self.domain.pins[1] = (False, True)
         self.start()
         self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
         self.assertEqual([(True, True), (False, True)], self.domain.pins)
+
+    def test_handed_back_after_a_restart_until_it_is_resumed(self) -> None:
+        self.write(self.look())
+        self.domain.values[cputune.SHARES] = 333
+        self.look()
+        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.start()
+        target = self.made.guests['u']
+        self.assertEqual({cputune.SHARES}, target.external)
+        self.assertEqual('external', target.hands_off)
+        self.write(target)
+        expected = {**ORIGINAL, cputune.SHARES: 333}
+        self.assertEqual(expected, self.domain.values)
+        self.assertEqual('', self.made.resume_one('u'))
+        self.drain()
+        self.assertEqual('', target.hands_off)
+        self.assertIsNone(self.records.load('u'))
+        self.write(target)
+        self.assertNotEqual(expected, self.domain.values)
+        self.made.pause()
+        self.drain()
+        self.assertEqual(expected, self.domain.values)
+
+    def test_a_new_run_of_a_handed_back_server_is_managed(self) -> None:
+        self.write(self.look())
+        self.domain.values[cputune.SHARES] = 333
+        self.look()
+        self.crash()
+        record = self.records.load('u')
+        run = dataclasses.replace(record.identity, domain_id=99)
+        self.records.save(dataclasses.replace(record, identity=run))
+        self.start()
+        target = self.made.guests['u']
+        self.assertEqual(frozenset(), target.external)
+        self.assertEqual('', target.hands_off)
+
+    def test_values_that_an_older_agent_left_alone_hand_it_back(self) -> None:
+        """Before the key 'external', single values were left alone."""
+        self.write(self.look())
+        self.crash()
+        file = self.records.path / 'u.json'
+        data = json.loads(file.read_text())
+        del data['external'], data['crc32']
+        data['released'] = [cputune.SHARES]
+        data['crc32'] = store._checksum(data)
+        file.write_text(json.dumps(data))
+        self.domain.values[cputune.SHARES] = 333
+        self.start()
+        self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
+        self.assertEqual('external', self.made.guests['u'].hands_off)
 
     def test_an_older_agents_record_does_not_say(self) -> None:
         self.write(self.look())

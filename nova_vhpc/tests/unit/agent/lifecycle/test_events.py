@@ -52,9 +52,9 @@ class TestEvents(base.BaseTestCase):
         self.target.note_written({cputune.PERIOD: 5_000})
         self.assertEqual([], self.tunable('cputune.vcpu_period', 5_000))
         self.target.journalled = True
-        self.target.echoes.shares_ours.add(9)
+        self.target.event_history.written_shares.add(9)
         self.assertEqual([], self.tunable('cputune.cpu_shares', 9))
-        self.assertIsNone(self.target.echoes.shares_theirs)
+        self.assertIsNone(self.target.event_history.external_shares)
 
     def test_no_limit_of_ours_as_the_kernel_reads_it(self) -> None:
         self.target.note_written({cputune.QUOTA: 18_446_744_073_709_551})
@@ -69,23 +69,23 @@ class TestEvents(base.BaseTestCase):
             None,
         )
         self.assertEqual(['u'], self.enqueued)
-        self.assertEqual(77, self.target.echoes.shares_theirs)
+        self.assertEqual(77, self.target.event_history.external_shares)
 
     def test_shares_that_are_theirs_already(self) -> None:
-        self.target.released = frozenset({cputune.SHARES})
+        self.target.external = frozenset({cputune.SHARES})
         self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 77))
-        self.assertIsNone(self.target.echoes.shares_theirs)
+        self.assertIsNone(self.target.event_history.external_shares)
 
     def test_shares_of_an_earlier_run(self) -> None:
         self.events._on_tunable(
             None, Domain('u', 7), {'cputune.cpu_shares': 77}, None
         )
-        self.assertIsNone(self.target.echoes.shares_theirs)
+        self.assertIsNone(self.target.event_history.external_shares)
 
     def test_late_event_of_ours_in_a_vm_that_was_put_back(self) -> None:
-        self.target.echoes.shares_ours.add(9)
+        self.target.event_history.written_shares.add(9)
         self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 9))
-        self.assertIsNone(self.target.echoes.shares_theirs)
+        self.assertIsNone(self.target.event_history.external_shares)
 
     def test_a_value_that_is_not_ours(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.vcpu_period', 7_000))
@@ -93,27 +93,29 @@ class TestEvents(base.BaseTestCase):
     def test_bandwidth_that_is_not_ours_is_kept(self) -> None:
         """A write of ours may come just after it, before anybody looks."""
         self.tunable('cputune.vcpu_period', 7_000)
-        self.assertEqual({cputune.PERIOD: 7_000}, self.target.echoes.theirs)
+        self.assertEqual(
+            {cputune.PERIOD: 7_000}, self.target.event_history.external
+        )
         self.tunable('cputune.vcpu_quota', 3_000)
         self.assertEqual(
             {cputune.PERIOD: 7_000, cputune.QUOTA: 3_000},
-            self.target.echoes.theirs,
+            self.target.event_history.external,
         )
 
     def test_bandwidth_that_is_nobody_elses(self) -> None:
-        self.target.echoes.note_bandwidth(model.CpuTune(7_000, -1))
+        self.target.event_history.note_bandwidth(model.CpuTune(7_000, -1))
         self.tunable('cputune.vcpu_period', 7_000)
         self.tunable('cputune.vcpu_quota', 18_446_744_073_709_551)
         # As before us, which a put-back writes.
         original = self.target.original.parameters[cputune.PERIOD]
         self.tunable('cputune.vcpu_period', original)
-        self.target.released = frozenset({cputune.QUOTA})
+        self.target.external = frozenset({cputune.QUOTA})
         self.tunable('cputune.vcpu_quota', 3_000)
         # Of an earlier run.
         self.events._on_tunable(
             None, Domain('u', 7), {'cputune.vcpu_period': 8_000}, None
         )
-        self.assertEqual({}, self.target.echoes.theirs)
+        self.assertEqual({}, self.target.event_history.external)
 
     def test_a_pin_of_ours_comes_back(self) -> None:
         self.target.note_written(pins={1: frozenset({0})})
@@ -130,27 +132,25 @@ class TestEvents(base.BaseTestCase):
                 cputune.pin_name(0): frozenset({1, 3, 4}),
                 cputune.pin_name(1): frozenset({1}),
             },
-            self.target.echoes.theirs,
+            self.target.event_history.external,
         )
 
     def test_pins_that_are_nobody_elses(self) -> None:
         name = cputune.pin_name(0)
-        self.target.echoes.note({name: frozenset({1})})
+        self.target.event_history.note({name: frozenset({1})})
         self.tunable('cputune.vcpupin0', '1')
         # As before us, which a put-back writes, though it is not so now.
         self.target.note_written(pins={1: frozenset({0})})
         self.tunable('cputune.vcpupin1', '0-1')
-        self.target.released = frozenset({cputune.pin_name(1)})
+        self.target.external = frozenset({cputune.pin_name(1)})
         self.tunable('cputune.vcpupin1', '1')
-        self.target.released = frozenset({cputune.PINS})
-        self.tunable('cputune.vcpupin0', '0')
-        self.assertEqual({}, self.target.echoes.theirs)
+        self.assertEqual({}, self.target.event_history.external)
 
     def test_what_is_no_set_of_cpus(self) -> None:
         for name in ('cputune.vcpupin0', 'cputune.emulatorpin'):
             self.enqueued.clear()
             self.assertEqual(['u'], self.tunable(name, ''))
-        self.assertEqual({}, self.target.echoes.theirs)
+        self.assertEqual({}, self.target.event_history.external)
 
     def test_a_tunable_that_we_never_write(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.emulator_period', 1))

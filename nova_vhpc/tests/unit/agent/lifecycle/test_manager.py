@@ -41,7 +41,7 @@ class TestPutBack(ManagerTestCase):
         self.made.pause()
         self.drain()
         self.assert_put_back()
-        self.assertEqual({20, 1024}, target.echoes.shares_ours)
+        self.assertEqual({20, 1024}, target.event_history.written_shares)
 
     def test_late_events_of_period_and_quota_are_known_too(self) -> None:
         target = self.look()
@@ -49,8 +49,8 @@ class TestPutBack(ManagerTestCase):
         self.made.write(target, tune)
         self.drain()
         for name in (cputune.PERIOD, cputune.QUOTA):
-            self.assertTrue(target.echoes.wrote(name, 30_000))
-        self.assertFalse(target.echoes.wrote(cputune.PERIOD, 30_001))
+            self.assertTrue(target.event_history.wrote(name, 30_000))
+        self.assertFalse(target.event_history.wrote(cputune.PERIOD, 30_001))
 
     def test_the_mark_is_there_again_after_it(self) -> None:
         """Without it a migration takes our values along for the VM's own."""
@@ -360,5 +360,5 @@ class TestRestarted(ManagerTestCase):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.made._policy.check(self.target)
         self.assertNotIn('somebody', log.output)
-        self.assertEqual(frozenset(), self.target.released)
+        self.assertEqual(frozenset(), self.target.external)
         self.assertEqual([], self.domain.written)

@@ -352,3 +352,13 @@ class TestReport(base.BaseTestCase):
             {'x': 'left alone: no journal'},
             restore_queue.report_refused('x', 'no journal')['failed'],
         )
+
+    def test_a_server_is_resumed_or_not_or_unknown(self) -> None:
+        for reason, key, outcome in (
+            ('', 'resumed', ['x']),
+            ('busy', 'failed', {'x': 'busy'}),
+            (None, 'unknown', ['x']),
+        ):
+            answer = restore_queue.report_resumed('x', reason)
+            self.assertEqual(outcome, answer.pop(key))
+            self.assertFalse(any(answer.values()))

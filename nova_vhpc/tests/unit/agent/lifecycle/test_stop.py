@@ -90,12 +90,12 @@ class TestStop(manager_case.ManagerTestCase):
         self.assertEqual(
             {**fake_libvirt.ORIGINAL, cputune.SHARES: 333}, self.domain.values
         )
-        self.assertEqual((), self.records.uuids())
+        self.assertTrue(self.records.load('u').is_handed_back)
 
     def test_also_what_a_window_has_written_over(self) -> None:
         target = self.look()
         self.made.set_shares('u', 20)
-        target.echoes.shares_theirs = 333
+        target.event_history.external_shares = 333
         self.assertTrue(self.made.stop(PATIENCE_S))
         self.assertEqual(333, self.domain.values[cputune.SHARES])
 

@@ -30,7 +30,7 @@ from nova_vhpc.agent.lifecycle import writer
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
-from nova_vhpc.tests.unit.agent.external_changes import test_policy
+from nova_vhpc.tests.unit.agent.external_changes import policy_case
 from nova_vhpc.tests.unit.agent.guests import (
     test_guest,
     test_quarantine,
@@ -66,7 +66,7 @@ class WriterCase(base.BaseTestCase):
         self.state = pathlib.Path(tempfile.mkdtemp())
         self.journal = store.Journal(str(self.state))
         self.journal.prepare()
-        self.domain = test_policy.Domain()
+        self.domain = policy_case.Domain()
         self.target = self.make()
         self.guests = test_registry.make()
         self.guests.add(self.target)
@@ -292,7 +292,7 @@ class TestWriter(WriterCase):
         write = self.domain.setSchedulerParametersFlags
 
         def note(values: dict[str, int], flags: int) -> None:
-            known.append(set(self.target.echoes.shares_ours))
+            known.append(set(self.target.event_history.written_shares))
             write(values, flags)
 
         self.domain.setSchedulerParametersFlags = note

@@ -192,6 +192,6 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         self.domain.job = 0
         self.look()
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
-        self.assertEqual(frozenset(), target.released)
+        self.assertEqual(frozenset(), target.external)
         self.assertFalse(target.unweighed)
         self.assertTrue(self.made.set_shares('u', 40_960))

@@ -38,8 +38,8 @@ class Control:
         self.calls.append(('pause', wait_s))
         return TOLD
 
-    def resume(self) -> None:
-        self.calls.append('resume')
+    def resume(self, server: str | None) -> None:
+        self.calls.append(('resume', server))
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         self.calls.append(('restore', server, wait_s))
@@ -84,8 +84,14 @@ class TestControl(base.BaseTestCase):
         self.assertEqual(TOLD, call(self.host, 'pause'))
         self.assertEqual(TOLD, call(self.host, 'restore', server='s'))
         self.assertEqual({}, call(self.host, 'resume'))
+        self.assertEqual({}, call(self.host, 'resume', server='s'))
         self.assertEqual(
-            [('pause', 8.0), ('restore', 's', 8.0), 'resume'],
+            [
+                ('pause', 8.0),
+                ('restore', 's', 8.0),
+                ('resume', None),
+                ('resume', 's'),
+            ],
             self.control.calls,
         )
 
@@ -96,6 +102,14 @@ class TestControl(base.BaseTestCase):
             {'restored': ['s']},
             self.client.call(self.host, 'restore', server='s'),
         )
+        error = self.assertRaises(
+            control.ControlError,
+            self.client.call,
+            self.host,
+            'resume',
+            server='s',
+        )
+        self.assertIn('cannot resume a single server', str(error))
 
     def test_an_older_caller(self) -> None:
         self.serve(control._Endpoint(self.control))

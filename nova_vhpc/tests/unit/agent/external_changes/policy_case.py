@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A guest in a libvirt in memory, and the policy for external changes."""
+
+import tempfile
+import types
+from typing import Any
+
+from oslotest import base
+
+from nova_vhpc.agent import context
+from nova_vhpc.agent.external_changes import (
+    cpu_hotplug,
+    misdirected_writes,
+    policy,
+)
+from nova_vhpc.agent.guests import guest, write_permission
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.lifecycle import restore_guest
+from nova_vhpc.tests.unit.agent import fake_libvirt
+from nova_vhpc.tests.unit.agent.guests import test_guest
+from nova_vhpc.tests.unit.agent.libvirt import test_cputune
+
+BOTH = frozenset({0, 1})
+
+
+class Domain(test_cputune.Cgroup):
+    """A domain that takes metadata, too."""
+
+    def __init__(self) -> None:
+        super().__init__(100_000, 50_000, 1.0)
+        self.uuid = 'u'
+        self.cpuset: frozenset[int] | None = None
+        self.marked = False
+        self.pinned: set[int] = set()
+        self.meanwhile = lambda: None
+
+    def ID(self) -> int:
+        return 1
+
+    def XMLDesc(self, flags: int) -> str:
+        """As libvirt: a vCPU that was pinned once keeps its element."""
+        pins = [
+            () if vcpu in self.pinned else pin
+            for vcpu, pin in enumerate(self.pins)
+        ]
+        elements = fake_libvirt.vcpupins(pins, self.online)
+        return f'<domain><vcpu>2</vcpu>{elements}</domain>'
+
+    def emulatorPinInfo(self, flags: int) -> tuple[bool, ...]:
+        return (True,) * len(self.online)
+
+    def pinVcpuFlags(self, vcpu: int, pin: Any, flags: int) -> None:
+        super().pinVcpuFlags(vcpu, pin, flags)
+        self.pinned.add(vcpu)
+
+    def setMetadata(self, kind: int, text: str | None, *rest: Any) -> None:
+        self.marked = text is not None
+        self.meanwhile()
+
+
+class Processes:
+    """Knows the CPUs of a domain's control group."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def cpuset(self, pid: int) -> frozenset[int] | None:
+        return self.domain.cpuset
+
+
+class PolicyTestCase(base.BaseTestCase):
+    """A guest whose libvirt is in memory, a journal, and the policy."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal = store.Journal(tempfile.mkdtemp())
+        self.journal.prepare()
+        self.domain = Domain()
+        self.told: list[str] = []
+
+    def make(self, **changes: Any) -> guest.Guest:
+        target = test_guest.make(**changes)
+        target.domain = self.domain
+        target.set_expected(cputune.read(self.domain))
+        return target
+
+    def online(self) -> frozenset[int]:
+        return cputune.pin_cpus(self.domain.online)
+
+    def changes(self, choice: str = 'respect') -> policy.ExternalChangePolicy:
+        connection = fake_libvirt.Link(self.domain)
+        processes = Processes(self.domain)
+        self.context = context.HostContext(
+            None,
+            write_permission.WritePermission(dry_run=False),
+            connection,
+            None,
+            self.journal,
+            processes,
+        )
+        self.misdirected = misdirected_writes.MisdirectedWrites(
+            connection, processes
+        )
+        return policy.ExternalChangePolicy(
+            self.context,
+            types.SimpleNamespace(foreign_changes=choice),
+            cpu_hotplug.CpuHotplug(self.journal, self.online),
+            self.misdirected,
+            self,
+        )
+
+    def forget(self, uuid: str) -> None:
+        """Note that a guest's shares must be written again."""
+        self.told.append(uuid)
+
+    def restore(
+        self, guest: guest.Guest, policy: policy.ExternalChangePolicy
+    ) -> None:
+        restore_guest.GuestRestorer(
+            self.context, (), policy, self.misdirected
+        ).restore(guest)
+
+    def look(self, guest: guest.Guest, choice: str = 'respect') -> int:
+        """Reconcile a guest; return the number of external changes."""
+        changes = self.changes(choice)
+        changes.check(guest)
+        if guest.external and guest.journalled:
+            self.restore(guest, changes)
+        return changes.count
