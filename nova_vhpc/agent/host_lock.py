@@ -18,6 +18,7 @@ import os
 import pathlib
 
 from nova_vhpc.agent import errors
+from nova_vhpc.linux import private_path
 
 MODE = 0o600
 """A user who can open the file could lock it, and so keep agents from starting
@@ -46,10 +47,13 @@ class Lock:
         """Take the lock.
 
         :raises AgentError: another agent holds it, or the directory cannot
-            be written.
+            be written, or can be written by other users.
         """
         try:
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            problem = private_path.problem(self.path.parent)
+            if problem:
+                raise errors.AgentError(f'[vhpc_agent]run_path: {problem}')
             descriptor = os.open(
                 self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE
             )

@@ -59,14 +59,16 @@ OPTS: list[Any] = [
         regex=ABSOLUTE,
         help='Directory of the journal, which holds the original settings of '
         'each VM. It must survive a crash of the agent: do not use a tmpfs '
-        'that a restart of the service empties.',
+        'that a restart of the service empties. Only root may be able to '
+        'write there and in the directories above: otherwise no record is '
+        'believed and no VM is written to.',
     ),
     cfg.StrOpt(
         'run_path',
         default='/run/nova-vhpc',
         regex=ABSOLUTE,
         help='Directory of the lock and of the status socket. One per host; '
-        'change it only for tests.',
+        'change it only for tests. Only root may be able to write there.',
     ),
     cfg.StrOpt(
         'cpu_shared_set',

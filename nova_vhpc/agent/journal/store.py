@@ -21,6 +21,7 @@ and never used.
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -30,7 +31,7 @@ from typing import Any
 
 from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.libvirt import cputune
-from nova_vhpc.linux import qemu_process
+from nova_vhpc.linux import private_path, qemu_process
 
 VERSION = 1
 SUFFIX = '.json'
@@ -242,17 +243,13 @@ class Journal:
         :raises NewerVersion: a newer agent wrote the record.
         :raises JournalError: the record is damaged.
         :raises Unreadable: the file cannot be read, for example because the
-            disk fails or no file descriptor is left.
+            disk fails or no file descriptor is left; or other users could
+            have written it.
         """
         path = self._file(uuid)
-        try:
-            text = path.read_text()
-        except (FileNotFoundError, NotADirectoryError):
+        text = self._read(path)
+        if text is None:
             return None
-        except OSError as error:
-            raise Unreadable(f'{path}: {error.strerror}') from None
-        except UnicodeDecodeError as error:
-            raise JournalError(f'{path}: {error}') from None
         record = JournalRecord.from_json(text, str(path))
         if record.uuid != uuid:
             raise JournalError(f'{path}: is about {record.uuid}')
@@ -309,7 +306,31 @@ class Journal:
             raise JournalError(f"'{uuid}' is no domain's uuid")
         return self.path / f'{uuid}{SUFFIX}'
 
+    def _read(self, path: pathlib.Path) -> str | None:
+        """Return the text of a file; None if there is none.
+
+        :raises Unreadable: it cannot be read, or not be trusted.
+        :raises JournalError: it is not text.
+        """
+        try:
+            with path.open() as file:
+                problem = private_path.problem(self.path)
+                if not problem:
+                    problem = private_path.file_problem(file.fileno())
+                if problem:
+                    raise Unreadable(f'{path} is not trusted: {problem}')
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Unreadable(f'{path}: {error.strerror}') from None
+        except UnicodeDecodeError as error:
+            raise JournalError(f'{path}: {error}') from None
+
     def _write(self, path: pathlib.Path, text: str) -> None:
+        problem = private_path.problem(self.path)
+        if problem:
+            raise OSError(errno.EPERM, problem)
         draft = path.with_name(f'.{path.name}.tmp')
         try:
             descriptor = os.open(

@@ -185,6 +185,25 @@ class TestJournal(base.BaseTestCase):
         self.assertRaises(store.JournalError, blocked.save, record())
         self.assertEqual((), blocked.uuids())
 
+    def test_directory_that_others_may_write_is_not_used(self) -> None:
+        self.journal.save(record())
+        pathlib.Path(self.state).chmod(0o777)
+        error = self.assertRaises(store.Unreadable, self.journal.load, UUID)
+        self.assertIn(f'{self.state} has mode 0777', str(error))
+        error = self.assertRaises(
+            store.JournalError, self.journal.save, record('other')
+        )
+        self.assertIn(f'chmod go-w {self.state}', str(error))
+        self.assertIn(f'{self.state} has mode', self.journal.problem())
+        pathlib.Path(self.state).chmod(0o755)
+        self.assertEqual(record(), self.journal.load(UUID))
+
+    def test_record_that_others_may_write_is_not_read(self) -> None:
+        self.journal.save(record())
+        self.file.chmod(0o666)
+        error = self.assertRaises(store.Unreadable, self.journal.load, UUID)
+        self.assertIn('has mode 0666', str(error))
+
     def test_leftover_drafts_are_removed(self) -> None:
         draft = self.file.with_name(f'.{UUID}.json.tmp')
         draft.write_text('{')

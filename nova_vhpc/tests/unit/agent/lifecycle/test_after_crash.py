@@ -205,11 +205,14 @@ class TestCrash(manager_case.ManagerTestCase):
 
     def no_files(self) -> Any:
         """There are no descriptors left to read a record with."""
-        return mock.patch.object(
-            pathlib.Path,
-            'read_text',
-            side_effect=OSError(errno.EMFILE, 'Too many open files'),
-        )
+        open_file = pathlib.Path.open
+
+        def refuse(path: pathlib.Path, *args: Any, **kwargs: Any) -> Any:
+            if path.parent == self.records.path:
+                raise OSError(errno.EMFILE, 'Too many open files')
+            return open_file(path, *args, **kwargs)
+
+        return mock.patch.object(pathlib.Path, 'open', refuse)
 
     def test_what_somebody_set_stays_while_no_record_can_be_read(self) -> None:
         self.domain.values[cputune.QUOTA] = 50_000

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Directories and files that other users could change."""
+
+import os
+import pathlib
+import tempfile
+
+from oslotest import base
+
+from nova_vhpc.linux import private_path
+
+NOBODY = 65534
+
+
+class PrivatePathTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.top = pathlib.Path(tempfile.mkdtemp())
+        self.place = self.top / 'above' / 'state'
+        self.place.mkdir(parents=True, mode=0o755)
+
+    def test_own_directory_below_a_sticky_one_is_private(self) -> None:
+        self.top.chmod(0o1777)
+        self.assertEqual('', private_path.problem(self.place))
+
+    def test_missing_directory_is_no_problem(self) -> None:
+        self.assertEqual('', private_path.problem(self.place / 'no' / 'more'))
+
+    def test_directory_that_others_may_write_is_named(self) -> None:
+        for mode in (0o777, 0o757, 0o1777):
+            self.place.chmod(mode)
+            problem = private_path.problem(self.place)
+            self.assertIn(f'{self.place} has mode {mode:04o}', problem)
+            self.assertIn(f'chmod go-w {self.place}', problem)
+
+    def test_directory_that_another_group_may_write_is_named(self) -> None:
+        self.place.chmod(0o775)
+        os.chown(self.place, -1, NOBODY)
+        self.assertIn('has mode 0775', private_path.problem(self.place))
+
+    def test_directory_of_another_user_is_named(self) -> None:
+        os.chown(self.place, NOBODY, -1)
+        problem = private_path.problem(self.place)
+        self.assertIn(f'belongs to user {NOBODY}', problem)
+
+    def test_directory_above_that_others_may_write_is_named(self) -> None:
+        above = self.place.parent
+        above.chmod(0o777)
+        self.assertIn(f'{above} has mode', private_path.problem(self.place))
+
+    def test_directory_behind_a_link_is_checked(self) -> None:
+        self.place.chmod(0o777)
+        link = self.top / 'link'
+        link.symlink_to(self.place)
+        self.assertIn(str(self.place), private_path.problem(link))
+
+    def test_file_of_another_user_is_a_problem(self) -> None:
+        file = self.place / 'record'
+        file.write_text('')
+        with file.open() as opened:
+            self.assertEqual('', private_path.file_problem(opened.fileno()))
+            os.chown(file, NOBODY, -1)
+            problem = private_path.file_problem(opened.fileno())
+        self.assertIn(f'belongs to user {NOBODY}', problem)
