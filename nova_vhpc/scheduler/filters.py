@@ -47,6 +47,17 @@ class VirtualClusterFilter(filters.BaseHostFilter):
         super().__init__()
         scheduler_conf.register_opts(CONF)
         scheduler_conf.check(CONF)
+        subset_size = CONF.filter_scheduler.host_subset_size
+        if subset_size > 1:
+            LOG.warning(
+                '[filter_scheduler] host_subset_size is %d: Nova takes one of '
+                'the %d best entries of the list of hosts by chance. Hosts of '
+                'the plan of a virtual cluster are listed that often, so its '
+                'members follow the plan; members without a plan are spread '
+                'by chance. Set it to 1',
+                subset_size,
+                subset_size,
+            )
         # Ids of the flavors whose invalid extra specs were logged.
         self._logged_flavors: set[str] = set()
 

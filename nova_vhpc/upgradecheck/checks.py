@@ -28,20 +28,6 @@ NOVA_MAJOR = 34
 """Major version of nova (2026.2) that this release is made for."""
 
 LIBVIRT_MINIMUM = (9, 0, 0)
-FILTER = 'VirtualClusterFilter'
-FILTER_CLASS = f'nova_vhpc.scheduler.filters.{FILTER}'
-WEIGHER_CLASS = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
-
-# Filters that should come before ours. They consider each host by itself and
-# cost less, and our filter plans with the hosts that they leave. The last two
-# replace the allocation candidates of a host, which our filter selects from.
-BEFORE_OURS = (
-    'ComputeFilter',
-    'ServerGroupAntiAffinityFilter',
-    'ServerGroupAffinityFilter',
-    'NUMATopologyFilter',
-    'PciPassthroughFilter',
-)
 
 Result = upgradecheck.Result
 Code = upgradecheck.Code
@@ -97,52 +83,6 @@ def nova_version(version: str | None) -> Result:
             'release was tested with. Look for a newer nova-vhpc.'
         )
     return success(f'nova {version}')
-
-
-def scheduler(
-    available: Sequence[str] | None,
-    enabled: Sequence[str],
-    weighers: Sequence[str],
-) -> Result:
-    """Check that filter and weigher are enabled, and the filter's position.
-
-    :param available: ``available_filters``; None if nova is not installed.
-    :param enabled: ``enabled_filters``, in order.
-    :param weighers: ``weight_classes``.
-    """
-    if available is None:
-        return success('nova is not installed here: agent only.')
-    missing = []
-    if FILTER_CLASS not in available:
-        missing.append(f'available_filters = {FILTER_CLASS}')
-    if FILTER not in enabled:
-        missing.append(f'enabled_filters = ...,{FILTER}')
-    if WEIGHER_CLASS not in weighers:
-        missing.append(f'weight_classes = ...,{WEIGHER_CLASS}')
-    if missing:
-        return failure(
-            '[filter_scheduler] of nova.conf lacks '
-            + '; '.join(missing)
-            + '. Add it.'
-        )
-    if 'nova.scheduler.filters.all_filters' not in available:
-        return failure(
-            'available_filters lacks nova.scheduler.filters.all_filters, so '
-            "nova's own filters cannot be enabled. Add it as a line of its "
-            'own.'
-        )
-    late = [
-        name
-        for name in BEFORE_OURS
-        if name in enabled and enabled.index(name) > enabled.index(FILTER)
-    ]
-    if late:
-        return warning(
-            f'{FILTER} comes before {", ".join(late)} in enabled_filters. '
-            'Make it the last one: it then costs least, and selects from '
-            'the hosts and candidates that the others leave.'
-        )
-    return success()
 
 
 def placement(

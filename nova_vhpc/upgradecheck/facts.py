@@ -18,7 +18,7 @@ import os
 import pkgutil
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.linux import cgroup, tick
 from nova_vhpc.topology import model
-from nova_vhpc.upgradecheck import checks
+from nova_vhpc.upgradecheck import checks, scheduler_checks
 
 _MICROVERSION = '1.39'
 
@@ -77,7 +77,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_scheduler(self) -> checks.Result:
         if _version('nova') is None:
-            return checks.scheduler(None, (), ())
+            return scheduler_checks.check(None)
         try:
             scheduler_conf.check(self._conf)
         except (cfg.Error, ValueError) as error:
@@ -85,10 +85,17 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'nova-scheduler does not start with our filter: {error}'
             )
         options = self._conf.filter_scheduler
-        return checks.scheduler(
-            options.available_filters,
-            options.enabled_filters,
-            options.weight_classes,
+        return scheduler_checks.check(
+            scheduler_checks.SchedulerOptions(
+                options.available_filters,
+                options.enabled_filters,
+                options.weight_classes,
+                options.host_subset_size,
+                options.track_instance_changes,
+                options.shuffle_best_same_weighed_hosts,
+                {name: options[name] for name in _multipliers(options)},
+                self._conf.vhpc_scheduler.weight_multiplier,
+            )
         )
 
     def _check_placement(self) -> checks.Result:
@@ -166,6 +173,20 @@ class Checks(upgradecheck.UpgradeCommands):
         return checks.traps(
             {n: v for n, v in versions.items() if v is not None}
         )
+
+
+def _multipliers(options: Mapping[str, Any]) -> list[str]:
+    """Return the options by which Nova's weighers compete with the plan.
+
+    Without the two that keep servers off a failing host and in their cell: a
+    plan must not outweigh these.
+    """
+    return [
+        name
+        for name in options
+        if name.endswith('_weight_multiplier')
+        and not name.startswith(('build_failure_', 'cross_cell_move_'))
+    ]
 
 
 def _guarded(

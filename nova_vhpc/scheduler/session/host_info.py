@@ -47,7 +47,6 @@ class HostInfo:
         'run',
         'seen',
         'state',
-        'weigh_run',
         'weight',
     )
 
@@ -61,7 +60,6 @@ class HostInfo:
         self.seen: int = state.num_instances
         self.placed = 0
         self.run = 0
-        self.weigh_run = 0
         self.weight = 0.0
         self.multiplier = 1.0
         self.name = ''

@@ -46,7 +46,7 @@ JITTER = 1e-6
 schedulers that lose a race must not all try the same next host."""
 
 DUPLICATE = 40.0
-"""Taken off the weight, multiplier included, of a host's second entry: a
+"""Taken off the weight, multiplier included, of a host's further entries: a
 further uplink of a host is tried after all other hosts. Twice what the
 plan itself weighs, if that is more."""
 
@@ -62,6 +62,8 @@ class PlanScore:
     :param weight_of_unknown: raw weight of hosts of unknown topology.
     :param member_count: members that the request is for.
     :param is_move: whether the request moves a server that exists.
+    :param subset_size: number of best entries of the list of which Nova takes
+        one by chance.
     :ivar duplicates: whether a host may be in the list more than once.
     :ivar placement: last plan, None before the first.
     """
@@ -74,6 +76,7 @@ class PlanScore:
         weight_of_unknown: float,
         member_count: int,
         is_move: bool,
+        subset_size: int = 1,
     ) -> None:
         self.duplicates = False
         self.placement: planner.ClusterPlacement | None = None
@@ -83,6 +86,7 @@ class PlanScore:
         self._weight_of_unknown = weight_of_unknown
         self._member_count = member_count
         self._is_move = is_move
+        self._subset_size = subset_size
         self._placed: list[HostInfo] = []
         self._remaining: int | None = None
         self._expected = 0
@@ -90,12 +94,22 @@ class PlanScore:
         self._quota: dict[HostInfo, int] = {}
         self._plans = 0
         self._stale = True
-        self._run = 0
         self._racks_asked = False
 
     def planned(self) -> Iterable[HostInfo]:
         """Return the hosts that the plan still assigns members to."""
         return tuple(self._quota)
+
+    def may_come_next(self, host_info: HostInfo) -> bool:
+        """Return whether the plan may assign the next member to a host.
+
+        A plan that is to be made, or made again, may choose any host.
+        """
+        if self._remaining is not None:
+            self._follow()
+            if self._plans >= MAX_PLANS or not self._stale:
+                return host_info in self._quota
+        return host_weights.is_planned(host_info.multiplier)
 
     def placed(self, host_info: HostInfo) -> None:
         """Take note that a member was placed on this host."""
@@ -128,13 +142,14 @@ class PlanScore:
                 )
         if not self.duplicates:
             return [host_info.weight for host_info in host_infos]
-        self._run += 1
         weights = []
+        entries: dict[HostInfo, int] = {}
         for host_info in host_infos:
             weight = host_info.weight
-            if host_info.weigh_run == self._run:
+            entry = entries[host_info] = entries.get(host_info, 0) + 1
+            full_weight = self._subset_size if host_info in self._quota else 1
+            if entry > full_weight:
                 weight -= _behind(host_info.multiplier)
-            host_info.weigh_run = self._run
             weights.append(weight)
         return weights
 

@@ -62,6 +62,7 @@ class SchedulingSession:
         self._attempts = 0
         if self.requirements.requested_uplinks:
             self._attempts = group.claim_attempts
+        self._subset_size = conf.filter_scheduler.host_subset_size
         self._member_count = 1
         # A move still carries the num_instances of the boot request.
         if not is_move and 'num_instances' in spec_obj:
@@ -77,6 +78,7 @@ class SchedulingSession:
             group.weight_of_unknown,
             self._member_count,
             is_move,
+            self._subset_size,
         )
 
     @classmethod
@@ -109,7 +111,7 @@ class SchedulingSession:
             else:
                 host_info = self._examine(state)
             if host_info.run == run:
-                # A duplicate that the last run added (_further_attempts).
+                # A duplicate that the last run added (_further_entries).
                 continue
             host_info.run = run
             if host_info.seen != state.num_instances:
@@ -130,10 +132,9 @@ class SchedulingSession:
             return kept + [state for state, _ in rejected]
         if rejected:
             self._log(rejected, len(kept))
-        spare = self._attempts - len(kept)
-        if spare > 0:
-            kept.extend(self._further_attempts(kept, spare))
-        return kept
+        further = self._further_entries(kept)
+        self.plan_score.duplicates = bool(further)
+        return kept + further
 
     def weigh(self, states: Sequence[Any]) -> list[float]:
         """Return one raw weight per host, 0.0 to 1.0, for the next member."""
@@ -257,23 +258,30 @@ class SchedulingSession:
                 )
                 self._order(host_info)
 
-    def _further_attempts(self, kept: Sequence[Any], spare: int) -> list[Any]:
-        """Return further list entries for hosts with several candidates.
+    def _further_entries(self, kept: Sequence[Any]) -> list[Any]:
+        """Return the entries of the list by which hosts are in it again.
 
         Nova claims once per entry of the list. If another scheduler took
         the first uplink of a host, its second entry makes Nova try the next.
 
-        :param spare: number of entries, at most.
+        Of the ``[filter_scheduler] host_subset_size`` best entries, Nova takes
+        one by chance. A planned host has so many that no other is among them.
         """
-        more: list[Any] = []
+        further: list[Any] = []
+        chances = self._subset_size - 1
+        if chances > 0 and len(kept) > 1:
+            for state in kept:
+                if self.plan_score.may_come_next(self.host_info(state)):
+                    further.extend([state] * chances)
+        spare = self._attempts - len(kept)
         for state in kept:
+            if spare <= 0:
+                break
             count = len(state.allocation_candidates) - 1
             if count > 0:
-                more.extend([state] * min(count, spare - len(more)))
-                if len(more) >= spare:
-                    break
-        self.plan_score.duplicates = bool(more)
-        return more
+                further.extend([state] * min(count, spare))
+                spare -= count
+        return further
 
     def _log(self, rejected: Sequence[tuple[Any, str]], kept: int) -> None:
         uuid = self.spec_obj.instance_uuid

@@ -390,6 +390,18 @@ class ClaimTest(world.WorldTestCase):
         placed = self.place(spec)
         self.assertEqual(8, len({uplink for _, uplink in placed}))
 
+    def test_choice_of_a_host_by_chance_is_logged_once(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
+        filters.VirtualClusterFilter()
+        self.assertEqual('', log.output)
+        world.CONF.set_override('host_subset_size', 3, 'filter_scheduler')
+        self.addCleanup(
+            world.CONF.clear_override, 'host_subset_size', 'filter_scheduler'
+        )
+        found = filters.VirtualClusterFilter()
+        list(found.filter_all(self.states, self.request()))
+        self.assertEqual(1, log.output.count('host_subset_size is 3'))
+
     def test_attempts_are_limited(self):
         # Each of the hosts is tried once at least, and for each uplink once.
         for attempts, made in ((3, 3), (6, 6), (20, 8), (0, 2)):

@@ -179,6 +179,44 @@ class WeigherTest(world.WorldTestCase):
             self.assertEqual(16, len(found))
             self.assertEqual(4, len(set(found[:4])), (option, of_aggregate))
 
+    def test_only_planned_hosts_are_among_the_best_that_nova_chooses_of(self):
+        for size in (2, 3, 9):
+            self.subset_size(size)
+            self.states = scheduler_world.World(self.hosts).states
+            spec = self.request(members=3)
+            for member in range(3):
+                best = set(self.order(spec)[:size])
+                self.assertEqual(1, len(best), (size, member))
+                (state,) = (s for s in self.states if s.host in best)
+                state.consume_from_request(spec)
+                spec.instance_group.hosts.append(state.host)
+
+    def test_alternates_of_a_member_are_different_hosts(self):
+        # Nova takes the entries that follow the best one.
+        self.subset_size(3)
+        found = self.order(self.request())
+        others = [host for host in found if host != found[0]]
+        self.assertEqual(3, len(set(others[:3])), found)
+
+    def test_each_host_has_one_entry_more_for_each_further_choice(self):
+        self.flags(claim_attempts=0)
+        self.subset_size(3)
+        found = self.order(self.request())
+        self.assertEqual(4 * 3, len(found))
+
+    def test_hosts_that_are_not_planned_have_one_entry(self):
+        self.flags(claim_attempts=0)
+        self.subset_size(3)
+        self.flags(weight_multiplier=0.0)
+        self.assertEqual(4, len(self.order(self.request())))
+
+    def subset_size(self, size):
+        """Have Nova take one of so many best entries by chance."""
+        world.CONF.set_override('host_subset_size', size, 'filter_scheduler')
+        self.addCleanup(
+            world.CONF.clear_override, 'host_subset_size', 'filter_scheduler'
+        )
+
     def test_multiplier_of_zero_plans_nothing(self):
         self.flags(weight_multiplier=0.0)
         weights = self.weigh(self.request(members=2))

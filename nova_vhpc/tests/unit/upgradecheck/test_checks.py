@@ -17,9 +17,6 @@ from nova_vhpc.topology import model
 from nova_vhpc.upgradecheck import checks
 
 Code = upgradecheck.Code
-ALL = 'nova.scheduler.filters.all_filters'
-ENABLED = ['ComputeFilter', 'ServerGroupAffinityFilter', checks.FILTER]
-WEIGHERS = ['nova.scheduler.weights.all_weighers', checks.WEIGHER_CLASS]
 
 
 class ChecksTest(base.TestCase):
@@ -38,37 +35,6 @@ class ChecksTest(base.TestCase):
             ('garbage', Code.FAILURE),
         ):
             self.assert_result(code, checks.nova_version(found))
-
-    def test_scheduler(self):
-        both = [ALL, checks.FILTER_CLASS]
-        self.assert_result(
-            Code.SUCCESS, checks.scheduler(both, ENABLED, WEIGHERS)
-        )
-        self.assert_result(Code.SUCCESS, checks.scheduler(None, (), ()))
-        self.assert_result(
-            Code.FAILURE,
-            checks.scheduler([ALL], ENABLED[:2], WEIGHERS[:1]),
-            'available_filters',
-            'enabled_filters',
-            'weight_classes',
-        )
-        self.assert_result(
-            Code.FAILURE,
-            checks.scheduler([checks.FILTER_CLASS], ENABLED, WEIGHERS),
-            'all_filters',
-        )
-        self.assert_result(
-            Code.WARNING,
-            checks.scheduler(both, ENABLED[::-1], WEIGHERS),
-            'ServerGroupAffinityFilter',
-        )
-        # They would replace the candidates that ours hands out.
-        for name in ('NUMATopologyFilter', 'PciPassthroughFilter'):
-            self.assert_result(
-                Code.WARNING,
-                checks.scheduler(both, [*ENABLED, name], WEIGHERS),
-                f'before {name}',
-            )
 
     def test_placement(self):
         now_s = 1_800_000_000.0

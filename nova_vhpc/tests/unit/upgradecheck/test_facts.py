@@ -25,7 +25,7 @@ from oslo_upgradecheck import upgradecheck
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.cmd import status
 from nova_vhpc.tests import base
-from nova_vhpc.upgradecheck import checks, facts
+from nova_vhpc.upgradecheck import checks, facts, scheduler_checks
 
 
 class HookTest(base.TestCase):
@@ -109,26 +109,53 @@ class LibvirtTest(base.TestCase):
 
 
 class SchedulerTest(base.TestCase):
-    def check(self, line):
+    def check(self, scheduler='', ours=''):
+        """Check lines of ``[filter_scheduler]`` and ``[vhpc_scheduler]``."""
         file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         file.write_text(
             '[filter_scheduler]\n'
             'available_filters = nova.scheduler.filters.all_filters\n'
-            f'available_filters = {checks.FILTER_CLASS}\n'
-            f'enabled_filters = ComputeFilter,{checks.FILTER}\n'
-            f'weight_classes = {checks.WEIGHER_CLASS}\n'
-            f'[vhpc_scheduler]\n{line}\n'
+            f'available_filters = {scheduler_checks.FILTER_CLASS}\n'
+            f'enabled_filters = ComputeFilter,{scheduler_checks.FILTER}\n'
+            f'weight_classes = {scheduler_checks.ALL_WEIGHERS},'
+            f'{scheduler_checks.WEIGHER_CLASS}\n'
+            f'{scheduler}\n[vhpc_scheduler]\n{ours}\n'
         )
         conf = status.make_conf()
         conf(['--config-file', str(file)], default_config_files=[])
         return facts.Checks(conf)._check_scheduler()
 
     def test_options_that_keep_the_scheduler_from_starting(self):
-        self.assertEqual(upgradecheck.Code.SUCCESS, self.check('').code)
+        found = self.check()
+        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+        self.assertIsNone(found.details)
         for line in ('max_overcommit = openmp:0', 'weight_multiplier = nan'):
-            found = self.check(line)
+            found = self.check(ours=line)
             self.assertEqual(upgradecheck.Code.FAILURE, found.code)
             self.assertIn(line.split()[0], found.details)
+
+    def test_options_by_which_nova_leaves_the_plan(self):
+        for line in (
+            'host_subset_size = 3',
+            'track_instance_changes = False',
+            'ram_weight_multiplier = 1000',
+        ):
+            found = self.check(line)
+            self.assertEqual(upgradecheck.Code.WARNING, found.code, line)
+            self.assertIn(line.split()[0], found.details)
+
+    def test_weighers_that_a_plan_must_not_outweigh_are_no_trap(self):
+        for line in (
+            'build_failure_weight_multiplier = 5000000',
+            'cross_cell_move_weight_multiplier = 5000000',
+        ):
+            found = self.check(line)
+            self.assertEqual(upgradecheck.Code.SUCCESS, found.code, line)
+
+    def test_shuffled_hosts_are_a_success(self):
+        found = self.check('shuffle_best_same_weighed_hosts = True')
+        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+        self.assertIn('shuffle_best_same_weighed_hosts', found.details)
 
 
 class OptionsTest(base.TestCase):

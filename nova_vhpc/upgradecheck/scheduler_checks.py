@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Check the options of nova-scheduler that filter and weigher depend on. Pure.
+
+Some options of Nova do not keep our filter and weigher from working, but have
+Nova take other hosts than the plan's. This check names them.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from nova_vhpc.upgradecheck.checks import Result, failure, success, warning
+
+FILTER = 'VirtualClusterFilter'
+FILTER_CLASS = f'nova_vhpc.scheduler.filters.{FILTER}'
+WEIGHER_CLASS = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
+
+ALL_FILTERS = 'nova.scheduler.filters.all_filters'
+ALL_WEIGHERS = 'nova.scheduler.weights.all_weighers'
+
+_SOFT = (
+    'soft_affinity_weight_multiplier',
+    'soft_anti_affinity_weight_multiplier',
+)
+"""Multipliers of which only one applies to a server group."""
+
+_LEAST_LEAD = 0.4
+"""Least difference of raw weight between a host of the plan and another."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SchedulerOptions:
+    """Options of nova-scheduler, most of them of ``[filter_scheduler]``.
+
+    :ivar available: ``available_filters``.
+    :ivar enabled: ``enabled_filters``, in order.
+    :ivar weighers: ``weight_classes``.
+    :ivar subset_size: ``host_subset_size``.
+    :ivar tracks_instances: ``track_instance_changes``.
+    :ivar shuffles: ``shuffle_best_same_weighed_hosts``.
+    :ivar multipliers: multipliers of Nova's weighers that compete with the
+        plan, by option.
+    :ivar own_multiplier: ``[vhpc_scheduler] weight_multiplier``.
+    """
+
+    available: Sequence[str]
+    enabled: Sequence[str]
+    weighers: Sequence[str]
+    subset_size: int = 1
+    tracks_instances: bool = True
+    shuffles: bool = False
+    multipliers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    own_multiplier: float = 20.0
+
+
+def check(options: SchedulerOptions | None) -> Result:
+    """Check filter and weigher, and what has Nova leave the plan.
+
+    :param options: options of nova-scheduler; None if nova is not installed.
+    """
+    if options is None:
+        return success('nova is not installed here: agent only.')
+    missing = _missing(options)
+    if missing:
+        return failure(
+            '[filter_scheduler] of nova.conf lacks '
+            + '; '.join(missing)
+            + '. Add it.'
+        )
+    if ALL_FILTERS not in options.available:
+        return failure(
+            f"available_filters lacks {ALL_FILTERS}, so nova's own filters "
+            'cannot be enabled. Add it as a line of its own.'
+        )
+    traps = [
+        *_filter_traps(options.enabled),
+        *_choice_traps(options),
+        *_weight_traps(options),
+    ]
+    if traps:
+        return warning(' '.join(traps))
+    if options.shuffles:
+        return success(
+            'shuffle_best_same_weighed_hosts has no effect on virtual '
+            'clusters: no two hosts of a plan have the same weight.'
+        )
+    return success()
+
+
+def _missing(options: SchedulerOptions) -> list[str]:
+    """Return the lines that nova.conf lacks."""
+    missing = []
+    if FILTER_CLASS not in options.available:
+        missing.append(f'available_filters = {FILTER_CLASS}')
+    if FILTER not in options.enabled:
+        missing.append(f'enabled_filters = ...,{FILTER}')
+    if WEIGHER_CLASS not in options.weighers:
+        missing.append(f'weight_classes = ...,{WEIGHER_CLASS}')
+    return missing
+
+
+def _filter_traps(enabled: Sequence[str]) -> list[str]:
+    """Return what the other filters, or their order, do to our filter."""
+    traps = []
+    later = enabled[enabled.index(FILTER) + 1 :]
+    if later:
+        # NUMATopologyFilter and PciPassthroughFilter replace the candidates
+        # of a host. A filter behind ours also gets hosts more than once.
+        traps.append(
+            f'{FILTER} comes before {", ".join(later)} in enabled_filters. '
+            'Make it the last one: it then costs least, and selects from '
+            'the hosts and candidates that the others leave.'
+        )
+    if 'AggregateInstanceExtraSpecsFilter' in enabled:
+        traps.append(
+            'AggregateInstanceExtraSpecsFilter looks for group_policy, which '
+            'flavors with several request groups have (vhpc:network='
+            'multiple-shared), in the metadata of aggregates: it rejects '
+            'every host without. Give the aggregates of your hosts '
+            'group_policy=none, or disable that filter.'
+        )
+    return traps
+
+
+def _choice_traps(options: SchedulerOptions) -> list[str]:
+    """Return which options have Nova choose among hosts by chance or late."""
+    traps = []
+    size = options.subset_size
+    if size > 1:
+        traps.append(
+            f'host_subset_size is {size}: Nova takes one of the {size} best '
+            f'hosts by chance. {FILTER} lists hosts of the plan {size} times, '
+            'so that members follow the plan; a member without a plan lands '
+            'on any of those hosts. Set it to 1.'
+        )
+    if not options.tracks_instances:
+        traps.append(
+            'track_instance_changes is False: nova-scheduler asks the '
+            'database of its cell for the servers of every host, host by '
+            'host, at every boot. Clusters are placed as well, but later. '
+            'Set it to True, unless the cells have message queues of their '
+            'own.'
+        )
+    return traps
+
+
+def _weight_traps(options: SchedulerOptions) -> list[str]:
+    """Return which of Nova's weighers may outweigh the plan."""
+    own = options.own_multiplier
+    multipliers = options.multipliers
+    raised = {
+        name: multiplier
+        for name, multiplier in multipliers.items()
+        if abs(multiplier) > 1.0
+    }
+    total = sum(map(abs, multipliers.values()))
+    total -= min(abs(multipliers.get(name, 0.0)) for name in _SOFT)
+    lead = _LEAST_LEAD * own
+    if (
+        ALL_WEIGHERS not in options.weighers
+        or not own
+        or not raised
+        or total <= lead
+    ):
+        return []
+    named = ', '.join(f'{name} = {value:g}' for name, value in raised.items())
+    return [
+        f"Nova's weighers can outweigh the plan ({named}): together they "
+        f'weigh up to {total:g}, and a host of the plan exceeds others by '
+        f'{lead:g} at least. Set [vhpc_scheduler] weight_multiplier to '
+        f'{total / _LEAST_LEAD:g} or more.'
+    ]
