@@ -23,6 +23,7 @@ from typing import Any
 
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
+from nova_vhpc.linux import cpus
 
 Value = int | frozenset[int]
 
@@ -129,14 +130,26 @@ def from_dict(data: Any) -> WrittenValues | None:
     return {
         str(name): None
         if values is None
-        else frozenset(
-            frozenset(int(cpu) for cpu in value)
-            if isinstance(value, list)
-            else int(value)
-            for value in values
-        )
+        else frozenset(_value(str(name), value) for value in values)
         for name, values in data.items()
     }
+
+
+def _value(name: str, data: Any) -> Value:
+    """Return one value from JSON.
+
+    :raises TypeError, ValueError, OverflowError: no such value can have
+        been written.
+    """
+    if name.startswith(cputune.PINS):
+        pin = frozenset(int(cpu) for cpu in data)
+        if not pin or min(pin) < 0 or max(pin) >= cpus.MOST_CPUS:
+            raise ValueError(f'{name} on CPUs that no host has')
+        return pin
+    value = int(data)
+    if abs(value) > cputune.LARGEST_VALUE:
+        raise ValueError(f'{name} with a value that libvirt cannot take')
+    return value
 
 
 def of_tune(tune: model.CpuTune) -> dict[str, Value]:
@@ -149,8 +162,8 @@ def of_tune(tune: model.CpuTune) -> dict[str, Value]:
     ):
         if value is not None:
             found[name] = cputune.plain(name, value)
-    for vcpu, cpus in enumerate(tune.vcpu_pins or ()):
-        found[cputune.pin_name(vcpu)] = cpus
+    for vcpu, pin in enumerate(tune.vcpu_pins or ()):
+        found[cputune.pin_name(vcpu)] = pin
     return found
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.control import model
+from nova_vhpc.linux import cpus
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
@@ -33,6 +34,9 @@ MANAGED = (PERIOD, QUOTA, SHARES, PINS)
 LARGEST_QUOTA_US = 17_592_186_044_415
 """Largest quota that libvirt accepts; older cgroup code of libvirt returns it
 for "unlimited"."""
+
+LARGEST_VALUE = 2**64 - 1
+"""Largest scheduler parameter that libvirt's interface can carry."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,8 +117,17 @@ class Cputune:
             raise ValueError('period without quota, or quota without period')
         if not all(tune.vcpupins):
             raise ValueError('a vCPU without any CPU')
-        if any(max(pin) >= tune.host_cpus for pin in tune.vcpupins):
+        if max(tune.host_cpus, len(tune.vcpupins)) > cpus.MOST_CPUS:
+            raise ValueError('no host has so many CPUs')
+        pins = (*tune.vcpupins, tune.emulatorpin or frozenset({0}))
+        if any(
+            min(pin) < 0 or max(pin) >= max(1, tune.host_cpus) for pin in pins
+        ):
             raise ValueError('a CPU beyond those of the host')
+        if any(
+            abs(value) > LARGEST_VALUE for value in tune.parameters.values()
+        ):
+            raise ValueError('a number that libvirt cannot have returned')
         return tune
 
 

@@ -138,9 +138,10 @@ def _vcpus(vcpu: ElementTree.Element | None) -> int:
     if vcpu is None:
         return 1
     try:
-        return int(vcpu.get('current') or vcpu.text or 1)
+        number = int(vcpu.get('current') or vcpu.text or 1)
     except ValueError:
         return 1
+    return number if 0 < number <= cpus.MOST_CPUS else 1
 
 
 def _cpuset(vcpu: ElementTree.Element | None) -> frozenset[int] | None:

@@ -169,7 +169,16 @@ class TestOurs(base.BaseTestCase):
             self.assertEqual(known, written_values.from_dict(json.loads(text)))
 
     def test_garbage_is_refused(self) -> None:
-        for data in (7, 'x', {'cpu_shares': 7}, {'cpu_shares': ['x']}):
+        for data in (
+            *(7, 'x', {'cpu_shares': 7}, {'cpu_shares': ['x']}),
+            # Of two kinds, they could not be written again.
+            {'cpu_shares': [7, [1]]},
+            {'vcpupin 0': [[1], 7]},
+            {'cpu_shares': [10**400]},
+            {'vcpupin 0': [[10**9]]},
+            {'vcpupin 0': [[-1]]},
+            {'vcpupin 0': [[]]},
+        ):
             self.assertRaises(
                 (AttributeError, TypeError, ValueError),
                 written_values.from_dict,

@@ -125,6 +125,13 @@ class TestCputune(base.BaseTestCase):
             {'vcpupins': [[0], []]},
             {'vcpupins': [[0], [7]]},
             {'vcpupins': [[0], [0, 2]]},
+            {'vcpupins': [[0], [-1]]},
+            {'vcpupins': [[0]] * 100_000},
+            {'emulatorpin': [7]},
+            {'emulatorpin': [-1]},
+            {'host_cpus': 10**12},
+            {'parameters': {cputune.SHARES: 10**400}},
+            {'parameters': {cputune.SHARES: -(10**400)}},
         ):
             self.assertRaises(
                 ValueError, cputune.Cputune.from_dict, {**sound, **change}
