@@ -13,9 +13,10 @@
 
 """A Placement client with only the calls that publishing needs."""
 
+import contextlib
 import http
 import urllib.parse
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from keystoneauth1 import adapter as ksa_adapter
@@ -71,21 +72,20 @@ class PlacementClient:
         query = urllib.parse.urlencode(
             {'name': name} if uuid is None else {'uuid': uuid}
         )
-        for provider in self._get(f'/resource_providers?{query}')[
-            'resource_providers'
-        ]:
-            if provider.get('parent_provider_uuid') is None:
-                return provider['uuid'], provider['name']
+        with self._answer(f'/resource_providers?{query}') as body:
+            for provider in body['resource_providers']:
+                if provider.get('parent_provider_uuid') is None:
+                    return str(provider['uuid']), str(provider['name'])
         return None
 
     def children(self, root: str) -> dict[str, str]:
         """Return the names of a root provider's direct children, by UUID."""
-        tree = self._get(f'/resource_providers?in_tree={root}')
-        return {
-            provider['uuid']: provider['name']
-            for provider in tree['resource_providers']
-            if provider.get('parent_provider_uuid') == root
-        }
+        with self._answer(f'/resource_providers?in_tree={root}') as body:
+            return {
+                str(provider['uuid']): str(provider['name'])
+                for provider in body['resource_providers']
+                if provider.get('parent_provider_uuid') == root
+            }
 
     def tree_of_root(self, root: str) -> dict[str, str]:
         """Return the names of a root provider and all below it, by UUID.
@@ -93,16 +93,15 @@ class PlacementClient:
         :returns: the root last; empty if the provider does not exist or has
             a parent.
         """
-        tree = {
-            provider['uuid']: provider
-            for provider in self._get(f'/resource_providers?in_tree={root}')[
-                'resource_providers'
-            ]
-        }
-        if root not in tree or tree[root]['parent_provider_uuid'] is not None:
-            return {}
-        tree[root] = tree.pop(root)
-        return {uuid: provider['name'] for uuid, provider in tree.items()}
+        with self._answer(f'/resource_providers?in_tree={root}') as body:
+            tree = {
+                str(provider['uuid']): provider
+                for provider in body['resource_providers']
+            }
+            if root not in tree or tree[root]['parent_provider_uuid']:
+                return {}
+            tree[root] = tree.pop(root)
+            return {uuid: str(one['name']) for uuid, one in tree.items()}
 
     def create(self, uuid: str, name: str, parent: str | None) -> None:
         """Create a provider.
@@ -137,8 +136,14 @@ class PlacementClient:
 
     def inventories(self, uuid: str) -> tuple[int, dict[str, Any]]:
         """Return generation and inventories of a provider."""
-        body = self._get(f'/resource_providers/{uuid}/inventories')
-        return body['resource_provider_generation'], body['inventories']
+        with self._answer(f'/resource_providers/{uuid}/inventories') as body:
+            return (
+                int(body['resource_provider_generation']),
+                {
+                    str(name): dict(i)
+                    for name, i in body['inventories'].items()
+                },
+            )
 
     def put_inventories(
         self, uuid: str, generation: int, inventories: Inventories
@@ -157,8 +162,11 @@ class PlacementClient:
 
     def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
         """Return generation and traits of a provider."""
-        body = self._get(f'/resource_providers/{uuid}/traits')
-        return body['resource_provider_generation'], frozenset(body['traits'])
+        with self._answer(f'/resource_providers/{uuid}/traits') as body:
+            return (
+                int(body['resource_provider_generation']),
+                frozenset(str(trait) for trait in body['traits']),
+            )
 
     def put_traits(
         self, uuid: str, generation: int, traits: Collection[str]
@@ -193,12 +201,12 @@ class PlacementClient:
 
         :param consumer: UUID of the server.
         """
-        body = self._get(f'/allocations/{consumer}')
-        return frozenset(
-            provider
-            for provider, allocation in body['allocations'].items()
-            if model.UPLINK in allocation['resources']
-        )
+        with self._answer(f'/allocations/{consumer}') as body:
+            return frozenset(
+                str(provider)
+                for provider, allocation in body['allocations'].items()
+                if model.UPLINK in allocation['resources']
+            )
 
     def forget(self) -> None:
         """Forget which resource classes and traits exist.
@@ -208,21 +216,28 @@ class PlacementClient:
         self._known.clear()
 
     def _usages(self, uuid: str) -> dict[str, int]:
-        body = self._get(f'/resource_providers/{uuid}/usages')
-        usages: dict[str, int] = body['usages']
-        return usages
+        with self._answer(f'/resource_providers/{uuid}/usages') as body:
+            return {str(n): int(used) for n, used in body['usages'].items()}
 
     def _ensure(self, collection: str, name: str) -> None:
         if name not in self._known:
             self._call('PUT', f'/{collection}/{name}')
             self._known.add(name)
 
-    def _get(self, url: str) -> dict[str, Any]:
+    @contextlib.contextmanager
+    def _answer(self, url: str) -> Iterator[Any]:
+        """Give the decoded answer to a GET request to a block that reads it.
+
+        :raises PlacementError: the request failed, or the answer is not what
+            Placement's API describes, as that of a proxy in between.
+        """
+        response = self._call('GET', url)
         try:
-            body: dict[str, Any] = self._call('GET', url).json()
-        except ValueError:
-            raise PlacementError(f'GET {url}: the answer is no JSON') from None
-        return body
+            yield response.json()
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise PlacementError(
+                f'GET {url}: the answer is not one of Placement ({error!r})'
+            ) from None
 
     def _call(
         self,
