@@ -65,10 +65,11 @@ A list of ``NAME[:KIND][:KEY=VALUE]...``. NAME may contain wildcards
 the bridge) or ``separate`` (bridge and uplink belong to one guest). KEY is
 ``slots`` (guests that may claim an uplink of a shared bridge), ``physnet``
 (the Neutron physical network), ``mbps`` (link speed, instead of the driver's:
-that of veth pairs reports 10000) or ``nic`` (the uplink's name if it cannot
-be found in sysfs, as on Open vSwitch bridges; may be repeated). The first
-entry that matches a bridge counts, and bridges that match no entry are not
-published.
+that of veth pairs reports 10000) or ``nic`` (the uplink, if sysfs does not
+show it as a port of the bridge, as on Open vSwitch; may be repeated). ``nic``
+is the name that ``ip link`` shows first: altnames do not count, and a port
+bound to DPDK cannot be published. The first entry that matches a bridge
+counts, and bridges that match no entry are not published.
 
 When empty, every Linux bridge with a physical uplink is published as
 shared. Suggested value with one general and two reserved bridges:

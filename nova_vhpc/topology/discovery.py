@@ -14,11 +14,15 @@
 """Discover the bridges and uplinks of this host.
 
 Everything is read from sysfs. That needs no privilege and no netlink socket,
-and a container or a test can use another root directory.
+and a container or a test can use another root directory. Only alternative
+names of interfaces, which sysfs lacks, are looked up by a system call.
 """
 
+import contextlib
 import dataclasses
 import fnmatch
+import os
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -33,8 +37,8 @@ class Findings:
     """The host's topology, and the rules that could not be applied.
 
     :ivar topology: bridges and uplinks that guests may use.
-    :ivar problems: one sentence for each rule: what is wrong, where, and
-        what to do.
+    :ivar problems: one sentence for each bridge or uplink of a rule: what is
+        wrong, where, and what to do.
     """
 
     topology: model.HostTopology
@@ -90,6 +94,7 @@ class Discovery:
             if problem is not None:
                 problems.append(problem)
                 continue
+            problems += self._missing(name, rule)
             uplinks = tuple(self._uplink(name, nic, rule) for nic in nics)
             if uplinks:
                 bridges.append(model.Bridge(name, rule.kind, uplinks))
@@ -142,6 +147,51 @@ class Discovery:
                 f'separate bridge {name} has {len(nics)} uplinks '
                 f'({", ".join(nics)}); bond them, or make it shared'
             )
+        return None
+
+    def _missing(
+        self, bridge: str, rule: bridge_rules.BridgeRule
+    ) -> Iterator[str]:
+        """Yield a problem for each name of a rule that sysfs does not have.
+
+        Such uplinks are published as down: the NIC may come back.
+        """
+        if not self._exists(bridge):
+            yield f'bridge {bridge} does not exist on this host'
+        for nic in rule.nics:
+            if self._exists(nic):
+                continue
+            interface = self._interface(nic)
+            hint = (
+                f'it is an altname of {interface}; name the uplink by '
+                f'nic={interface}'
+                if interface
+                else 'is it misspelled, an altname, which does not count, or '
+                'a port bound to DPDK, which cannot be published?'
+            )
+            yield (
+                f'uplink {nic} of bridge {bridge} is no network interface of '
+                f'this host: {hint}'
+            )
+
+    def _exists(self, name: str) -> bool:
+        if '/' in name or name in ('.', '..'):
+            return False
+        # Unlike Path.exists, this does not raise for a name that is too long.
+        return os.path.exists(self._net / name)
+
+    def _interface(self, alternative: str) -> str | None:
+        """Return the interface that has an alternative name, or None.
+
+        The system call knows alternative names of up to 15 characters. It
+        answers for the agent's own network namespace, so the interface counts
+        only if sysfs has it by the same number.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            index = socket.if_nametoindex(alternative)
+            name = socket.if_indextoname(index)
+            if self._read(name, 'ifindex') == str(index):
+                return name
         return None
 
     def _ports(self, bridge: str) -> list[str]:
@@ -202,6 +252,8 @@ class Discovery:
     def _is_enabled(self, bridge: str) -> bool:
         flags = self._read(bridge, 'flags')
         try:
+            if not self._exists(bridge):
+                return False
             return flags is None or bool(int(flags, 16) & _IFF_UP)
         except ValueError:
             return False

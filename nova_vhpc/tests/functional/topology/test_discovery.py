@@ -42,6 +42,16 @@ class DiscoveryTest(base.BaseTestCase):
             f'{self.own}:separate:physnet=fabric:mbps=25000',
         )
 
+    def test_alternative_name_is_reported_with_the_interface(self) -> None:
+        name = self.links.name('alt')
+        index = self.links.index(self.up1)
+        self.links.ipr.link('property_add', index=index, altname=name)
+        findings = self.discover(f'{self.own}:nic={name}')
+        self.assertFalse(findings.topology.uplinks[0].up)
+        (problem,) = findings.problems
+        self.assertIn(f'it is an altname of {self.up1}', problem)
+        self.assertIn(f'nic={self.up1}', problem)
+
     def test_both_kinds(self) -> None:
         findings = self.discover(*self.rules())
         self.assertEqual((), findings.problems)

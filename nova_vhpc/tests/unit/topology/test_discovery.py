@@ -159,10 +159,35 @@ class DiscoveryTest(base.BaseTestCase):
         self.link('eth5')
         self.assertEqual(['eth5'], self.nics('br-ovs:nic=eth5'))
 
-    def test_an_uplink_that_is_gone_is_down(self) -> None:
-        uplink = self.discover('br0:nic=eth9').topology.uplinks[0]
-        self.assertFalse(uplink.up)
-        self.assertEqual(0, uplink.mbps)
+    def test_uplink_without_interface_is_down_and_reported(self) -> None:
+        """It is gone, bound to DPDK, or its name is misspelled."""
+        self.nic('eth0')
+        findings = self.discover('br0:nic=eth9:mbps=25000')
+        self.assertEqual(
+            {'eth0': (True, 25000), 'eth9': (False, 0)},
+            {u.nic: (u.up, u.mbps) for u in findings.topology.uplinks},
+        )
+        (problem,) = findings.problems
+        self.assertIn('uplink eth9 of bridge br0 is no network', problem)
+        self.assertIn('DPDK', problem)
+
+    def test_uplink_with_impossible_name_is_reported(self) -> None:
+        for name in ('x' * 300, '..', '/etc'):
+            (problem,) = self.discover(f'br0:nic={name}').problems
+            self.assertIn('is no network interface', problem)
+
+    def test_interface_of_another_namespace_is_not_proposed(self) -> None:
+        """The kernel knows lo, but it has another number in this sysfs."""
+        self.link('lo', ifindex='4711')
+        (problem,) = self.discover('br0:nic=LO').problems
+        self.assertNotIn('nic=lo', problem)
+
+    def test_uplink_of_missing_bridge_is_down_and_reported(self) -> None:
+        self.link('eth5')
+        findings = self.discover('br-slip:nic=eth5')
+        self.assertFalse(findings.topology.uplinks[0].up)
+        (problem,) = findings.problems
+        self.assertEqual('bridge br-slip does not exist on this host', problem)
 
     def test_no_sysfs(self) -> None:
         findings = discovery.Discovery(sysfs=self.sysfs / 'nothing').discover(
