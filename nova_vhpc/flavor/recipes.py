@@ -26,6 +26,7 @@ from nova_vhpc.flavor import extra_specs, request_groups
 from nova_vhpc.flavor.request_groups import (
     ALIAS,
     BRIDGE_TRAITS,
+    GROUP_POLICIES,
     GROUP_POLICY,
     is_ours,
     suffixes,
@@ -224,21 +225,13 @@ def _group_policy(
     current: Mapping[str, str], ours: set[str], others: set[str]
 ) -> str | None:
     """Return the value that ``group_policy`` needs, None if it needs none."""
+    if len(ours | others) < 2:
+        # With one group or none it has no meaning.
+        return None
+    # Placement refuses several groups without a policy. The flavor's own
+    # policy stays, because it also applies to groups that are not ours.
     policy = current.get(GROUP_POLICY)
-    if len(ours) > 1:
-        if others and policy not in (None, 'isolate'):
-            raise RecipeError(
-                f'the flavor has {GROUP_POLICY}={policy} for its request '
-                f'groups {", ".join(sorted(others))}; multiple-shared needs '
-                'isolate: take those groups out first'
-            )
-        return 'isolate'
-    if len(ours | others) > 1:
-        # Placement refuses several groups without a policy. The value none
-        # does not restrict the other groups.
-        return policy or 'none'
-    # With one group or none it has no meaning.
-    return None
+    return policy if policy in GROUP_POLICIES else 'none'
 
 
 def _with_alias(current: str, ours: str) -> str:

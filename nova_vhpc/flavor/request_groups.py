@@ -24,6 +24,7 @@ from nova_vhpc.topology import model
 
 ALIAS = 'pci_passthrough:alias'
 GROUP_POLICY = 'group_policy'
+GROUP_POLICIES = ('none', 'isolate')
 PAIR = (model.RESOURCE_GROUP + '1', model.RESOURCE_GROUP + '2')
 """Suffixes of the two request groups of ``multiple-shared``."""
 
@@ -105,7 +106,11 @@ def is_ours(key: str) -> bool:
 def recipe(network: str | None, physnet: str | None = None) -> dict[str, str]:
     """Return the request groups of a network configuration.
 
-    Each group asks for one uplink; with two groups, the uplinks differ.
+    Each group asks for one uplink. That the uplinks of two groups differ is
+    left to the filter: ``group_policy=isolate`` would also keep apart what
+    others ask for, such as two devices of ``pci_passthrough:alias`` (with
+    ``[filter_scheduler] pci_in_placement``) or two ports with minimum
+    bandwidth.
 
     :param network: network configuration, None for no request group.
     :param physnet: Neutron physical network that the uplinks must be on.
@@ -120,7 +125,7 @@ def recipe(network: str | None, physnet: str | None = None) -> dict[str, str]:
             wanted = model.physnet_trait(physnet)
             specs[f'trait{suffix}:{wanted}'] = 'required'
     if len(traits) > 1:
-        specs[GROUP_POLICY] = 'isolate'
+        specs[GROUP_POLICY] = 'none'
     return specs
 
 

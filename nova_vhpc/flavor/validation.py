@@ -23,6 +23,7 @@ from nova_vhpc.flavor import cpu_policy, extra_specs, pci_aliases
 from nova_vhpc.flavor.request_groups import (
     ALIAS,
     BRIDGE_TRAITS,
+    GROUP_POLICIES,
     GROUP_POLICY,
     flaw,
     is_ours,
@@ -160,10 +161,10 @@ def _request_group_problems(
         and (suffix := key.partition(':')[0].removeprefix('trait'))
         not in groups
     ]
-    if len(groups) > 1 and GROUP_POLICY not in specs:
+    if len(groups) > 1 and specs.get(GROUP_POLICY) not in GROUP_POLICIES:
         found.append(
-            f'several request groups without {GROUP_POLICY}: Placement '
-            'would refuse them'
+            f'several request groups without {GROUP_POLICY}'
+            f'={" or ".join(GROUP_POLICIES)}: Placement would refuse them'
         )
     return found
 
@@ -190,7 +191,19 @@ def _request_group_advice(
             'links are checked, but nobody counts the members of an uplink, '
             'and no NIC is plugged into it; set writes the group'
         ]
-    return _departures(specs, network)
+    found = _departures(specs, network)
+    if (
+        len(BRIDGE_TRAITS[network]) > 1
+        and specs.get(GROUP_POLICY) == 'isolate'
+    ):
+        found.append(
+            f'{GROUP_POLICY}=isolate also keeps the devices of {ALIAS} on '
+            'different physical functions (with [filter_scheduler] '
+            'pci_in_placement), and ports with minimum bandwidth on '
+            f'different NICs; for vhpc:network={network}, none is enough: '
+            f'openstack flavor set --property {GROUP_POLICY}=none'
+        )
+    return found
 
 
 def _departures(specs: Mapping[str, str], network: str | None) -> list[str]:
@@ -201,6 +214,7 @@ def _departures(specs: Mapping[str, str], network: str | None) -> list[str]:
         f'{specs.get(key, "nothing")}'
         for key, value in wanted.items()
         if specs.get(key) != value
+        and not (key == GROUP_POLICY and specs.get(key) in GROUP_POLICIES)
     ]
     physnets = model.physnet_trait('')
     for key in sorted(specs):

@@ -271,7 +271,9 @@ class UplinkReservations:
                 bridges.add(uplink.bridge)
             elif not self._unknown or used:
                 return None
-        if len(bridges) < self._rule.bridges and not self._unknown:
+        # Two request groups may be offered the same uplink.
+        different = len(claimed) if self._unknown else len(bridges)
+        if different < self._rule.bridges:
             return None
         peers_there = 0
         if peers:

@@ -108,7 +108,7 @@ class WriteTest(FlavorTestCase):
                 'resources_uplink2:CUSTOM_VHPC_UPLINK': '1',
                 'trait_uplink1:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
                 'trait_uplink2:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
-                'group_policy': 'isolate',
+                'group_policy': 'none',
             },
             self.specs(flavor_id),
         )

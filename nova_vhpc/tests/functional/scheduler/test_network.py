@@ -95,6 +95,24 @@ class BridgeTest(NetworkTestCase):
             self.assertEqual({'br1', 'br2'}, bridges)
         self.assert_rejected('one', '1 shared bridge(s)', '2 are needed')
 
+    def test_multiple_shared_takes_no_uplink_twice(self):
+        self.start_hosts('one')
+        bridge = base.shared('br1', 'eth1', slots=2)
+        self.publish('one', bridge)
+        self.boot(MULTIPLE_SHARED, 'ERROR')
+        self.assertEqual(0, self.used('one', bridge))
+
+    def test_multiple_shared_takes_no_uplink_twice_of_unknown_topology(self):
+        self.flags(group='vhpc_scheduler', unknown_topology='allow')
+        self.start_hosts('one', 'two')
+        bridge = base.shared('br1', 'eth1', slots=2)
+        self.publish('one', bridge, stamp_s=1000)
+        self.publish(
+            'two', bridge, base.shared('br2', 'eth2', slots=1), stamp_s=1000
+        )
+        (server,) = self.boot(MULTIPLE_SHARED)
+        self.assertEqual([1, 1], list(self.claims(server).values()))
+
     def test_separate(self):
         self.start_hosts('one', 'two')
         self.publish('one', base.separate('br1', 'eth1', mbps=100))
@@ -206,6 +224,40 @@ class ExportedTest(NetworkTestCase):
         (server,) = self.boot({'vhpc:network': 'exported'}, 'ERROR')
         self.assertIn('No valid host', server['fault']['message'])
         self.assert_rejected('some1', 'pci_passthrough:alias', 'vnic_type')
+
+
+class UplinksBesideDevicesTest(NetworkTestCase):
+    """Members with two uplinks and with devices that Placement allocates."""
+
+    compute_driver = 'fake.DeviceDriver'
+
+    def setUp(self):
+        self.useFixture(devices.Devices())
+        super().setUp()
+        device = {
+            'vendor_id': devices.VENDOR,
+            'product_id': devices.PRODUCT,
+        }
+        self.flags(
+            group='pci',
+            device_spec=[json.dumps(device)],
+            alias=[
+                json.dumps({**device, 'device_type': 'type-VF', 'name': 'vf'})
+            ],
+            report_in_placement=True,
+        )
+        self.flags(group='filter_scheduler', pci_in_placement=True)
+
+    def test_two_devices_may_be_of_one_physical_function(self):
+        self.start_hosts('some3')
+        self.publish(
+            'some3', base.shared('br1', 'eth1'), base.shared('br2', 'eth2')
+        )
+        flavor = recipes.change(
+            {'pci_passthrough:alias': 'vf:2'}, MULTIPLE_SHARED
+        )
+        (server,) = self.boot(flavor.after)
+        self.assertEqual(2, len(self.claims(server)))
 
 
 class ExportedAloneTest(ExportedTest):

@@ -36,7 +36,7 @@ RECIPES = {
         'trait_uplink1:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
         'resources_uplink2:CUSTOM_VHPC_UPLINK': '1',
         'trait_uplink2:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
-        'group_policy': 'isolate',
+        'group_policy': 'none',
     },
     'separate': {UPLINK: '1', SEPARATE: 'required'},
     'shared-separate': {UPLINK: '1', SEPARATE: 'required'},
@@ -163,7 +163,7 @@ class RecipeTest(base.TestCase):
                 if group.startswith('resources'):
                     self.assertIn(f'{group}={name}%3A1', query)
             self.assertEqual(
-                'isolate' if network == 'multiple-shared' else None,
+                'none' if network == 'multiple-shared' else None,
                 request.group_policy,
             )
 
@@ -283,22 +283,26 @@ class ChangeTest(base.TestCase):
         self.assertEqual('isolate', change.after['group_policy'])
         self.assertEqual(before, recipes.change(change.after, {}).after)
 
-    def test_others_that_are_isolated_already_are_no_matter(self):
-        change = recipes.change(
-            {'resources_gpu:VGPU': '1', 'group_policy': 'isolate'},
-            recipe('multiple-shared'),
-        )
-        self.assertEqual('isolate', change.after['group_policy'])
+    def test_group_policy_of_other_groups_is_kept_for_two_uplinks(self):
+        for policy in ('none', 'isolate'):
+            change = recipes.change(
+                {'resources_gpu:VGPU': '1', 'group_policy': policy},
+                recipe('multiple-shared'),
+            )
+            self.assertEqual(policy, change.after['group_policy'])
 
-    def test_a_policy_that_cannot_be_isolate_is_refused(self):
-        error = self.assertRaises(
-            recipes.RecipeError,
-            recipes.change,
-            {'resources_gpu:VGPU': '1', 'group_policy': 'none'},
+    def test_group_policy_that_nova_ignores_is_replaced(self):
+        change = recipes.change(
+            {'resources_gpu:VGPU': '1', 'group_policy': 'odd'},
             recipe('multiple-shared'),
         )
-        self.assertIn('group_policy=none', str(error))
-        self.assertIn('_gpu', str(error))
+        self.assertEqual('none', change.after['group_policy'])
+
+    def test_two_devices_of_an_alias_are_not_isolated_from_each_other(self):
+        change = recipes.change(
+            {'pci_passthrough:alias': 'vf:2'}, recipe('multiple-shared')
+        )
+        self.assertEqual('none', change.after['group_policy'])
 
     def test_other_aliases_are_kept(self):
         before = {'pci_passthrough:alias': 'gpu:2'}

@@ -123,7 +123,8 @@ class AgreementTest(base.TestCase):
                 ]
             )
         for chosen in itertools.product(*choices):
-            if len(set(chosen)) == len(chosen):
+            policy = specs.get('group_policy')
+            if len(set(chosen)) == len(chosen) or policy == 'none':
                 yield {
                     'allocations': {
                         uuid: {'resources': {model.UPLINK: 1}}
@@ -170,7 +171,7 @@ class AgreementTest(base.TestCase):
                 ]
             )
         ),
-        st.booleans(),
+        st.sampled_from([None, 'none', 'isolate']),
     )
     def test_wrong_is_what_is_refused(self, name, keys, policy):
         specs = {
@@ -180,9 +181,18 @@ class AgreementTest(base.TestCase):
         if name:
             specs['vhpc:network'] = name
         if policy:
-            specs['group_policy'] = 'isolate'
+            specs['group_policy'] = policy
         found = validation.problems(specs)
         self.assertEqual(self.passes(specs), not found, found)
+
+    def test_isolated_uplinks_are_advised_against(self):
+        specs = {**recipe('multiple-shared'), 'vhpc:spare_cpus': '1'}
+        self.assertEqual([], validation.advice(specs))
+        specs['group_policy'] = 'isolate'
+        self.assertEqual([], validation.problems(specs))
+        (found,) = validation.advice(specs)
+        self.assertIn('pci_passthrough:alias', found)
+        self.assertIn('group_policy=none', found)
 
     def test_without_a_claim_it_is_only_advised(self):
         for name in ('shared', 'multiple-shared'):

@@ -257,6 +257,18 @@ class UplinkReservationsTest(base.BaseTestCase):
             [('a1', 'b1')], claimed(self.order(reservations, found))
         )
 
+    def test_two_uplinks_of_a_member_are_never_the_same_one(self):
+        two = network_fit.RULES['multiple-shared']
+        found = [candidate('A0'), candidate('A0', 'B0')]
+        for uplinks, unknown in (
+            ([uplink('A0', slots=2), uplink('B0')], False),
+            ([], True),
+        ):
+            reservations = candidates.UplinkReservations(uplinks, two, unknown)
+            self.assertEqual(
+                [('A0', 'B0')], claimed(self.order(reservations, found))
+            )
+
     def test_unknown_topology_takes_each_uplink_once(self):
         reservations = self.reservations(unknown=True)
         self.assertEqual(NO_LIMIT, reservations.members_left())
