@@ -436,7 +436,7 @@ class TestCommandLine(base.TestCase):
             for path in (file, file / 'deeper' / 'plots'):
                 self.assert_refused_at_once(
                     ('--plot', str(path)),
-                    f'{path} cannot be written: {file} is no directory',
+                    f'{path} cannot be written: {file} is not a directory',
                 )
             with mock.patch.object(os, 'access', return_value=False):
                 self.assert_refused_at_once(
