@@ -350,7 +350,7 @@ class Service:
             paused = self.guest_manager.paused
             self.window_player.play(None if paused else result.plan.windows)
         self.phase_exchange.publish(result.plan.clusters)
-        self.guest_manager.let_leave(self.groups.migrating)
+        self.guest_manager.restore_before_migration(self.groups.migrating)
         self.guest_manager.executor.watch()
 
     def _feed(self, result: tick.TickResult) -> None:

@@ -101,8 +101,8 @@ class GuestManager:
                 if permission.ending.is_set()
                 else options.call_deadline
             ),
-            self._quarantine.late,
-            self._quarantine.returned,
+            self._quarantine.call_is_late,
+            self._quarantine.calls_returned,
             lambda: connection_wakeup.wake(),
         )
         self.connection = connection.Connection(
@@ -285,7 +285,7 @@ class GuestManager:
         self._context.permission.restored.add(uuid)
         return self._restore_queue.submit(guest, Hold.RESTORED)
 
-    def let_leave(self, uuids: frozenset[str]) -> None:
+    def restore_before_migration(self, uuids: frozenset[str]) -> None:
         """Put VMs back before Nova migrates them; go on with those that stay.
 
         :param uuids: servers that Nova says are migrating; called each tick.
@@ -342,7 +342,7 @@ class GuestManager:
         self.executor.close()
         self._restore_queue.end()
         # Not only those found: an agent before this may have left others.
-        return done and not left and not self._restore_queue.leaves_any()
+        return done and not left and not self._restore_queue.any_unrestored()
 
     def close(self) -> None:
         """Let go of libvirt."""
@@ -360,7 +360,7 @@ class GuestManager:
             and (
                 guest.journalled
                 or (
-                    guest.settled
+                    guest.copy_for_destination
                     # It goes along, for the other host.
                     and Hold.MIGRATING not in guest.holds
                 )

@@ -22,7 +22,8 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import connection, domain_xml, migration
 from nova_vhpc.agent.lifecycle import adoption, after_crash, restore_queue
 from nova_vhpc.agent.restore import recovery
@@ -80,7 +81,7 @@ class Reconciler:
         except libvirt.libvirtError as error:
             self._failed(uuid, error)
         except (
-            store.JournalError,
+            JournalError,
             recovery.RestoreError,
             OSError,
         ) as error:
@@ -190,7 +191,7 @@ class Reconciler:
         self,
         guest: Guest,
         info: domain_xml.DomainInfo,
-        seen: registry.Seen,
+        seen: registry.DomainVersion,
     ) -> None:
         """A VM we know: what changed, and who changed it?"""
         old, guest.xml_hash = guest.info, seen[1]
@@ -217,7 +218,7 @@ class Reconciler:
                     # It has started anew meanwhile.
                     self.enqueue(guest.uuid)
                     return
-        self._context.guests.accept(guest.uuid)
+        self._context.guests.end_refusal(guest.uuid)
 
     def _note_migration(self, guest: Guest) -> bool:
         """Whether a VM migrates; it is held as long as it does."""

@@ -61,7 +61,7 @@ class GuestRestorer:
 
     def _restore_locked(self, guest: Guest) -> None:
         # Also if the reason to put it back ends before that is done.
-        guest.stop_free_weights()
+        guest.forbid_lock_free_weights()
         tried = [_undo(actuator, guest) for actuator in self._actuators]
         if guest.journalled:
             self._restore_values(guest)
@@ -72,9 +72,9 @@ class GuestRestorer:
             self._forget_writes(guest)
         elif Hold.MIGRATING not in guest.holds:
             # The call would hang otherwise, and come too late.
-            if guest.settled or _is_to_say(guest):
+            if guest.copy_for_destination or _is_to_say(guest):
                 self._check_run(guest)
-            self._settle(guest, guest.settled)
+            self._settle(guest, guest.copy_for_destination)
 
     def _check_run(self, guest: Guest) -> None:
         """Only with the lock: whoever had it may have waited for its end.
@@ -91,7 +91,7 @@ class GuestRestorer:
 
     def _restore_values(self, guest: Guest) -> None:
         self._check_run(guest)
-        self._policy.settle(guest)
+        self._policy.respect_unchecked(guest)
         # Events of these writes come late, and must be known as the agent's.
         history = guest.event_history
         original = written_values.values(guest.original)
@@ -123,7 +123,7 @@ class GuestRestorer:
             raise recovery.RestoreError('; '.join(left))
 
     def _forget_writes(self, guest: Guest) -> None:
-        guest.marked = False
+        guest.has_metadata_copy = False
         self._settle(guest, True)
         if guest.external:
             # So that the next agent does not manage it either.
@@ -143,16 +143,18 @@ class GuestRestorer:
         :param marked: it says something now.
         """
         if _is_to_say(guest):
-            record = dataclasses.replace(guest.record(), settled=True)
+            record = dataclasses.replace(guest.record(), restored=True)
             self._misdirected.put_metadata(guest, record)
-            guest.settled = True
+            guest.copy_for_destination = True
         elif marked:
             domain_metadata.remove(guest.domain)
-            guest.settled = False
+            guest.copy_for_destination = False
 
 
 def _is_to_say(guest: Guest) -> bool:
-    return guest.tells_another_host and (guest.settled or guest.has_our_pins)
+    return guest.needs_copy_on_migration and (
+        guest.copy_for_destination or guest.keeps_agent_pins
+    )
 
 
 def _undo(actuator: Any, guest: Guest) -> Exception | None:

@@ -28,7 +28,7 @@ import libvirt
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError, NewerVersion
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.agent.lifecycle import after_crash, restore_guest
 
@@ -150,7 +150,7 @@ class RestoreQueue:
             self._pending.pop(uuid, None)
         self._context.guests.forget_unmanaged(uuid)
         name = self._context.guests.name(uuid)
-        if self._context.guests.dismiss(uuid):
+        if self._context.guests.remove_ended_run(uuid):
             LOG.info('VM %s: gone', name)
         if uuid in self._context.journal.uuids():
             self.forget_record(uuid)
@@ -160,7 +160,7 @@ class RestoreQueue:
         if not self._context.processes.find(uuid):
             self._crash_recovery.forget(uuid)
 
-    def leaves_any(self) -> bool:
+    def any_unrestored(self) -> bool:
         """Whether a VM that runs is still in the journal.
 
         As one that an agent before this has left when it crashed, and that
@@ -172,9 +172,9 @@ class RestoreQueue:
         for uuid in self._context.journal.uuids():
             try:
                 record = self._context.journal.load(uuid)
-            except store.NewerVersion:
+            except NewerVersion:
                 continue
-            except store.JournalError:
+            except JournalError:
                 record = None
             if record is not None:
                 if record.is_handed_back:

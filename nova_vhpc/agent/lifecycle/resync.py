@@ -92,7 +92,7 @@ class Resync:
                 libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
             )
         }
-        self._context.guests.keep_unmanaged(running)
+        self._context.guests.forget_stopped(running)
         todo = running | self._context.guests.by_uuid.keys()
         for uuid in todo:
             self._enqueue(uuid)

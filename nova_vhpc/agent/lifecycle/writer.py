@@ -25,7 +25,8 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests import quarantine
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import connection, cputune
 from nova_vhpc.control import model
 
@@ -105,7 +106,7 @@ class Writer:
             return True
         if self._context.executor.is_late(uuid):
             raise TimeoutError(quarantine.HANGS)
-        if not guest.weighs_by_file:
+        if not guest.uses_weight_file:
             self._context.connection.get()
         if not guest.lock.acquire(timeout=LOCK_SECONDS):
             raise TimeoutError('another call about the VM takes its time')
@@ -116,18 +117,18 @@ class Writer:
                 return False
             with self._context.executor.watched(uuid):
                 # A run's file goes with it: no other run can be meant.
-                sure = guest.weighs_by_file and guest.journalled
+                sure = guest.uses_weight_file and guest.journalled
                 if not sure and not self._as_known(guest):
                     return False
                 self._ensure_journalled(guest, model.CpuTune(shares=shares))
                 guest.event_history.written_shares.add(shares)
                 self._weights.write(guest, shares)
-                sure = sure and guest.weighs_by_file
+                sure = sure and guest.uses_weight_file
                 if not sure and self._is_misdirected(guest):
                     return False
                 guest.writes += 1
-                if guest.weighs_by_file:
-                    guest.free_weights |= {shares}
+                if guest.uses_weight_file:
+                    guest.lock_free_weights |= {shares}
             return True
         except libvirt.libvirtError as error:
             if not connection.has_ended(guest.domain, error):
@@ -143,16 +144,16 @@ class Writer:
 
         Whoever must not be written under takes this right away first.
         """
-        with guest.weighing:
+        with guest.state_lock:
             if (
-                shares not in guest.free_weights
-                or not guest.weighs_by_file
+                shares not in guest.lock_free_weights
+                or not guest.uses_weight_file
                 or not self._may_weigh(guest)
             ):
                 return False
             if not self._weights.write_file(guest, shares):
                 # Its group is gone: libvirt knows more.
-                guest.free_weights = frozenset()
+                guest.lock_free_weights = frozenset()
                 return False
             guest.writes += 1
             return True
@@ -176,12 +177,12 @@ class Writer:
             return
         if self._context.guests.by_uuid.get(guest.uuid) is not guest:
             return
-        todo = guest.ours_to_write(tune)
+        todo = guest.values_to_write(tune)
         if todo is None:
             return
         try:
             written = self._write_now(guest, todo)
-        except (libvirt.libvirtError, store.JournalError, OSError) as error:
+        except (libvirt.libvirtError, JournalError, OSError) as error:
             self._failed(guest, error)
             return
         if written:
@@ -202,7 +203,7 @@ class Writer:
                 return False
             self._ensure_journalled(guest, todo)
             if todo.shares is not None:
-                guest.stop_free_weights()
+                guest.forbid_lock_free_weights()
                 # Its event may come before the call returns.
                 guest.event_history.written_shares.add(todo.shares)
             guest.event_history.note_bandwidth(todo)
@@ -210,14 +211,14 @@ class Writer:
 
     def _failed(self, guest: Guest, problem: Exception) -> None:
         if not isinstance(problem, libvirt.libvirtError):
-            self._quarantine.failed(guest, str(problem))
+            self._quarantine.add_failure(guest, str(problem))
             return
         guest.uncertain = True
         self._context.connection.failed(problem)
         if self._context.connection.up and not connection.has_ended(
             guest.domain, problem
         ):
-            self._quarantine.failed(guest, str(problem))
+            self._quarantine.add_failure(guest, str(problem))
         self._enqueue(guest.uuid)
 
     def _as_known(self, guest: Guest) -> bool:
@@ -263,17 +264,17 @@ class Writer:
     def _ensure_journalled(self, guest: Guest, todo: model.CpuTune) -> None:
         """The record is on the disk before anything of ours is in the VM."""
         known = written_values.with_tune(guest.written, todo)
-        if guest.marked and known is guest.written:
+        if guest.has_metadata_copy and known is guest.written:
             return
         record = dataclasses.replace(guest.record(), written=known)
         self._context.journal.save(record)
         guest.written = known
         # From here on a crash leaves a record, harmless without writes.
         guest.journalled = True
-        if not guest.marked:
+        if not guest.has_metadata_copy:
             domain_metadata.put(guest.domain, record)
-            guest.marked = True
-            guest.settled = False
+            guest.has_metadata_copy = True
+            guest.copy_for_destination = False
 
 
 def _write(actuator: Any, guest: Guest, todo: model.CpuTune) -> None:

@@ -19,6 +19,7 @@ import random
 import time
 
 from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.tests.functional.agent import base
 
@@ -82,7 +83,7 @@ class TestKills(base.AgentTestCase):
         journal = store.Journal(str(self.path / 'state'))
         end = time.monotonic() + base.PATIENCE_S
         while True:
-            with contextlib.suppress(store.JournalError):
+            with contextlib.suppress(JournalError):
                 record = journal.load(uuid)
                 if record is not None and name in (record.written or ()):
                     return

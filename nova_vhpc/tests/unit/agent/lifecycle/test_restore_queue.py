@@ -71,7 +71,7 @@ class TestUndo(manager_case.ManagerTestCase):
         self.assert_put_back()
 
     def test_leaving_that_fails_is_tried_again(self) -> None:
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.drain()
         self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
         self.recover()
@@ -102,7 +102,7 @@ class TestUndo(manager_case.ManagerTestCase):
         with self.assertLogs(
             'nova_vhpc.agent.lifecycle.restore_queue', 'INFO'
         ) as logs:
-            self.made.let_leave(frozenset({'u'}))
+            self.made.restore_before_migration(frozenset({'u'}))
             self.drain()
         self.assertEqual(['INFO'], [r.levelname for r in logs.records])
 
@@ -152,10 +152,10 @@ class TestUndo(manager_case.ManagerTestCase):
         self.assertEqual(now, self.domain.values)
 
     def test_one_of_two_reasons_ends(self) -> None:
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.made.pause()
         self.drain()
-        self.made.let_leave(frozenset())
+        self.made.restore_before_migration(frozenset())
         self.recover()
         self.assert_put_back()
 
@@ -280,7 +280,7 @@ class TestAnotherRun(manager_case.ManagerTestCase):
         self.made.restore_one('u')
         self.drain()
         self.made.resume()
-        self.assertTrue(target.settled)
+        self.assertTrue(target.copy_for_destination)
         self.domain.mark = 'of the new run'
         return target
 
