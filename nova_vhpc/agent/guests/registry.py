@@ -55,6 +55,10 @@ class GuestRegistry:
         guest = self._guests.get(uuid)
         return uuid if guest is None else guest.name
 
+    def is_managed(self, guest: Guest) -> bool:
+        """Return whether this run of a guest is managed still."""
+        return self._guests.get(guest.uuid) is guest
+
     def add(self, guest: Guest) -> None:
         """Manage a guest from now on."""
         with self._lock:

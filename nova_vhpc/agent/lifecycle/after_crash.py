@@ -17,7 +17,7 @@ from typing import Any
 
 from nova_vhpc.agent.guests import write_permission
 from nova_vhpc.agent.journal import domain_metadata
-from nova_vhpc.agent.journal.record import JournalError
+from nova_vhpc.agent.journal.record import JournalError, NewerVersion
 from nova_vhpc.agent.restore import recovery
 
 LOG = logging.getLogger(__name__)
@@ -70,6 +70,39 @@ class CrashRecovery:
         self._logged.discard(uuid)
         if not self._permission.dry_run:
             self._restorer.forget(uuid)
+
+    def any_unrestored(self) -> bool:
+        """Return whether the journal has a running domain.
+
+        An earlier agent may have crashed, and left a domain that this agent
+        has not reached yet. Domains with a newer agent's record were restored
+        without it.
+        """
+        journal, processes = self._restorer.journal, self._restorer.processes
+        boot_id = processes.boot_id()
+        for uuid in journal.uuids():
+            try:
+                record = journal.load(uuid)
+            except NewerVersion:
+                continue
+            except JournalError:
+                record = None
+            if record is not None:
+                run = record.identity
+                # To search all processes for each of hundreds of stopped
+                # domains would take long.
+                if (
+                    record.is_handed_back
+                    or run.boot_id != boot_id
+                    or (
+                        run.pid
+                        and processes.start_ticks(run.pid) != run.start_ticks
+                    )
+                ):
+                    continue
+            if processes.find(uuid):
+                return True
+        return False
 
     def why_left(self, uuid: str) -> str:
         """Return why a dry run leaves a guest unrestored; empty if not."""

@@ -85,7 +85,10 @@ class TestLines(manager_case.ManagerTestCase):
             self.made.enqueue('u')
             self.drain()
         self.assertEqual(
-            ['INFO:nova_vhpc.agent.lifecycle.restore_queue:VM vm: gone'],
+            [
+                'INFO:nova_vhpc.agent.lifecycle.restore_queue:VM vm: '
+                'stopped or migrated away'
+            ],
             logs.output,
         )
 
