@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench controller``: what one decision costs.
+"""``nova-vhpc-bench controller``: CPU time of one decision.
 
-Without a policy on the command line two sets are measured: what is shipped,
-which predicts nothing, and the dearest policies, for which I/O is predicted.
+Without a policy on the command line, two sets of policies are measured: the
+defaults, which need no predictor, and the most expensive ones, which do.
 """
 
 import argparse
@@ -34,13 +34,13 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 
 HELP = (
-    'Measure the time of one decision, from 100 to 1,000 VMs: as shipped, and '
-    'with the dearest policies unless a policy is named.'
+    'Measure the CPU time of one decision for 100 to 1,000 VMs: with the '
+    'default policies and, unless a policy is given, with the most expensive.'
 )
 
 VCPUS = 8
 MEMBERS = 4
-"""VMs per virtual cluster."""
+"""Number of VMs per virtual cluster."""
 
 HOST = tuple(
     model.Cpu(number, socket=number // 32, llc=number // 16, core=number)
@@ -50,11 +50,11 @@ HOST = tuple(
 PERIOD_US = 100_000
 
 DEAREST = {'slice_policy': 'gang', 'pinning_policy': 'io_pool'}
-"""The policies whose decisions take longest: windows, and predictions."""
+"""The policies whose decisions take longest: windows and predictions."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the arguments of the subcommand."""
     parser.add_argument(
         '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
     )
@@ -73,14 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and report.
+    """Measure, print, and write the JSON file.
 
-    :returns: 0, or 2 if a plugin cannot be had.
+    :returns: 0, or 2 if a plugin cannot be loaded.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
     try:
-        with _memory_of_an_agent():
+        with _agent_garbage_collection():
             document = _table(plugins.selected(args), args.vms, args.ticks)
             if args.slice_policy is None and args.pinning_policy is None:
                 print()
@@ -97,11 +97,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _memory_of_an_agent() -> Iterator[None]:
-    """Collect garbage as the agent does, which decides in its process.
+def _agent_garbage_collection() -> Iterator[None]:
+    """Collect garbage by the agent's thresholds in a ``with`` block.
 
-    With Python's own thresholds a sixth of the time for 1,000 VMs goes into
-    collections that find nothing.
+    With Python's own thresholds a sixth of the time for 1,000 VMs is spent on
+    collections that free nothing.
     """
     thresholds = gc.get_threshold()
     process_limits.settle_memory()
@@ -117,9 +117,10 @@ def _table(
 ) -> dict[str, Any]:
     """Measure and print one table.
 
-    :param vms: numbers of VMs, a row each.
-    :returns: its figures, for the JSON file.
-    :raises ConfigError: if there is no such plugin.
+    :param vms: numbers of VMs; the table has one row for each.
+    :param ticks: number of decisions per row.
+    :returns: the figures of the table, for the JSON file.
+    :raises ConfigError: if a plugin cannot be loaded.
     """
     predicts = make(names).predicts
     text = f'{names.slice_policy} / {names.pinning_policy} / ' + (
@@ -146,9 +147,9 @@ def _table(
 
 
 def make(names: plugins.PluginNames) -> controller.Controller:
-    """A controller with its default settings.
+    """Return a controller with default settings.
 
-    :raises ConfigError: if there is no such plugin.
+    :raises ConfigError: if a plugin cannot be loaded.
     """
     config = control_config.ControlConfig()
     return controller.Controller(
@@ -164,12 +165,15 @@ def make(names: plugins.PluginNames) -> controller.Controller:
 
 
 def measure(
-    subject: controller.Controller, vms: int, ticks: int
+    decider: controller.Controller, vms: int, ticks: int
 ) -> dict[str, float]:
-    """CPU time per decision, over so many ticks of a busy host.
+    """Return the CPU time per decision on a busy host.
 
-    What the plan asks for is in force in the next tick, as with a real
-    agent. Making the views is not counted.
+    A planned setting is in force in the next tick, as in the agent. Building
+    the views is not timed.
+
+    :param vms: number of VMs on the host.
+    :param ticks: number of decisions.
     """
     times_ms: list[float] = []
     in_force: dict[str, model.CpuTune] = {}
@@ -177,7 +181,7 @@ def measure(
     for tick in range(ticks):
         view = _view(vms, tick, in_force, noise)
         begin = time.process_time_ns()
-        plan = subject.decide(view)
+        plan = decider.decide(view)
         times_ms.append((time.process_time_ns() - begin) / 1e6)
         for uuid, planned in plan.vms.items():
             if planned.writes is not None:
@@ -214,7 +218,7 @@ OTHERS = tuple(
     )
     for number in range(8)
 )
-"""VMs that did not opt in; all but the first never sleep."""
+"""Unmanaged VMs; all but the first always want to run."""
 
 
 def _view(
@@ -223,7 +227,10 @@ def _view(
     in_force: dict[str, model.CpuTune],
     noise: Iterator[float],
 ) -> model.HostView:
-    """Clusters that compute and communicate by turns, each in its time."""
+    """Return a host whose clusters alternate between computing and I/O.
+
+    Every third cluster has I/O; which ones changes every 10 ticks.
+    """
     views: list[model.VmView] = []
     for number in range(vms):
         cluster = number // MEMBERS
@@ -240,7 +247,7 @@ def _view(
                 sample=model.Sample(
                     sync_latency_us=1_000 * next(noise),
                     io_events=(300 if busy else 10) + 60 * next(noise),
-                    # They spin, so they have windows.
+                    # Always runnable, hence candidates for gang windows.
                     vcpu_run_us=(20_000.0,) * VCPUS,
                     vcpu_wait_us=(80_000.0,) * VCPUS,
                     vcpu_runs=(20,) * VCPUS,
@@ -263,7 +270,7 @@ def _view(
 
 
 def _noise() -> Iterator[float]:
-    """Repeatable numbers, evenly within 0..1."""
+    """Yield repeatable pseudo-random numbers, uniform in 0..1."""
     state = 1
     while True:
         state = (state * 1_103_515_245 + 12_345) % 2**31

@@ -22,7 +22,7 @@ import sys
 import syslog
 
 from nova_vhpc import version
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.restore import incoming
 from nova_vhpc.linux import cpus
 
@@ -55,8 +55,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     syslog.openlog('nova-vhpc-hook', syslog.LOG_PID, syslog.LOG_DAEMON)
     try:
-        changed = incoming.without_us(sys.stdin.read(), cpus.online_cpus())
-    except (ValueError, store.JournalError) as error:
+        changed = incoming.with_original_settings(
+            sys.stdin.read(), cpus.online_cpus()
+        )
+    except (ValueError, JournalError) as error:
         _log(
             syslog.LOG_WARNING,
             f'VM {args.name}: settings of another host stay: {error}',

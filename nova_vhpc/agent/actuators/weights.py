@@ -26,7 +26,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.journal import store, written_values
+from nova_vhpc.agent.journal import written_values
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.linux import qemu_process
 
@@ -77,11 +78,11 @@ class Weights:
 
     def _write_file(self, guest: guest.Guest, shares: int) -> str:
         """Return why the file was not written; empty if it was."""
-        if guest.weight is None:
-            guest.weight = cgroup_weight.WeightFile(
+        if guest.weight_file is None:
+            guest.weight_file = cgroup_weight.WeightFile(
                 _find(guest, self._processes)
             )
-        return guest.weight.write(guest.domain, shares)
+        return guest.weight_file.write(guest.domain, shares)
 
 
 def restore_by_file(
@@ -103,25 +104,25 @@ def restore_by_file(
         return
     file = _find(guest, processes)
     # A window that began its write before the guest was held ends first.
-    with guest.weighing:
+    with guest.state_lock:
         written = guest.event_history.written_shares
         if not _restore_file(file, original, written.__contains__, guest.name):
             return
         # A weight that was only written to the file is not in libvirt's XML.
-        guest.unweighed = not guest.weighs_by_file
+        guest.weight_restored_by_file = not guest.uses_weight_file
         guest.event_history.written_shares.add(original)
         guest.note_written({cputune.SHARES: original})
 
 
 def restore_recorded_by_file(
-    domain: Any, record: store.JournalRecord, processes: qemu_process.Processes
+    domain: Any, record: JournalRecord, processes: qemu_process.Processes
 ) -> None:
     """Restore the original weight that a killed agent's record holds.
 
     :raises libvirt.libvirtError: libvirt cannot report the weight in force.
     """
     original = record.original.parameters.get(cputune.SHARES)
-    if original is None or cputune.SHARES in record.released:
+    if original is None or cputune.SHARES in record.unmanaged_fields:
         return
     pid = processes.find(record.uuid)
     if not pid:
@@ -136,7 +137,9 @@ def restore_recorded_by_file(
         # It is not proven that libvirt reads this file.
         lambda now: (
             now == in_force
-            and written_values.may_be(record.written, cputune.SHARES, now)
+            and written_values.may_be_written(
+                record.written, cputune.SHARES, now
+            )
         ),
         record.name,
     )
@@ -176,14 +179,14 @@ def restore_by_libvirt(guest: guest.Guest) -> None:
 
     :raises libvirt.libvirtError: libvirt refused it.
     """
-    if not guest.unweighed:
+    if not guest.weight_restored_by_file:
         return
     # A window's write that waited for the migration ends first.
     with guest.lock:
         original = guest.original.parameters[cputune.SHARES]
         cputune.write_shares(guest.domain, original)
         guest.note_written({cputune.SHARES: original})
-        guest.unweighed = False
+        guest.weight_restored_by_file = False
 
 
 def _find(

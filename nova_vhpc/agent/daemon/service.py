@@ -35,7 +35,7 @@ from nova_vhpc.agent.daemon import (
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.lifecycle import manager, restore_queue
+from nova_vhpc.agent.lifecycle import manager, restore_report
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import binder, claims, dry_run
 from nova_vhpc.linux import cpus, qemu_process
@@ -169,26 +169,26 @@ class Service:
         """Restore all guests and write nothing until :meth:`resume`.
 
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_queue.report`.
+        :returns: see :func:`restore_report.restored`.
         """
         LOG.info('Paused: restoring all servers')
         attempts = self.guest_manager.pause()
         # After the pause: a tick before it would start the windows again.
         self.window_player.play(None)
-        return restore_queue.report(attempts, wait_s)
+        return restore_report.restored(attempts, wait_s)
 
     def resume(self, server: str | None = None) -> dict[str, Any] | None:
         """Manage guests again after a pause or restore.
 
         :param server: UUID of a server that was restored, or handed back
             after an external change; None for all but those handed back.
-        :returns: for one server, see :func:`restore_queue.report_resumed`.
+        :returns: for one server, see :func:`restore_report.resumed`.
         """
         if server is None:
             LOG.info('Resumed: managing servers again')
             self.guest_manager.resume()
             return None
-        return restore_queue.report_resumed(
+        return restore_report.resumed(
             server, self.guest_manager.resume_one(server)
         )
 
@@ -197,16 +197,16 @@ class Service:
 
         :param server: UUID of the server; None for all.
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_queue.report`.
+        :returns: see :func:`restore_report.restored`.
         """
         if server is None:
             return self.pause(wait_s)
         attempt = self.guest_manager.restore_one(server)
         if attempt is None:
-            return restore_queue.report_refused(
+            return restore_report.refused(
                 server, self.guest_manager.refused.get(server)
             )
-        return restore_queue.report({server: attempt}, wait_s)
+        return restore_report.restored({server: attempt}, wait_s)
 
     # -- start, reload and shutdown ----------------------------------------
 
@@ -350,7 +350,7 @@ class Service:
             paused = self.guest_manager.paused
             self.window_player.play(None if paused else result.plan.windows)
         self.phase_exchange.publish(result.plan.clusters)
-        self.guest_manager.let_leave(self.groups.migrating)
+        self.guest_manager.restore_before_migration(self.groups.migrating)
         self.guest_manager.executor.watch()
 
     def _feed(self, result: tick.TickResult) -> None:

@@ -195,7 +195,7 @@ class TickLoop:
             if writes is not None:
                 guest = guests.get(uuid)
                 if guest is not None:
-                    tune = guest.ours_to_write(writes, offline_cpus)
+                    tune = guest.values_to_write(writes, offline_cpus)
                     if tune is not None:
                         self._manager.write(guest, tune, vm_plan.slice_us)
         result = TickResult(

@@ -10,7 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""CPUs of the host that come and go, and what VMs had before us."""
+"""Host CPUs that are switched on or off, and the guests' original pins.
+
+For a vCPU that was never pinned, libvirt reports the host's online CPUs. A
+CPU that is switched on or off therefore changes pins that nobody wrote.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +25,7 @@ from nova_vhpc.agent.libvirt import cputune
 
 
 class CpuHotplug:
-    """Follows CPUs of the host that come or go, which is no external change.
+    """Adapts original pins to host CPUs that were switched on or off.
 
     :param journal: the original settings on the disk.
     :param online: returns the host's CPUs that are online.
@@ -37,14 +41,16 @@ class CpuHotplug:
         self.online = online
 
     def follow(
-        self, guest: Guest, now: cputune.Cputune, stays: bool = True
+        self, guest: Guest, now: cputune.Cputune, save: bool = True
     ) -> None:
-        """CPUs of the host came or went: that was nobody's doing.
+        """Adapt a guest's original and expected pins.
 
-        Where nothing says what a vCPU may use, that is how it was before us.
-        What we have pinned could have used those that came, too.
+        A vCPU that was never pinned originally has the pins that it has now.
+        A vCPU that the agent pinned could originally have used new CPUs, too.
 
-        :param stays: it is not put back next, so the journal has to know.
+        :param now: cputune in force.
+        :param save: whether the journal needs the new original pins; not if
+            the guest is restored next.
         """
         moved = {
             vcpu: pin
@@ -53,7 +59,7 @@ class CpuHotplug:
             )
             if pin != before
         }
-        online = self.came(guest)
+        online = self.new_online_cpus(guest)
         if not (moved or online):
             return
         unpinned = cputune.unpinned(guest.domain)
@@ -61,33 +67,34 @@ class CpuHotplug:
         if moved:
             online = next(iter(moved.values()))
         elif not (online and unpinned.isdisjoint(range(guest.info.vcpus))):
-            # Of those that follow the host it was not read yet.
+            # Either the pins were changed externally, or ``now`` was read
+            # before the CPUs came and unpinned vCPUs do not show them yet.
             return
-        known = guest.original.vcpupins
+        pins = guest.original.vcpupins
         wider = {
             vcpu: pin | online
-            for vcpu, pin in enumerate(known)
+            for vcpu, pin in enumerate(pins)
             if vcpu not in unpinned and _uses_all(guest) and not online <= pin
         }
         original = dataclasses.replace(
             guest.original,
             vcpupins=tuple(
                 wider.get(vcpu) or moved.get(vcpu, pin)
-                for vcpu, pin in enumerate(known)
+                for vcpu, pin in enumerate(pins)
             ),
             host_cpus=now.host_cpus,
         )
-        if guest.journalled and stays:
+        if guest.journalled and save:
             record = dataclasses.replace(guest.record(), original=original)
             self._journal.save(record)
             domain_metadata.put(guest.domain, record)
-        guest.original, guest.online = original, online
+        guest.set_original(original)
+        guest.online = online
         guest.note_written(pins=moved)
-        guest.original_tune = original.tune(guest.info.vcpus)
-        guest.allow(original.cpus)
+        guest.set_allowed_cpus(original.cpus)
 
-    def came(self, guest: Guest) -> frozenset[int]:
-        """CPUs that are online, if some are that were not."""
+    def new_online_cpus(self, guest: Guest) -> frozenset[int]:
+        """Return the online CPUs if some were switched on; otherwise none."""
         if not (guest.journalled and _uses_all(guest)):
             return frozenset()
         online = self.online()
@@ -95,5 +102,5 @@ class CpuHotplug:
 
 
 def _uses_all(guest: Guest) -> bool:
-    """Whether it could use all CPUs of the host, before us."""
-    return guest.info.cpuset is None and guest.floats
+    """Return whether a guest could originally use all CPUs of the host."""
+    return guest.info.cpuset is None and guest.is_floating

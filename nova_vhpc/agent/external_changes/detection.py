@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which of the managed values of a VM of ours somebody else has set."""
+"""Which managed values of a guest were changed externally."""
 
 from collections.abc import Mapping
 
@@ -19,63 +19,58 @@ from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.libvirt import cputune
 
 
-def found_or_told(
+def found_or_reported(
     guest: Guest,
-    old: cputune.Cputune,
+    expected: cputune.Cputune,
     now: cputune.Cputune,
     shares: int | None,
 ) -> list[str]:
-    """Names of those that are in force, or that an event has told of.
+    """Return names of external changes, in force or reported by an event.
 
-    :param old: what we know of.
-    :param now: what was read.
-    :param shares: theirs by an event, maybe written over since.
+    :param expected: cputune that the agent read or wrote last.
+    :param now: cputune in force.
+    :param shares: external ``cpu_shares`` that an event reported, or None.
     """
-    # After a failed write, what differs is what is left of it.
-    changed = [] if guest.uncertain else found(guest, old, now)
-    if (
-        shares is not None
-        and cputune.SHARES not in guest.unmanaged_fields
-        and cputune.SHARES not in changed
-    ):
-        changed.append(cputune.SHARES)
+    # After a failed write, differences may be the agent's own.
+    changed = [] if guest.uncertain else found(guest, expected, now)
     changed += [
         name
-        for name in guest.event_history.written_over(now)
+        for name in (
+            *(() if shares is None else (cputune.SHARES,)),
+            *guest.event_history.overwritten(now),
+        )
         if name not in guest.unmanaged_fields and name not in changed
     ]
     return changed
 
 
 def found(
-    guest: Guest, old: cputune.Cputune, now: cputune.Cputune
+    guest: Guest, expected: cputune.Cputune, now: cputune.Cputune
 ) -> list[str]:
-    """Names of those that are in force, and not what we know of.
+    """Return names of values in force that are not the expected ones.
 
-    :param old: what we know of.
-    :param now: what was read.
+    :param expected: cputune that the agent read or wrote last.
+    :param now: cputune in force.
     """
     changed = [
         name
         for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
-        if name not in guest.unmanaged_fields
-        and not cputune.same(
-            name, now.parameters.get(name), old.parameters.get(name)
+        if not cputune.same(
+            name, now.parameters.get(name), expected.parameters.get(name)
         )
         and not (
             name == cputune.SHARES
-            and guest.may_be_ours(now.parameters.get(name))
+            and guest.may_be_agents_shares(now.parameters.get(name))
         )
     ]
     changed += [
         cputune.pin_name(vcpu)
         for vcpu, (pin, before) in enumerate(
-            zip(now.vcpupins, old.vcpupins, strict=False)
+            zip(now.vcpupins, expected.vcpupins, strict=False)
         )
         if pin != before
-        and cputune.pin_name(vcpu) not in guest.unmanaged_fields
     ]
-    return changed
+    return [name for name in changed if name not in guest.unmanaged_fields]
 
 
 def overwritten(
@@ -83,11 +78,11 @@ def overwritten(
 ) -> Mapping[str, written_values.Value]:
     """Return external values that a write of the agent has replaced, by name.
 
-    :param now: what was read.
+    :param now: cputune in force.
     :param shares: external ``cpu_shares`` that an event reported, or None.
     """
     history = guest.event_history
-    values = dict(history.written_over(now))
+    values = dict(history.overwritten(now))
     # Other shares that the agent wrote earlier are an external choice now.
     in_force = now.parameters.get(cputune.SHARES)
     if shares is not None and in_force == history.last.get(cputune.SHARES):

@@ -10,13 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Writes that came into another run of a VM than the one they were meant for.
+"""Detect and revert writes that reached the wrong run of a domain.
 
-libvirt's calls name the domain only. One that waits while the VM is destroyed
-and started anew, as by a hard reboot, is carried out on the new run, and would
-be taken for what the VM had before us. So the run is looked at after each
-write, too, and what went astray is taken back. Nobody reads it before: who
-takes the new run in waits for the lock of the old one.
+A libvirt call identifies a domain by its UUID only. If the domain is destroyed
+and started again (a hard reboot) while a call waits for the domain's lock,
+libvirt applies the call to the *new* QEMU process. Adoption would then record
+the agent's value as the new run's original setting.
+
+Therefore every write is followed by a check of the domain's run ID, and a
+write that reached another run is reverted to that run's persistent definition.
+The guest's lock is held throughout, and adoption of the new run waits for it.
 """
 
 import contextlib
@@ -25,21 +28,22 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal.record import JournalError, JournalRecord
 from nova_vhpc.agent.libvirt import connection, cputune
 from nova_vhpc.agent.restore import recovery
 from nova_vhpc.linux import qemu_process
 
 
 class RunChangedError(Exception):
-    """A VM was started anew: what was read or written there is another's."""
+    """The domain was started again: a read or write reached another run."""
 
 
 class MisdirectedWrites:
     """Detects writes that reached another run, and reverts them.
 
     :param connection: the connection to libvirt.
-    :param processes: says where the control groups are.
+    :param processes: the host's QEMU processes.
     """
 
     def __init__(
@@ -51,38 +55,40 @@ class MisdirectedWrites:
         self._processes = processes
 
     def revert(self, guest: Guest, restored: bool = False) -> bool:
-        """Look whether a write met its run. With the VM's lock held.
+        """Check whether a write reached its run; revert it if it did not.
+
+        The caller holds the guest's lock.
 
         :param restored: whether original settings were written, too.
-        :returns: whether it did not.
-        :raises libvirt.libvirtError: it cannot be told, or was refused.
+        :returns: whether the write reached another run, or none.
+        :raises libvirt.libvirtError: libvirt cannot say, or refused a call.
         """
         if self._connection.runs(guest.uuid, guest.domain_id):
             return False
-        # Where it was found may be the other run's. A window that writes there
-        # without the lock would look for it anew.
-        guest.stop_free_weights()
-        guest.weight = None
+        # The file may have been found by the process of the other run.
+        guest.forbid_lock_free_weights()
+        guest.weight_file = None
         domain = self._connection.get().lookupByUUIDString(guest.uuid)
-        if domain.ID() >= 0 and not _marked(domain):
+        if domain.ID() >= 0 and not _has_metadata_copy(domain):
             written = guest.written
             if restored:
-                written = written_values.with_original(written, guest.original)
-                written = written_values.with_values(
-                    written, _external_bandwidth(guest)
-                )
-            # Who takes it in tries again, while there is a record.
+                for values in (
+                    written_values.values(guest.original),
+                    _external_bandwidth(guest),
+                ):
+                    written = written_values.with_values(written, values)
+            # Adoption tries again as long as the journal has a record.
             with contextlib.suppress(recovery.RestoreError):
                 recovery.revert(domain, written, self._processes.cgroup)
         return True
 
-    def put_metadata(self, guest: Guest, record: store.JournalRecord) -> None:
+    def put_metadata(self, guest: Guest, record: JournalRecord) -> None:
         """Write a metadata copy, and remove it if it reached another run.
 
-        The adoption of that run would restore it to what this one was; without
-        a copy of its own there is none of ours.
+        Adoption would otherwise restore the new run to the settings of this
+        one.
 
-        :raises RunChangedError: the domain was started anew.
+        :raises RunChangedError: the domain was started again.
         :raises libvirt.libvirtError: libvirt refused it.
         """
         domain_metadata.put(guest.domain, record)
@@ -99,9 +105,9 @@ def _external_bandwidth(guest: Guest) -> dict[str, written_values.Value]:
     return {name: now[name] for name in both if name in now}
 
 
-def _marked(domain: Any) -> bool:
-    """Whether who takes it in will put it back from a copy in its XML."""
+def _has_metadata_copy(domain: Any) -> bool:
+    """Return whether adoption will restore the domain from such a copy."""
     try:
         return domain_metadata.get(domain) is not None
-    except store.JournalError:
+    except JournalError:
         return True

@@ -10,7 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Changes that somebody else made to a VM of ours."""
+"""Apply ``[vhpc_agent] foreign_changes`` to external changes of a guest.
+
+With ``respect`` the whole guest is handed back: its other values are restored
+and the agent does not manage it until the domain starts again or an operator
+resumes it. With ``override`` the agent writes its own values again.
+"""
 
 import contextlib
 import dataclasses
@@ -24,20 +29,21 @@ from nova_vhpc.agent.external_changes import (
     misdirected_writes,
 )
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune
 
 LOG = logging.getLogger(__name__)
 
 RESUME_SECONDS = 5.0
-"""How long a resumed guest waits for another call about it."""
+"""Longest time to wait for a guest's lock when it is resumed, in seconds."""
 
 
 class ShareObserver(Protocol):
-    """Plays gang windows, and so knows a guest's ``cpu_shares`` by itself."""
+    """Plays gang windows, and keeps the ``cpu_shares`` that it wrote."""
 
     def forget(self, uuid: str) -> None:
-        """Write a guest's ``cpu_shares`` again, whatever is in force."""
+        """Write a guest's ``cpu_shares`` again, even the same value."""
 
 
 class ExternalChangePolicy:
@@ -45,7 +51,7 @@ class ExternalChangePolicy:
 
     :param context: the agent's collaborators.
     :param options: ``[vhpc_agent]``, of which ``foreign_changes`` decides.
-    :param cpu_hotplug: follows CPUs of the host that come or go.
+    :param cpu_hotplug: adapts pins to host CPUs switched on or off.
     :param misdirected: reverts what was written to another run.
     :param share_observer: plays the gang windows.
     :ivar count: number of values that were changed externally.
@@ -69,7 +75,7 @@ class ExternalChangePolicy:
         self.handed_back = 0
 
     def check(self, guest: Guest) -> None:
-        """Find external changes of a guest, and apply the option.
+        """Find external changes of a guest and apply the option.
 
         If the guest is ``external`` and ``journalled`` afterwards, the caller
         must restore it.
@@ -79,24 +85,24 @@ class ExternalChangePolicy:
         with guest.lock:
             if self._is_as_expected(guest):
                 return
-            # No window may write between the read and what follows from it.
-            guest.stop_free_weights()
+            # No window may write between the read and the comparison.
+            guest.forbid_lock_free_weights()
             history = guest.event_history
             shares, external = history.external_shares, history.external
             self._check(guest, shares)
-            # Otherwise another event has come, and with it another check.
+            # A newer event is kept for the check that it has caused.
             if history.external_shares == shares:
                 history.external_shares = None
             if history.external is external:
                 history.external = {}
 
     def _is_as_expected(self, guest: Guest) -> bool:
-        """Whether there is nothing to do, while windows go on.
+        """Return whether nothing has changed, without stopping windows.
 
-        Nearly always; whatever else it may be is looked at without them.
+        That is nearly always so; everything else is left to :meth:`_check`.
         """
         if (
-            not guest.free_weights
+            not guest.lock_free_weights
             or guest.event_history.external_shares is not None
             or guest.event_history.external
             or guest.uncertain
@@ -108,54 +114,53 @@ class ExternalChangePolicy:
         return (
             self._context.connection.runs(guest.uuid, guest.domain_id)
             and len(now.vcpupins) == len(guest.original.vcpupins)
-            and not self._cpu_hotplug.came(guest)
+            and not self._cpu_hotplug.new_online_cpus(guest)
             and not detection.found(guest, old, now)
             and (
                 now.parameters.get(cputune.SHARES)
                 == old.parameters.get(cputune.SHARES)
-                # Which of the windows' values was read cannot be told then.
+                # A window wrote meanwhile: the read may be of either value.
                 or guest.writes != writes
             )
         )
 
     def _check(self, guest: Guest, shares: int | None) -> None:
-        """Compare what is in force with what is known; the lock is held.
+        """Compare what is in force with what is expected; the lock is held.
 
         :param shares: external ``cpu_shares`` that an event reported, or None.
-            A window may have written over them since.
+            A window may have replaced them since.
         """
         old = guest.expected
         now = cputune.read(guest.domain, old if guest.journalled else None)
         if not self._context.connection.runs(guest.uuid, guest.domain_id):
-            # Restarted since it was looked up: that is what changed it.
+            # Restarted since it was looked up: adoption reads the new run.
             return
         self._cpu_hotplug.follow(guest, now)
         old = guest.expected
         if not guest.journalled:
             if guest.external and self._was_overwritten(guest, now, shares):
                 return
-            # We have not written: these are its settings, whoever made them.
+            # The agent has not written: these are the original settings.
             changed = detection.found(guest, old, now)
             guest.uncertain = False
             guest.set_expected(now)
-            guest.original = now
-            guest.original_tune = guest.in_force
+            guest.set_original(now)
             if changed:
-                guest.allow(now.cpus)
-            if guest.settled and not guest.floats:
-                # What the copy says of its pins is not so any more.
+                guest.set_allowed_cpus(now.cpus)
+            if guest.copy_for_destination and not guest.is_floating:
+                # Its pins were changed, and the copy says that they float.
                 domain_metadata.remove(guest.domain)
-                guest.settled = False
+                guest.copy_for_destination = False
             return
         if len(now.vcpupins) != len(guest.original.vcpupins):
             self._count_vcpus(guest, now)
-        changed = detection.found_or_told(guest, old, now, shares)
+        changed = detection.found_or_reported(guest, old, now, shares)
         guest.uncertain = False
         guest.set_expected(now)
         if changed:
             self._apply_option(guest, changed, shares)
         elif guest.in_force.shares != old.parameters.get(cputune.SHARES):
-            # No external change, but not what the window player knows.
+            # The agent's own value, but not the window player's last one.
             self._share_observer.forget(guest.uuid)
 
     def _was_overwritten(
@@ -171,40 +176,40 @@ class ExternalChangePolicy:
         changed = [name for name in values if name not in guest.external]
         if changed:
             guest.set_expected(now)
-            guest.original = now
+            guest.set_original(now)
             guest.journalled = True
             self._hand_back(guest, changed, shares)
         return bool(changed)
 
     def _count_vcpus(self, guest: Guest, now: cputune.Cputune) -> None:
-        """vCPUs were plugged in or out of a VM that we have written to.
+        """Add the pins of vCPUs that were plugged in to the original ones.
 
-        New ones are written once they are expected, so as they are now is how
-        they were before us.
+        The agent writes to new vCPUs only once they are expected, so their
+        present pins are the original ones.
         """
-        known = guest.original.vcpupins
-        if len(now.vcpupins) > len(known):
-            grown = dataclasses.replace(
-                guest.original,
-                vcpupins=known + now.vcpupins[len(known) :],
+        original, pins = guest.original, guest.original.vcpupins
+        if len(now.vcpupins) > len(pins):
+            original = dataclasses.replace(
+                original, vcpupins=pins + now.vcpupins[len(pins) :]
             )
-            record = dataclasses.replace(guest.record(), original=grown)
+            record = dataclasses.replace(guest.record(), original=original)
             self._context.journal.save(record)
-            guest.original = grown
             domain_metadata.put(guest.domain, record)
-        guest.original_tune = guest.original.tune(guest.info.vcpus)
+        guest.set_original(original)
 
-    def settle(self, guest: Guest) -> None:
-        """Respect what was not checked yet, before a guest is restored.
+    def respect_unchecked(self, guest: Guest) -> None:
+        """Respect external changes since the last check, before a restore.
 
         The caller holds the guest's lock.
         """
         if self._options.foreign_changes == 'override':
             return
         now = cputune.read(guest.domain, guest.expected)
-        self._cpu_hotplug.follow(guest, now, stays=False)
+        self._cpu_hotplug.follow(guest, now, save=False)
         shares = guest.event_history.external_shares
-        changed = detection.found_or_told(guest, guest.expected, now, shares)
+        changed = detection.found_or_reported(
+            guest, guest.expected, now, shares
+        )
         guest.set_expected(now)
         if changed:
             self._hand_back(guest, changed, shares)
@@ -253,12 +258,11 @@ class ExternalChangePolicy:
         values = {n: v for n, v in values.items() if n in changed}
         guest.overwritten -= frozenset(changed)
         guest.overwritten |= values.keys()
-        guest.original = written_values.replaced(guest.original, values)
-        guest.original_tune = guest.original.tune(guest.info.vcpus)
+        guest.set_original(written_values.replaced(guest.original, values))
         record = guest.record()
-        # The restore does not depend on it: without it, too, a later one
-        # leaves alone what is neither original nor written by the agent.
-        with contextlib.suppress(store.JournalError):
+        # Without the record, a later restore still leaves values alone that
+        # are neither original nor written by the agent.
+        with contextlib.suppress(JournalError):
             self._context.journal.save(record)
         self._misdirected.put_metadata(guest, record)
 
@@ -268,7 +272,7 @@ class ExternalChangePolicy:
         :returns: why that is not possible now; empty if it is done.
         """
         if not guest.lock.acquire(timeout=RESUME_SECONDS):
-            return 'a libvirt call takes its time; try again'
+            return 'another libvirt call about it is not done; try again'
         try:
             if not guest.external:
                 return ''
@@ -277,7 +281,7 @@ class ExternalChangePolicy:
             self._context.journal.remove(guest.uuid)
             guest.external = frozenset()
             return ''
-        except store.JournalError as error:
+        except JournalError as error:
             return str(error)
         finally:
             guest.lock.release()

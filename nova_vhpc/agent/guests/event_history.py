@@ -10,10 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What libvirt's events have to tell of one run of a VM.
+"""What libvirt's events say about one run of a guest.
 
-They come late, those of our own writes, too; and a write of ours may have come
-just after what somebody else wrote.
+Events come late, also those of the agent's own writes, and a write of the
+agent may come just after an external one: then only the event tells of the
+external value.
 """
 
 import dataclasses
@@ -26,16 +27,20 @@ from nova_vhpc.control import model
 
 @dataclasses.dataclass(slots=True, eq=False)
 class EventHistory:
-    """Tells events of our writes from those of others'.
+    """Tells events of the agent's writes from those of external changes.
 
-    :ivar written_shares: every ``cpu_shares`` that we wrote in this run.
-    :ivar external_shares: what somebody else wrote by an event, and nobody
-        has looked at yet: no window is to write over it.
-    :ivar written: every period, quota and pin that we wrote in this run, by
-        name, as in :func:`.cputune.names`.
-    :ivar last: the last of them, by name; of ``cpu_shares``, too.
-    :ivar external: those that somebody else wrote by an event, and nobody has
-        looked at yet: a write of ours may have come just after.
+    Values are named as by :func:`.cputune.names`.
+
+    :ivar written_shares: every ``cpu_shares`` that the agent wrote in this
+        run.
+    :ivar external_shares: ``cpu_shares`` of an external change that an event
+        reported and no check has seen yet; until then no gang window writes.
+    :ivar written: every period, quota and pin that the agent wrote in this
+        run, with its name.
+    :ivar last: the value that the agent wrote last, also of ``cpu_shares``,
+        by name.
+    :ivar external: external periods, quotas and pins that an event reported
+        and no check has seen yet, by name.
     """
 
     written_shares: set[int] = dataclasses.field(default_factory=set)
@@ -51,12 +56,12 @@ class EventHistory:
     )
 
     def note(self, values: Mapping[str, written_values.Value]) -> None:
-        """These are about to be written: their events are ours."""
+        """Record values that are about to be written, by name."""
         self.last |= values
         self.written |= values.items()
 
     def note_bandwidth(self, tune: model.CpuTune) -> None:
-        """The same for period and quota of a cputune."""
+        """Record period and quota that are about to be written."""
         self.note(
             written_values.of_tune(
                 model.CpuTune(tune.period_us, tune.quota_us)
@@ -64,21 +69,22 @@ class EventHistory:
         )
 
     def wrote(self, name: str, value: written_values.Value) -> bool:
-        """Whether a period, quota or pin is one that we wrote in this run."""
+        """Return whether the agent wrote a period, quota or pin."""
         return (name, value) in self.written
 
-    def written_over(
+    def overwritten(
         self, now: cputune.Cputune
     ) -> Mapping[str, written_values.Value]:
-        """Theirs that a write of ours has come just after, by name.
+        """Return external values that a write of the agent replaced, by name.
 
-        What we wrote earlier and is in force is somebody else's choice.
+        Only the value that the agent wrote last counts as its write: an
+        earlier one that is in force again was set externally.
 
-        :param now: what is in force.
+        :param now: cputune in force.
         """
-        is_now = written_values.values(now)
+        in_force = written_values.values(now)
         return {
             name: value
             for name, value in self.external.items()
-            if name in is_now and is_now[name] == self.last.get(name)
+            if name in in_force and in_force[name] == self.last.get(name)
         }

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One opted-in VM, as the agent keeps it between ticks."""
+"""A managed guest: what the agent knows about one domain."""
 
 import dataclasses
 import enum
@@ -19,17 +19,16 @@ from typing import Any, NamedTuple
 
 from nova_vhpc.agent.guests import write_failures
 from nova_vhpc.agent.guests.event_history import EventHistory
-from nova_vhpc.agent.journal import store, written_values
+from nova_vhpc.agent.journal import written_values
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune, domain_xml
 from nova_vhpc.agent.probes import sampler
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process
 
-NO_TUNE = model.CpuTune()
-
 
 class Hold(enum.StrEnum):
-    """Why a VM is not written now; several may hold at a time."""
+    """Why a guest is not written now; several may apply at a time."""
 
     PAUSED = 'paused'
     RESTORED = 'restored'
@@ -46,54 +45,65 @@ class Traits(NamedTuple):
     :ivar time_slice_us: time slice that the flavor asks for, in microseconds.
     """
 
-    vcpus: int = 1
-    workload: model.Workload = model.Workload.GENERAL
-    paradigm: model.Paradigm = model.Paradigm.MPI
-    io_pool: model.IoPoolUse = model.IoPoolUse.AUTO
-    time_slice_us: int | None = None
-
-
-NO_TRAITS = Traits()
+    vcpus: int
+    workload: model.Workload
+    paradigm: model.Paradigm
+    io_pool: model.IoPoolUse
+    time_slice_us: int | None
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Guest:
-    """State of one domain. Calls about it run one after the other.
+    """State of one run of a domain that the agent manages.
 
     :ivar domain: libvirt's object, of the present connection.
-    :ivar original: its cputune before we first wrote to it.
-    :ivar online: CPUs that the host had online, as far as ``original`` knows.
-    :ivar expected: what it is as far as we know: read or written.
-    :ivar in_force: the same, in the controller's terms.
-    :ivar allowed_cpus: that we may pin it to.
-    :ivar confined_to: CPUs that its control group leaves to it; None for all.
+    :ivar domain_id: libvirt's ID of this run.
+    :ivar original: the cputune before the agent's first write.
+    :ivar expected: the cputune that was last read or written.
+    :ivar tids: thread IDs of the vCPUs.
+    :ivar xml_hash: hash of the live XML that ``info`` was parsed from.
+    :ivar in_force: ``expected``, in the controller's terms.
+    :ivar original_tune: ``original``, in the controller's terms.
+    :ivar allowed_cpus: CPUs that the agent may pin the guest to.
+    :ivar confined_to: CPUs of the guest's control group; None for all.
+    :ivar online: CPUs that were online when the pins in ``original`` were
+        read.
+    :ivar repin: whether the agent may pin the guest's vCPUs.
     :ivar external: managed values that were changed externally; if there is
         any, the guest is handed back.
-    :ivar overwritten: those of them that a write of the agent has replaced;
-        ``original`` then holds the external value.
-    :ivar journalled: there is a record on the disk; we may write.
-    :ivar marked: the copy of the record is in the domain's XML.
-    :ivar settled: it still is, for another host, though all is put back.
-    :ivar holds: why nothing is written now; each reason ends by itself.
-    :ivar uncertain: a write failed halfway; what is in force is ours, but
-        not known.
-    :ivar pending: what is still to be written.
-    :ivar slice_us: the time slice that it is to bring about.
-    :ivar sliced: vCPU threads may have slices of their own.
-    :ivar slices: those that we gave them, by thread id (us). Another VM's
-        threads may have the same ids later.
-    :ivar written: the values that the journal says we may have written.
-    :ivar event_history: what events have to tell of what we write.
-    :ivar failures: of writes to it.
-    :ivar weight: where windows write ``cpu_shares``; None before the first.
-    :ivar free_weights: those in the journal that windows may write there
-        without ``lock``, however long libvirt holds it; only who holds it
-        grants them.
-    :ivar unweighed: its weight was put back past libvirt.
-    :ivar lock: held while written or restored; windows write beside the
-        workers.
-    :ivar weighing: held while ``expected`` is changed, and while a window
-        writes without ``lock``; never during a call to libvirt.
+    :ivar overwritten: external values that a write of the agent has replaced;
+        ``original`` then holds them, so that the restore writes them again.
+    :ivar journalled: the journal has a record with the original settings, so
+        that the guest may have values of the agent.
+    :ivar has_metadata_copy: the live XML has a copy of that record.
+    :ivar copy_for_destination: the original settings are restored, and the
+        live XML has a copy for the destination host of a migration.
+    :ivar holds: why the guest is not written now.
+    :ivar pending: cputune that waits to be written.
+    :ivar slice_us: time slice that ``pending`` brings about, in microseconds.
+    :ivar queued: a call that writes ``pending`` is in the executor.
+    :ivar uncertain: a write failed, and may have been applied in part; values
+        that differ from ``expected`` are then not taken for external changes.
+    :ivar may_have_kernel_slices: the agent may set the vCPU threads' kernel
+        slices.
+    :ivar slices: kernel slices that the agent set, in microseconds by thread
+        ID. Kept per run, because IDs are reused for other threads.
+    :ivar written: values that the agent may have written, as in the journal.
+    :ivar event_history: tells events of the agent's writes from others.
+    :ivar weight_file: where gang windows write ``cpu_shares``; None before
+        the first window.
+    :ivar lock_free_weights: ``cpu_shares`` that windows may write to that
+        file without holding ``lock``, which libvirt may keep for long. All
+        are in the journal. Weights are added only under ``lock``.
+    :ivar weight_restored_by_file: the original ``cpu_shares`` were written to
+        the control group only, so that libvirt's XML may have another value.
+    :ivar writes: number of writes.
+    :ivar moves: number of writes that moved vCPUs to other CPUs.
+    :ivar lock: held while the guest is checked, written or restored, also
+        during calls to libvirt. Windows write in threads beside the executor.
+    :ivar state_lock: guards ``expected`` and ``lock_free_weights``, and is
+        held while a window writes without ``lock``. Never held during a call
+        to libvirt.
     """
 
     info: domain_xml.DomainInfo
@@ -105,8 +115,9 @@ class Guest:
     reader: sampler.VmReader
     tids: tuple[int, ...] = ()
     xml_hash: int = 0
-    in_force: model.CpuTune = NO_TUNE
-    original_tune: model.CpuTune = NO_TUNE
+    traits: Traits = dataclasses.field(init=False)
+    in_force: model.CpuTune = dataclasses.field(init=False)
+    original_tune: model.CpuTune = dataclasses.field(init=False)
     allowed_cpus: frozenset[int] | None = None
     confined_to: frozenset[int] | None = None
     online: frozenset[int] = frozenset()
@@ -114,14 +125,14 @@ class Guest:
     external: frozenset[str] = frozenset()
     overwritten: frozenset[str] = frozenset()
     journalled: bool = False
-    marked: bool = False
-    settled: bool = False
+    has_metadata_copy: bool = False
+    copy_for_destination: bool = False
     holds: set[Hold] = dataclasses.field(default_factory=set)
     pending: model.CpuTune | None = None
     slice_us: int | None = None
     queued: bool = False
     uncertain: bool = False
-    sliced: bool = False
+    may_have_kernel_slices: bool = False
     slices: dict[int, int] = dataclasses.field(default_factory=dict)
     written: written_values.WrittenValues = dataclasses.field(
         default_factory=dict
@@ -132,23 +143,21 @@ class Guest:
     failures: write_failures.Failures = dataclasses.field(
         default_factory=write_failures.Failures
     )
-    weight: cgroup_weight.WeightFile | None = None
-    free_weights: frozenset[int] = frozenset()
-    unweighed: bool = False
+    weight_file: cgroup_weight.WeightFile | None = None
+    lock_free_weights: frozenset[int] = frozenset()
+    weight_restored_by_file: bool = False
     writes: int = 0
     moves: int = 0
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    weighing: Any = dataclasses.field(default_factory=threading.RLock)
-
-    traits: Traits = NO_TRAITS
+    state_lock: Any = dataclasses.field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.set_info(self.info)
         self.set_expected(self.expected)
-        self.original_tune = self.in_force
+        self.set_original(self.original)
 
     def set_info(self, info: domain_xml.DomainInfo) -> None:
-        """Take what the XML says."""
+        """Replace what the XML says, and the traits that follow from it."""
         self.info = info
         specs = info.specs
         self.traits = Traits(
@@ -161,7 +170,7 @@ class Guest:
 
     @property
     def uuid(self) -> str:
-        """Of the domain and of the Nova server."""
+        """UUID of the domain, and of the Nova server."""
         return self.info.uuid
 
     @property
@@ -171,25 +180,31 @@ class Guest:
 
     @property
     def hands_off(self) -> str:
-        """Why nothing is written now, for people; empty if it may be."""
+        """Why the guest is not written now, as text; empty if it may be."""
         return ', '.join(sorted(self.holds))
 
     @property
     def free_to_write(self) -> bool:
-        """Whether nothing speaks against a write now."""
+        """Whether no hold forbids a write now."""
         return not self.holds
 
-    def allow(self, cpus: frozenset[int]) -> None:
-        """Take what its own pins allow for what it may be pinned to.
+    def set_allowed_cpus(self, cpus: frozenset[int]) -> None:
+        """Allow the agent to pin the guest to the CPUs of its original pins.
 
-        Less what its control group keeps from it.
+        CPUs that the guest's control group lacks are left out, unless none
+        would be left.
         """
         within = cpus & self.confined_to if self.confined_to else cpus
         self.allowed_cpus = within or cpus
 
+    def set_original(self, original: cputune.Cputune) -> None:
+        """Replace the original settings."""
+        self.original = original
+        self.original_tune = original.tune(self.info.vcpus)
+
     def set_expected(self, now: cputune.Cputune) -> None:
-        """Take what was read for what is in force."""
-        with self.weighing:
+        """Replace the expected cputune by one that was read."""
+        with self.state_lock:
             self.expected = now
             self.in_force = now.tune(self.info.vcpus)
 
@@ -198,8 +213,8 @@ class Guest:
         parameters: dict[str, int] | None = None,
         pins: dict[int, frozenset[int]] | None = None,
     ) -> None:
-        """Take what was written for what is in force."""
-        with self.weighing:
+        """Add values that were written to the expected cputune."""
+        with self.state_lock:
             vcpupins = list(self.expected.vcpupins)
             for vcpu, cpus in (pins or {}).items():
                 if vcpu < len(vcpupins):
@@ -219,32 +234,33 @@ class Guest:
                 )
             )
 
-    def stop_free_weights(self) -> None:
-        """No window writes from now on without the lock, which is held.
+    def forbid_lock_free_weights(self) -> None:
+        """Have windows wait for ``lock``, which the caller holds.
 
-        Until one has written with it.
+        Until a window has written under ``lock`` again.
         """
-        with self.weighing:
-            self.free_weights = frozenset()
+        with self.state_lock:
+            self.lock_free_weights = frozenset()
 
     @property
-    def weighs_by_file(self) -> bool:
-        """Whether its weight is known to stand in a file of this run."""
-        return self.weight is not None and self.weight.proven
+    def uses_weight_file(self) -> bool:
+        """Whether the weight file is known to be the one of this run."""
+        return self.weight_file is not None and self.weight_file.proven
 
-    def may_be_ours(self, shares: int | None) -> bool:
-        """Whether ``cpu_shares`` that were read need be nobody else's.
+    def may_be_agents_shares(self, shares: int | None) -> bool:
+        """Return whether ``cpu_shares`` that were read may be the agent's.
 
-        What windows write into the file itself systemd does not know of: at
-        a daemon-reload it writes what it knows, as the VM began.
+        systemd does not know weights that windows wrote to the file: at a
+        ``daemon-reload`` it writes the weight that the domain was started
+        with.
         """
         return shares in self.event_history.written_shares or (
-            self.weighs_by_file
+            self.uses_weight_file
             and shares == self.original.parameters.get(cputune.SHARES)
         )
 
     def succeeded(self) -> None:
-        """A write went through."""
+        """Count a write, and end a row of failures."""
         self.writes += 1
         self.failures.end()
 
@@ -253,71 +269,79 @@ class Guest:
         """Values in force that were changed externally: never written."""
         return self.external - self.overwritten
 
-    def record(self) -> store.JournalRecord:
-        """For the journal."""
-        return store.JournalRecord(
+    def record(self) -> JournalRecord:
+        """Return the guest's journal record."""
+        return JournalRecord(
             self.uuid,
             self.name,
             self.identity,
             self.original,
             self.repin,
             self.unmanaged_fields,
-            self.sliced,
+            self.may_have_kernel_slices,
             self.written,
-            self.floats,
+            self.is_floating,
             external=self.external,
         )
 
     @property
-    def floats(self) -> bool:
-        """Whether it could use all CPUs that Nova gives to guests."""
-        return not self.info.placed and self.original.floats(
+    def is_floating(self) -> bool:
+        """Whether all CPUs that Nova gives to guests were allowed originally.
+
+        Nova calls vCPUs of such guests floating.
+        """
+        return not self.info.placed and self.original.is_floating(
             self.info.cpuset, self.online
         )
 
     @property
-    def tells_another_host(self) -> bool:
-        """Whether its XML is to say that it was ours, though put back.
+    def needs_copy_on_migration(self) -> bool:
+        """Whether the guest, once restored, may migrate next.
 
-        It may migrate next, and libvirt has no call to take out a pin.
+        libvirt cannot take a ``<vcpupin>`` out of the live XML. The metadata
+        copy tells the destination host that the pins there are the agent's.
         """
         return self.holds.isdisjoint(
             (Hold.STOPPING, Hold.OPTED_OUT)
         ) and not self.holds.isdisjoint((Hold.LEAVING, Hold.RESTORED))
 
     @property
-    def has_our_pins(self) -> bool:
-        """Whether its XML has pins of our making for good.
+    def keeps_agent_pins(self) -> bool:
+        """Whether the live XML has pins that only agents have made.
 
-        Of this agent or of another one, they mean nothing once put back. All
-        others are somebody's choice, and go along as they are.
+        Pins of a guest that did not float were chosen by Nova or by an
+        operator, and migrate as they are.
         """
-        return self.floats and (
+        return self.is_floating and (
             self.info.pins
             or any(name.startswith(cputune.PINS) for name in self.written)
         )
 
-    def ours_to_write(
-        self, tune: model.CpuTune, off: frozenset[int] = frozenset()
+    def values_to_write(
+        self, tune: model.CpuTune, offline: frozenset[int] = frozenset()
     ) -> model.CpuTune | None:
-        """Leave out what is not ours to set, and what is so already.
+        """Return the planned values that are not in force yet.
 
-        :param off: CPUs of the host that are switched off: who could use all
-            before us is to have those that are left, and the kernel takes no
-            pins to others (cgroup v1).
+        Pins of a guest that must not be pinned are left out.
+
+        :param tune: cputune that was planned.
+        :param offline: host CPUs that are switched off. Pins to all CPUs are
+            compared without them, because the kernel (cgroup v1) takes no
+            pins to them.
+        :returns: None if nothing is to be written.
         """
-        now = self.in_force
+        in_force = self.in_force
         period, quota = tune.period_us, tune.quota_us
         shares, pins = tune.shares, tune.vcpu_pins
         if not self.repin:
             pins = None
-        if pins and off:
-            pins = tuple(pin - off or pin for pin in pins)
-        if period == now.period_us and quota == now.quota_us:
+        if pins and offline:
+            pins = tuple(pin - offline or pin for pin in pins)
+        if period == in_force.period_us and quota == in_force.quota_us:
             period = quota = None
-        if shares == now.shares:
+        if shares == in_force.shares:
             shares = None
-        if pins == now.vcpu_pins:
+        if pins == in_force.vcpu_pins:
             pins = None
         if period is None and quota is None and shares is None and not pins:
             return None

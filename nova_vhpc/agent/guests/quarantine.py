@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""VMs that fail, or whose calls hang, are left alone for a while."""
+"""Quarantine of guests whose writes fail or whose libvirt calls hang."""
 
 import logging
 import time
@@ -25,10 +25,11 @@ HANGS = 'a libvirt call hangs'
 
 
 class Quarantine:
-    """Counts failures, and says when a VM has had enough of them.
+    """Counts failures, and quarantines guests that have too many.
 
     :param options: ``[vhpc_agent]``.
     :param guests: the managed guests.
+    :ivar late_calls: number of libvirt calls beyond their deadline.
     """
 
     def __init__(self, options: Any, guests: registry.GuestRegistry) -> None:
@@ -37,8 +38,8 @@ class Quarantine:
         self._hanging: set[str] = set()
         self.late_calls = 0
 
-    def failed(self, guest: Guest, problem: str) -> None:
-        """A write to a VM was refused."""
+    def add_failure(self, guest: Guest, problem: str) -> None:
+        """Count a write that failed; quarantine the guest after several."""
         first = guest.failures.in_row == 0
         if guest.failures.add(
             problem,
@@ -53,13 +54,15 @@ class Quarantine:
                 problem,
             )
         elif first:
-            LOG.warning('VM %s: not written: %s', guest.name, problem)
+            LOG.warning(
+                'VM %s: write failed, will retry: %s', guest.name, problem
+            )
 
-    def late(self, uuid: str) -> None:
-        """A call hangs: leave the VM alone for a while."""
+    def call_is_late(self, uuid: str) -> None:
+        """Quarantine a guest because a libvirt call about it hangs."""
         self.late_calls += 1
         if uuid not in self._hanging:
-            # A window's waits for the same as a worker's.
+            # Logged once: a window's call and the executor's wait together.
             self._hanging.add(uuid)
             LOG.warning(
                 'VM %s: a libvirt call takes longer than %g s',
@@ -70,12 +73,12 @@ class Quarantine:
         if guest is not None:
             guest.failures.add(HANGS, 1, self._options.quarantine_seconds)
         else:
-            self._guests.unreadable(uuid, HANGS)
+            self._guests.refuse_unknown(uuid, HANGS)
 
-    def returned(self, uuid: str) -> None:
-        """The last call that hung has come back: the VM can be talked to."""
+    def calls_returned(self, uuid: str) -> None:
+        """End that quarantine: the last call that hung has returned."""
         self._hanging.discard(uuid)
-        self._guests.readable(uuid, HANGS)
+        self._guests.end_refusal(uuid, HANGS)
         guest = self._guests.by_uuid.get(uuid)
         if guest is not None and guest.failures.problem == HANGS:
             guest.failures.quarantined_until = 0.0

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who is on this host: our VMs, those left alone, and the unmanaged."""
+"""The guests of this host: managed, refused and unmanaged."""
 
 import logging
 import threading
@@ -21,12 +21,12 @@ from nova_vhpc.agent.probes import unmanaged
 
 LOG = logging.getLogger(__name__)
 
-Seen = tuple[int, int]
-"""libvirt's number of the run, and a hash of the XML."""
+DomainVersion = tuple[int, int]
+"""libvirt's ID of a domain's run, and a hash of the live XML."""
 
 
 class GuestRegistry:
-    """Kept by libvirt's workers, read by all.
+    """Knows all guests; changed by the executor's threads, read by all.
 
     :param unmanaged: follows the VMs that are not managed.
     """
@@ -36,26 +36,31 @@ class GuestRegistry:
         self._lock = threading.Lock()
         self._guests: Mapping[str, Guest] = {}
         self._refused: dict[str, str] = {}
-        # With the host's CPUs as of then, by which they are followed.
-        self._unmanaged: dict[str, tuple[Seen, frozenset[int]]] = {}
+        # With the host's usable CPUs of that time, on which following an
+        # unmanaged VM depends.
+        self._unmanaged: dict[str, tuple[DomainVersion, frozenset[int]]] = {}
 
     @property
     def by_uuid(self) -> Mapping[str, Guest]:
-        """Our VMs by uuid; a snapshot that nobody changes."""
+        """Managed guests by UUID; a snapshot that does not change."""
         return self._guests
 
     @property
     def refused(self) -> Mapping[str, str]:
-        """VMs left alone, though they asked for us or may ask; and why."""
+        """Why VMs that opted in, or may have, are not managed; by UUID."""
         return dict(self._refused)
 
     def name(self, uuid: str) -> str:
-        """libvirt's name of one of ours, else its uuid."""
+        """Return libvirt's name of a guest; the UUID of any other VM."""
         guest = self._guests.get(uuid)
         return uuid if guest is None else guest.name
 
+    def is_managed(self, guest: Guest) -> bool:
+        """Return whether this run of a guest is managed still."""
+        return self._guests.get(guest.uuid) is guest
+
     def add(self, guest: Guest) -> None:
-        """A VM is ours from now on."""
+        """Manage a guest from now on."""
         with self._lock:
             self._guests = {**self._guests, guest.uuid: guest}
             self._refused.pop(guest.uuid, None)
@@ -63,9 +68,9 @@ class GuestRegistry:
         self.unmanaged.forget(guest.uuid)
 
     def forget(self, uuid: str) -> bool:
-        """A VM is not ours any more.
+        """Stop managing a guest.
 
-        :returns: whether it was.
+        :returns: whether it was managed.
         """
         with self._lock:
             known = uuid in self._guests
@@ -77,63 +82,60 @@ class GuestRegistry:
             self._refused.pop(uuid, None)
         return known
 
-    def dismiss(self, uuid: str) -> bool:
-        """A run of a VM has ended; waits for what is just being written.
+    def remove_ended_run(self, uuid: str) -> bool:
+        """Forget a guest whose run has ended, after its last write.
 
-        :returns: whether it was ours.
+        :returns: whether it was managed.
         """
         guest = self._guests.get(uuid)
         known = self.forget(uuid)
         if guest is not None:
-            # It may go into the next run, and has to be taken back there.
+            # A call may reach the next run and must be reverted there first.
             with guest.lock:
                 pass
         return known
 
     def refuse(self, uuid: str, reason: str) -> None:
-        """A VM asked for us and is left alone."""
+        """Do not manage a VM that opted in; log a new reason."""
         if self._refused.get(uuid) != reason:
             LOG.warning('VM %s: left alone: %s', self.name(uuid), reason)
             self._refused[uuid] = reason
 
-    def accept(self, uuid: str) -> None:
-        """One of ours that could not be looked at could be now."""
-        self._refused.pop(uuid, None)
-
-    def unreadable(self, uuid: str, reason: str) -> None:
-        """Not known to be ours or not, as libvirt does not say."""
+    def refuse_unknown(self, uuid: str, reason: str) -> None:
+        """Do not manage a VM of which it is unknown whether it opted in."""
         if uuid not in self._unmanaged:
             self._refused.setdefault(uuid, reason)
 
-    def readable(self, uuid: str, reason: str) -> None:
-        """What made a VM unreadable is over."""
-        if self._refused.get(uuid) == reason:
+    def end_refusal(self, uuid: str, reason: str | None = None) -> None:
+        """Forget why a VM was refused.
+
+        :param reason: the reason that has ended; None for any.
+        """
+        if reason in (None, self._refused.get(uuid)):
             self._refused.pop(uuid, None)
 
-    def is_unmanaged(self, uuid: str, seen: Seen) -> bool:
-        """Whether a VM was found not to be ours, just as it is now."""
-        return self._unmanaged.get(uuid) == (seen, self.unmanaged.usable())
+    def is_unmanaged(self, uuid: str, version: DomainVersion) -> bool:
+        """Return whether this version of a domain was found not to opt in."""
+        return self._unmanaged.get(uuid) == (version, self.unmanaged.usable())
 
-    def add_unmanaged(self, uuid: str, seen: Seen) -> None:
-        """A VM is not ours, and need not be looked at until it changes.
+    def add_unmanaged(self, uuid: str, version: DomainVersion) -> None:
+        """Record that a domain does not opt in.
 
-        Or CPUs of the host come or go.
+        It is not parsed again until the domain or the host's CPUs change.
         """
-        self._unmanaged[uuid] = seen, self.unmanaged.usable()
+        self._unmanaged[uuid] = version, self.unmanaged.usable()
 
     def forget_unmanaged(self, uuid: str) -> None:
-        """One of the unmanaged is gone."""
+        """Forget an unmanaged VM that has stopped."""
         self._unmanaged.pop(uuid, None)
         self.unmanaged.forget(uuid)
 
-    def keep_unmanaged(self, running: Collection[str]) -> None:
-        """Forget the unmanaged that do not run any more, and why not ours."""
+    def forget_stopped(self, running: Collection[str]) -> None:
+        """Forget unmanaged and refused VMs that do not run any more.
+
+        :param running: UUIDs of all running domains.
+        """
         for uuid in self._refused.keys() - set(running) - self._guests.keys():
             self._refused.pop(uuid, None)
         for uuid in self._unmanaged.keys() - set(running):
-            self.unmanaged.forget(uuid)
-        self._unmanaged = {
-            uuid: seen
-            for uuid, seen in self._unmanaged.items()
-            if uuid in running
-        }
+            self.forget_unmanaged(uuid)

@@ -10,24 +10,25 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Writes to one VM that failed, and the quarantine that they bring."""
+"""Failed writes to one guest, and the quarantine that follows from them."""
 
 import dataclasses
 import time
 
 LONGEST_QUARANTINE = 10
-"""Times ``quarantine_seconds``."""
+"""Longest quarantine, as a multiple of ``quarantine_seconds``."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Failures:
-    """Of one VM.
+    """Failed writes to one guest.
 
-    :ivar count: in all.
-    :ivar in_row: since the last write that went through.
-    :ivar quarantines: since then, too.
-    :ivar quarantined_until: by the monotonic clock, in seconds.
-    :ivar problem: the last one, for people; empty when it is over.
+    :ivar count: number of failures in all.
+    :ivar in_row: number of failures since the last write that succeeded.
+    :ivar quarantines: number of quarantines since that write.
+    :ivar quarantined_until: end of the quarantine, in seconds of the
+        monotonic clock.
+    :ivar problem: text of the last failure; empty after a success.
     """
 
     count: int = 0
@@ -38,15 +39,16 @@ class Failures:
 
     @property
     def quarantined(self) -> bool:
-        """Whether the VM is left alone for a while."""
+        """Whether the guest is not written for a while."""
         return time.monotonic() < self.quarantined_until
 
     def add(self, problem: str, limit: int, seconds: float) -> bool:
-        """A write failed.
+        """Count a failure.
 
-        :param limit: failures in a row that bring the quarantine.
-        :param seconds: its length; doubles each time.
-        :returns: whether the VM is in quarantine from now on.
+        :param limit: number of failures in a row that cause a quarantine.
+        :param seconds: length of the first quarantine, in seconds; each
+            further one is twice as long as the one before.
+        :returns: whether a quarantine has begun.
         """
         self.count += 1
         self.in_row += 1
@@ -59,7 +61,7 @@ class Failures:
         return True
 
     def end(self) -> None:
-        """A write went through."""
+        """End the row of failures after a write that succeeded."""
         self.in_row = 0
         self.quarantines = 0
         self.quarantined_until = 0.0

@@ -10,19 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whether anything may be written at all, and to whom not."""
+"""Whether any guest may be written now, and which servers may not."""
 
 import threading
 
 
 class WritePermission:
-    """What speaks against a write, whatever the VM.
+    """Whether the agent may write, whichever guest.
 
-    :ivar dry_run: nothing is ever written.
-    :ivar paused: nothing is written on an operator's word.
-    :ivar ending: the agent stops; what is to be put back, is still.
-    :ivar restored: uuids of VMs that are left alone on an operator's word.
-    :ivar leaving: uuids of servers that Nova says are migrating.
+    :ivar dry_run: whether nothing is ever written.
+    :ivar paused: whether an operator has paused the agent.
+    :ivar ending: set when the agent stops; guests are then only restored.
+    :ivar restored: UUIDs of servers that an operator had restored; they are
+        not written until ``resume``.
+    :ivar leaving: UUIDs of servers that are migrating according to Nova.
     """
 
     def __init__(self, dry_run: bool) -> None:
@@ -34,5 +35,5 @@ class WritePermission:
 
     @property
     def open(self) -> bool:
-        """Whether VMs may be written."""
+        """Whether guests may be written."""
         return not (self.dry_run or self.paused or self.ending.is_set())

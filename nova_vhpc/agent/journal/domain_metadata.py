@@ -23,7 +23,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalRecord
 
 URI = 'http://openstack.org/xmlns/libvirt/nova-vhpc/1.0'
 PREFIX = 'vhpc'
@@ -33,7 +33,7 @@ _ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
 _OPEN, _CLOSE = '<journal>', '</journal>'
 
 
-def put(domain: Any, record: store.JournalRecord) -> None:
+def put(domain: Any, record: JournalRecord) -> None:
     """Write the metadata copy.
 
     :raises libvirt.libvirtError: libvirt refused it.
@@ -48,7 +48,7 @@ def put(domain: Any, record: store.JournalRecord) -> None:
     domain.setMetadata(_ELEMENT, f'{_OPEN}{text}{_CLOSE}', PREFIX, URI, _LIVE)
 
 
-def get(domain: Any) -> store.JournalRecord | None:
+def get(domain: Any) -> JournalRecord | None:
     """Return the metadata copy; None if there is none.
 
     :raises NewerVersion: a newer agent wrote the copy.
@@ -69,7 +69,7 @@ def get(domain: Any) -> store.JournalRecord | None:
         .replace('&gt;', '>')
         .replace('&amp;', '&')
     )
-    return store.JournalRecord.from_json(text, f'metadata of {domain.name()}')
+    return JournalRecord.from_json(text, f'metadata of {domain.name()}')
 
 
 def remove(domain: Any) -> None:

@@ -20,162 +20,19 @@ and never used.
 """
 
 import contextlib
-import dataclasses
 import errno
-import json
 import os
 import pathlib
-import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from nova_vhpc.agent.journal import written_values
-from nova_vhpc.agent.libvirt import cputune
-from nova_vhpc.linux import private_path, qemu_process
+from nova_vhpc.agent.journal.record import (
+    JournalError,
+    JournalRecord,
+    Unreadable,
+)
+from nova_vhpc.linux import private_path
 
-VERSION = 1
 SUFFIX = '.json'
-
-CHECKSUM_KEY = 'crc32'
-"""JSON key of the checksum over all other keys of a record.
-
-A disk fault or a manual edit may change a byte such that the file is still
-valid JSON, for example with another quota. Agents that do not know the
-checksum ignore the key.
-"""
-
-
-class JournalError(Exception):
-    """A record cannot be written or read; the text says why and what to do."""
-
-
-class NewerVersion(JournalError):
-    """A newer agent wrote the record, in a newer format."""
-
-
-class Unreadable(JournalError):
-    """The disk cannot be read: it is unknown whether there is a record."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class JournalRecord:
-    """One domain's original settings.
-
-    :ivar identity: run of the domain that the settings belong to.
-    :ivar original: settings before the agent's first write.
-    :ivar repin: whether the agent may pin the guest's vCPUs.
-    :ivar floats: whether the guest could use all CPUs that Nova gives to
-        guests on the host.
-    :ivar settled: the original settings are restored; the metadata copy
-        stays only for the destination host of a migration, to which the pin
-        elements of the live XML travel along.
-    :ivar released: managed values that must not be written, because they were
-        changed externally.
-    :ivar sliced: vCPU threads may have kernel slices set by the agent.
-    :ivar external: managed values that were changed externally, for which the
-        guest is handed back: not managed in this run.
-    :ivar written: values that the agent may have written; None if that is
-        not known, as in an older agent's record.
-    """
-
-    uuid: str
-    name: str
-    identity: qemu_process.Identity
-    original: cputune.Cputune
-    repin: bool = True
-    released: frozenset[str] = frozenset()
-    sliced: bool = False
-    written: written_values.WrittenValues | None = None
-    floats: bool = False
-    settled: bool = False
-    external: frozenset[str] = frozenset()
-
-    @property
-    def is_handed_back(self) -> bool:
-        """Whether nothing of an agent is left in the guest.
-
-        The record only says that the guest must not be managed in this run.
-        """
-        return bool(self.external) and self.released.issuperset(
-            cputune.MANAGED
-        )
-
-    def handed_back(self) -> 'JournalRecord':
-        """Return the record of a guest that was handed back and restored.
-
-        No agent, not even an older one, writes anything because of it.
-        """
-        return dataclasses.replace(
-            self, released=frozenset(cputune.MANAGED), written={}
-        )
-
-    def to_json(self) -> str:
-        """Return the record as versioned JSON, one line."""
-        data = _with_checksum(
-            {
-                'version': VERSION,
-                'uuid': self.uuid,
-                'name': self.name,
-                'identity': dataclasses.asdict(self.identity),
-                'repin': self.repin,
-                'released': sorted(self.released),
-                'sliced': self.sliced,
-                'written': written_values.to_dict(self.written),
-                'floats': self.floats,
-                'settled': self.settled,
-                'external': sorted(self.external),
-                'original': self.original.to_dict(),
-            }
-        )
-        return json.dumps(data, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str, source: str) -> 'JournalRecord':
-        """Parse the output of :meth:`to_json`.
-
-        :param source: where the text was read, for the error message.
-        :raises NewerVersion: a newer agent wrote the record.
-        :raises JournalError: the text is damaged, altered or no record.
-        """
-        try:
-            data: Any = json.loads(text)
-            version = int(data['version'])
-            # Before the checksum: a newer agent may compute it differently.
-            if version > VERSION:
-                raise NewerVersion(
-                    f'{source}: version {version} of a newer agent; this '
-                    f'one reads up to {VERSION}. Run the newer '
-                    'nova-vhpc-agent --restore.'
-                )
-            _verify_checksum(data)
-            return cls(
-                str(data['uuid']),
-                str(data['name']),
-                qemu_process.Identity.from_dict(data['identity']),
-                cputune.Cputune.from_dict(data['original']),
-                bool(data['repin']),
-                frozenset(str(name) for name in data['released']),
-                bool(data['sliced']),
-                written_values.from_dict(data.get('written')),
-                bool(data.get('floats')),
-                bool(data.get('settled')),
-                # Agents before the key left single values alone.
-                frozenset(
-                    str(name)
-                    for name in data.get('external', data['released'])
-                ),
-            )
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            raise JournalError(
-                f'{source}: not a whole record ({error!r})'
-            ) from None
 
 
 class Journal:
@@ -201,8 +58,8 @@ class Journal:
             probe.unlink()
         except OSError as error:
             raise JournalError(
-                f'no journal possible in {self.path}: {error.strerror}; '
-                'until that is mended, no VM is written to'
+                f'cannot write the journal in {self.path}: {error.strerror}; '
+                'no VM is written to until this is mended'
             ) from None
 
     def make_directory(self) -> None:
@@ -294,12 +151,12 @@ class Journal:
 
     def size_bytes(self) -> int:
         """Return the size of all records, in bytes."""
-        return sum(size for _, size in self._sizes())
+        return sum(self._sizes())
 
-    def _sizes(self) -> Iterator[tuple[str, int]]:
+    def _sizes(self) -> Iterator[int]:
         for uuid in self.uuids():
             with contextlib.suppress(OSError):
-                yield uuid, self._file(uuid).stat().st_size
+                yield self._file(uuid).stat().st_size
 
     def _file(self, uuid: str) -> pathlib.Path:
         if '/' in uuid or uuid.startswith('.'):
@@ -353,27 +210,3 @@ class Journal:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {**data, CHECKSUM_KEY: _checksum(data)}
-
-
-def _verify_checksum(data: Mapping[str, Any]) -> None:
-    """Compare the checksum with the data.
-
-    Data without a checksum, as agents before it was introduced wrote, is
-    accepted.
-
-    :raises ValueError: the checksum does not match.
-    """
-    if CHECKSUM_KEY not in data:
-        return
-    if data[CHECKSUM_KEY] != _checksum(data):
-        raise ValueError(f'its {CHECKSUM_KEY} does not match')
-
-
-def _checksum(data: Mapping[str, Any]) -> str:
-    summed = {key: value for key, value in data.items() if key != CHECKSUM_KEY}
-    text = json.dumps(summed, sort_keys=True)
-    return f'{zlib.crc32(text.encode()):08x}'

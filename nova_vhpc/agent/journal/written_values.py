@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which of the values in a VM may be ours, by what the journal has noted.
+"""Values that the agent may have written to a guest.
 
-After a crash, what somebody else has set meanwhile must not be put back with
-what we wrote. So each value is in the journal before it is in the VM. They
-are never forgotten: then most writes are of a known one, and cost nothing.
+After a crash, an external change must not be replaced by the original value.
+Therefore the journal holds each value before it is written. Values are never
+removed from it, so that most writes are of a known value and need no new
+record.
 """
 
 import dataclasses
@@ -28,17 +29,19 @@ from nova_vhpc.linux import cpus
 Value = int | frozenset[int]
 
 WrittenValues = Mapping[str, frozenset[Value] | None]
-"""By name, as in :func:`cputune.names`: what we may have written; None for
-anything. A name that is missing was never written."""
+"""Values that may have been written, by name as in :func:`cputune.names`.
+
+None stands for any value; a name that is missing was never written."""
 
 MOST_VALUES = 64
-"""More of one name are not noted one by one: anything may be ours, then."""
+"""Most values of one name that are recorded; with more, any value counts as
+written."""
 
 
 def with_tune(written: WrittenValues, tune: model.CpuTune) -> WrittenValues:
-    """Note the values of a cputune that is about to be written.
+    """Add the values of a cputune that is about to be written.
 
-    :returns: the same object if all are known.
+    :returns: the same object if all are in it already.
     """
     return with_values(written, of_tune(tune))
 
@@ -46,27 +49,25 @@ def with_tune(written: WrittenValues, tune: model.CpuTune) -> WrittenValues:
 def with_values(
     written: WrittenValues, more_values: Mapping[str, Value]
 ) -> WrittenValues:
-    """The same for any values, by name."""
-    fresh: dict[str, frozenset[Value] | None] = {}
+    """Add values that are about to be written, by name.
+
+    :returns: the same object if all are in it already.
+    """
+    extended: dict[str, frozenset[Value] | None] = {}
     for name, value in more_values.items():
         known = written.get(name, frozenset())
         if known is not None and value not in known:
             more = known | {value}
-            fresh[name] = None if len(more) > MOST_VALUES else more
-    return {**written, **fresh} if fresh else written
+            extended[name] = None if len(more) > MOST_VALUES else more
+    return {**written, **extended} if extended else written
 
 
-def with_original(
-    written: WrittenValues, original: cputune.Cputune
-) -> WrittenValues:
-    """Note what is written where all is put back."""
-    return with_tune(written, original.tune(len(original.vcpupins)))
+def may_be_written(
+    written: WrittenValues | None, name: str, value: Value
+) -> bool:
+    """Return whether the agent may have written a value.
 
-
-def may_be(written: WrittenValues | None, name: str, value: Value) -> bool:
-    """Whether a value may be one that we wrote.
-
-    :param written: None if that is not known: then all may be ours.
+    :param written: None if it is unknown what was written: any value then.
     """
     if written is None:
         return True
@@ -74,38 +75,54 @@ def may_be(written: WrittenValues | None, name: str, value: Value) -> bool:
     return known is None or value in known
 
 
-def theirs(
+def external(
     written: WrittenValues | None,
     original: cputune.Cputune,
     now: cputune.Cputune,
 ) -> frozenset[str]:
-    """Names of what is neither as it was nor as we made it.
+    """Return names of values that are neither original nor the agent's.
 
-    :param written: see :func:`may_be`.
+    :param written: None if it is unknown what was written.
+    :param now: cputune in force.
     """
-    was, is_now = values(original), values(now)
     return frozenset(
         name
-        for name, value in is_now.items()
-        # A vCPU that was plugged in since then is as it came.
-        if name in was
-        and value != was[name]
-        and not may_be(written, name, value)
+        for name, value in _changed(original, now).items()
+        if not may_be_written(written, name, value)
     )
 
 
-def found(
+def left_by_agent(
     written: WrittenValues, original: cputune.Cputune, now: cputune.Cputune
 ) -> frozenset[str]:
-    """Names of what is not as it was, and may be as we made it."""
-    was, is_now = values(original), values(now)
-    both = was.keys() & is_now.keys()
-    changed = {name for name in both if was[name] != is_now[name]}
-    return frozenset(changed - theirs(written, original, now))
+    """Return names of values that are not original and may be the agent's.
+
+    :param now: cputune in force.
+    """
+    return frozenset(
+        name
+        for name, value in _changed(original, now).items()
+        if may_be_written(written, name, value)
+    )
+
+
+def _changed(
+    original: cputune.Cputune, now: cputune.Cputune
+) -> dict[str, Value]:
+    """Return values in force that are not original, by name.
+
+    vCPUs that were plugged in since have no original value.
+    """
+    before = values(original)
+    return {
+        name: value
+        for name, value in values(now).items()
+        if name in before and value != before[name]
+    }
 
 
 def to_dict(written: WrittenValues | None) -> dict[str, Any] | None:
-    """For JSON."""
+    """Return the written values for JSON."""
     if written is None:
         return None
     return {
@@ -120,10 +137,10 @@ def to_dict(written: WrittenValues | None) -> dict[str, Any] | None:
 
 
 def from_dict(data: Any) -> WrittenValues | None:
-    """From JSON.
+    """Return the written values that :func:`to_dict` made JSON of.
 
-    :raises AttributeError, TypeError, ValueError, OverflowError: if it is
-        not what :func:`to_dict` makes.
+    :raises AttributeError, TypeError, ValueError, OverflowError: the JSON is
+        something else.
     """
     if data is None:
         return None
@@ -153,22 +170,22 @@ def _value(name: str, data: Any) -> Value:
 
 
 def of_tune(tune: model.CpuTune) -> dict[str, Value]:
-    """Values of a cputune that is to be written, by name."""
-    found: dict[str, Value] = {}
+    """Return the values of a cputune that is to be written, by name."""
+    by_name: dict[str, Value] = {}
     for name, value in (
         (cputune.PERIOD, tune.period_us),
         (cputune.QUOTA, tune.quota_us),
         (cputune.SHARES, tune.shares),
     ):
         if value is not None:
-            found[name] = cputune.plain(name, value)
+            by_name[name] = cputune.plain(name, value)
     for vcpu, pin in enumerate(tune.vcpu_pins or ()):
-        found[cputune.pin_name(vcpu)] = pin
-    return found
+        by_name[cputune.pin_name(vcpu)] = pin
+    return by_name
 
 
 def values(tune: cputune.Cputune) -> dict[str, Value]:
-    """All that a domain has of what we may write, by name."""
+    """Return the managed values of a domain's cputune, by name."""
     return of_tune(
         model.CpuTune(
             tune.parameters.get(cputune.PERIOD),

@@ -75,7 +75,7 @@ class Cputune:
         """CPUs that any vCPU may use."""
         return frozenset().union(*self.vcpupins)
 
-    def floats(
+    def is_floating(
         self, cpuset: frozenset[int] | None, online: frozenset[int]
     ) -> bool:
         """Return whether no vCPU is pinned beyond what Nova does for all.

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Taking a VM in: put back what is left of us, note how it is."""
+"""Adopt a domain: restore what an earlier agent left, then read it."""
 
 import contextlib
 import logging
@@ -22,7 +22,8 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import cpu_hotplug, policy
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import after_crash
 from nova_vhpc.agent.probes import base, sampler
@@ -32,9 +33,11 @@ LOG = logging.getLogger(__name__)
 
 
 def sync_every(info: domain_xml.DomainInfo, others: int) -> int:
-    """In how many ticks a VM's synchronisation latency is read once.
+    """Return every how many ticks to read the synchronisation latency.
 
-    :param others: for all but parallel VMs, whose slices follow it.
+    It is read in each tick for parallel guests, whose slices depend on it.
+
+    :param others: number of ticks for all other guests.
     """
     return 1 if info.specs.workload == 'parallel' else others
 
@@ -48,7 +51,8 @@ class Adoption:
     :param sampler: opens the guests' probes.
     :param cpu_hotplug: knows the host's CPUs that are online.
     :param share_observer: plays the gang windows.
-    :param sliced: whether vCPU threads may have kernel slices of the agent.
+    :param may_have_kernel_slices: whether the agent may set the vCPU threads'
+        kernel slices.
     """
 
     def __init__(
@@ -59,7 +63,7 @@ class Adoption:
         sampler: sampler.Sampler,
         cpu_hotplug: cpu_hotplug.CpuHotplug,
         share_observer: policy.ShareObserver,
-        sliced: bool,
+        may_have_kernel_slices: bool,
     ) -> None:
         self._context = context
         self._options = options
@@ -67,67 +71,72 @@ class Adoption:
         self._sampler = sampler
         self._cpu_hotplug = cpu_hotplug
         self._share_observer = share_observer
-        self._sliced = sliced
+        self._may_have_kernel_slices = may_have_kernel_slices
 
     def adopt(
-        self, domain: Any, info: domain_xml.DomainInfo, seen: registry.Seen
+        self,
+        domain: Any,
+        info: domain_xml.DomainInfo,
+        version: registry.DomainVersion,
     ) -> None:
-        """Take a VM in.
+        """Manage a domain, unless the agent ends meanwhile.
 
-        :param seen: the run of the domain, and the hash of its XML.
-        :raises restore.RestoreError: what a crash left is still in it.
+        :param info: what the domain's live XML says.
+        :param version: the domain's run, and the hash of that XML.
+        :raises RestoreError: the domain still has values of an earlier agent.
+        :raises libvirt.libvirtError: libvirt refused a call.
         """
         if info.uuid in self._context.guests.by_uuid:
-            # An earlier run of it; a refusal is to be told but once.
-            self._context.guests.dismiss(info.uuid)
-        copy = before = None
-        with contextlib.suppress(store.JournalError):
+            # Its run has ended.
+            self._context.guests.remove_ended_run(info.uuid)
+        copy = record = None
+        with contextlib.suppress(JournalError):
             copy = domain_metadata.get(domain)
-        with contextlib.suppress(store.JournalError):
-            before = self._context.journal.load(info.uuid)
+        with contextlib.suppress(JournalError):
+            record = self._context.journal.load(info.uuid)
         identity = self._context.processes.identity(info.uuid, domain.ID())
-        if before is not None and not before.identity.same_run(identity):
-            # Of another run, maybe of another flavor.
-            before = None
+        if record is not None and not record.identity.same_run(identity):
+            # Another run may have had another flavor.
+            record = None
         outcome = self._crash_recovery.recover(domain, info.name)
         if outcome is recovery.Outcome.FROM_DEFINITION_NEWER:
             self._context.guests.refuse(
-                info.uuid, "a newer agent's journal stands in the way"
+                info.uuid, "a newer agent's journal has a record of it"
             )
             return
         if outcome is not recovery.Outcome.NOTHING:
             LOG.info('VM %s: %s', info.name, outcome)
-        known = copy or before
+        earlier = copy or record
         now = cputune.read(domain)
         online = self._cpu_hotplug.online()
-        repin = known.repin if known else _repin(domain, now, online)
+        repin = earlier.repin if earlier else _repin(domain, now, online)
         reader, tids = self.open(info, identity.pid)
         guest = Guest(
             info=info,
             domain=domain,
-            domain_id=seen[0],
+            domain_id=version[0],
             identity=identity,
             original=now,
             expected=now,
             reader=reader,
             tids=tids,
-            xml_hash=seen[1],
+            xml_hash=version[1],
             confined_to=self._context.processes.confined_to(identity.pid),
             online=online,
             repin=repin and not info.dedicated,
-            sliced=self._sliced,
-            external=before.external if before else frozenset(),
+            may_have_kernel_slices=self._may_have_kernel_slices,
+            external=record.external if record else frozenset(),
         )
         if guest.external:
             guest.holds.add(Hold.EXTERNAL)
-        guest.allow(now.cpus)
+        guest.set_allowed_cpus(now.cpus)
         self._hold(guest)
         if self._context.permission.ending.is_set():
             return
         self._context.guests.add(guest)
-        # Whoever opened or closed the gate meanwhile did not see this VM.
+        # A pause, restore or resume meanwhile did not find this guest yet.
         self._hold(guest)
-        # Of an earlier run the player may know shares that are not in force.
+        # The player may have written other shares to an earlier run.
         self._share_observer.forget(info.uuid)
         LOG.info(
             'VM %s: managed as %s%s%s',
@@ -141,24 +150,24 @@ class Adoption:
         )
 
     def _hold(self, guest: Guest) -> None:
-        """Take over what speaks against a write from the gate."""
-        for why, holds in (
+        """Set the guest's holds according to the write permission."""
+        for hold, applies in (
             (Hold.PAUSED, self._context.permission.paused),
             (Hold.RESTORED, guest.uuid in self._context.permission.restored),
             (Hold.LEAVING, guest.uuid in self._context.permission.leaving),
         ):
-            if holds:
-                guest.holds.add(why)
+            if applies:
+                guest.holds.add(hold)
             else:
-                guest.holds.discard(why)
+                guest.holds.discard(hold)
 
     def open(
         self, info: domain_xml.DomainInfo, pid: int
     ) -> tuple[sampler.VmReader, tuple[int, ...]]:
-        """Open a VM's probes.
+        """Open a guest's probes.
 
-        :param pid: of QEMU; 0 if it was not found.
-        :returns: its reader, and the thread ids of its vCPUs.
+        :param pid: process ID of QEMU; 0 if it was not found.
+        :returns: the guest's reader, and the thread IDs of its vCPUs.
         """
         processes = self._context.processes
         tids = processes.vcpu_threads(pid, info.vcpus) if pid else ()
@@ -178,12 +187,15 @@ class Adoption:
 
 
 def _repin(domain: Any, now: cputune.Cputune, online: frozenset[int]) -> bool:
-    """Whether a VM that we have not written to may be pinned.
+    """Return whether a guest that the agent has not written may be pinned.
 
-    Nova makes the live XML that it migrates the persistent one, too. So
-    pins of ours come there, and their elements stay there for good.
+    Nova makes the live XML that it migrates the persistent one, too. Thus
+    ``<vcpupin>`` elements of an agent may stand in both for good; pins to all
+    CPUs that Nova gives to guests are therefore not taken for pinning.
     """
     info = domain_xml.parse(
         domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
-    return info.repin or (now.floats(info.cpuset, online) and not info.placed)
+    return info.repin or (
+        now.is_floating(info.cpuset, online) and not info.placed
+    )

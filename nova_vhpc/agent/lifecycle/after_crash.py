@@ -10,20 +10,21 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What an agent that did not end well has left in VMs."""
+"""Restore what an agent that crashed has left in guests."""
 
 import logging
 from typing import Any
 
 from nova_vhpc.agent.guests import write_permission
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal.record import JournalError, NewerVersion
 from nova_vhpc.agent.restore import recovery
 
 LOG = logging.getLogger(__name__)
 
 DRY_RUN = (
-    'an agent that did not end well has left its settings, and a dry run '
-    'writes nothing; stop this one and run nova-vhpc-agent --restore'
+    'an agent that crashed has left its settings, and a dry run writes '
+    'nothing; stop this one and run nova-vhpc-agent --restore'
 )
 
 
@@ -46,23 +47,23 @@ class CrashRecovery:
         self._logged: set[str] = set()
 
     def recover(self, domain: Any, name: str) -> recovery.Outcome:
-        """Put one running domain back, if we have written to it.
+        """Restore a running domain if an earlier agent has written to it.
 
-        :raises RestoreError: it is not exactly what it was.
-        :raises libvirt.libvirtError: a call was refused.
+        :raises RestoreError: the domain lacks its original settings.
+        :raises libvirt.libvirtError: libvirt refused a call.
         """
         if not self._permission.dry_run:
             return self._restorer.recover(domain)
         uuid = domain.UUIDString()
-        if not self._any(uuid, domain):
+        if not self._needs_restore(uuid, domain):
             self._logged.discard(uuid)
         elif uuid not in self._logged:
             self._logged.add(uuid)
-            LOG.warning('VM %s: not put back: %s', name, DRY_RUN)
+            LOG.warning('VM %s: not restored: %s', name, DRY_RUN)
         return recovery.Outcome.NOTHING
 
     def forget(self, uuid: str) -> None:
-        """A domain that does not run here needs its record no more.
+        """Remove the record of a domain that does not run on this host.
 
         A record that cannot be read is kept for people.
         """
@@ -70,12 +71,45 @@ class CrashRecovery:
         if not self._permission.dry_run:
             self._restorer.forget(uuid)
 
+    def any_unrestored(self) -> bool:
+        """Return whether the journal has a running domain.
+
+        An earlier agent may have crashed, and left a domain that this agent
+        has not reached yet. Domains with a newer agent's record were restored
+        without it.
+        """
+        journal, processes = self._restorer.journal, self._restorer.processes
+        boot_id = processes.boot_id()
+        for uuid in journal.uuids():
+            try:
+                record = journal.load(uuid)
+            except NewerVersion:
+                continue
+            except JournalError:
+                record = None
+            if record is not None:
+                run = record.identity
+                # To search all processes for each of hundreds of stopped
+                # domains would take long.
+                if (
+                    record.is_handed_back
+                    or run.boot_id != boot_id
+                    or (
+                        run.pid
+                        and processes.start_ticks(run.pid) != run.start_ticks
+                    )
+                ):
+                    continue
+            if processes.find(uuid):
+                return True
+        return False
+
     def why_left(self, uuid: str) -> str:
-        """Why a dry run does not put a VM back; empty if it need not."""
+        """Return why a dry run leaves a guest unrestored; empty if not."""
         return DRY_RUN if uuid in self._logged else ''
 
-    def _any(self, uuid: str, domain: Any) -> bool:
-        """Whether there is anything to put back; only reads."""
+    def _needs_restore(self, uuid: str, domain: Any) -> bool:
+        """Return whether an agent has left values in a domain; only read."""
         try:
             record = self._restorer.journal.load(uuid)
             if record is not None and record.identity.same_run(
@@ -83,5 +117,5 @@ class CrashRecovery:
             ):
                 return not record.is_handed_back
             return domain_metadata.get(domain) is not None
-        except store.JournalError:
+        except JournalError:
             return True

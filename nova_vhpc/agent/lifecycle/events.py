@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""libvirt's events: which domain is to be looked at."""
+"""Enqueue domains that libvirt's events are about."""
 
 import logging
 import re
@@ -34,7 +34,7 @@ TUNABLE_NAMES = {
 }
 
 _PIN = re.compile(r'cputune\.vcpupin(\d+)')
-"""Its value is a CPU set in a string."""
+"""Event field with the pins of one vCPU, as a CPU set in a string."""
 
 
 class Events:
@@ -53,7 +53,7 @@ class Events:
         self._enqueue = enqueue
 
     def listen(self, conn: Any) -> None:
-        """Register for all that concerns us.
+        """Register for all events that may need a reconcile.
 
         :raises libvirt.libvirtError: the connection is lost.
         """
@@ -97,33 +97,33 @@ class Events:
     def _on_tunable(
         self, conn: Any, domain: Any, values: dict[str, Any], opaque: Any
     ) -> None:
-        """Our own writes come back, too; look only at what is not ours."""
+        """Enqueue a guest for an external change, not for the agent's own."""
         guest = self._guests.by_uuid.get(domain.UUIDString())
         if guest is None:
             return
         expected = written_values.values(guest.expected)
-        foreign = False
-        for tunable, told in values.items():
-            name, value = _known(tunable, told)
+        external = False
+        for tunable, reported in values.items():
+            name, value = _managed(tunable, reported)
             if name in expected and value == expected[name]:
                 continue
             if name == cputune.SHARES:
                 if value not in guest.event_history.written_shares:
-                    self._note_shares(guest, domain, told)
+                    self._note_shares(guest, domain, reported)
                 elif guest.journalled:
                     continue
             elif name:
                 self._note(guest, domain, name, value)
-            foreign = True
-        if foreign:
+            external = True
+        if external:
             self._enqueue(guest.uuid)
 
     @staticmethod
     def _note_shares(guest: Guest, domain: Any, value: int) -> None:
-        """Keep what a window may have written over before anybody looks."""
+        """Record external shares that a window may replace before a check."""
         if (
             cputune.SHARES not in guest.external
-            # Of an earlier run it says nothing about this one.
+            # An event of an earlier run says nothing about this one.
             and domain.ID() == guest.domain_id
         ):
             guest.event_history.external_shares = value
@@ -135,32 +135,32 @@ class Events:
         name: str,
         value: written_values.Value,
     ) -> None:
-        """Keep what a write of ours may have come just after."""
+        """Record an external value, which the agent may have just replaced."""
         if (
             name not in guest.external
             and not guest.event_history.wrote(name, value)
             and written_values.values(guest.original).get(name) != value
             and domain.ID() == guest.domain_id
         ):
-            # Never changed in place: whoever looks at them has his own.
+            # A new dictionary, because a check may be reading the old one.
             guest.event_history.external = {
                 **guest.event_history.external,
                 name: value,
             }
 
 
-def _known(tunable: str, told: Any) -> tuple[str, written_values.Value]:
-    """Name, as of :func:`.cputune.names`, and value of what an event tells.
+def _managed(tunable: str, reported: Any) -> tuple[str, written_values.Value]:
+    """Return the managed value that an event field reports, with its name.
 
-    :returns: no name for what we never write.
+    :returns: an empty name for a value that the agent never writes.
     """
     name = TUNABLE_NAMES.get(tunable)
     if name is not None:
-        return name, cputune.plain(name, int(told))
+        return name, cputune.plain(name, int(reported))
     pin = _PIN.fullmatch(tunable)
     if pin is None:
         return '', 0
     try:
-        return cputune.pin_name(int(pin[1])), cpus.parse_cpu_set(told)
+        return cputune.pin_name(int(pin[1])), cpus.parse_cpu_set(reported)
     except ValueError:
         return '', 0

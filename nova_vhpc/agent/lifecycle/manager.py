@@ -10,13 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The VMs of this host: puts the parts that follow and write them together.
+"""The guest manager: connects the parts that manage this host's guests.
 
-``roster`` knows them; ``events`` and ``reconciler`` say which one to look
-at; ``inspector`` looks, with ``adoption`` for the new ones and ``foreign``
-for what others wrote; ``writer`` writes and ``undo`` puts back, as far as
-``gate`` and ``quarantine`` let them; ``strays`` takes back what met another
-run.
+:mod:`.events` and :mod:`.resync` enqueue domains. :mod:`.reconcile` then looks
+at one domain: it has :mod:`.adoption` make a guest of a new one, and
+:mod:`.policy` detect external changes of a known one. :mod:`.writer` writes
+what the controller has planned, and :mod:`.restore_queue` restores, as far as
+:mod:`.write_permission` and :mod:`.quarantine` allow. The guests are in
+:mod:`.registry`.
 """
 
 import logging
@@ -53,12 +54,12 @@ from nova_vhpc.linux import cpus, qemu_process
 LOG = logging.getLogger(__name__)
 
 STOP_DEADLINE_S = 1.0
-"""After which another thread stands in for one that libvirt holds, when all
-VMs are to be put back within a few seconds."""
+"""Deadline of a libvirt call while the agent stops, in seconds; a thread that
+libvirt holds longer is replaced, so that the other guests are restored."""
 
 FIRST_RETRY_S = 0.1
-"""First pause before VMs that could not be put back at the end are tried
-again; each further one is twice as long, up to :data:`LONGEST_RETRY_S`."""
+"""First pause between attempts to restore a guest while the agent stops, in
+seconds; it doubles up to :data:`LONGEST_RETRY_S`."""
 
 LONGEST_RETRY_S = 0.5
 
@@ -70,7 +71,7 @@ class GuestManager:
     :param journal: the original settings on the disk.
     :param processes: the host's QEMU processes.
     :param sampler: opens the guests' probes.
-    :param actuators: write what was decided, in order.
+    :param actuators: plugins that write a cputune, in this order.
     :param usable: returns the CPUs that guests may be pinned to.
     :param share_observer: plays the gang windows.
     :ivar unmanaged: follows the VMs that are not managed.
@@ -101,8 +102,8 @@ class GuestManager:
                 if permission.ending.is_set()
                 else options.call_deadline
             ),
-            self._quarantine.late,
-            self._quarantine.returned,
+            self._quarantine.call_is_late,
+            self._quarantine.calls_returned,
             lambda: connection_wakeup.wake(),
         )
         self.connection = connection.Connection(
@@ -130,7 +131,7 @@ class GuestManager:
         self._policy = policy.ExternalChangePolicy(
             context, options, hotplug, misdirected, share_observer
         )
-        crash_recovery = after_crash.CrashRecovery(
+        self._crash_recovery = after_crash.CrashRecovery(
             recovery.Restorer(journal, processes), permission
         )
         self._restore_queue = restore_queue.RestoreQueue(
@@ -138,14 +139,14 @@ class GuestManager:
             restore_guest.GuestRestorer(
                 context, actuators, self._policy, misdirected
             ),
-            crash_recovery,
+            self._crash_recovery,
         )
         self._reconciler = reconcile.Reconciler(
             context,
             adoption.Adoption(
                 context,
                 options,
-                crash_recovery,
+                self._crash_recovery,
                 sampler,
                 hotplug,
                 share_observer,
@@ -156,7 +157,7 @@ class GuestManager:
             ),
             self._policy,
             self._restore_queue,
-            crash_recovery,
+            self._crash_recovery,
         )
         self._events = events.Events(guests, self.enqueue)
         self._resync = resync.Resync(
@@ -173,12 +174,12 @@ class GuestManager:
 
     @property
     def guests(self) -> Mapping[str, Guest]:
-        """Our VMs by uuid; a snapshot that nobody changes."""
+        """Managed guests by UUID; a snapshot that does not change."""
         return self._context.guests.by_uuid
 
     @property
     def refused(self) -> Mapping[str, str]:
-        """VMs left alone, though they asked for us or may ask; and why."""
+        """Why VMs that opted in, or may have, are not managed; by UUID."""
         return self._context.guests.refused
 
     @property
@@ -188,7 +189,7 @@ class GuestManager:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is written on an operator's word."""
+        """Whether an operator has paused the agent."""
         return self._context.permission.paused
 
     @property
@@ -203,7 +204,7 @@ class GuestManager:
 
     @property
     def late_calls(self) -> int:
-        """Calls beyond their deadline, so far."""
+        """Number of libvirt calls beyond their deadline, so far."""
         return self._quarantine.late_calls
 
     def enqueue(self, uuid: str) -> None:
@@ -228,19 +229,19 @@ class GuestManager:
         return self._writer.set_shares(uuid, shares)
 
     def start(self) -> None:
-        """Begin to connect and to follow."""
+        """Connect to libvirt, and begin to resync."""
         self.connection.start()
         self._resync.start()
 
     def _on_connected(self, conn: Any) -> None:
-        """A new connection: listen first, then look at all."""
+        """Listen to a new connection's events, then reconcile all domains."""
         self._events.listen(conn)
         self._resync.wake()
 
     def pause(self) -> Mapping[str, restore_queue.RestoreAttempt]:
-        """Put all back and write nothing until :meth:`resume`.
+        """Restore all guests and write nothing until :meth:`resume`.
 
-        :returns: by uuid, the first try to put a VM back.
+        :returns: the first attempt to restore each guest, by UUID.
         """
         self._context.permission.paused = True
         return {
@@ -249,7 +250,7 @@ class GuestManager:
         }
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`, or after a restore of one VM."""
+        """Manage guests again after :meth:`pause` or :meth:`restore_one`."""
         self._context.permission.paused = False
         self._context.permission.restored.clear()
         for guest in self.guests.values():
@@ -274,34 +275,32 @@ class GuestManager:
         return problem
 
     def restore_one(self, uuid: str) -> restore_queue.RestoreAttempt | None:
-        """Put one VM back and leave it alone until :meth:`resume`.
+        """Restore one guest and do not write it until :meth:`resume`.
 
-        :returns: the first try to put it back; None if it is not ours.
+        :returns: the first attempt to restore it; None if it is not managed.
         """
         guest = self.guests.get(uuid)
         if guest is None:
             return None
-        # Also when it is started anew, and so found as another one.
+        # Also for the server's next run, which is adopted as a new guest.
         self._context.permission.restored.add(uuid)
         return self._restore_queue.submit(guest, Hold.RESTORED)
 
-    def let_leave(self, uuids: frozenset[str]) -> None:
-        """Put VMs back before Nova migrates them; go on with those that stay.
+    def restore_before_migration(self, uuids: frozenset[str]) -> None:
+        """Restore guests before Nova migrates them.
 
-        :param uuids: servers that Nova says are migrating; called each tick.
+        Guests whose server does not migrate any more are managed again.
+
+        :param uuids: UUIDs of the servers that migrate now according to Nova.
         """
-        before, self._context.permission.leaving = (
-            self._context.permission.leaving,
-            uuids,
-        )
-        if not uuids and not before:
-            return
+        permission = self._context.permission
+        before, permission.leaving = permission.leaving, uuids
         for uuid in uuids:
-            # Each time: a VM may be found after Nova has said so.
+            # At each call: a guest may be adopted later than Nova reports it.
             guest = self.guests.get(uuid)
             if guest is not None and Hold.LEAVING not in guest.holds:
                 if guest.journalled:
-                    LOG.info('VM %s: put back before it migrates', guest.name)
+                    LOG.info('VM %s: restoring before it migrates', guest.name)
                 self._restore_queue.submit(guest, Hold.LEAVING)
         for uuid in before - uuids:
             guest = self.guests.get(uuid)
@@ -309,68 +308,64 @@ class GuestManager:
                 self._restore_queue.release(guest, Hold.LEAVING)
 
     def stop(self, timeout_s: float) -> bool:
-        """Put all back; the connection stays until :meth:`close`.
+        """Restore all guests; the connection stays until :meth:`close`.
 
-        :returns: False if some VM could not be put back in time; its
-            journal is kept for ``--restore``.
+        :param timeout_s: longest time for that, in seconds.
+        :returns: False if some guest could not be restored in time; its
+            record is kept for ``--restore``.
         """
-        # Before any VM is looked at: who waits for its lock then sees it.
+        # First: a writer that waits for a guest's lock checks this then.
         self._context.permission.ending.set()
         self._resync.wake()
         if self.dry_run:
             self.executor.close()
-            self._restore_queue.end()
+            self._restore_queue.close()
             return True
         todo = tuple(self.guests.values())
         end = time.monotonic() + timeout_s
         for guest in todo:
-            # Also where nothing stands in the journal yet: only under the
-            # VM's lock can be told whether it is just being written.
+            # Also a guest without a record: it may just be written, which
+            # is known only under its lock.
             self._restore_queue.submit(guest, Hold.STOPPING)
         pause_s = FIRST_RETRY_S
         while True:
-            # One that hangs must not keep others from being tried again.
-            again = min(end, time.monotonic() + pause_s)
-            done = self._drain(again)
-            left = self._left(todo)
-            if (done and not left) or again == end:
+            # A call that hangs must not delay the retry of other guests.
+            retry_at = min(end, time.monotonic() + pause_s)
+            drained = self._drain(retry_at)
+            unrestored = [guest for guest in todo if self._is_left(guest)]
+            if (drained and not unrestored) or retry_at == end:
                 break
-            time.sleep(max(0.0, again - time.monotonic()))
+            time.sleep(max(0.0, retry_at - time.monotonic()))
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)
-            for guest in left:
+            for guest in unrestored:
                 self._restore_queue.retry(guest.uuid)
         self.executor.close()
-        self._restore_queue.end()
-        # Not only those found: an agent before this may have left others.
-        return done and not left and not self._restore_queue.leaves_any()
+        self._restore_queue.close()
+        return (
+            drained
+            and not unrestored
+            and not self._crash_recovery.any_unrestored()
+        )
 
     def close(self) -> None:
-        """Let go of libvirt."""
+        """Close the connection to libvirt."""
         self.connection.stop()
 
-    def _left(self, todo: Iterable[Guest]) -> list[Guest]:
-        """Those that are not put back, and whose run has not ended.
-
-        Also one of which only the copy in its XML is left.
-        """
-        return [
-            guest
-            for guest in todo
-            if self.guests.get(guest.uuid) is guest
-            and (
-                guest.journalled
-                or (
-                    guest.settled
-                    # It goes along, for the other host.
-                    and Hold.MIGRATING not in guest.holds
-                )
+    def _is_left(self, guest: Guest) -> bool:
+        """Return whether a guest is not restored and its run has not ended."""
+        return self._context.guests.is_managed(guest) and (
+            guest.journalled
+            or (
+                # A copy for the destination migrates with the guest.
+                guest.copy_for_destination
+                and Hold.MIGRATING not in guest.holds
             )
-        ]
+        )
 
     def _drain(self, end: float) -> bool:
-        """Wait until ``end`` for all calls; False if some are not done."""
+        """Wait until ``end`` for all calls; return whether all are done."""
         while time.monotonic() < end:
-            # One VM's hanging call must not keep a thread from the others.
+            # Replaces threads that hang, so that other guests are restored.
             self.executor.watch()
             if self.executor.drain(min(0.1, max(0.0, end - time.monotonic()))):
                 return True

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Looking at one domain, and doing what follows from what it is."""
+"""Reconcile one domain: adopt, follow or restore it."""
 
 import logging
 import threading
@@ -22,7 +22,8 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import connection, domain_xml, migration
 from nova_vhpc.agent.lifecycle import adoption, after_crash, restore_queue
 from nova_vhpc.agent.restore import recovery
@@ -80,7 +81,7 @@ class Reconciler:
         except libvirt.libvirtError as error:
             self._failed(uuid, error)
         except (
-            store.JournalError,
+            JournalError,
             recovery.RestoreError,
             OSError,
         ) as error:
@@ -91,14 +92,14 @@ class Reconciler:
             )
 
     def _failed(self, uuid: str, error: libvirt.libvirtError) -> None:
-        """libvirt did not let us look."""
+        """Forget a domain that has ended; refuse it for another error."""
         self._context.connection.failed(error)
         guest = self._context.guests.by_uuid.get(uuid)
-        run = None if guest is None else guest.domain_id
+        domain_id = None if guest is None else guest.domain_id
         if not connection.is_gone(error):
             LOG.debug('Domain %s: %s', uuid, error)
-        elif self._restore_queue.is_gone(uuid, error, run):
-            self._restore_queue.gone(uuid)
+        elif self._restore_queue.has_ended(uuid, error, domain_id):
+            self._restore_queue.forget_domain(uuid)
         else:
             self._context.guests.refuse(uuid, str(error))
 
@@ -106,16 +107,16 @@ class Reconciler:
         domain = self._context.connection.get().lookupByUUIDString(uuid)
         domain_id = domain.ID()
         if domain_id < 0:
-            self._restore_queue.gone(uuid)
+            self._restore_queue.forget_domain(uuid)
             return
         xml = domain.XMLDesc(0)
-        seen = (domain_id, hash(xml))
+        version = (domain_id, hash(xml))
         guest = self._context.guests.by_uuid.get(uuid)
-        if guest is None and self._context.guests.is_unmanaged(uuid, seen):
+        if guest is None and self._context.guests.is_unmanaged(uuid, version):
             return
         known = guest is not None and self._is_run(guest, domain_id)
-        if guest is not None and known and seen[1] == guest.xml_hash:
-            # Nearly always, and there may be hundreds to look at.
+        if guest is not None and known and version[1] == guest.xml_hash:
+            # Nearly always; parsing hundreds of domains takes time.
             info = guest.info
         else:
             info = domain_xml.parse(xml)
@@ -129,11 +130,11 @@ class Reconciler:
         if not info.ours:
             if guest is not None and known:
                 if Hold.OPTED_OUT not in guest.holds:
-                    LOG.info('VM %s opted out', info.name)
+                    LOG.info('VM %s: opted out', info.name)
                 guest.domain = domain
                 self._note_migration(guest)
-                if not self._restore_queue.now(guest, Hold.OPTED_OUT):
-                    # Still ours to put back: the next look tries again.
+                if not self._restore_queue.restore_now(guest, Hold.OPTED_OUT):
+                    # Managed until it is restored; the next resync retries.
                     return
             elif (
                 domain_metadata.URI in xml
@@ -141,7 +142,7 @@ class Reconciler:
             ):
                 self._crash_recovery.recover(domain, info.name)
             self._context.guests.forget(uuid)
-            self._context.guests.add_unmanaged(uuid, seen)
+            self._context.guests.add_unmanaged(uuid, version)
             self._context.guests.unmanaged.follow(uuid, domain, info.vcpus)
             return
         if info.specs.errors and (guest is None or guest.info != info):
@@ -151,7 +152,7 @@ class Reconciler:
                 '; '.join(info.specs.errors),
             )
         if guest is None or not known:
-            self._adoption.adopt(domain, info, seen)
+            self._adoption.adopt(domain, info, version)
             guest = self._context.guests.by_uuid.get(uuid)
             if guest is not None:
                 self._note_migration(guest)
@@ -159,20 +160,23 @@ class Reconciler:
         guest.domain = domain
         if Hold.OPTED_OUT in guest.holds:
             self._restore_queue.release(guest, Hold.OPTED_OUT)
-        self._follow(guest, info, seen)
+        self._follow(guest, info, version)
 
     def _is_run(self, guest: Guest, domain_id: int) -> bool:
-        """Whether a VM still runs as we know it.
+        """Return whether a domain's present run is the guest's.
 
-        libvirtd counts runs from the VMs that it finds when it starts: the
-        next run of one that had ended by then may have its number.
+        A libvirtd that restarts counts run IDs from the domains that it finds.
+        The next run of a domain that had ended by then may get the same ID.
         """
         return guest.domain_id == domain_id and guest.identity.same_run(
             self._context.processes.identity(guest.uuid, domain_id)
         )
 
     def _enqueue_later(self, uuid: str) -> None:
-        """libvirt has no event for the end of a migration that comes here."""
+        """Enqueue a domain again that is still being migrated to this host.
+
+        libvirt has no event for the end of such a migration.
+        """
         with self._lock:
             if uuid in self._incoming:
                 return
@@ -190,10 +194,10 @@ class Reconciler:
         self,
         guest: Guest,
         info: domain_xml.DomainInfo,
-        seen: registry.Seen,
+        version: registry.DomainVersion,
     ) -> None:
-        """A VM we know: what changed, and who changed it?"""
-        old, guest.xml_hash = guest.info, seen[1]
+        """Take over what the XML says now, and check for external changes."""
+        old, guest.xml_hash = guest.info, version[1]
         guest.set_info(info)
         if (
             (old.taps, old.vcpus, old.specs.workload)
@@ -201,7 +205,7 @@ class Reconciler:
             or guest.reader.dead
             or not guest.tids
         ):
-            # The tick's thread closes the old one: it may be reading it.
+            # The tick's thread closes the old reader, which it may be using.
             guest.reader, guest.tids = self._adoption.open(
                 info, self._context.processes.find(info.uuid)
             )
@@ -212,24 +216,27 @@ class Reconciler:
                 self.enqueue(guest.uuid)
                 return
             if guest.external and guest.journalled:
-                self._restore_queue.now(guest, Hold.EXTERNAL)
-                if self._context.guests.by_uuid.get(guest.uuid) is not guest:
-                    # It has started anew meanwhile.
+                self._restore_queue.restore_now(guest, Hold.EXTERNAL)
+                if not self._context.guests.is_managed(guest):
+                    # The domain was started again meanwhile.
                     self.enqueue(guest.uuid)
                     return
-        self._context.guests.accept(guest.uuid)
+        self._context.guests.end_refusal(guest.uuid)
 
     def _note_migration(self, guest: Guest) -> bool:
-        """Whether a VM migrates; it is held as long as it does."""
+        """Return whether a guest migrates away; hold it as long as it does."""
         if not migration.leaves(guest.domain):
             weights.restore_by_libvirt(guest)
             guest.holds.discard(Hold.MIGRATING)
             return False
         if Hold.MIGRATING not in guest.holds:
-            # Too late to put all back: libvirt takes no writes now. The mark
-            # tells the other host what the VM was set to, or whoever looks at
-            # it when it is back from disk: a save is such a job, too.
-            LOG.info('VM %s migrates or is saved: hands off', guest.name)
+            # Too late to restore it: libvirt takes no writes now. The agent
+            # that finds the guest next restores it from the metadata copy,
+            # also after a managed save, which is such a job, too.
+            LOG.info(
+                'VM %s: migrates or is saved; not written meanwhile',
+                guest.name,
+            )
             guest.holds.add(Hold.MIGRATING)
         weights.restore_by_file(guest, self._context.processes)
         return True

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""All that we wrote to one VM, taken back while the agent runs."""
+"""Restore one guest that this agent has written to."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -49,49 +49,50 @@ class GuestRestorer:
         self._misdirected = misdirected
 
     def restore(self, guest: Guest) -> None:
-        """Put a VM back exactly, and forget that we ever wrote.
+        """Restore a guest exactly, and remove its record.
 
-        :raises RunChangedError: the domain has started anew, without our
-            values.
-        :raises restore.RestoreError: it is not exactly what it was.
+        :raises RunChangedError: the domain was started again, and so has no
+            values of the agent.
+        :raises RestoreError: the guest lacks some original settings.
         :raises libvirt.libvirtError, JournalError, OSError: likewise.
         """
         with guest.lock:
             self._restore_locked(guest)
 
     def _restore_locked(self, guest: Guest) -> None:
-        # Also if the reason to put it back ends before that is done.
-        guest.stop_free_weights()
-        tried = [_undo(actuator, guest) for actuator in self._actuators]
+        # A window may write under the lock if the hold ends meanwhile.
+        guest.forbid_lock_free_weights()
+        undo_errors = [_undo(actuator, guest) for actuator in self._actuators]
         if guest.journalled:
             self._restore_values(guest)
-        for error in tried:
+        for error in undo_errors:
             if error is not None:
                 raise error
         if guest.journalled:
             self._forget_writes(guest)
         elif Hold.MIGRATING not in guest.holds:
-            # The call would hang otherwise, and come too late.
-            if guest.settled or _is_to_say(guest):
+            # During a migration the call would hang, and come too late.
+            if guest.copy_for_destination or _needs_copy(guest):
                 self._check_run(guest)
-            self._settle(guest, guest.settled)
+            self._update_metadata(guest, guest.copy_for_destination)
 
     def _check_run(self, guest: Guest) -> None:
-        """Only with the lock: whoever had it may have waited for its end.
+        """Check that the domain still has the guest's run; the lock is held.
 
-        libvirt's calls would go to the next run, if there is one: of another
-        flavor maybe, and not ours.
+        Otherwise calls would reach the next run, which may not be managed.
+
+        :raises RunChangedError: the domain was started again.
         """
         domain = self._context.connection.get().lookupByUUIDString(guest.uuid)
         if domain.ID() != guest.domain_id:
             raise misdirected_writes.RunChangedError
-        # The one at hand may be of a connection that is gone; nobody looks at
-        # VMs any more when the agent ends.
+        # The old object may be of a lost connection: while the agent stops,
+        # no reconcile replaces it.
         guest.domain = domain
 
     def _restore_values(self, guest: Guest) -> None:
         self._check_run(guest)
-        self._policy.settle(guest)
+        self._policy.respect_unchecked(guest)
         # Events of these writes come late, and must be known as the agent's.
         history = guest.event_history
         original = written_values.values(guest.original)
@@ -105,9 +106,9 @@ class GuestRestorer:
         if cputune.SHARES in guest.original.parameters:
             shares = guest.original.parameters[cputune.SHARES]
             history.written_shares.add(shares)
-        left: tuple[str, ...] = ()
+        differences: tuple[str, ...] = ()
         try:
-            left = cputune_restore.restore(
+            differences = cputune_restore.restore(
                 guest.domain,
                 guest.original,
                 guest.unmanaged_fields,
@@ -115,18 +116,17 @@ class GuestRestorer:
                 lambda: self._context.processes.cpuset(guest.identity.pid),
             )
         finally:
-            # A call may have waited for the end of its run, and what was
-            # right for that one came into the next.
+            # A call that waited for the end of its run reaches the next one.
             if self._misdirected.revert(guest, restored=True):
                 raise misdirected_writes.RunChangedError
-        if left:
-            raise recovery.RestoreError('; '.join(left))
+        if differences:
+            raise recovery.RestoreError('; '.join(differences))
 
     def _forget_writes(self, guest: Guest) -> None:
-        guest.marked = False
-        self._settle(guest, True)
+        guest.has_metadata_copy = False
+        self._update_metadata(guest, True)
         if guest.external:
-            # So that the next agent does not manage it either.
+            # The next agent must not manage the guest either.
             self._context.journal.save(guest.record().handed_back())
         else:
             self._context.journal.remove(guest.uuid)
@@ -137,26 +137,32 @@ class GuestRestorer:
         if not self._context.permission.ending.is_set():
             guest.set_expected(cputune.read(guest.domain))
 
-    def _settle(self, guest: Guest, marked: bool) -> None:
-        """Have the XML of a VM that was put back say so, or say nothing.
+    def _update_metadata(self, guest: Guest, has_copy: bool) -> None:
+        """Write or remove the metadata copy of a guest that was restored.
 
-        :param marked: it says something now.
+        :param has_copy: whether the live XML may have a copy now.
         """
-        if _is_to_say(guest):
-            record = dataclasses.replace(guest.record(), settled=True)
+        if _needs_copy(guest):
+            record = dataclasses.replace(guest.record(), restored=True)
             self._misdirected.put_metadata(guest, record)
-            guest.settled = True
-        elif marked:
+            guest.copy_for_destination = True
+        elif has_copy:
             domain_metadata.remove(guest.domain)
-            guest.settled = False
+            guest.copy_for_destination = False
 
 
-def _is_to_say(guest: Guest) -> bool:
-    return guest.tells_another_host and (guest.settled or guest.has_our_pins)
+def _needs_copy(guest: Guest) -> bool:
+    """Return whether the destination of a migration needs a copy."""
+    return guest.needs_copy_on_migration and (
+        guest.copy_for_destination or guest.keeps_agent_pins
+    )
 
 
 def _undo(actuator: Any, guest: Guest) -> Exception | None:
-    """What one cannot take back must not keep the journal from its part."""
+    """Have one actuator undo its writes; return its error.
+
+    The other actuators and the journal's values are restored nevertheless.
+    """
     try:
         actuator.undo(guest)
     except (OSError, libvirt.libvirtError) as error:

@@ -10,54 +10,48 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Putting our VMs back while the agent runs, and forgetting the gone.
-
-A VM that must be put back is pending: it stays on a list, and is tried again
-at each reconcile, until it is put back, gone, or ours to write once more. When
-the agent ends there is none; it is tried again as long as there is time.
-"""
+"""Restore guests while the agent runs, and retry until it is done."""
 
 import concurrent.futures
+import dataclasses
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 import libvirt
 
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.agent.lifecycle import after_crash, restore_guest
 
 LOG = logging.getLogger(__name__)
 
 RestoreAttempt = concurrent.futures.Future[str]
-"""Of putting a VM back: ``DONE``, ``GONE``, or why it failed."""
+"""Attempt to restore a guest; its result is :data:`DONE`, :data:`GONE`, or the
+reason of the failure."""
 
 DONE = ''
-GONE = 'it is gone'
+GONE = 'it has stopped or migrated away'
 RESUMED = 'it was resumed meanwhile'
 ENDING = 'the agent is ending'
 MIGRATES = 'it migrates or is saved, and libvirt takes no writes meanwhile'
 
-NOT_FOR_US = frozenset({Hold.MIGRATING})
-"""Holds that do not ask for a VM to be put back."""
+HOLDS_WITHOUT_RESTORE = frozenset({Hold.MIGRATING})
+"""Holds that do not require that a guest is restored."""
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class PendingRestore:
-    """One VM that must be put back.
+    """A guest that must be restored.
 
-    :ivar problem: why it failed the last time.
-    :ivar current: the try that waits or runs now.
+    :ivar failures: number of attempts that have failed.
+    :ivar current: the attempt that waits or runs now.
     """
 
-    def __init__(self, guest: Guest) -> None:
-        self.guest = guest
-        self.problem = ''
-        self.current: RestoreAttempt | None = None
+    guest: Guest
+    failures: int = 0
+    current: RestoreAttempt | None = None
 
 
 class RestoreQueue:
@@ -84,180 +78,160 @@ class RestoreQueue:
         self._pending: dict[str, PendingRestore] = {}
         self._unfinished: set[RestoreAttempt] = set()
 
-    def submit(self, guest: Guest, why: Hold) -> RestoreAttempt:
-        """Have a VM put back soon, and left alone from now on.
+    def submit(self, guest: Guest, hold: Hold) -> RestoreAttempt:
+        """Hold a guest from now on, and have it restored soon.
 
-        :returns: of the first try; :meth:`retry` makes the others.
+        :returns: the first attempt; :meth:`retry` makes further ones.
         """
         with self._lock:
-            return self._queue(self._add(guest, why))
+            return self._queue(self._add(guest, hold))
 
-    def now(self, guest: Guest, why: Hold) -> bool:
-        """Put a VM back here and now, in a worker; else it stays pending.
+    def restore_now(self, guest: Guest, hold: Hold) -> bool:
+        """Restore a guest in the caller's executor thread.
 
-        :returns: whether nothing is left that we could do.
+        If that fails, the guest stays queued.
+
+        :returns: whether nothing is left to do for this agent.
         """
         with self._lock:
-            pending = self._add(guest, why)
-        answer = self._attempt(pending)
-        return answer in (DONE, GONE) or self._context.permission.dry_run
+            pending = self._add(guest, hold)
+        outcome = self._attempt(pending)
+        return outcome in (DONE, GONE) or self._context.permission.dry_run
 
     def retry(self, uuid: str) -> None:
-        """Have a VM put back that could not be; in vain for all others."""
+        """Have a guest restored if it is still queued."""
         with self._lock:
             pending = self._pending.get(uuid)
             if pending is None:
                 return
-            if self._context.guests.by_uuid.get(uuid) is not pending.guest:
-                # Its run has ended, and with it all that we wrote.
+            if not self._context.guests.is_managed(pending.guest):
+                # Its run has ended, and with it all that the agent wrote.
                 del self._pending[uuid]
                 return
             self._queue(pending)
 
-    def release(self, guest: Guest, *why: Hold) -> None:
-        """Reasons to leave a VM alone have ended; it may be ours again."""
+    def release(self, guest: Guest, *holds: Hold) -> None:
+        """End holds of a guest; without any, it need not be restored."""
         with self._lock:
-            guest.holds.difference_update(why)
-            if not guest.holds - NOT_FOR_US:
+            guest.holds.difference_update(holds)
+            if not guest.holds - HOLDS_WITHOUT_RESTORE:
                 self._pending.pop(guest.uuid, None)
 
-    def end(self) -> None:
-        """No worker runs any more: nobody is to wait for what is open."""
+    def close(self) -> None:
+        """Finish all attempts after the executor has ended."""
         with self._lock:
             for current in tuple(self._unfinished):
-                self._answer(current, ENDING)
+                self._finish(current, ENDING)
 
-    def is_gone(
-        self, uuid: str, error: libvirt.libvirtError, run: int | None = None
+    def has_ended(
+        self,
+        uuid: str,
+        error: libvirt.libvirtError,
+        domain_id: int | None = None,
     ) -> bool:
-        """Whether a domain has ended, now that a call about it failed.
+        """Return whether a domain has ended, after a call about it failed.
 
-        :param run: libvirt's number of the run; None for any.
+        :param error: error of that call.
+        :param domain_id: libvirt's ID of the run; None for any run.
         """
         if not connection.is_gone(error):
             return False
         try:
-            # Calls are invalid for other reasons, too: a migration, a job, a
-            # cgroup controller that is not there.
+            # libvirt reports the same code for other reasons, too: a
+            # migration, a job, a cgroup controller that is missing.
             now = self._context.connection.get().lookupByUUIDString(uuid).ID()
         except libvirt.libvirtError as other:
             return bool(other.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
-        return bool(now < 0 or run not in (None, now))
+        return bool(now < 0 or domain_id not in (None, now))
 
-    def gone(self, uuid: str) -> None:
-        """A domain stopped, or migrated away."""
+    def forget_domain(self, uuid: str) -> None:
+        """Forget a domain that stopped or migrated away, and its record."""
         with self._lock:
             self._pending.pop(uuid, None)
         self._context.guests.forget_unmanaged(uuid)
         name = self._context.guests.name(uuid)
-        if self._context.guests.dismiss(uuid):
-            LOG.info('VM %s: gone', name)
+        if self._context.guests.remove_ended_run(uuid):
+            LOG.info('VM %s: stopped or migrated away', name)
         if uuid in self._context.journal.uuids():
             self.forget_record(uuid)
 
     def forget_record(self, uuid: str) -> None:
-        """A domain that does not run here needs its record no more."""
+        """Remove a domain's record unless the domain runs on this host."""
         if not self._context.processes.find(uuid):
             self._crash_recovery.forget(uuid)
 
-    def leaves_any(self) -> bool:
-        """Whether a VM that runs is still in the journal.
-
-        As one that an agent before this has left when it crashed, and that
-        this one has not come round to. What a newer one's record is about was
-        put back without it.
-        """
-        processes = self._context.processes
-        boot_id = processes.boot_id()
-        for uuid in self._context.journal.uuids():
-            try:
-                record = self._context.journal.load(uuid)
-            except store.NewerVersion:
-                continue
-            except store.JournalError:
-                record = None
-            if record is not None:
-                if record.is_handed_back:
-                    continue
-                run = record.identity
-                # Hundreds may be of VMs that have ended; to look for each
-                # takes longer.
-                if run.boot_id != boot_id or (
-                    run.pid
-                    and processes.start_ticks(run.pid) != run.start_ticks
-                ):
-                    continue
-            if self._context.processes.find(uuid):
-                return True
-        return False
-
-    def _add(self, guest: Guest, why: Hold) -> PendingRestore:
-        """Enter a VM in the list; the lock is held."""
-        # In force before anybody looks at the VM under its own lock.
-        guest.holds.add(why)
+    def _add(self, guest: Guest, hold: Hold) -> PendingRestore:
+        """Hold a guest and add it to the queue; the lock is held."""
+        # Before a writer checks the holds under the guest's own lock.
+        guest.holds.add(hold)
         pending = self._pending.get(guest.uuid)
         if pending is None or pending.guest is not guest:
             pending = self._pending[guest.uuid] = PendingRestore(guest)
         return pending
 
     def _queue(self, pending: PendingRestore) -> RestoreAttempt:
-        """Have a worker try; the lock is held."""
+        """Submit an attempt to the executor; the lock is held."""
         if pending.current is not None:
-            # A call that hangs must not have more pile up behind it.
+            # No further calls must pile up behind one that hangs.
             return pending.current
         current = pending.current = RestoreAttempt()
         self._unfinished.add(current)
         if not self._context.executor.submit(
             pending.guest.uuid, lambda: self._run(pending, current)
         ):
-            self._answer(current, ENDING)
+            self._finish(current, ENDING)
         return current
 
     def _run(self, pending: PendingRestore, current: RestoreAttempt) -> None:
         with self._lock:
-            wanted = self._pending.get(pending.guest.uuid) is pending
-        if wanted:
-            answer = self._attempt(pending)
+            queued = self._pending.get(pending.guest.uuid) is pending
+        if queued:
+            outcome = self._attempt(pending)
+        elif self._context.guests.is_managed(pending.guest):
+            outcome = RESUMED
         else:
-            here = (
-                self._context.guests.by_uuid.get(pending.guest.uuid)
-                is pending.guest
-            )
-            answer = RESUMED if here else GONE
+            outcome = GONE
         with self._lock:
             pending.current = None
-            self._answer(current, answer)
+            self._finish(current, outcome)
 
-    def _answer(self, current: RestoreAttempt, answer: str) -> None:
-        """End a try, if it has not ended yet; the lock is held."""
+    def _finish(self, current: RestoreAttempt, outcome: str) -> None:
+        """Set an attempt's result unless it has one; the lock is held."""
         if current in self._unfinished:
             self._unfinished.discard(current)
-            current.set_result(answer)
+            current.set_result(outcome)
 
     def _attempt(self, pending: PendingRestore) -> str:
-        """Try once; says so in the log when that is news."""
+        """Make one attempt; log the first failure, and success after it."""
         guest = pending.guest
-        answer = self._try(guest)
-        before, pending.problem = pending.problem, answer
+        outcome = self._restore(guest)
+        done = outcome in (DONE, GONE)
         with self._lock:
-            wanted = self._pending.get(guest.uuid) is pending
-            if wanted and answer in (DONE, GONE):
+            queued = self._pending.get(guest.uuid) is pending
+            if queued and done:
                 del self._pending[guest.uuid]
-        if answer in (DONE, GONE):
-            if before and answer == DONE:
-                LOG.info('VM %s: put back at last', guest.name)
-        elif wanted and not before:
-            # Who migrates is the other host's agent's to put back.
+        if done:
+            if pending.failures and outcome == DONE:
+                LOG.info(
+                    'VM %s: original settings restored after %d failed '
+                    'attempts',
+                    guest.name,
+                    pending.failures,
+                )
+            return outcome
+        if queued and not pending.failures:
+            # The destination's agent restores a guest that migrates.
             LOG.log(
-                logging.INFO if answer == MIGRATES else logging.ERROR,
-                'VM %s (%s): not put back, tried again: %s',
+                logging.INFO if outcome == MIGRATES else logging.ERROR,
+                'VM %s (%s): restore failed, will retry: %s',
                 guest.name,
                 guest.hands_off,
-                answer,
+                outcome,
             )
-        return answer
+        pending.failures += 1
+        return outcome
 
-    def _try(self, guest: Guest) -> str:
+    def _restore(self, guest: Guest) -> str:
         if self._context.permission.dry_run:
             return self._crash_recovery.why_left(guest.uuid)
         if (
@@ -265,77 +239,23 @@ class RestoreQueue:
             and Hold.MIGRATING in guest.holds
             and Hold.STOPPING not in guest.holds
         ):
-            # The call would not be refused at once, but hang for long.
+            # libvirt would not refuse the call at once, but let it hang.
             return MIGRATES
-        if self._context.guests.by_uuid.get(guest.uuid) is not guest:
+        if not self._context.guests.is_managed(guest):
             return GONE
         try:
             self._guest_restorer.restore(guest)
         except misdirected_writes.RunChangedError:
-            self.gone(guest.uuid)
+            self.forget_domain(guest.uuid)
             return GONE
         except Exception as error:
-            LOG.debug('VM %s: not put back', guest.name, exc_info=True)
+            LOG.debug('VM %s: restore failed', guest.name, exc_info=True)
             if isinstance(error, libvirt.libvirtError):
                 self._context.connection.failed(error)
-                if self.is_gone(guest.uuid, error, guest.domain_id):
-                    self.gone(guest.uuid)
+                if self.has_ended(guest.uuid, error, guest.domain_id):
+                    self.forget_domain(guest.uuid)
                     return GONE
-            # Half of it may be done; that was not somebody else.
+            # Part of it may be done, which is no external change.
             guest.uncertain = guest.journalled
             return str(error) or repr(error)
         return DONE
-
-
-def report(
-    attempts: Mapping[str, RestoreAttempt], wait_s: float
-) -> dict[str, Any]:
-    """Wait for the first attempts to restore servers; return the outcome.
-
-    :param attempts: by the server's UUID.
-    :param wait_s: longest time to wait for all of them, in seconds. A server
-        that is not restored by then is reported as failed, and tried again.
-    :returns: in values that JSON takes: ``restored`` UUIDs, ``failed`` with
-        the reason by UUID, and ``unknown`` UUIDs that do not run here.
-    """
-    done = concurrent.futures.wait(attempts.values(), wait_s).done
-    answers = {
-        uuid: attempt.result()
-        if attempt in done
-        else f'not done within {wait_s:g} s; it is still tried'
-        for uuid, attempt in sorted(attempts.items())
-    }
-    return {
-        'restored': [u for u, text in answers.items() if text == DONE],
-        'failed': {
-            uuid: text
-            for uuid, text in answers.items()
-            if text not in (DONE, GONE)
-        },
-        'unknown': [u for u, text in answers.items() if text == GONE],
-    }
-
-
-def report_refused(server: str, reason: str | None) -> dict[str, Any]:
-    """Return the same for a server that is not managed.
-
-    :param reason: why it is not; None if the server is unknown.
-    """
-    return {
-        'restored': [],
-        'failed': {} if reason is None else {server: f'left alone: {reason}'},
-        'unknown': [server] if reason is None else [],
-    }
-
-
-def report_resumed(server: str, reason: str | None) -> dict[str, Any]:
-    """Return the outcome of resuming one server, in values that JSON takes.
-
-    :param reason: why it is not resumed; empty if it is, None if the server
-        is unknown.
-    """
-    return {
-        'resumed': [server] if reason == '' else [],
-        'failed': {server: reason} if reason else {},
-        'unknown': [server] if reason is None else [],
-    }

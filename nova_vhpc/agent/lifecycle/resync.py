@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A look at all domains now and then: the safety net below the events."""
+"""Reconcile all domains periodically, in case libvirt lost an event."""
 
 import logging
 import threading
@@ -26,7 +26,7 @@ from nova_vhpc.agent.lifecycle import restore_queue
 LOG = logging.getLogger(__name__)
 
 SPREAD = 0.5
-"""Part of the period over which the looks are spread."""
+"""Part of the period, 0 to 1, over which a resync is spread."""
 
 
 class Resync:
@@ -53,13 +53,13 @@ class Resync:
         self._wake = threading.Event()
 
     def start(self) -> None:
-        """Begin, in a thread."""
+        """Start the thread."""
         threading.Thread(
             target=self._run, name='reconcile', daemon=True
         ).start()
 
     def wake(self) -> None:
-        """Reconcile now, or find out that the agent is ending."""
+        """Resync now, or end the thread if the agent is ending."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -78,13 +78,13 @@ class Resync:
             except libvirt.libvirtError as error:
                 self._context.connection.failed(error)
             except Exception:
-                LOG.exception('Reconcile failed')
+                LOG.exception('Resync failed, will retry')
 
     def _resync(self, spread_s: float) -> None:
-        """Have all looked at.
+        """Have all domains reconciled.
 
-        :param spread_s: over so long, or a tick in the midst of a hundred
-            looks would be late.
+        :param spread_s: time over which they are spread, in seconds: a tick
+            among a hundred at once would be late.
         """
         running = {
             domain.UUIDString()
@@ -92,21 +92,19 @@ class Resync:
                 libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
             )
         }
-        self._context.guests.keep_unmanaged(running)
-        todo = running | self._context.guests.by_uuid.keys()
+        guests = self._context.guests
+        guests.forget_stopped(running)
+        todo = running | guests.by_uuid.keys()
         for uuid in todo:
             self._enqueue(uuid)
-            # After the look, which finds out whether it still runs.
+            # After the reconcile, which finds out whether it still runs.
             self._restore_queue.retry(uuid)
             if spread_s and self._wake.wait(spread_s / len(todo)):
-                # Begin anew: a new connection, or the end.
+                # There is a new connection, or the agent is ending.
                 return
-        # Records of domains that stopped, maybe while we were not here. Last:
-        # hundreds take seconds, and those that run may be throttled.
+        # Records of domains that stopped, maybe while no agent ran. Last,
+        # because hundreds take seconds, and running domains may be throttled.
         for uuid in self._context.journal.uuids():
-            # The look that finds one of ours gone waits for calls about it.
-            if (
-                uuid not in running
-                and uuid not in self._context.guests.by_uuid
-            ):
+            # A guest's record is removed by its reconcile, after other calls.
+            if uuid not in running and uuid not in guests.by_uuid:
                 self._restore_queue.forget_record(uuid)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Writing what was decided, after the original stands in the journal."""
+"""Write guests, after their original settings are in the journal."""
 
 import contextlib
 import dataclasses
@@ -25,24 +25,25 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests import quarantine
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import connection, cputune
 from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
 
 LOCK_SECONDS = 0.05
-"""How long a window waits for another call about the same VM."""
+"""Longest time that a window waits for a guest's lock, in seconds."""
 
 
 class Writer:
     """Writes to guests: cputune in the executor, weights at once.
 
     :param context: the agent's collaborators.
-    :param actuators: write what was decided, in order.
+    :param actuators: plugins that write a cputune, in this order.
     :param weights: writes the weights of gang windows.
     :param misdirected: reverts what was written to another run.
-    :param quarantine: counts refused writes.
+    :param quarantine: counts writes that fail.
     :param enqueue: has a domain reconciled; returns at once.
     """
 
@@ -68,13 +69,17 @@ class Writer:
         tune: model.CpuTune,
         slice_us: int | None = None,
     ) -> None:
-        """Have a VM written soon; what is already in force is left out.
+        """Have a guest written soon; return at once.
 
-        Returns at once; a newer wish replaces one that still waits.
+        Values in force are not written. A newer cputune replaces one that
+        still waits.
+
+        :param slice_us: time slice that ``tune`` brings about, in
+            microseconds.
         """
         if (
             not self._context.permission.open
-            or guest.hands_off
+            or not guest.free_to_write
             or not self._context.connection.up
             or guest.failures.quarantined
         ):
@@ -89,78 +94,80 @@ class Writer:
             )
 
     def set_shares(self, uuid: str, shares: int) -> bool:
-        """Write one weight at once; for the windows' own threads.
+        """Write one weight at once, in the thread of the gang windows.
 
-        Its time is watched as that of the workers' calls. One that is in the
-        journal goes into the control group's file whatever libvirt does.
+        A weight that is in the journal is written to the control group's file
+        even while libvirt hangs. Any other write counts as a libvirt call,
+        with the same deadline.
 
-        :returns: whether it was written; False for a VM that is left alone.
-        :raises libvirt.libvirtError: it is refused, or may not be.
-        :raises TimeoutError: another call about the VM takes its time.
+        :returns: whether it was written; False if the guest may not be.
+        :raises libvirt.libvirtError: libvirt is not connected, or refused it.
+        :raises TimeoutError: another libvirt call about the guest is not done.
         """
         guest = self._context.guests.by_uuid.get(uuid)
-        if guest is None or not self._may_weigh(guest):
+        if guest is None or not self._may_set_shares(guest):
             return False
-        if self._set_freely(guest, shares):
+        if self._set_without_lock(guest, shares):
             return True
         if self._context.executor.is_late(uuid):
             raise TimeoutError(quarantine.HANGS)
-        if not guest.weighs_by_file:
+        if not guest.uses_weight_file:
             self._context.connection.get()
         if not guest.lock.acquire(timeout=LOCK_SECONDS):
-            raise TimeoutError('another call about the VM takes its time')
+            raise TimeoutError('another call about the VM is not done yet')
         try:
-            # Asked again: it may have been taken away since, and whoever
-            # puts VMs back closes the gate first.
-            if not self._may_weigh(guest):
+            # Checked again: a restore holds the guest, or ends the write
+            # permission, before it takes the lock.
+            if not self._may_set_shares(guest):
                 return False
             with self._context.executor.watched(uuid):
-                # A run's file goes with it: no other run can be meant.
-                sure = guest.weighs_by_file and guest.journalled
-                if not sure and not self._as_known(guest):
+                # The file ends with the run: another one is not reached.
+                is_safe = guest.uses_weight_file and guest.journalled
+                if not is_safe and not self._is_as_expected(guest):
                     return False
                 self._ensure_journalled(guest, model.CpuTune(shares=shares))
                 guest.event_history.written_shares.add(shares)
                 self._weights.write(guest, shares)
-                sure = sure and guest.weighs_by_file
-                if not sure and self._is_misdirected(guest):
+                is_safe = is_safe and guest.uses_weight_file
+                if not is_safe and self._is_misdirected(guest):
                     return False
                 guest.writes += 1
-                if guest.weighs_by_file:
-                    guest.free_weights |= {shares}
+                if guest.uses_weight_file:
+                    guest.lock_free_weights |= {shares}
             return True
         except libvirt.libvirtError as error:
             if not connection.has_ended(guest.domain, error):
                 raise
-            # In its window; that is no failure to be told of.
+            # The guest ended within its window, which is no failure.
             self._enqueue(uuid)
             return False
         finally:
             guest.lock.release()
 
-    def _set_freely(self, guest: Guest, shares: int) -> bool:
-        """Write into the file, if that needs no look at the VM before.
+    def _set_without_lock(self, guest: Guest, shares: int) -> bool:
+        """Write a known weight to the file without the guest's lock.
 
-        Whoever must not be written under takes this right away first.
+        A check or restore forbids that first, see
+        :meth:`.Guest.forbid_lock_free_weights`.
         """
-        with guest.weighing:
+        with guest.state_lock:
             if (
-                shares not in guest.free_weights
-                or not guest.weighs_by_file
-                or not self._may_weigh(guest)
+                shares not in guest.lock_free_weights
+                or not guest.uses_weight_file
+                or not self._may_set_shares(guest)
             ):
                 return False
             if not self._weights.write_file(guest, shares):
-                # Its group is gone: libvirt knows more.
-                guest.free_weights = frozenset()
+                # The control group is gone, so the run may have ended.
+                guest.lock_free_weights = frozenset()
                 return False
             guest.writes += 1
             return True
 
-    def _may_weigh(self, guest: Guest) -> bool:
+    def _may_set_shares(self, guest: Guest) -> bool:
         return (
             self._context.permission.open
-            and self._context.guests.by_uuid.get(guest.uuid) is guest
+            and self._context.guests.is_managed(guest)
             and guest.free_to_write
             and guest.event_history.external_shares is None
         )
@@ -170,39 +177,38 @@ class Writer:
         tune, guest.pending = guest.pending, None
         if (
             tune is None
-            or guest.hands_off
+            or not guest.free_to_write
             or not self._context.permission.open
+            or not self._context.guests.is_managed(guest)
         ):
             return
-        if self._context.guests.by_uuid.get(guest.uuid) is not guest:
-            return
-        todo = guest.ours_to_write(tune)
+        todo = guest.values_to_write(tune)
         if todo is None:
             return
         try:
             written = self._write_now(guest, todo)
-        except (libvirt.libvirtError, store.JournalError, OSError) as error:
+        except (libvirt.libvirtError, JournalError, OSError) as error:
             self._failed(guest, error)
             return
         if written:
             if guest.failures.in_row:
-                LOG.info('VM %s: written again', guest.name)
+                LOG.info('VM %s: writes succeed again', guest.name)
             guest.succeeded()
 
     def _write_now(self, guest: Guest, todo: model.CpuTune) -> bool:
-        """Whether all of it was written.
+        """Write a cputune, with a record in the journal; return whether done.
 
-        :raises libvirt.libvirtError, JournalError, OSError: it was not.
+        :raises libvirt.libvirtError, JournalError, OSError: the write failed.
         """
         self._context.connection.get()
         with guest.lock:
             if not (guest.free_to_write and self._context.permission.open):
                 return False
-            if not self._as_known(guest):
+            if not self._is_as_expected(guest):
                 return False
             self._ensure_journalled(guest, todo)
             if todo.shares is not None:
-                guest.stop_free_weights()
+                guest.forbid_lock_free_weights()
                 # Its event may come before the call returns.
                 guest.event_history.written_shares.add(todo.shares)
             guest.event_history.note_bandwidth(todo)
@@ -210,22 +216,22 @@ class Writer:
 
     def _failed(self, guest: Guest, problem: Exception) -> None:
         if not isinstance(problem, libvirt.libvirtError):
-            self._quarantine.failed(guest, str(problem))
+            self._quarantine.add_failure(guest, str(problem))
             return
         guest.uncertain = True
         self._context.connection.failed(problem)
         if self._context.connection.up and not connection.has_ended(
             guest.domain, problem
         ):
-            self._quarantine.failed(guest, str(problem))
+            self._quarantine.add_failure(guest, str(problem))
         self._enqueue(guest.uuid)
 
-    def _as_known(self, guest: Guest) -> bool:
-        """Whether a VM is as we last saw it.
+    def _is_as_expected(self, guest: Guest) -> bool:
+        """Return whether a guest may be written; otherwise enqueue it.
 
-        If not it is looked at: what was decided is for what it was, and
-        what it is now must stand in the journal. One that was restarted
-        meanwhile has none of ours in it, and no record.
+        The domain must not have been started again. Before the first write,
+        its settings must still be the original ones, which the journal will
+        hold.
         """
         if self._context.connection.runs(guest.uuid, guest.domain_id) and (
             guest.journalled
@@ -238,15 +244,15 @@ class Writer:
         return False
 
     def _act(self, guest: Guest, todo: model.CpuTune) -> bool:
-        """Write all of it.
+        """Have all actuators write.
 
-        :returns: whether it went to the run that it is meant for.
+        :returns: whether the writes reached the guest's run.
         """
         try:
             for actuator in self._actuators:
                 _write(actuator, guest, todo)
         except (libvirt.libvirtError, OSError):
-            # Part of it may have been written, or put back, all the same.
+            # Part of it may have been written nevertheless.
             with contextlib.suppress(libvirt.libvirtError):
                 if self._is_misdirected(guest):
                     return False
@@ -254,33 +260,40 @@ class Writer:
         return not self._is_misdirected(guest)
 
     def _is_misdirected(self, guest: Guest) -> bool:
-        """Whether a VM was restarted while it was written."""
+        """Return whether the domain was restarted during the write.
+
+        The write is then reverted, and the new run reconciled.
+        """
         if not self._misdirected.revert(guest):
             return False
         self._enqueue(guest.uuid)
         return True
 
     def _ensure_journalled(self, guest: Guest, todo: model.CpuTune) -> None:
-        """The record is on the disk before anything of ours is in the VM."""
-        known = written_values.with_tune(guest.written, todo)
-        if guest.marked and known is guest.written:
+        """Have the journal hold all values before they are written.
+
+        :raises JournalError: the record was not written.
+        :raises libvirt.libvirtError: the metadata copy was not written.
+        """
+        written = written_values.with_tune(guest.written, todo)
+        if guest.has_metadata_copy and written is guest.written:
             return
-        record = dataclasses.replace(guest.record(), written=known)
+        record = dataclasses.replace(guest.record(), written=written)
         self._context.journal.save(record)
-        guest.written = known
-        # From here on a crash leaves a record, harmless without writes.
+        guest.written = written
+        # A crash from here on leaves a record, harmless without writes.
         guest.journalled = True
-        if not guest.marked:
+        if not guest.has_metadata_copy:
             domain_metadata.put(guest.domain, record)
-            guest.marked = True
-            guest.settled = False
+            guest.has_metadata_copy = True
+            guest.copy_for_destination = False
 
 
 def _write(actuator: Any, guest: Guest, todo: model.CpuTune) -> None:
     """Have one actuator write.
 
-    :raises libvirt.libvirtError, OSError: it was not written. Whatever else a
-        plugin raises counts so, too, or it would be tried in each tick.
+    :raises libvirt.libvirtError, OSError: the write failed. Any other error
+        of a plugin becomes an OSError, so that it leads to quarantine.
     """
     try:
         actuator.write(guest, todo, guest.slice_us)

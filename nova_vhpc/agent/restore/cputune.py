@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Puts a domain's cputune back to what it was.
+"""Restore a domain's original cputune exactly.
 
 *Exact* means: afterwards ``schedulerParameters``, ``vcpuPinInfo`` and
-``emulatorPinInfo`` give what they gave before the first write. libvirt
-cannot take a ``<vcpupin>`` or ``<period>`` element out of the live XML
-again, so the elements stay, with the original values in them; the
-persistent XML, from which a restart is made, is never written at all.
+``emulatorPinInfo`` return what they returned before the agent's first write.
+libvirt cannot take a ``<vcpupin>`` or ``<period>`` element out of the live XML
+again, so these elements stay, with the original values in them. The persistent
+XML, from which a restart is made, is never written.
 """
 
 import functools
@@ -36,41 +36,45 @@ LOG = logging.getLogger(__name__)
 def restore(
     domain: Any,
     original: cputune.Cputune,
-    released: frozenset[str] = frozenset(),
-    weighed: bool = False,
+    unmanaged_fields: frozenset[str] = frozenset(),
+    shares_written: bool = False,
     cpuset: Callable[[], frozenset[int] | None] = lambda: None,
-    narrowed: dict[str, frozenset[int]] | None = None,
 ) -> tuple[str, ...]:
-    """Put back what we may have written; nothing else.
+    """Write the original values that are not in force.
 
-    What can be put back is, also where one call is refused; but not where
-    one has timed out.
+    After a call that libvirt refused, the other values are still restored;
+    after one that timed out, nothing more is tried.
 
-    :param released: names in :data:`.cputune.MANAGED`, or of one vCPU's pins
-        (:func:`.cputune.pin_name`), that are no longer ours.
-    :param weighed: we may have written ``cpu_shares``, and since then into
-        the control group alone. libvirt reads them there, but migrates what
-        it was told, and so does systemd write it anew.
-    :param cpuset: gives the CPUs that the domain's control group has; None
-        where that is not known.
-    :param narrowed: takes the pins that could not be put back whole, by name.
-    :returns: what differs afterwards all the same, empty when exact.
-    :raises libvirt.libvirtError: when a call was refused; the first one's.
+    :param unmanaged_fields: names of values that must not be written, as in
+        :data:`.cputune.MANAGED` or from :func:`.cputune.pin_name`.
+    :param shares_written: whether the agent may have written ``cpu_shares``.
+        The original value may then be in force through the control group's
+        file, while libvirt knows another, which it migrates and which systemd
+        writes again.
+    :param cpuset: returns the CPUs of the domain's control group; None if
+        they are unknown.
+    :returns: how the domain still differs; empty if the restore is exact.
+    :raises libvirt.libvirtError: libvirt refused a call; the first error.
     """
     now = cputune.read(domain)
     if now.vcpupins != original.vcpupins:
-        # CPUs of the host came or went; nothing was written there.
-        released |= {
+        # Host CPUs were switched on or off; nobody wrote these pins.
+        unmanaged_fields |= {
             cputune.pin_name(vcpu) for vcpu in cputune.unpinned(domain)
         }
     refused: list[libvirt.libvirtError] = []
-    if narrowed is None:
-        narrowed = {}
-    for put_back in _steps(
-        domain, original, now, released, weighed, cpuset, narrowed
+    narrowed: set[str] = set()
+    for step in _steps(
+        domain,
+        original,
+        now,
+        unmanaged_fields,
+        shares_written,
+        cpuset,
+        narrowed,
     ):
         try:
-            put_back()
+            step()
         except libvirt.libvirtError as error:
             if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
                 # Each further call would wait as long, 30 s.
@@ -79,7 +83,7 @@ def restore(
     if refused:
         raise refused[0]
     return cputune.differences(
-        original, cputune.read(domain), released | narrowed.keys()
+        original, cputune.read(domain), unmanaged_fields | narrowed
     )
 
 
@@ -87,17 +91,17 @@ def _steps(
     domain: Any,
     original: cputune.Cputune,
     now: cputune.Cputune,
-    released: frozenset[str],
-    weighed: bool,
+    unmanaged_fields: frozenset[str],
+    shares_written: bool,
     cpuset: Callable[[], frozenset[int] | None],
-    narrowed: dict[str, frozenset[int]],
+    narrowed: set[str],
 ) -> Iterator[Callable[[], None]]:
-    """The calls that make a domain what it was, each on its own.
+    """Yield the calls that restore a domain; each can fail on its own.
 
-    :param narrowed: takes the pins that could not be put back whole, by name.
+    :param narrowed: receives names of pins that are restored in part.
     """
     want = original.parameters
-    bandwidth = {cputune.PERIOD, cputune.QUOTA} - released
+    bandwidth = {cputune.PERIOD, cputune.QUOTA} - unmanaged_fields
     if any(
         name in want
         and not cputune.same(name, want[name], now.parameters.get(name))
@@ -106,17 +110,16 @@ def _steps(
         yield functools.partial(
             _restore_bandwidth, domain, want, now.parameters, bandwidth
         )
-    if cputune.SHARES not in released and cputune.SHARES in want:
-        if want[cputune.SHARES] != now.parameters.get(cputune.SHARES):
-            yield functools.partial(
-                cputune.write_shares, domain, want[cputune.SHARES]
-            )
-        elif weighed:
-            yield functools.partial(_tell_shares, domain, want[cputune.SHARES])
+    if cputune.SHARES not in unmanaged_fields and cputune.SHARES in want:
+        shares = want[cputune.SHARES]
+        if shares != now.parameters.get(cputune.SHARES):
+            yield functools.partial(cputune.write_shares, domain, shares)
+        elif shares_written:
+            yield functools.partial(_restore_shares_in_xml, domain, shares)
     for vcpu, (pin, have) in enumerate(
         zip(original.vcpupins, now.vcpupins, strict=False)
     ):
-        if pin != have and released.isdisjoint(
+        if pin != have and unmanaged_fields.isdisjoint(
             (cputune.PINS, cputune.pin_name(vcpu))
         ):
             yield functools.partial(
@@ -136,13 +139,13 @@ def _restore_pin(
     cpus: frozenset[int],
     host_cpus: int,
     cpuset: Callable[[], frozenset[int] | None],
-    narrowed: dict[str, frozenset[int]],
+    narrowed: set[str],
 ) -> None:
-    """Pin a vCPU as it was; without CPUs that are off, if need be.
+    """Restore the pins of one vCPU, without CPUs that are off if need be.
 
-    cgroup v1 refuses these. It has taken them away from all who had them, for
-    good, also where they are on again: without us the VM would not have them
-    either.
+    cgroup v1 refuses pins to CPUs that are off. When a CPU is switched off,
+    the kernel takes it from all groups, for good: also without the agent, the
+    guest would not have it, even once it is on again.
     """
     try:
         cputune.write_pin(domain, vcpu, cpus, host_cpus)
@@ -150,26 +153,26 @@ def _restore_pin(
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT:
             raise
-        left = cpus & cputune.online(domain)
+        possible = cpus & cputune.online(domain)
         group = cpuset()
         if group is not None:
-            left &= group
-        if left in (frozenset(), cpus):
+            possible &= group
+        if possible in (frozenset(), cpus):
             raise
-    cputune.write_pin(domain, vcpu, left, host_cpus)
-    narrowed[cputune.pin_name(vcpu)] = left
+    cputune.write_pin(domain, vcpu, possible, host_cpus)
+    narrowed.add(cputune.pin_name(vcpu))
     LOG.warning(
         'VM %s: vCPU %d: pinned to %s and not to %s: the rest is off, or its '
         'control group (cpuset.cpus) lacks it',
         domain.name(),
         vcpu,
-        sorted(left),
+        sorted(possible),
         sorted(cpus),
     )
 
 
-def _tell_shares(domain: Any, shares: int) -> None:
-    """Write what is in force, if libvirt was told something else."""
+def _restore_shares_in_xml(domain: Any, shares: int) -> None:
+    """Write the shares in force if libvirt's live XML has others."""
     root = ElementTree.fromstring(domain.XMLDesc(0))
     if root.findtext('./cputune/shares', str(shares)) != str(shares):
         cputune.write_shares(domain, shares)
@@ -181,7 +184,11 @@ def _restore_bandwidth(
     now: Mapping[str, int],
     names: Collection[str],
 ) -> None:
-    """Period and quota: the named ones as they were, the rest as it is."""
+    """Restore the named ones of period and quota; write the other unchanged.
+
+    :param want: original scheduler parameters.
+    :param now: scheduler parameters in force.
+    """
     mixed = {
         name: want[name] if name in names and name in want else now[name]
         for name in (cputune.PERIOD, cputune.QUOTA)
@@ -194,7 +201,7 @@ def _restore_bandwidth(
     cputune.write_bandwidth(
         domain,
         mixed[cputune.PERIOD],
-        # 0 is silently ignored by libvirt; too large is refused.
+        # libvirt silently ignores 0, and refuses a quota that is too large.
         model.UNLIMITED if cputune.is_unlimited(quota) else quota,
         now,
     )

@@ -10,17 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a VM brings along from another run: its copy of the journal.
+"""Domains that bring their metadata copy along from another run.
 
-By live migration, or back from disk after a managed save. What is in force
-is partly ours; the copy says what was there before.
+A domain that was live migrated to this host, or started from a managed save,
+has values of the other run's agent in force. The copy holds the original ones.
 """
 
 import contextlib
 import io
 import xml.etree.ElementTree as ElementTree
 
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.control import model
 from nova_vhpc.linux import cpus
@@ -33,36 +34,37 @@ _ELEMENTS = {
 _ALL_BUT_PINS = frozenset({cputune.PERIOD, cputune.QUOTA, cputune.SHARES})
 
 
-def not_ours(copy: store.JournalRecord) -> frozenset[str]:
-    """What is to be left as it came.
+def unmanaged_fields(copy: JournalRecord) -> frozenset[str]:
+    """Return names of values that must stay as they came.
 
-    :returns: names as of :func:`.cputune_restore.restore`.
+    :returns: names as in :attr:`.JournalRecord.unmanaged_fields`.
     """
-    left = copy.released
-    if copy.settled:
-        left |= _ALL_BUT_PINS
-    if not copy.repin and not copy.floats:
-        # Never pinned by us. Nova gives guests with dedicated CPUs or NUMA
-        # nodes other CPUs on another host, which are in force already.
-        left |= {cputune.PINS}
-    return left
+    names = copy.unmanaged_fields
+    if copy.restored:
+        names |= _ALL_BUT_PINS
+    if not copy.repin and not copy.is_floating:
+        # No agent pins such guests. Nova gives guests with dedicated CPUs or
+        # NUMA nodes other CPUs on each host; these are in force already.
+        names |= {cputune.PINS}
+    return names
 
 
 def pins(
-    copy: store.JournalRecord,
+    copy: JournalRecord,
     cpuset: frozenset[int] | None,
     here: frozenset[int],
 ) -> tuple[frozenset[int] | None, ...]:
-    """The VM's own pins in terms of this host's CPUs, for each vCPU.
+    """Return the original pins of each vCPU, in this host's CPUs.
 
-    :param cpuset: of its ``<vcpu>``, which Nova writes for each host.
+    :param cpuset: ``cpuset`` of the domain's ``<vcpu>``, which Nova writes for
+        each host; None without one.
     :param here: this host's CPUs.
-    :returns: None where it may use whatever Nova gives to guests.
+    :returns: None for a vCPU that may use all CPUs that Nova gives to guests.
     """
     everywhere = frozenset(range(copy.original.host_cpus))
     return tuple(
         None
-        if copy.floats
+        if copy.is_floating
         or pin == everywhere
         or cpuset is not None
         or not pin & here
@@ -71,80 +73,81 @@ def pins(
     )
 
 
-def without_us(xml: str, here: frozenset[int]) -> str | None:
-    """The XML of a VM that is about to come here, as Nova has made it.
+def with_original_settings(xml: str, here: frozenset[int]) -> str | None:
+    """Return the XML of an incoming domain with its original settings.
 
-    Unlike a call of libvirt's it can take out elements. So a VM that was
-    pinned can come to a host that lacks some of those CPUs.
+    Unlike a libvirt call, this can take ``<vcpupin>`` elements out, so that
+    the domain can start on a host that lacks CPUs that it was pinned to.
 
-    :param xml: as libvirt gives it to a hook.
-    :param here: CPUs that are online.
-    :returns: None where nothing is to be changed.
-    :raises ValueError: it is no domain's XML.
-    :raises journal.JournalError: a newer agent's copy, or a torn one.
+    :param xml: XML that libvirt passes to the migration hook.
+    :param here: this host's CPUs that are online.
+    :returns: None if the XML needs no change.
+    :raises ValueError: the text is not a domain's XML.
+    :raises JournalError: the copy is damaged, or a newer agent's.
     """
     info = domain_xml.parse(xml)
     _keep_prefixes(xml)
     root = ElementTree.fromstring(xml)
     metadata, tune = root.find('./metadata'), root.find('./cputune')
-    found = root.find(f'./metadata/{{{domain_metadata.URI}}}journal')
-    if metadata is None or found is None:
-        if tune is None or not _left_over(info, tune, here):
+    element = root.find(f'./metadata/{{{domain_metadata.URI}}}journal')
+    if metadata is None or element is None:
+        if tune is None or not _has_only_agent_pins(info, tune, here):
             return None
-        for element in tune.findall('./vcpupin'):
-            tune.remove(element)
+        for pinned in tune.findall('./vcpupin'):
+            tune.remove(pinned)
         return ElementTree.tostring(root, 'unicode')
-    copy = store.JournalRecord.from_json(
-        found.text or '', f'metadata of {info.name}'
+    copy = JournalRecord.from_json(
+        element.text or '', f'metadata of {info.name}'
     )
     if tune is not None:
-        left = not_ours(copy)
-        _put_parameters_back(tune, copy, left)
-        _put_pins_back(tune, pins(copy, info.cpuset, here), left)
-    metadata.remove(found)
+        unmanaged = unmanaged_fields(copy)
+        _restore_parameters(tune, copy, unmanaged)
+        _restore_pins(tune, pins(copy, info.cpuset, here), unmanaged)
+    metadata.remove(element)
     return ElementTree.tostring(root, 'unicode')
 
 
 def _keep_prefixes(xml: str) -> None:
-    """Have namespaces called as they are: people compare domains' XML."""
+    """Keep the XML's namespace prefixes, because people compare such XML."""
     for _, (prefix, uri) in ElementTree.iterparse(
         io.StringIO(xml), ['start-ns']
     ):
-        # Those of the library's own making it does not take.
+        # ElementTree refuses prefixes like its own (``ns0``).
         with contextlib.suppress(ValueError):
             if prefix:
                 ElementTree.register_namespace(prefix, uri)
 
 
-def _left_over(
+def _has_only_agent_pins(
     info: domain_xml.DomainInfo,
     tune: ElementTree.Element,
     here: frozenset[int],
 ) -> bool:
-    """Whether these pins can but be what an agent that was stopped has left.
+    """Return whether all pins are what a stopped agent's restore has left.
 
-    Its VMs float over all CPUs that Nova gives to guests on the source. Here
-    that would fail, or take CPUs that Nova gives to others.
+    A floating guest keeps ``<vcpupin>`` elements with all CPUs that Nova gives
+    to guests on the source host. On this host the same pins would fail, or
+    take CPUs that Nova gives to other guests.
     """
-    found = {
+    cpu_sets = {
         cpus.parse_cpu_set(element.get('cpuset', ''))
         for element in tune.findall('./vcpupin')
     }
     return (
         info.ours
         and not info.placed
-        and len(found) == 1
-        and not found.pop() <= (info.cpuset or here)
+        and len(cpu_sets) == 1
+        and not cpu_sets.pop() <= (info.cpuset or here)
     )
 
 
-def _put_parameters_back(
-    tune: ElementTree.Element, copy: store.JournalRecord, left: frozenset[str]
+def _restore_parameters(
+    tune: ElementTree.Element, copy: JournalRecord, unmanaged: frozenset[str]
 ) -> None:
     original = copy.original.parameters
     for name, tag in _ELEMENTS.items():
         element = tune.find(tag)
-        if element is None or name in left or name not in original:
+        if element is None or name in unmanaged or name not in original:
             continue
         value = original[name]
         if name == cputune.QUOTA and cputune.is_unlimited(value):
@@ -152,14 +155,14 @@ def _put_parameters_back(
         element.text = str(value)
 
 
-def _put_pins_back(
+def _restore_pins(
     tune: ElementTree.Element,
     wanted: tuple[frozenset[int] | None, ...],
-    left: frozenset[str],
+    unmanaged: frozenset[str],
 ) -> None:
     for element in tune.findall('./vcpupin'):
         vcpu = int(element.get('vcpu', '-1'))
-        if not left.isdisjoint((cputune.PINS, cputune.pin_name(vcpu))):
+        if not unmanaged.isdisjoint((cputune.PINS, cputune.pin_name(vcpu))):
             continue
         pin = wanted[vcpu] if 0 <= vcpu < len(wanted) else None
         if pin is None:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a domain was set to before we first wrote to it, by who can tell."""
+"""Find a domain's original settings in a record or its definition."""
 
 import dataclasses
 import pathlib
@@ -19,7 +19,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.restore import incoming
 from nova_vhpc.control import model
@@ -28,30 +28,31 @@ from nova_vhpc.linux import cgroup, cpus, qemu_process
 DEFAULT_PERIOD_US = 100_000
 
 
-def known(
+def from_record(
     domain: Any,
-    record: store.JournalRecord | None,
-    copy: store.JournalRecord | None,
+    record: JournalRecord | None,
+    copy: JournalRecord | None,
     identity: qemu_process.Identity,
 ) -> tuple[cputune.Cputune | None, frozenset[str]]:
-    """What the journal or its copy says of it.
+    """Return the original settings that the journal or its copy holds.
 
-    :param record: of this run; None without one.
-    :param copy: in its XML, of this run or of another; None without one.
-    :param identity: of this run.
-    :returns: None if there is neither, and values that are not ours.
-    :raises libvirt.libvirtError: it cannot be told.
+    :param record: journal record of this run, or None.
+    :param copy: copy in the live XML, of this run or another one, or None.
+    :param identity: the present run of the domain.
+    :returns: the settings, None without record and copy; and names of values
+        that must not be written.
+    :raises libvirt.libvirtError: libvirt refused a call.
     """
     if record is not None:
-        return _with_cpus_that_came(domain, record), record.released
+        return _with_new_cpus(domain, record), record.unmanaged_fields
     if copy is None:
         return None, frozenset()
     if copy.identity.same_run(identity):
-        return _with_cpus_that_came(domain, copy), copy.released
-    # Came from another host, or back from disk: the other settings are
-    # the VM's own, the CPUs are this host's.
+        return _with_new_cpus(domain, copy), copy.unmanaged_fields
+    # The domain was migrated here or started from a managed save: its CPUs
+    # are this host's, all other settings are its own.
     host_cpus = len(domain.emulatorPinInfo(cputune.LIVE))
-    # Nova has written its own cpuset for this host into the XML.
+    # Nova writes the cpuset for this host into the XML.
     cpuset = domain_xml.parse(domain.XMLDesc(0)).cpuset
     here = frozenset(range(host_cpus))
     pins = incoming.pins(copy, cpuset, here)
@@ -62,37 +63,36 @@ def known(
             emulatorpin=frozenset(),
             host_cpus=host_cpus,
         ),
-        incoming.not_ours(copy),
+        incoming.unmanaged_fields(copy),
     )
 
 
-def _with_cpus_that_came(
-    domain: Any, record: store.JournalRecord
-) -> cputune.Cputune:
-    """What a VM was before us, had the host's CPUs been those of today.
+def _with_new_cpus(domain: Any, record: JournalRecord) -> cputune.Cputune:
+    """Return the original settings on the host CPUs that are online now.
 
-    One that nobody pinned could use those, too, that were switched on while
-    no agent looked; :mod:`.switched_cpus` sees to the others.
+    A floating guest could also use CPUs that were switched on while no agent
+    ran; :mod:`.cpu_hotplug` handles those that are while one runs.
     """
     original = record.original
-    if not record.floats or domain_xml.parse(domain.XMLDesc(0)).cpuset:
+    if not record.is_floating or domain_xml.parse(domain.XMLDesc(0)).cpuset:
         return original
     online = cputune.online(domain)
     return dataclasses.replace(
         original,
-        vcpupins=tuple(known | online for known in original.vcpupins),
+        vcpupins=tuple(pin | online for pin in original.vcpupins),
         host_cpus=max(original.host_cpus, *(cpu + 1 for cpu in online)),
     )
 
 
 def from_definition(domain: Any, cgroup_root: pathlib.Path) -> cputune.Cputune:
-    """What a domain would be set to if it were started anew.
+    """Return the settings that the domain's persistent definition starts with.
 
-    The last resort when the journal is torn and there is no mark: Nova and
-    we never change the cputune of a persistent definition of a VM that
-    runs.
+    The last resort if the journal record is damaged and there is no metadata
+    copy: neither Nova nor the agent changes the cputune in the persistent
+    definition of a running domain.
 
-    :raises libvirt.libvirtError: it cannot be told.
+    :param cgroup_root: mount point of the control groups.
+    :raises libvirt.libvirtError: libvirt refused a call.
     """
     now = cputune.read(domain)
     root = ElementTree.fromstring(
@@ -109,7 +109,7 @@ def from_definition(domain: Any, cgroup_root: pathlib.Path) -> cputune.Cputune:
     for name, (element, default) in unset.items():
         value = int(root.findtext(f'./cputune/{element}') or default)
         if name == cputune.QUOTA and cputune.is_unlimited(value):
-            # Keep the way this host reads "unlimited".
+            # Keep the number that means "unlimited" on this host.
             old = parameters.get(name, value)
             value = old if cputune.is_unlimited(old) else model.UNLIMITED
         parameters[name] = value

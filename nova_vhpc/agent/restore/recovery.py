@@ -10,74 +10,45 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Restore a domain from what an earlier agent left, as after a crash.
+"""Restore a domain that an earlier agent has left with its own values.
 
-Also for ``nova-vhpc-agent --restore`` and for servers that opt out while no
-agent runs.
+After a crash, for ``nova-vhpc-agent --restore``, and for servers that opted
+out while no agent ran.
 """
 
-import dataclasses
 import enum
 import logging
 import pathlib
 from typing import Any
 
-from nova_vhpc.agent.actuators import kernel_slice, weights
+from nova_vhpc.agent.actuators import kernel_slice
 from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal.record import (
+    JournalError,
+    JournalRecord,
+    NewerVersion,
+    Unreadable,
+)
 from nova_vhpc.agent.libvirt import cputune, domain_xml, migration
-from nova_vhpc.agent.restore import (
-    cputune as cputune_restore,
-)
-from nova_vhpc.agent.restore import (
-    original as originals,
-)
+from nova_vhpc.agent.restore import cputune as cputune_restore
+from nova_vhpc.agent.restore import original as originals
+from nova_vhpc.agent.restore.evidence import Evidence, collect
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
 
 
 class Outcome(enum.StrEnum):
-    """What became of one domain; the values are shown in the log."""
+    """Result for one domain; the values are shown in the log."""
 
-    NOTHING = 'nothing of ours in it'
+    NOTHING = 'nothing to restore'
     RESTORED = 'restored'
     FROM_DEFINITION = 'set to its persistent definition'
     FROM_DEFINITION_NEWER = 'set to its definition; newer journal kept'
 
 
 class RestoreError(Exception):
-    """A domain has not its original settings; its journal record is kept."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Evidence:
-    """What tells how a domain was set before an agent wrote to it.
-
-    In order of trust: the record of this run, the copy in the domain's
-    metadata, the persistent definition.
-
-    :ivar identity: the present run of the domain.
-    :ivar record: journal record of this run, or None.
-    :ivar record_of_earlier_run: journal record of an earlier run, or None. The
-        restart reset the domain from its persistent definition, which no
-        agent writes.
-    :ivar record_error: why the journal record cannot be used, or None.
-    :ivar metadata_copy: copy in the live XML, or None; not read if there is
-        a record of this run.
-    :ivar metadata_error: why that copy cannot be used, or None.
-    """
-
-    identity: qemu_process.Identity
-    record: store.JournalRecord | None
-    record_of_earlier_run: store.JournalRecord | None
-    record_error: store.JournalError | None
-    metadata_copy: store.JournalRecord | None
-    metadata_error: store.JournalError | None
-
-    @property
-    def has_metadata(self) -> bool:
-        """Whether the live XML has a copy, even a damaged one."""
-        return bool(self.metadata_copy or self.metadata_error)
+    """A domain lacks its original settings; its journal record is kept."""
 
 
 class Restorer:
@@ -99,31 +70,24 @@ class Restorer:
     def recover(self, domain: Any) -> Outcome:
         """Restore a running domain from whatever an earlier agent left.
 
-        :raises RestoreError: the domain has not its original settings.
-        :raises journal.Unreadable: it is unknown whether an agent wrote to it.
+        :raises RestoreError: the domain lacks its original settings.
+        :raises Unreadable: it is unknown whether an agent wrote to it.
         :raises libvirt.libvirtError: a call was refused.
         """
         uuid = domain.UUIDString()
         identity = self.processes.identity(uuid, domain.ID())
         if self._left_alone.get(uuid) == identity:
             return Outcome.FROM_DEFINITION_NEWER
-        evidence = self._collect_evidence(domain, identity)
+        evidence = collect(domain, identity, self.journal, self.processes)
         if not evidence.has_metadata and isinstance(
-            evidence.record_error, store.Unreadable
+            evidence.record_error, Unreadable
         ):
             # Nothing says that an agent ever wrote to the domain.
             raise evidence.record_error
-        record = evidence.record
-        if record is not None and record.is_handed_back:
-            # Its metadata has a copy if it was to migrate, and has not yet.
+        if evidence.needs_no_restore:
             if domain_metadata.URI in domain.XMLDesc(
                 0
             ) and not migration.leaves(domain):
-                domain_metadata.remove(domain)
-            return Outcome.NOTHING
-        if _is_already_restored(evidence):
-            # The copy is for another host, to which it has not migrated yet.
-            if not migration.leaves(domain):
                 domain_metadata.remove(domain)
             return Outcome.NOTHING
         if self._revert_misdirected(domain, evidence):
@@ -133,40 +97,6 @@ class Restorer:
             return Outcome.NOTHING
         self._restore(domain, evidence, original, unmanaged)
         return self._close_records(domain, evidence)
-
-    def _collect_evidence(
-        self, domain: Any, identity: qemu_process.Identity
-    ) -> Evidence:
-        """Read the journal and, without a record of this run, the metadata.
-
-        If there is such a record, its weight is restored at once by the
-        control group's file: libvirt accepts no writes while a domain is
-        migrated away, and waits for one that hangs, or that a gang window has
-        starved.
-        """
-        record = earlier = metadata_copy = None
-        record_error = metadata_error = None
-        try:
-            record = self.journal.load(domain.UUIDString())
-        except store.JournalError as error:
-            record_error = error
-        if record is not None and not record.identity.same_run(identity):
-            earlier, record = record, None
-        if record is not None:
-            weights.restore_recorded_by_file(domain, record, self.processes)
-        else:
-            try:
-                metadata_copy = domain_metadata.get(domain)
-            except store.JournalError as error:
-                metadata_error = error
-        return Evidence(
-            identity,
-            record,
-            earlier,
-            record_error,
-            metadata_copy,
-            metadata_error,
-        )
 
     def _revert_misdirected(self, domain: Any, evidence: Evidence) -> bool:
         """Revert what was meant for an earlier run; drop that run's record.
@@ -193,7 +123,7 @@ class Restorer:
         :raises RestoreError: an agent may have written to the domain, and
             nothing says how it was set before.
         """
-        original, unmanaged = originals.known(
+        original, unmanaged = originals.from_record(
             domain, evidence.record, evidence.metadata_copy, evidence.identity
         )
         error = evidence.record_error or evidence.metadata_error
@@ -202,8 +132,8 @@ class Restorer:
         if not domain.isPersistent():
             # libvirt then reports the settings in force as the definition.
             raise RestoreError(
-                f'{error}; nothing tells what it was before, as it is '
-                'transient: it has no definition'
+                f'{error}; its original settings are unknown, because it is '
+                'transient and so has no definition'
             )
         definition = originals.from_definition(domain, self.processes.cgroup)
         return definition, unmanaged
@@ -243,10 +173,12 @@ class Restorer:
             # the call reached the new run.
             now = domain.connect().lookupByUUIDString(domain.UUIDString())
             if now.ID() not in (evidence.identity.domain_id, -1):
-                known = record.written if record is not None else None
-                written = written_values.with_original(known or {}, original)
+                written = written_values.with_values(
+                    (record.written if record is not None else None) or {},
+                    written_values.values(original),
+                )
                 revert(now, written, self.processes.cgroup)
-                raise RestoreError('it was restarted while it was put back')
+                raise RestoreError('it was restarted while it was restored')
         if left:
             raise RestoreError('; '.join(left))
         if slice_error is not None:
@@ -259,7 +191,7 @@ class Restorer:
             nevertheless.
         """
         source = evidence.record or evidence.metadata_copy
-        if source is not None and not source.sliced:
+        if source is not None and not source.may_have_kernel_slices:
             return None
         # Without a record it is unknown; the reset does no harm.
         try:
@@ -280,7 +212,7 @@ class Restorer:
         """
         uuid, error = domain.UUIDString(), evidence.record_error
         domain_metadata.remove(domain)
-        if isinstance(error, store.NewerVersion):
+        if isinstance(error, NewerVersion):
             LOG.warning('%s', error)
             self._left_alone[uuid] = evidence.identity
             return Outcome.FROM_DEFINITION_NEWER
@@ -310,38 +242,32 @@ class Restorer:
         """
         try:
             self.journal.load(uuid)
-        except (store.NewerVersion, store.Unreadable):
+        except (NewerVersion, Unreadable):
             return
-        except store.JournalError as error:
+        except JournalError as error:
             aside = self.journal.set_aside(uuid)
-            LOG.warning('%s; the VM is gone, kept as %s', error, aside)
+            LOG.warning(
+                '%s; the VM has stopped, the record is kept as %s',
+                error,
+                aside,
+            )
         else:
             self._drop(uuid)
 
-    def _keep_handed_back(self, record: store.JournalRecord) -> None:
-        """Have the next agent not manage the guest either."""
+    def _keep_handed_back(self, record: JournalRecord) -> None:
+        """Record for the next agent that the guest is handed back."""
         try:
             self.journal.save(record.handed_back())
-        except store.JournalError as error:
+        except JournalError as error:
             LOG.warning('%s', error)
 
     def _drop(self, uuid: str) -> None:
         try:
             self.journal.remove(uuid)
-        except store.JournalError as error:
+        except JournalError as error:
             # Harmless: the next run of the domain has another identity, and
             # this run has its original settings.
             LOG.warning('%s', error)
-
-
-def _is_already_restored(evidence: Evidence) -> bool:
-    copy = evidence.metadata_copy
-    return (
-        copy is not None
-        and copy.settled
-        and copy.identity.same_run(evidence.identity)
-        and evidence.record_error is None
-    )
 
 
 def revert(
@@ -349,7 +275,7 @@ def revert(
     written: written_values.WrittenValues,
     cgroup_root: pathlib.Path,
 ) -> bool:
-    """Revert values that reached a run that they were not meant for.
+    """Revert values of an earlier run that reached the present one.
 
     They are set to the persistent definition, from which the run was started.
 
@@ -364,7 +290,10 @@ def revert(
     definition = originals.from_definition(domain, cgroup_root)
     names = frozenset(cputune.names(definition))
     misdirected = _without_unpinned(
-        domain, written_values.found(written, definition, cputune.read(domain))
+        domain,
+        written_values.left_by_agent(
+            written, definition, cputune.read(domain)
+        ),
     )
     if not misdirected:
         return False
@@ -372,33 +301,33 @@ def revert(
     if left:
         raise RestoreError('; '.join(left))
     LOG.info(
-        'VM %s: restarted while it was written; taken back: %s',
+        'VM %s: restarted while it was written; reverted: %s',
         domain.name(),
         ', '.join(sorted(misdirected)),
     )
     return True
 
 
-def _external(domain: Any, record: store.JournalRecord) -> frozenset[str]:
+def _external(domain: Any, record: JournalRecord) -> frozenset[str]:
     """Return names of values that were changed while no agent ran."""
-    found = _without_unpinned(
+    changed = _without_unpinned(
         domain,
-        written_values.theirs(
+        written_values.external(
             record.written, record.original, cputune.read(domain)
         )
-        - record.released,
+        - record.unmanaged_fields,
     )
-    if found:
+    if changed:
         LOG.warning(
             'VM %s: external change of %s while no agent ran; it stays',
             record.name,
-            ', '.join(sorted(found)),
+            ', '.join(sorted(changed)),
         )
-    return found
+    return changed
 
 
 def _without_unpinned(domain: Any, names: frozenset[str]) -> frozenset[str]:
-    """Leave out pins that nobody wrote: they follow the CPUs of the host."""
+    """Leave out pins of unpinned vCPUs, which follow the host's CPUs."""
     if not any(name.startswith(cputune.PINS) for name in names):
         return names
     return names - {

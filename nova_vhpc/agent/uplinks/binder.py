@@ -23,7 +23,7 @@ import tenacity
 
 from nova_vhpc.agent import periodic
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import domain_xml, interfaces
 from nova_vhpc.agent.uplinks import claims, plugger
 from nova_vhpc.placement import client
@@ -142,7 +142,7 @@ class UplinkBinder:
                     self._reconcile_guest(uuid, guest)
             except (
                 interfaces.UnsupportedError,
-                store.JournalError,
+                JournalError,
                 libvirt.libvirtError,
                 client.PlacementError,
                 ValueError,

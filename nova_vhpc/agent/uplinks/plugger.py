@@ -29,6 +29,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.linux import qemu_process
 
@@ -66,7 +67,7 @@ class BindingJournal(store.Journal):
             text = json.dumps({'version': 1, **dataclasses.asdict(binding)})
             self._write(self._file(binding.uuid), text + '\n')
         except OSError as error:
-            raise store.JournalError(
+            raise JournalError(
                 f'cannot journal the NICs of {binding.uuid} in {self.path}: '
                 f'{error.strerror}; they are not moved'
             ) from None
@@ -96,7 +97,7 @@ class BindingJournal(store.Journal):
             AttributeError,
             RecursionError,
         ) as error:
-            raise store.JournalError(f'{path}: {error!r}') from None
+            raise JournalError(f'{path}: {error!r}') from None
 
 
 class Plugger:

@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the agent costs: its tick, and the same sampling by libvirt.
+"""``nova-vhpc-bench agent``: cost of the agent's tick.
 
-Real threads stand in for vCPUs; the real sampler, controller, actuator and
-metrics run, as for a host of 64 CPUs; libvirt's calls go to a recorder.
-Beside it, ``virConnectGetAllDomainStats`` on real QEMU guests, per guest.
-The stand-ins sleep nearly all the time, as the guests do (they are started
-paused): what is measured is the cost of looking, not of what is seen.
+The agent's own sampler, controller, actuator and metrics run as on a host of
+64 CPUs. Sleeping threads stand in for vCPUs, and libvirt's calls are only
+counted. The peer is ``virConnectGetAllDomainStats`` on real QEMU guests, which
+are started paused. Because vCPUs sleep on both sides, the figures are the cost
+of sampling and do not depend on a workload.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from nova_vhpc.bench.agent import measured
 from nova_vhpc.bench.common import cli_types, outputs, plugins
 from nova_vhpc.testbed import guest, image, libvirtd
 
-HELP = 'Cost of the agent per tick and VM, beside sampling by libvirt.'
+HELP = 'Measure the cost of the agent per tick and VM, and of libvirt.'
 
 TARGETS = (
     ('core_fraction', 0.05),
@@ -51,30 +51,30 @@ LIBVIRT_ROUNDS = 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the subcommand."""
+    """Add the arguments of the subcommand."""
     cli_types.add_integer(parser, '--vms', 100, 'VMs on the host')
-    cli_types.add_integer(parser, '--vcpus', 8, 'vCPUs of each')
+    cli_types.add_integer(parser, '--vcpus', 8, 'vCPUs per VM')
     cli_types.add_seconds(
         parser, '--seconds', 15.0, 'length of one measurement'
     )
     parser.add_argument(
         '--scaling',
         action='store_true',
-        help='also measure 50 and 400 VMs, with as many vCPUs',
+        help='also measure 50 and 400 VMs with --vcpus vCPUs each',
     )
     cli_types.add_seconds(
         parser,
         '--soak',
         0.0,
-        'also run for so long and look for growth of memory, threads and '
-        'open files; 600 is thorough',
+        'seconds to run once more and check that memory, threads and open '
+        'files do not grow; 600 is thorough; 0: no such run',
         least=0.0,
     )
     cli_types.add_integer(
         parser,
         '--guests',
         10,
-        'real guests for the libvirt way; 0 leaves it out',
+        'real guests that libvirt samples; 0: libvirt is not measured',
         least=0,
     )
     plugins.add_arguments(parser)
@@ -86,8 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print, and write the JSON file.
 
-    :returns: 0; 1 if something could not be measured, or grew; 2 if a
-        plugin cannot be had.
+    :returns: 0; 1 if a measurement failed or the soak found growth; 2 if a
+        plugin cannot be loaded.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -114,10 +114,10 @@ def run(args: argparse.Namespace) -> int:
 def measure(
     args: argparse.Namespace, names: plugins.PluginNames
 ) -> dict[str, Any]:
-    """All that was asked for, as one document."""
+    """Return all figures that the arguments ask for."""
     peer: dict[str, Any] = {'libvirt_us_per_vm': None}
     if args.guests > 0:
-        # First, as libvirt is what this machine may not have.
+        # First, because a machine without libvirtd should fail at once.
         peer = libvirt_us_per_vm(args.guests, args.vcpus)
     result = _tick(args.vms, args.vcpus, args.seconds, names)
     result.update(peer)
@@ -150,7 +150,7 @@ def _tick(
     names: plugins.PluginNames,
     soak: bool = False,
 ) -> dict[str, Any]:
-    """One measurement in a process of its own, so that memory is its own."""
+    """Measure in a new process, so that its memory is the agent's alone."""
     command = [
         sys.executable,
         '-m',
@@ -163,29 +163,29 @@ def _tick(
         str(seconds),
         *names.argv(),
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         command + (['--soak'] if soak else []),
         stdout=subprocess.PIPE,
         text=True,
         timeout=seconds + 180,
-        # Ctrl-C is for us, who then end it.
+        # Ctrl-C must reach this process only, which then ends the other.
         process_group=0,
     )
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise RuntimeError(
-            f'the measured process ended with {done.returncode}'
+            f'the measured process ended with {process.returncode}'
         )
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    figures: dict[str, Any] = json.loads(process.stdout)
+    return figures
 
 
 def _soak(
     vms: int, vcpus: int, seconds: float, names: plugins.PluginNames
 ) -> dict[str, Any]:
-    answer = _tick(vms, vcpus, seconds, names, soak=True)
-    first, last = answer['first'], answer['last']
+    figures = _tick(vms, vcpus, seconds, names, soak=True)
+    first, last = figures['first'], figures['last']
     return {
-        'seconds': answer['seconds'],
+        'seconds': figures['seconds'],
         'first': first,
         'last': last,
         'grew': last['rss_mib'] > first['rss_mib'] + GROWTH_MIB
@@ -195,10 +195,12 @@ def _soak(
 
 
 def libvirt_us_per_vm(guests: int, vcpus: int) -> dict[str, Any]:
-    """What the same facts cost by ``virConnectGetAllDomainStats``.
+    """Measure the same sampling by ``virConnectGetAllDomainStats``.
 
-    :returns: the median wall-clock time of one call over the guests, per
-        guest; of which a part is spent in libvirtd.
+    :param guests: number of real guests.
+    :param vcpus: number of vCPUs per guest.
+    :returns: median wall-clock time of one call divided by the number of
+        guests; it includes the time spent in libvirtd.
     """
     root = pathlib.Path(tempfile.mkdtemp(prefix='nv-bench-'))
     groups = (
@@ -210,20 +212,20 @@ def libvirt_us_per_vm(guests: int, vcpus: int) -> dict[str, Any]:
     try:
         with libvirtd.PrivateLibvirtd(root) as daemon:
             daemon.clean_up_at_end('directory', str(root))
-            conn = libvirt.open(daemon.uri)
-            with contextlib.closing(conn):
+            connection = libvirt.open(daemon.uri)
+            with contextlib.closing(connection):
                 for number in range(guests):
-                    conn.createXML(
+                    connection.createXML(
                         _paused_guest(f'nv-bench-{number}', vcpus),
                         libvirt.VIR_DOMAIN_START_PAUSED,
                     )
                 for _ in range(LIBVIRT_ROUNDS):
                     began = time.perf_counter()
-                    answers = conn.getAllDomainStats(groups, 0)
+                    stats = connection.getAllDomainStats(groups, 0)
                     took_us.append((time.perf_counter() - began) * 1e6)
-                    if len(answers) != guests:
+                    if len(stats) != guests:
                         raise RuntimeError(
-                            f'libvirt tells of {len(answers)} guests'
+                            f'libvirt reported {len(stats)} of {guests} guests'
                         )
                     time.sleep(0.1)
     finally:
@@ -235,17 +237,17 @@ def libvirt_us_per_vm(guests: int, vcpus: int) -> dict[str, Any]:
 
 
 def _paused_guest(name: str, vcpus: int) -> str:
-    """A guest that never runs: it costs memory only."""
-    nothing = image.GuestImage(pathlib.Path('/x'), pathlib.Path('/x'))
+    """Return the XML of a guest without a kernel, as it never runs."""
+    no_image = image.GuestImage(pathlib.Path('/x'), pathlib.Path('/x'))
     root = ElementTree.fromstring(
-        guest.domain_xml(name, nothing, vcpus=vcpus, memory_mib=32)
+        guest.domain_xml(name, no_image, vcpus=vcpus, memory_mib=32)
     )
-    system = root.find('os')
-    assert system is not None
+    os_element = root.find('os')
+    assert os_element is not None
     for tag in ('kernel', 'initrd', 'cmdline'):
-        element = system.find(tag)
+        element = os_element.find(tag)
         if element is not None:
-            system.remove(element)
+            os_element.remove(element)
     return ElementTree.tostring(root, 'unicode')
 
 
@@ -257,12 +259,12 @@ def _print(result: dict[str, Any]) -> None:
         + (f' / {result["predictor"]}' if result['follows_io'] else '')
     )
     for key, target in TARGETS:
-        print(f'  {key:<18}{result[key]:>10.3f}   (to reach: <= {target:g})')
+        print(f'  {key:<18}{result[key]:>10.3f}   (target: <= {target:g})')
     print(f'  {"us_per_vm":<18}{result["us_per_vm"]:>10.1f}')
     if result['libvirt_us_per_vm'] is not None:
         print(
             f'  {"libvirt_us_per_vm":<18}{result["libvirt_us_per_vm"]:>10.1f}'
-            f'   ({result["libvirt_ratio"]:.1f} times ours; to reach: >= 10)'
+            f'   ({result["libvirt_ratio"]:.1f} times ours; target: >= 10)'
         )
     for vms, values in result.get('scaling', {}).items():
         print(

@@ -12,10 +12,11 @@
 
 """Processes and threads that stand in for QEMU and its vCPUs.
 
-One child process per VM with one thread per vCPU, named as QEMU names
-them, mostly asleep. Run as ``python -S load.py VMS VCPUS``: a small
-interpreter that forks, so that hundreds share their memory. Prints one pid
-per VM and ends, with all of them, when its standard input is closed.
+Each VM is a child process with one thread per vCPU. The threads have QEMU's
+names and sleep nearly all the time. The program, ``python -S load.py VMS
+VCPUS``, is a small interpreter that forks, so that hundreds of children share
+memory. It prints one process ID per VM, and ends with all children when its
+standard input is closed.
 """
 
 import os
@@ -30,20 +31,20 @@ NAP_S = 1.0
 
 BURSTS = 100
 BURST_PACKETS = 20
-"""Together 200 in 100 ms: four states of Algorithm 1's quantisation."""
+"""Together 200 packets in 100 ms, four quantisation steps of 50 events."""
 
 
 def _vcpu(number: int) -> None:
     with open('/proc/thread-self/comm', 'w') as file:
         file.write(f'CPU {number}/KVM')
-    # Spread the wake-ups, as idle guests' timers are.
+    # Wake-ups are spread over time, like the timers of idle guests.
     time.sleep(NAP_S * (number % 10) / 10)
     while True:
         time.sleep(NAP_S)
 
 
 def _vm(vcpus: int) -> None:
-    """What a child does; what its parent cleans up is not its own to."""
+    """Run a child process; skip the cleanup that belongs to its parent."""
     try:
         os.close(0)
         os.close(1)
@@ -58,7 +59,7 @@ def _vm(vcpus: int) -> None:
 
 
 def _send() -> None:
-    """Send datagrams that nobody takes, a second of three."""
+    """Send datagrams for one second out of three; none is received."""
     sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sink.bind(('127.0.0.1', 0))
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -71,7 +72,7 @@ def _send() -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Fork the VMs, print their pids, wait for the end of stdin."""
+    """Fork the VMs, print their process IDs, wait for the end of stdin."""
     if argv == ['traffic']:
         threading.Thread(target=_send, daemon=True).start()
         sys.stdin.read()
@@ -84,13 +85,13 @@ def main(argv: list[str]) -> int:
             if pid == 0:
                 _vm(vcpus)
             pids.append(pid)
-        # Nothing is held back that would be tried again at the end.
+        # Unbuffered: print() would flush again at exit, and fail again.
         os.write(1, f'{" ".join(map(str, pids))}\n'.encode())
         sys.stdin.read()
     except BrokenPipeError:
-        pass  # whoever asked for them has ended meanwhile
+        pass  # the process that started this one has ended
     except OSError:
-        return 1  # no more processes; the pids that are missing tell
+        return 1  # fork failed; the parent counts the process IDs
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -100,10 +101,10 @@ def main(argv: list[str]) -> int:
 
 
 class Traffic:
-    """Packets on the loopback device, for the length of a ``with`` block.
+    """Packets on the loopback device during a ``with`` block.
 
-    Comes and goes like the I/O of a program in phases: the stand-ins' taps
-    are that device, so that there is something to foresee.
+    The loopback device is the tap of every stand-in VM. The packets come and
+    go like the I/O of a program with phases, so predictors have work to do.
     """
 
     def __enter__(self) -> 'Traffic':
@@ -118,7 +119,7 @@ class Traffic:
 
 
 class StartError(Exception):
-    """Not all stand-ins start."""
+    """Some of the stand-in processes or threads did not start."""
 
     def __init__(self, vms: int, vcpus: int) -> None:
         super().__init__(
@@ -134,7 +135,12 @@ def _ended(pid: int) -> bool:
 
 
 class Load:
-    """The stand-ins, for the length of a ``with`` block."""
+    """The stand-in VMs, which run during a ``with`` block.
+
+    :param vms: number of VMs.
+    :param vcpus: number of vCPUs per VM.
+    :ivar pids: process ID of each VM.
+    """
 
     def __init__(self, vms: int, vcpus: int) -> None:
         self.vms = vms
@@ -173,7 +179,7 @@ class Load:
                 if time.monotonic() > end or _ended(pid):
                     raise StartError(self.vms, self.vcpus)
                 time.sleep(0.01)
-        # Names come a moment after the threads.
+        # A thread sets its name shortly after it appears in /proc.
         time.sleep(0.5)
 
 

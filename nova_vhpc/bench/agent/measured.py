@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The measured process of ``nova-vhpc-bench agent``: an agent's tick.
+"""The measured process of ``nova-vhpc-bench agent``.
 
-The real sampler, controller, actuator and metrics; the stand-ins of
-:mod:`nova_vhpc.bench.agent.load` for VMs; and a recorder for libvirt.
-Prints one JSON document.
+It runs the agent's tick with the real sampler, controller, actuator and
+metrics on the stand-in VMs of :mod:`nova_vhpc.bench.agent.load`. libvirt's
+calls are only counted. The figures are printed as one JSON document.
 """
 
 import argparse
@@ -42,12 +42,12 @@ from nova_vhpc.agent.daemon import (
     status,
     tick,
 )
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import adoption
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.bench import controller
-from nova_vhpc.bench.agent import load as agent_load
+from nova_vhpc.bench.agent.load import Load, StartError, Traffic
 from nova_vhpc.bench.common import plugins
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.linux import qemu_process
@@ -56,8 +56,8 @@ WORKLOADS = ('parallel', 'parallel', 'latency', 'general')
 SETTLE_S = 2.0
 
 
-class Recorder:
-    """Takes the calls that libvirt would get, and counts them."""
+class CountingDomain:
+    """Counts the calls that a libvirt domain would get."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -65,24 +65,27 @@ class Recorder:
     def setSchedulerParametersFlags(
         self, parameters: Mapping[str, int], flags: int
     ) -> None:
-        """As of virDomain."""
+        """Count a call of virDomain's method of this name."""
         self.calls += 1
 
     def pinVcpuFlags(
         self, vcpu: int, cpumap: tuple[bool, ...], flags: int
     ) -> None:
-        """As of virDomain."""
+        """Count a call of virDomain's method of this name."""
         self.calls += 1
 
 
-class RecordingWriter:
-    """Stands where ``GuestManager`` is: hands writes to the real actuator."""
+class DirectManager:
+    """A guest manager that calls the real actuator in the tick's thread.
 
-    def __init__(self, conf: Any, load: agent_load.Load) -> None:
+    The agent hands writes to worker threads, which costs about as much.
+    """
+
+    def __init__(self, conf: Any, load: Load) -> None:
         agent_options = conf.vhpc_agent
         self.actuator = libvirt_cputune.LibvirtCputuneActuator(conf)
-        self.recorder = Recorder()
-        host = qemu_process.make_processes(conf)
+        self.domain = CountingDomain()
+        processes = qemu_process.make_processes(conf)
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
@@ -95,25 +98,29 @@ class RecordingWriter:
         )
         self.usable = frozenset(cpu.id for cpu in controller.HOST)
         self.other_sync_ticks = agent_options.other_sync_ticks
-        self.guests: dict[str, guest.Guest] = {}
+        self.guests: dict[str, Guest] = {}
         for number, pid in enumerate(load.pids):
-            target = self._guest(number, pid, load.vcpus, host)
-            self.guests[target.uuid] = target
+            guest = self._guest(number, pid, load.vcpus, processes)
+            self.guests[guest.uuid] = guest
 
     def write(
-        self, target: guest.Guest, tune: Any, slice_us: int | None = None
+        self, guest: Guest, tune: Any, slice_us: int | None = None
     ) -> None:
-        """Write at once; a worker's hand-over costs about as much."""
-        self.actuator.write(target, tune, slice_us)
-        target.succeeded()
+        """Write to a guest before returning."""
+        self.actuator.write(guest, tune, slice_us)
+        guest.succeeded()
 
     def enqueue(self, uuid: str) -> None:
-        """No domain ever ends here."""
+        """Do nothing: these domains never change."""
 
     def _guest(
-        self, number: int, pid: int, vcpus: int, host: qemu_process.Processes
-    ) -> guest.Guest:
-        tids = host.vcpu_threads(pid, vcpus)
+        self,
+        number: int,
+        pid: int,
+        vcpus: int,
+        processes: qemu_process.Processes,
+    ) -> Guest:
+        tids = processes.vcpu_threads(pid, vcpus)
         if len(tids) != vcpus:
             raise RuntimeError(f'process {pid}: {len(tids)} vCPU threads')
         specs = {'vhpc:workload': WORKLOADS[number % len(WORKLOADS)]}
@@ -127,24 +134,23 @@ class RecordingWriter:
             repin=True,
             taps=('lo',),
         )
-        everywhere = self.usable
         tune = cputune.Cputune(
             {
                 cputune.SHARES: 1024,
                 cputune.PERIOD: 100_000,
                 cputune.QUOTA: -1,
             },
-            (everywhere,) * vcpus,
-            everywhere,
-            len(everywhere),
+            (self.usable,) * vcpus,
+            self.usable,
+            len(self.usable),
         )
         reader = self.sampler.attach(
             base.Target(info.uuid, info.name, pid, tids, taps=info.taps),
             adoption.sync_every(info, self.other_sync_ticks),
         )
-        return guest.Guest(
+        return Guest(
             info=info,
-            domain=self.recorder,
+            domain=self.domain,
             domain_id=number,
             identity=qemu_process.Identity('', pid, 0, number),
             original=tune,
@@ -156,7 +162,7 @@ class RecordingWriter:
 
 
 def usage() -> dict[str, float]:
-    """What this process holds now."""
+    """Return this process's memory, threads and open files."""
     text = pathlib.Path('/proc/self/status').read_text()
     rss = next(
         int(line.split()[1])
@@ -166,48 +172,54 @@ def usage() -> dict[str, float]:
     return {
         'rss_mib': round(rss / 1024, 1),
         'threads': threading.active_count(),
-        # The tick opens some for a result.
+        # The least of five readings: the tick opens files for a moment.
         'files': min(len(os.listdir('/proc/self/fd')) for _ in range(5)),
     }
 
 
 def measure(
-    load: agent_load.Load,
+    load: Load,
     seconds: float,
     soak: bool,
     names: plugins.PluginNames,
 ) -> dict[str, Any]:
-    """Tick for a while and say what it cost.
+    """Run the tick and return its cost.
 
-    Where policies follow I/O there is some to be followed.
+    If the policies use I/O events, traffic is generated.
 
-    :raises ConfigError: if there is no such plugin.
+    :param seconds: length of the measurement, in seconds.
+    :param soak: whether to compare usage before and after; usage counts from
+        10 seconds (at most a third of ``seconds``) after the start.
+    :raises ConfigError: if a plugin cannot be loaded.
     """
     conf = options.make_conf(['--config-file', os.devnull])
     for option, name in dataclasses.asdict(names).items():
         conf.set_override(option, name, controller_factory.GROUP)
     process_limits.raise_file_limit()
-    writer = RecordingWriter(conf, load)
-    # Not a list: in a soak its floats would look like growth.
+    manager = DirectManager(conf, load)
+    # A list of floats would look like a leak in a soak.
     took_us = array.array('d')
     ticker: tick.TickLoop
 
     def document() -> dict[str, Any]:
-        return {'agent': {}, 'vms': status.guest_statuses(writer.guests, None)}
+        return {
+            'agent': {},
+            'vms': status.guest_statuses(manager.guests, None),
+        }
 
     histogram = metrics.Metrics(document)
     ticker = tick.TickLoop(
         conf.vhpc_agent.period_ms * 1000,
         lambda: controller.HOST,
-        writer.actuator.limits(),
-        writer,
+        manager.actuator.limits(),
+        manager,
         controller_factory.make_controller(conf, controller.HOST),
-        lambda target: None,
+        lambda guest: None,
         lambda: {},
         (histogram.observe, lambda result: took_us.append(result.took_us)),
     )
     follows_io = controller_factory.follows_io(conf)
-    traffic = agent_load.Traffic() if follows_io else contextlib.nullcontext()
+    traffic = Traffic() if follows_io else contextlib.nullcontext()
     process_limits.settle_memory()
     with traffic:
         ticker.start()
@@ -241,7 +253,7 @@ def measure(
         'tick_p99_ms': ordered[int(len(ordered) * 0.99)] / 1000,
         'tick_max_ms': ordered[-1] / 1000,
         'us_per_vm': cpu * 1e6 / ticks / load.vms,
-        'writes': writer.recorder.calls,
+        'writes': manager.domain.calls,
         'rss_mib': last['rss_mib'],
         'first': first,
         'last': last,
@@ -249,7 +261,7 @@ def measure(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure once."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--vms', type=int, required=True)
     parser.add_argument('--vcpus', type=int, required=True)
@@ -258,11 +270,11 @@ def main(argv: list[str] | None = None) -> int:
     plugins.add_arguments(parser)
     args = parser.parse_args(argv)
     try:
-        with agent_load.Load(args.vms, args.vcpus) as load:
+        with Load(args.vms, args.vcpus) as load:
             figures = measure(
                 load, args.seconds, args.soak, plugins.selected(args)
             )
-    except agent_load.StartError as error:
+    except StartError as error:
         print(error, file=sys.stderr)
         return 1
     print(json.dumps(figures), flush=True)

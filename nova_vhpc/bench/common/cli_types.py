@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Numbers on the command line that a measurement can work with."""
+"""Argument types of the benchmarks: numbers within limits."""
 
 import argparse
 import contextlib
@@ -26,20 +26,20 @@ def add_integer(
     least: int = 1,
     most: float = math.inf,
 ) -> None:
-    """Declare an argument that is a whole number.
+    """Add an argument that is a whole number.
 
-    :param about: what it is, for the help.
-    :param least: the smallest one that is taken.
-    :param most: the greatest one that is taken.
+    :param about: help text.
+    :param least: smallest number that is accepted.
+    :param most: greatest number that is accepted.
     """
     _add(parser, name, integer(least, most), default, 'N', about)
 
 
 def integer(least: int = 1, most: float = math.inf) -> Callable[[str], float]:
-    """Argparse type of a whole number.
+    """Return the argparse type of a whole number.
 
-    :param least: the smallest one that is taken.
-    :param most: the greatest one that is taken.
+    :param least: smallest number that is accepted.
+    :param most: greatest number that is accepted.
     """
     return _number(int, 'a whole number', least, most)
 
@@ -51,10 +51,10 @@ def add_seconds(
     about: str,
     least: float = 1.0,
 ) -> None:
-    """Declare an argument that is a length of time in seconds.
+    """Add an argument that is a number of seconds.
 
-    :param about: what it is, for the help.
-    :param least: the shortest one that is taken.
+    :param about: help text.
+    :param least: smallest number that is accepted.
     """
     kind = _number(float, 'a number of seconds', least)
     _add(parser, name, kind, default, 'SECONDS', about)
@@ -79,13 +79,13 @@ def _add(
 
 def _number(
     convert: Callable[[str], float],
-    words: str,
+    expected: str,
     least: float,
     most: float = math.inf,
 ) -> Callable[[str], float]:
-    """Argparse type of a finite number.
+    """Return the argparse type of a finite number.
 
-    :param words: what it is, for the complaint.
+    :param expected: description of the number, for the error message.
     """
 
     def parse(text: str) -> float:
@@ -94,7 +94,7 @@ def _number(
             if least <= number <= most and number < math.inf:
                 return number
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not {words} from {least:g}"
+            f"'{text}' is not {expected} from {least:g}"
             + (f' to {most:g}' if most < math.inf else '')
         )
 

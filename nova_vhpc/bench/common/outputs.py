@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Files that the benchmarks write: looked at first, written last.
+"""Files that the benchmarks write.
 
-A measurement takes from seconds to hours. Where its figures cannot go is
-said before it, and what cannot be written in the end is printed first.
+A measurement takes seconds to hours. Therefore each benchmark checks before
+it that the files can be written, and prints the figures before it writes them.
 """
 
 import contextlib
@@ -27,14 +27,18 @@ from typing import Any, TextIO
 
 
 class OutputError(Exception):
-    """A file cannot be written; the text says which and why."""
+    """A file cannot be written.
+
+    :param path: the file.
+    :param why: reason, for the message.
+    """
 
     def __init__(self, path: pathlib.Path, why: object) -> None:
         super().__init__(f'{path} cannot be written: {why}')
 
 
 class _Tables:
-    """Standard output whose reader may leave before the end."""
+    """Standard output that discards text once its reader has ended."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -43,7 +47,7 @@ class _Tables:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Print, or drop what nobody reads any more."""
+        """Print text."""
         try:
             return self._stream.write(text)
         except BrokenPipeError:
@@ -51,26 +55,26 @@ class _Tables:
             return len(text)
 
     def flush(self) -> None:
-        """Print what is held back, or drop it."""
+        """Print buffered text."""
         try:
             self._stream.flush()
         except BrokenPipeError:
             self._drop()
 
     def _drop(self) -> None:
-        # What is held back would be tried again at the program's end.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+        # Python would flush the buffered text again at exit, and fail again.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
 
 
 @contextlib.contextmanager
 def tables() -> Iterator[None]:
-    """What is printed in the block may lose its reader, as to ``head``.
+    """Ignore in a ``with`` block that the reader of the output has ended.
 
-    The figures then still go into their files.
+    With ``nova-vhpc-bench ... | head``, the files are written all the same.
     """
-    # It may have been closed by who started us.
+    # None if the parent process started this one with stdout closed.
     if sys.stdout is None:
         yield
         return
@@ -80,11 +84,11 @@ def tables() -> Iterator[None]:
 
 
 def check(*paths: pathlib.Path | None) -> None:
-    """Complain of files that could not be written later.
+    """Check that files can be written later.
 
-    :param paths: None for a file that nobody asked for.
-    :raises OutputError: for the first that is a directory, that may not be
-        written, or whose directory does not exist or may not be.
+    :param paths: the files; None is skipped.
+    :raises OutputError: if a path is a directory, lacks write permission, or
+        lies in a directory that is missing or lacks write permission.
     """
     for path in paths:
         if path is not None:
@@ -94,30 +98,28 @@ def check(*paths: pathlib.Path | None) -> None:
 
 
 def check_directory(path: pathlib.Path | None) -> None:
-    """Complain of a directory that could not be filled later.
+    """Check that files can be written to a directory later.
 
-    It need not exist.
-
-    :param path: None for a directory that nobody asked for.
-    :raises OutputError: if it is a file, may not be written to, or could
-        not be made.
+    :param path: the directory, which need not exist; None is skipped.
+    :raises OutputError: if the path is a file, lacks write permission, or
+        cannot be created.
     """
     if path is None:
         return
-    place = path.absolute()
-    while not os.path.lexists(place):
-        place = place.parent
-    if not os.path.isdir(place):
-        raise OutputError(path, f'{place} is no directory')
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise OutputError(path, f'no permission to make files in {place}')
+    existing = path.absolute()
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    if not os.path.isdir(existing):
+        raise OutputError(path, f'{existing} is not a directory')
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OutputError(path, f'no permission to make files in {existing}')
 
 
 def check_matplotlib(path: pathlib.Path | None) -> None:
-    """Complain of pictures that could not be drawn for want of Matplotlib.
+    """Check that Matplotlib is installed, which draws the pictures.
 
-    :param path: None for pictures that nobody asked for.
-    :raises OutputError: if it is not installed.
+    :param path: file or directory of the pictures; None is skipped.
+    :raises OutputError: if Matplotlib is not installed.
     """
     if path is None:
         return
@@ -132,11 +134,11 @@ def check_matplotlib(path: pathlib.Path | None) -> None:
 
 
 def _obstacle(path: pathlib.Path) -> str | None:
-    # os.path, as it takes what may not be looked at for missing.
+    # os.path returns False, and pathlib raises, without search permission.
     if os.path.isdir(path):
         return 'it is a directory; name a file in it'
     if os.path.exists(path):
-        # In a directory that may not be written to, as /dev/null, too.
+        # An existing file, like /dev/null, needs no permission on its folder.
         return None if os.access(path, os.W_OK) else 'no permission'
     parent = path.parent
     if not os.path.isdir(parent):
@@ -147,10 +149,10 @@ def _obstacle(path: pathlib.Path) -> str | None:
 
 
 def write_json(path: pathlib.Path | None, document: Mapping[str, Any]) -> None:
-    """Write a document; call it when the figures have been printed.
+    """Write the figures, which must have been printed before.
 
-    :param path: None to write nothing.
-    :raises OutputError: if it cannot be written all the same.
+    :param path: the file; None to write nothing.
+    :raises OutputError: if the file cannot be written.
     """
     if path is None:
         return

@@ -23,22 +23,22 @@ from nova_vhpc.conf import control as control_conf
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PluginNames:
-    """What is measured: names of plugins."""
+    """Names of the plugins of one measurement."""
 
     slice_policy: str
     pinning_policy: str
     predictor: str
 
     def check(self) -> None:
-        """Complain of a plugin that cannot be had.
+        """Check that all plugins can be loaded.
 
-        :raises ConfigError: naming option, value and what is allowed.
+        :raises ConfigError: if not; it says which values are allowed.
         """
         for option, name in dataclasses.asdict(self).items():
             controller_factory.load_plugin(option, name)
 
     def argv(self) -> list[str]:
-        """Arguments that :func:`selected` makes the same of."""
+        """Return the command line arguments that select these plugins."""
         return [
             f'{_flag(option)}={name}'
             for option, name in dataclasses.asdict(self).items()
@@ -46,18 +46,18 @@ class PluginNames:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare an argument for each kind of plugin."""
+    """Add an argument for each kind of plugin."""
     names = dataclasses.asdict(default())
     for option in controller_factory.PLUGINS:
         parser.add_argument(
             _flag(option),
             metavar='NAME',
-            help=f'default, as shipped: {names[option]}',
+            help=f'name of the plugin (default: {names[option]})',
         )
 
 
 def default() -> PluginNames:
-    """The plugins that an agent has without configuration."""
+    """Return the plugins that an agent without configuration uses."""
     conf = cfg.ConfigOpts()
     control_conf.register_opts(conf)
     return PluginNames(
@@ -69,7 +69,7 @@ def default() -> PluginNames:
 
 
 def selected(args: argparse.Namespace) -> PluginNames:
-    """The plugins of the command line, and as shipped for the rest."""
+    """Return the plugins of the command line, or else the defaults."""
     return dataclasses.replace(
         default(),
         **{

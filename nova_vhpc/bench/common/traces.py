@@ -10,7 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Reading of traces of I/O events (DESIGN.md, section 7)."""
+"""Read traces of I/O events.
+
+A trace is a CSV file: a header of VM names, then one row per 100 ms with the
+I/O events of each VM.
+"""
 
 import csv
 import dataclasses
@@ -23,16 +27,16 @@ SEPARATORS = (
 
 
 class TraceError(Exception):
-    """A trace cannot be used; the text says which, where and why."""
+    """A trace cannot be read; the message has file, line and reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trace:
-    """I/O events per 100 ms of the VMs of one run.
+    """I/O events of several VMs, per 100 ms.
 
-    :ivar name: the file's name without ``.csv``.
+    :ivar name: name of the file without ``.csv``.
     :ivar vms: names of the VMs.
-    :ivar events: by VM, in the order of :attr:`vms`, one number a period.
+    :ivar events: for each VM of :attr:`vms`, one number per period.
     """
 
     name: str
@@ -44,10 +48,10 @@ class Trace:
 class GappedTrace:
     """A trace in which measurements may be missing.
 
-    :ivar name: the file's name without ``.csv``.
-    :ivar vms: names of the VMs, each another.
-    :ivar rows: one per period, one value per VM; None where there is no
-        number.
+    :ivar name: name of the file without ``.csv``.
+    :ivar vms: names of the VMs, all different.
+    :ivar rows: for each period, one value per VM; None if the measurement is
+        missing.
     """
 
     name: str
@@ -56,14 +60,15 @@ class GappedTrace:
 
     @property
     def gaps(self) -> int:
-        """How many measurements are missing, of all VMs."""
+        """Number of missing measurements, of all VMs together."""
         return sum(row.count(None) for row in self.rows)
 
 
 def read(path: pathlib.Path) -> Trace:
-    """Read a CSV: a header of VM names, then one row per 100 ms.
+    """Read a trace without gaps.
 
-    :raises TraceError: not readable, no rows, or a row that does not fit.
+    :raises TraceError: if the file cannot be read, has fewer than two rows, or
+        a value is missing or not a number of events.
     """
     vms, lines = _lines(path)
     if len(lines) < 2:
@@ -71,18 +76,19 @@ def read(path: pathlib.Path) -> Trace:
             f'{path}: {len(lines)} rows; at least 2 periods are needed '
             'to predict anything'
         )
-    _look_for_numbers(path, lines)
+    _check_numbers(path, lines)
     rows = [_row(path, number, row, len(vms)) for number, row in lines]
     return Trace(_name(path), vms, tuple(zip(*rows, strict=True)))
 
 
 def read_gapped(path: pathlib.Path) -> GappedTrace:
-    """Read a CSV as :func:`read`, but take what is no number for a gap.
+    """Read a trace that may have gaps.
 
-    So are numbers below 0, and values that a row lacks at its end.
+    A gap is a cell without a number, a number below 0, or a value that is
+    missing at the end of a row.
 
-    :raises TraceError: not readable, no number in it, a row with more
-        values than there are VMs, or two VMs of one name.
+    :raises TraceError: if the file cannot be read, has no number, has a row
+        with more values than VMs, or if two VMs have the same name.
     """
     header, lines = _lines(path)
     if not lines:
@@ -94,7 +100,7 @@ def read_gapped(path: pathlib.Path) -> GappedTrace:
     )
     if len(set(vms)) != len(vms):
         raise TraceError(f'{path}: two columns have the same name')
-    _look_for_numbers(path, lines)
+    _check_numbers(path, lines)
     rows = []
     for number, row in lines:
         if len(row) > len(vms):
@@ -107,28 +113,28 @@ def read_gapped(path: pathlib.Path) -> GappedTrace:
 def read_all(
     directory: pathlib.Path,
 ) -> tuple[list[Trace], list[TraceError]]:
-    """Read all ``*.csv`` of a directory, in the order of their names.
+    """Read all ``*.csv`` files of a directory, sorted by name.
 
-    :returns: the traces, and what is wrong with those that cannot be used.
-    :raises TraceError: no such directory, or nothing in it.
+    :returns: the traces, and an error for each file that cannot be read.
+    :raises TraceError: if the directory or its ``*.csv`` files are missing.
     """
     if not directory.is_dir():
         raise TraceError(f'{directory}: no such directory')
     paths = sorted(directory.glob('*.csv'))
     if not paths:
         raise TraceError(f'{directory}: no *.csv in it')
-    found: list[Trace] = []
-    faults: list[TraceError] = []
+    traces: list[Trace] = []
+    errors: list[TraceError] = []
     for path in paths:
         try:
-            found.append(read(path))
-        except TraceError as fault:
-            faults.append(fault)
-    return found, faults
+            traces.append(read(path))
+        except TraceError as error:
+            errors.append(error)
+    return traces, errors
 
 
 def finite(cell: str) -> float | None:
-    """The number in a cell; None where there is none that is finite."""
+    """Return the finite number in a cell, or None."""
     try:
         value = float(cell)
     except ValueError:
@@ -137,22 +143,23 @@ def finite(cell: str) -> float | None:
 
 
 def _name(path: pathlib.Path) -> str:
-    """A file's name without its suffix, as it can be printed and drawn."""
-    # Bytes that are no UTF-8 come as surrogates, which cannot. Each is
-    # spelled out: results are kept by name, so no two may become one.
+    """Return a file's name without its suffix, fit for printing."""
+    # Bytes that are not UTF-8 are surrogates here, which cannot be printed.
+    # They are escaped, not replaced: different names must stay different.
     return path.stem.encode(errors='backslashreplace').decode()
 
 
 def _lines(
     path: pathlib.Path,
 ) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
-    """Names of the header, and each row with its number in the file."""
+    """Return the header's names, and each row with its line number."""
     try:
         with path.open(newline='', encoding='utf-8-sig') as file:
             lines = [
                 (number, row)
                 for number, row in enumerate(csv.reader(file), 1)
-                # A row of empty cells is a period; an empty line is none.
+                # Empty cells are a period without measurements; an empty
+                # line is ignored.
                 if len(row) > 1 or any(cell.strip() for cell in row)
             ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -162,11 +169,11 @@ def _lines(
     return tuple(name.strip() for name in lines[0][1]), lines[1:]
 
 
-def _look_for_numbers(
+def _check_numbers(
     path: pathlib.Path, lines: list[tuple[int, list[str]]]
 ) -> None:
     if all(finite(cell) is None for _, row in lines for cell in row):
-        raise TraceError(f'{path}: no number was found in it; {SEPARATORS}')
+        raise TraceError(f'{path}: there is no number in it; {SEPARATORS}')
 
 
 def _misfit(
@@ -195,6 +202,6 @@ def _events(path: pathlib.Path, number: int, cell: str) -> float:
     value = _events_or_gap(cell)
     if value is None:
         raise TraceError(
-            f'{path}, line {number}: "{cell}" is no number of I/O events'
+            f'{path}, line {number}: "{cell}" is not a number of I/O events'
         )
     return value

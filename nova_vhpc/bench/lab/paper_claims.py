@@ -316,7 +316,11 @@ def main(argv: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     if len(words) != 2:
-        print('usage: paper_claims LAB.JSON PAGE.RST', file=sys.stderr)
+        print(
+            'usage: python -m nova_vhpc.bench.lab.paper_claims '
+            'LAB.JSON PAGE.RST',
+            file=sys.stderr,
+        )
         return 2
     document = json.loads(Path(words[0]).read_text())
     Path(words[1]).write_text(page(document))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench predictors``: all predictors on recorded traces."""
+"""``nova-vhpc-bench predictors``: score all predictors on recorded traces."""
 
 import argparse
 import pathlib
@@ -23,20 +23,22 @@ from nova_vhpc.bench.common import cli_types, outputs, traces
 from nova_vhpc.bench.predictors import score
 from nova_vhpc.control.predictors import base
 
-HELP = 'precision, time and memory of the I/O state predictors, on traces'
+HELP = 'Measure precision, time and memory of the I/O predictors.'
 
 NAMESPACE = 'nova_vhpc.predictors'
 ORDER = ('last_value', 'ewma', 'markov', 'rle', 'gpht', 'adaptive')
 
 OURS = 'adaptive'
 PAPERS = 'rle'
+"""The predictor that the io-perception paper chose."""
+
 MANY_TRANSITIONS = 50
 
 Scores = Mapping[str, Mapping[str, score.Score]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the subcommand."""
+    """Add the arguments of the subcommand."""
     parser.add_argument(
         '--traces',
         type=pathlib.Path,
@@ -45,19 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='directory of CSV files: a header of VM names, a row per 100 ms',
     )
     parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write figures there'
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
     )
     cli_types.add_integer(
-        parser, '--rounds', 3, 'times each is run; the fastest counts'
+        parser,
+        '--rounds',
+        3,
+        'runs per predictor and trace; the fastest counts',
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Score every installed predictor on every trace.
 
-    A trace that cannot be used is named; the others are scored.
+    A trace that cannot be read is reported, and the others are scored.
 
-    :returns: 0; 1 if a trace cannot be used.
+    :returns: 0; 1 if a trace cannot be read.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -67,9 +72,7 @@ def run(args: argparse.Namespace) -> int:
         print(f'nova-vhpc-bench predictors: {error}', file=sys.stderr)
         return 1
     for fault in faults:
-        print(
-            f'nova-vhpc-bench predictors: left out: {fault}', file=sys.stderr
-        )
+        print(f'nova-vhpc-bench predictors: ignored: {fault}', file=sys.stderr)
     if not all_traces:
         return 1
     factories = load()
@@ -86,16 +89,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def load() -> dict[str, Callable[[], base.Predictor]]:
-    """All installed predictors by name, ours last but for foreign ones."""
+    """Return all installed predictors by name, this project's own first."""
     manager = stevedore.ExtensionManager(NAMESPACE)
-    found = {name: manager[name].plugin for name in manager.names()}
-    names = [name for name in ORDER if name in found]
-    names += sorted(found.keys() - set(names))
-    return {name: found[name] for name in names}
+    installed = {name: manager[name].plugin for name in manager.names()}
+    names = [name for name in ORDER if name in installed]
+    names += sorted(installed.keys() - set(names))
+    return {name: installed[name] for name in names}
 
 
 def as_json(scores: Scores) -> dict[str, object]:
-    """The figures, as DESIGN.md, section 7, has them."""
+    """Return the content of the JSON file."""
     return {
         'traces': {
             trace: {name: score.as_json() for name, score in by_name.items()}
@@ -105,7 +108,7 @@ def as_json(scores: Scores) -> dict[str, object]:
 
 
 def report(scores: Scores) -> None:
-    """Print tables like the paper's II and III, and what it costs."""
+    """Print tables II and III of the io-perception paper, time and memory."""
     _table(
         'Entire predicting precision of state value (table II)',
         scores,
@@ -152,14 +155,14 @@ def _table(
 
 
 def _verdict(scores: Scores) -> None:
-    """Ours beside the best of the others and the paper's choice."""
+    """Compare our predictor to the best other and to the paper's choice."""
     if not all(OURS in names and PAPERS in names for names in scores.values()):
         return
     print(
         f'{OURS}, in points: overall against the best of the others, '
         f'transitions against {PAPERS}'
     )
-    ahead = []
+    transition_gains = []
     for trace, by_name in scores.items():
         ours = by_name[OURS]
         best = max(
@@ -168,15 +171,15 @@ def _verdict(scores: Scores) -> None:
         )
         gain = 100 * (ours.overall - by_name[best].overall)
         line = f'  {trace:<10}{gain:+6.1f} ({best})'
-        papers = by_name[PAPERS].transition
-        if ours.transition is not None and papers is not None:
-            gain = 100 * (ours.transition - papers)
+        paper_transition = by_name[PAPERS].transition
+        if ours.transition is not None and paper_transition is not None:
+            gain = 100 * (ours.transition - paper_transition)
             line += f', {gain:+.1f} of {ours.transitions:.0f} transitions'
             if ours.transitions > MANY_TRANSITIONS:
-                ahead.append(gain)
+                transition_gains.append(gain)
         print(line)
-    if ahead:
+    if transition_gains:
         print(
             f'  traces with more than {MANY_TRANSITIONS} transitions, mean: '
-            f'{sum(ahead) / len(ahead):+.1f}'
+            f'{sum(transition_gains) / len(transition_gains):+.1f}'
         )

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How well a predictor does on a trace, as the paper counts it."""
+"""Precision of a predictor on a trace, as the io-perception paper counts."""
 
 import dataclasses
 import statistics
@@ -24,22 +24,27 @@ from nova_vhpc.control.predictors import base
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counts:
-    """What a predictor did on one VM.
+    """Counts of a predictor's results on one VM.
 
-    Every period but the first is predicted and counts, warm-up too.
+    Every period except the first is predicted and counted, the predictor's
+    warm-up included.
 
-    :ivar periods: predictions made.
-    :ivar hits: those that came true.
-    :ivar transitions: periods whose state was not that of the one before.
-    :ivar seen: transitions that were predicted, coming state and all.
-    :ivar changes: predictions of another state than the one before.
-    :ivar seconds: CPU time, an equal part of that of all VMs of the trace.
+    :ivar periods: number of predictions.
+    :ivar hits: number of correct predictions.
+    :ivar transitions: number of periods whose state differed from the state
+        of the period before.
+    :ivar predicted_transitions: number of transitions whose new state was
+        predicted.
+    :ivar changes: number of predictions that differed from the current state.
+    :ivar seconds: CPU time, in seconds: the time for all VMs of the trace
+        divided by their number.
+    :ivar state_bytes: memory of the predictor, in bytes.
     """
 
     periods: int
     hits: int
     transitions: int
-    seen: int
+    predicted_transitions: int
     changes: int
     seconds: float
     state_bytes: int
@@ -49,14 +54,14 @@ class Counts:
 class Score:
     """Mean over the VMs of a trace; precisions are 0..1.
 
-    None where there is nothing to be precise about: no transition, or no
-    change predicted, on any VM.
-
-    :ivar overall: correct predictions of all (paper, table II).
-    :ivar transition: of the periods in which the state changed, those
-        predicted right: origin and coming state match (table III).
-    :ivar change_precision: of the predicted changes, those that came true.
-    :ivar transitions: per VM.
+    :ivar overall: fraction of correct predictions (paper, table II).
+    :ivar transition: fraction of the transitions whose new state was
+        predicted (paper, table III); None without a transition on any VM.
+    :ivar change_precision: fraction of the predicted changes that came true;
+        None if no change was predicted on any VM.
+    :ivar transitions: number of transitions per VM.
+    :ivar us_per_prediction: CPU time per prediction, in microseconds.
+    :ivar state_bytes: greatest memory of a VM's predictor, in bytes.
     """
 
     overall: float
@@ -67,7 +72,7 @@ class Score:
     state_bytes: int
 
     def as_json(self) -> dict[str, float | int]:
-        """The figures under the keys of DESIGN.md, section 7; None is 0."""
+        """Return the figures by their JSON keys, 0 instead of None."""
         return {
             name: 0.0 if value is None else value
             for name, value in dataclasses.asdict(self).items()
@@ -77,12 +82,13 @@ class Score:
 def run_trace(
     make: Callable[[], base.Predictor], trace: traces.Trace
 ) -> list[Counts]:
-    """Let new predictors go through the periods of a trace's VMs.
+    """Run new predictors, one per VM, through a trace.
 
-    The VMs are members of one virtual cluster. As in the agent, all of
-    them observe a period before the next is predicted for any.
+    The VMs count as members of one virtual cluster. As in the agent, the
+    predictors of all VMs observe a period before any predicts the next.
 
-    :returns: by VM.
+    :param make: returns a new predictor.
+    :returns: the counts of each VM.
     """
     vms = [
         [(quantise.to_state(number), number) for number in events]
@@ -98,7 +104,7 @@ def run_trace(
             predictor.observe(state, number)
         predictions.append([predictor.predict() for predictor in predictors])
     seconds = time.thread_time() - start
-    # All periods were predicted for, the one after the last as well.
+    # The prediction after the last period cannot be checked.
     seconds *= (len(periods) - 1) / len(periods) / len(predictors)
     return [
         _count(
@@ -119,35 +125,47 @@ def _count(
     seconds: float,
     state_bytes: int,
 ) -> Counts:
-    """Compare one VM's predictions with what came."""
-    hits = transitions = seen = changes = 0
+    """Compare the predictions for one VM to its states."""
+    hits = transitions = predicted_transitions = changes = 0
     for origin, predicted, actual in zip(
         states, predictions, states[1:], strict=False
     ):
-        right = predicted == actual
-        hits += right
+        hit = predicted == actual
+        hits += hit
         changes += predicted != origin
         if actual != origin:
             transitions += 1
-            seen += right
+            predicted_transitions += hit
     return Counts(
-        len(states) - 1, hits, transitions, seen, changes, seconds, state_bytes
+        len(states) - 1,
+        hits,
+        transitions,
+        predicted_transitions,
+        changes,
+        seconds,
+        state_bytes,
     )
 
 
 def score(
     make: Callable[[], base.Predictor], trace: traces.Trace, rounds: int = 1
 ) -> Score:
-    """Score a predictor on a trace; the time is that of the best round."""
+    """Return the score of a predictor on a trace.
+
+    :param make: returns a new predictor.
+    :param rounds: number of runs, of which the fastest counts.
+    """
     runs = [run_trace(make, trace) for _ in range(rounds)]
     vms = runs[0]
     return Score(
         overall=statistics.fmean(vm.hits / vm.periods for vm in vms),
         transition=_mean(
-            vm.seen / vm.transitions for vm in vms if vm.transitions
+            vm.predicted_transitions / vm.transitions
+            for vm in vms
+            if vm.transitions
         ),
         change_precision=_mean(
-            vm.seen / vm.changes for vm in vms if vm.changes
+            vm.predicted_transitions / vm.changes for vm in vms if vm.changes
         ),
         transitions=statistics.fmean(vm.transitions for vm in vms),
         us_per_prediction=min(
@@ -159,5 +177,5 @@ def score(
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return statistics.fmean(known) if known else None
+    numbers = list(values)
+    return statistics.fmean(numbers) if numbers else None

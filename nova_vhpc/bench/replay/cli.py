@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench replay``: the controller over a recorded trace."""
+"""``nova-vhpc-bench replay``: run the controller on a recorded trace."""
 
 import argparse
 import pathlib
@@ -18,25 +18,26 @@ import sys
 
 from nova_vhpc.agent import errors
 from nova_vhpc.bench.common import cli_types, outputs, traces
-from nova_vhpc.bench.replay import plot, result
-from nova_vhpc.bench.replay import run as replay_run
+from nova_vhpc.bench.replay import plot
+from nova_vhpc.bench.replay.result import Replay
+from nova_vhpc.bench.replay.run import RULES, replay
 
 MAX_VCPUS = 4_096
-"""More than any hypervisor gives a VM."""
+"""More vCPUs than any hypervisor gives a VM."""
 
 HELP = (
-    'Run the controller over a trace of I/O events as the agent would, and '
-    'show what it foresees and when it moves VMs.'
+    'Run the controller on a trace of I/O events as the agent does, and show '
+    'its predictions and when it moves VMs.'
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the arguments of the subcommand."""
     parser.add_argument(
         'trace',
         type=pathlib.Path,
-        help='CSV: a header of VM names, then I/O events per VM, a row per '
-        '100 ms',
+        help='CSV file: a header of VM names, then the I/O events of each VM, '
+        'a row per 100 ms',
     )
     parser.add_argument(
         '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
@@ -49,9 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--leave-rule',
-        choices=sorted(replay_run.RULES),
+        choices=sorted(RULES),
         default='ours',
-        help='rule whose pools are drawn into the panels; both are run',
+        help='rule whose pools the panels show (default: %(default)s); both '
+        'are run',
     )
     parser.add_argument(
         '--predictor',
@@ -72,15 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'CPUs of the host, in two sockets',
         most=MAX_VCPUS,
     )
-    cli_types.add_integer(
-        parser, '--vcpus', 2, 'vCPUs of each VM', most=MAX_VCPUS
-    )
+    cli_types.add_integer(parser, '--vcpus', 2, 'vCPUs per VM', most=MAX_VCPUS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay, report.
+    """Replay a trace, print the figures, write the files.
 
-    :returns: 0; 1 if there is nothing to replay, 2 if no such plugin.
+    :returns: 0; 1 if the trace cannot be read; 2 if a plugin cannot be loaded.
     :raises OutputError: if a file cannot be written.
     """
     outputs.check(args.json, args.plot)
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         trace = traces.read_gapped(args.trace)
         replays = {
-            rule: replay_run.replay(
+            rule: replay(
                 trace,
                 rule,
                 args.predictor,
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
                 args.cpus,
                 args.vcpus,
             )
-            for rule in replay_run.RULES
+            for rule in RULES
         }
     except (traces.TraceError, errors.ConfigError) as error:
         print(f'nova-vhpc-bench replay: {error}', file=sys.stderr)
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
             'predictor': args.predictor,
             'leave_rule': args.leave_rule,
             'rules': {
-                rule: replay.as_json() for rule, replay in replays.items()
+                rule: result.as_json() for rule, result in replays.items()
             },
         },
     )
@@ -121,45 +121,39 @@ def run(args: argparse.Namespace) -> int:
 
 def _report(
     trace: traces.GappedTrace,
-    replays: dict[str, result.Replay],
+    replays: dict[str, Replay],
     predictor: str,
 ) -> None:
-    """Print what each rule wanted and what was done."""
+    """Print the figures of each leave rule and each VM."""
     print(
         f'{trace.name}: {len(trace.vms)} VMs, {len(trace.rows)} periods of '
         f'100 ms, predictor {predictor}'
     )
     if trace.gaps:
-        print(f'{trace.gaps} cells are no number of I/O events: not measured')
+        print(
+            f'{trace.gaps} cells are not a number of I/O events and count as '
+            'not measured'
+        )
     print(
         f'{"leave rule":<12}{"moves":>7}{"in I/O pool":>13}{"writes":>8}'
         f'{"in I/O phase":>14}'
     )
-    for rule, replay in replays.items():
+    for rule, result in replays.items():
         print(
-            f'{rule:<12}{len(replay.moves):>7}{replay.io_fraction:>13.1%}'
-            f'{replay.writes:>8}{replay.io_phase_fraction:>14.1%}'
+            f'{rule:<12}{len(result.moves):>7}{result.io_fraction:>13.1%}'
+            f'{result.writes:>8}{result.io_phase_fraction:>14.1%}'
         )
-    for rule, replay in replays.items():
-        for reason, vm_periods in replay.not_followed.items():
+    for rule, result in replays.items():
+        for reason, vm_periods in result.not_followed.items():
             print(
-                f'{rule}: phase not followed {replay.share(vm_periods):.1%} '
+                f'{rule}: phase not followed {result.share(vm_periods):.1%} '
                 f'of the time: {reason}'
             )
     print(f'\n{"VM":<12}{"predicted right":>16}{"threshold":>11}')
     for name, line in next(iter(replays.values())).vms.items():
-        threshold = line.threshold_events[-1]
-        precision = line.precision
+        precision, threshold = line.precision, line.threshold_events[-1]
         print(
             f'{name[:11]:<12}'
-            + (
-                f'{precision:>16.1%}'
-                if precision is not None
-                else f'{"-":>16}'
-            )
-            + (
-                f'{threshold:>11.0f}'
-                if threshold is not None
-                else f'{"-":>11}'
-            )
+            f'{"-" if precision is None else f"{precision:.1%}":>16}'
+            f'{"-" if threshold is None else f"{threshold:.0f}":>11}'
         )

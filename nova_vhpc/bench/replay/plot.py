@@ -10,14 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A replay as a picture: what happened, what was foreseen, what was done."""
+"""Draw a replay: measured and predicted I/O, phases and moves."""
 
 import argparse
+import math
 import pathlib
 from typing import Any
 
 from nova_vhpc.bench.common import outputs, traces
-from nova_vhpc.bench.replay import result, run
+from nova_vhpc.bench.replay import run
+from nova_vhpc.bench.replay.result import Replay, VmLine
 from nova_vhpc.control import model
 
 SECONDS = run.PERIOD_US / 1e6
@@ -32,11 +34,11 @@ WRONG = '#8c1c3f'
 RIGHT = '#e6f2e6'
 
 MOST_VMS = 8
-"""VMs with a panel of their own; more would not be legible."""
+"""Greatest number of VMs that are drawn; more would not be legible."""
 
 
 def picture(name: str) -> pathlib.Path:
-    """Argparse type of a file that :func:`plot` can draw into."""
+    """Return the path of a picture to draw; type of an argument."""
     path = pathlib.Path(name)
     if path.suffix.lower() not in ('.svg', '.png'):
         raise argparse.ArgumentTypeError(f"'{name}' must end in .svg or .png")
@@ -45,28 +47,29 @@ def picture(name: str) -> pathlib.Path:
 
 def plot(
     trace: traces.GappedTrace,
-    replays: dict[str, result.Replay],
+    replays: dict[str, Replay],
     shown: str,
     predictor: str,
     path: pathlib.Path,
 ) -> None:
     """Draw a timeline into an SVG or PNG file.
 
-    :param replays: of the same trace, by leave rule.
-    :param shown: the rule whose pools shade the panels.
-    :param path: of :func:`picture`.
-    :raises OutputError: if it cannot be written all the same.
+    :param replays: replays of the trace, by leave rule.
+    :param shown: leave rule whose pools shade the panels.
+    :param predictor: name of the predictor, for the title.
+    :param path: path that :func:`picture` accepted.
+    :raises OutputError: if the file cannot be written.
     """
     import matplotlib
 
-    # A dollar in a VM's name is no formula.
+    # A dollar sign in a VM's name must not start a formula.
     with matplotlib.rc_context({'text.parse_math': False}):
         _draw(trace, replays, shown, predictor, path)
 
 
 def _draw(
     trace: traces.GappedTrace,
-    replays: dict[str, result.Replay],
+    replays: dict[str, Replay],
     shown: str,
     predictor: str,
     path: pathlib.Path,
@@ -123,14 +126,14 @@ def _draw(
 
 def _title(
     trace: traces.GappedTrace,
-    replays: dict[str, result.Replay],
+    replays: dict[str, Replay],
     predictor: str,
-    drawn: int,
+    drawn_vms: int,
 ) -> str:
     count = len(trace.vms)
     vms = _count(count, 'VM')
-    if drawn < count:
-        vms = f'{drawn} of {vms}'
+    if drawn_vms < count:
+        vms = f'{drawn_vms} of {vms}'
     return (
         f'{trace.name}: {vms}, {len(trace.rows) * SECONDS:.0f} s, '
         f'predictor {predictor}'
@@ -142,7 +145,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _runs(values: tuple[Any, ...]) -> list[tuple[int, int, Any]]:
-    """Start, end and value of each run of equal values."""
+    """Return start, end and value of each run of equal values."""
     runs: list[tuple[int, int, Any]] = []
     start = 0
     for index in range(1, len(values) + 1):
@@ -153,17 +156,15 @@ def _runs(values: tuple[Any, ...]) -> list[tuple[int, int, Any]]:
 
 
 def _bare(axis: Any) -> None:
-    """No frame and no ticks: a strip of colour."""
+    """Remove frame and ticks."""
     axis.set_yticks([])
     axis.tick_params(axis='x', bottom=False, labelbottom=False)
     for side in ('top', 'right', 'left', 'bottom'):
         axis.spines[side].set_visible(False)
 
 
-def _pool_strip(
-    axis: Any, rule: str, replay: result.Replay, shown: bool
-) -> None:
-    """The phase as a line; below it how many are in the I/O pool."""
+def _pool_strip(axis: Any, rule: str, replay: Replay, shown: bool) -> None:
+    """Draw the phase as a line, below it the share of VMs in the I/O pool."""
     _bare(axis)
     axis.set_ylim(0, 1)
     low, high = 0.06, 0.72
@@ -197,14 +198,14 @@ def _pool_strip(
 def _span(
     axis: Any, start: int, end: int, low: float, high: float, colour: str
 ) -> None:
-    """Colour some periods, from one height of the strip to another."""
+    """Colour periods between two heights of a strip, 0..1."""
     axis.axvspan(start * SECONDS, end * SECONDS, low, high, color=colour, lw=0)
 
 
-def _events_panel(axis: Any, name: str, line: result.VmLine) -> None:
-    """One VM's I/O: measured, predicted, and the threshold between.
+def _events_panel(axis: Any, name: str, line: VmLine) -> None:
+    """Draw one VM's measured and predicted I/O events and the threshold.
 
-    Shaded where this VM is in the I/O pool.
+    Periods in which the VM is in the I/O pool are shaded.
     """
     times = [index * SECONDS for index in range(len(line.events) + 1)]
     for start, end, inside in _runs(line.in_io_pool):
@@ -223,27 +224,12 @@ def _events_panel(axis: Any, name: str, line: result.VmLine) -> None:
         color=EVENTS,
         alpha=0.75,
     )
-    axis.step(
-        times[:-1],
-        [
-            float('nan') if value is None else value
-            for value in line.predicted_events
-        ],
-        where='post',
-        color=PREDICTED,
-        lw=0.9,
-    )
-    axis.step(
-        times[:-1],
-        [
-            float('nan') if value is None else value
-            for value in line.threshold_events
-        ],
-        where='post',
-        color=THRESHOLD,
-        lw=1.4,
-        ls='--',
-    )
+    for values, style in (
+        (line.predicted_events, {'color': PREDICTED, 'lw': 0.9}),
+        (line.threshold_events, {'color': THRESHOLD, 'lw': 1.4, 'ls': '--'}),
+    ):
+        numbers = [math.nan if value is None else value for value in values]
+        axis.step(times[:-1], numbers, where='post', **style)
     axis.set_ylim(bottom=0)
     axis.set_ylabel(
         f'{name}\nI/O events\nper 100 ms',
@@ -257,8 +243,8 @@ def _events_panel(axis: Any, name: str, line: result.VmLine) -> None:
         axis.spines[side].set_visible(False)
 
 
-def _hits_strip(axis: Any, line: result.VmLine) -> None:
-    """Where the predicted state was the real one."""
+def _hits_strip(axis: Any, line: VmLine) -> None:
+    """Draw in which periods the state was predicted right."""
     _bare(axis)
     axis.set_ylim(0, 1)
     hits = tuple(

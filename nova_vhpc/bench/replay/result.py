@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What came of a replay: what was wanted, and what was done.
+"""Figures of a replay.
 
-The phase is what a virtual cluster wants. Where its members are is told
-by the pins in their plans: a pool may be too narrow for them, or there may
-be none.
+The phase of a virtual cluster and the place of its members are counted apart.
+Members of a cluster in the I/O phase may be outside of the I/O pool, because
+the pool is too small for them or does not exist. The pins in the plans tell.
 """
 
 import collections
@@ -25,15 +25,16 @@ from typing import Any
 
 from nova_vhpc.control import model, quantise
 
-NO_REASON = 'the pinning policy does not say why'
+NO_REASON = 'the pinning policy gives no reason'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """Members that are moved into the I/O pool, or out of it, together.
+    """A move of members into the I/O pool, or out of it, in one period.
 
-    :ivar period: the first period in the new place.
+    :ivar period: first period in the new place.
     :ivar to: ``io``, or ``computing`` for out of the I/O pool.
+    :ivar vms: names of the VMs.
     """
 
     period: int
@@ -43,10 +44,14 @@ class Move:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmLine:
-    """One VM through the whole trace, a value per period.
+    """One VM's values, each with one element per period of the trace.
 
-    :ivar predicted_events: what had been predicted *for* the period.
-    :ivar in_io_pool: whether all its pins were in the I/O pool.
+    :ivar events: measured I/O events; None if not measured.
+    :ivar predicted_events: I/O events that were predicted *for* the period.
+    :ivar threshold_events: threshold between computing and I/O.
+    :ivar states: quantised ``events``.
+    :ivar predicted_states: quantised ``predicted_events``.
+    :ivar in_io_pool: whether all pins were inside of the I/O pool.
     """
 
     events: tuple[float | None, ...]
@@ -58,28 +63,28 @@ class VmLine:
 
     @property
     def precision(self) -> float | None:
-        """Share of periods whose state was predicted right, 0..1."""
-        pairs = [
+        """Fraction of periods whose state was predicted right, 0..1."""
+        hits = [
             state == predicted
             for state, predicted in zip(
                 self.states, self.predicted_states, strict=True
             )
             if state is not None and predicted is not None
         ]
-        return sum(pairs) / len(pairs) if pairs else None
+        return sum(hits) / len(hits) if hits else None
 
     @property
     def moves(self) -> int:
-        """Times that it was moved into the I/O pool or out of it."""
+        """Number of moves into the I/O pool or out of it."""
         return _changes(self.in_io_pool)
 
     @property
     def io_fraction(self) -> float:
-        """Share of periods that it was in the I/O pool, 0..1."""
+        """Fraction of periods in the I/O pool, 0..1."""
         return sum(self.in_io_pool) / len(self.in_io_pool)
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the values by their JSON keys."""
         return {
             **dataclasses.asdict(self),
             'precision': self.precision,
@@ -90,14 +95,16 @@ class VmLine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replay:
-    """What the controller did.
+    """The controller's decisions on a trace.
 
-    :ivar phases: of the cluster, one per period, as it was *in* it.
-    :ivar moves: of its members.
-    :ivar writes: VMs that had to be written to, summed over all periods.
-    :ivar ignored: remarks of all plans.
-    :ivar not_followed: by reason, in how many periods a VM was in the I/O
-        phase but not in the I/O pool, summed over the VMs.
+    :ivar rule: leave rule, a key of ``run.RULES``.
+    :ivar vms: values of each VM, by name.
+    :ivar phases: phase of the cluster in each period.
+    :ivar moves: moves of the members.
+    :ivar writes: number of VMs to write to, summed over all periods.
+    :ivar ignored: number of diagnostics in all plans.
+    :ivar not_followed: number of periods in which a VM was in the I/O phase
+        but outside of the I/O pool, summed over all VMs, by reason.
     """
 
     rule: str
@@ -110,26 +117,26 @@ class Replay:
 
     @property
     def io_fraction(self) -> float:
-        """Share of the time spent in the I/O pool, 0..1; mean of the VMs."""
+        """Fraction of the time in the I/O pool, 0..1; mean over the VMs."""
         lines = self.vms.values()
         return sum(line.io_fraction for line in lines) / len(lines)
 
     @property
     def io_phase_fraction(self) -> float:
-        """Share of the time that the cluster was in the I/O phase, 0..1."""
+        """Fraction of the time in the I/O phase, 0..1."""
         return self.phases.count(str(model.Phase.IO)) / len(self.phases)
 
     @property
     def phase_changes(self) -> int:
-        """How often the phase changed, whether it was followed or not."""
+        """Number of changes of phase, followed by a move or not."""
         return _changes(self.phases)
 
     def share(self, vm_periods: int) -> float:
-        """As a share of the time, 0..1: mean of the VMs."""
+        """Return VM periods as a fraction of the time, 0..1, per VM."""
         return vm_periods / len(self.phases) / len(self.vms)
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the values by their JSON keys."""
         return {
             'leave_rule': self.rule,
             'periods': len(self.phases),
@@ -157,12 +164,13 @@ def summarise(
     plans: Sequence[model.Plan],
     writes: int,
 ) -> Replay:
-    """Lay decisions beside the periods that they were made for.
+    """Return the figures of a replay.
 
-    :param cluster: that all VMs belong to.
+    :param rule: leave rule.
+    :param cluster: virtual cluster of all VMs.
     :param events: I/O events per period, by VM.
-    :param plans: the decision after each period; it is in force in the
-        next one.
+    :param plans: plan made after each period, which is in force in the next.
+    :param writes: number of VMs to write to, summed over all periods.
     """
     in_force = plans[:-1]
     lines: dict[str, VmLine] = {}
@@ -180,7 +188,7 @@ def summarise(
             ),
             states=tuple(map(_state, measured)),
             predicted_states=tuple(map(_state, predicted)),
-            # Nobody is moved before the first decision.
+            # Before the first plan no VM is moved.
             in_io_pool=(False, *in_io_pool),
         )
         for plan, inside in zip(in_force, in_io_pool, strict=True):
@@ -201,42 +209,42 @@ def summarise(
 
 
 def _in_io_pool(plan: model.Plan, name: str) -> bool:
-    """Whether the plan has every vCPU of a VM inside of the I/O pool."""
+    """Tell whether a plan pins all vCPUs of a VM inside of the I/O pool."""
     pins = plan.vms[name].tune.vcpu_pins
-    # CPUs that are lent belong to the computing pool.
+    # A lent I/O pool serves the computing pool.
     if plan.pools is None or plan.pools.lent or not pins:
         return False
     return all(pin <= plan.pools.io for pin in pins)
 
 
 def _reason(plan: model.Plan, name: str) -> str:
-    """Why a VM is not in the I/O pool: a remark of the plan's.
+    """Return why a VM is not in the I/O pool, by the plan's diagnostics.
 
-    The last one on it: remarks on its sample come first, on its pins later.
-    Without pools it is a remark on the host.
+    The VM's last diagnostic is taken, because diagnostics on its sample come
+    before those on its pins. Without pools, the host's last one is taken.
     """
     for uuid in ('', name) if plan.pools is None else (name, ''):
-        for remark in reversed(plan.ignored):
-            if remark.uuid == uuid:
-                return remark.reason
+        for diagnostic in reversed(plan.ignored):
+            if diagnostic.uuid == uuid:
+                return diagnostic.reason
     return NO_REASON
 
 
 def _moves(lines: Mapping[str, VmLine]) -> tuple[Move, ...]:
-    together: dict[tuple[int, bool], list[str]] = {}
+    names_by_move: dict[tuple[int, bool], list[str]] = {}
     for name, line in lines.items():
-        before = False
-        for period, now in enumerate(line.in_io_pool):
-            if now != before:
-                together.setdefault((period, now), []).append(name)
-            before = now
+        was_inside = False
+        for period, inside in enumerate(line.in_io_pool):
+            if inside != was_inside:
+                names_by_move.setdefault((period, inside), []).append(name)
+            was_inside = inside
     return tuple(
         Move(
             period,
             str(model.Phase.IO if to_io else model.Phase.COMPUTING),
             tuple(names),
         )
-        for (period, to_io), names in sorted(together.items())
+        for (period, to_io), names in sorted(names_by_move.items())
     )
 
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Run the controller over a recorded trace, as the agent would."""
+"""Run the controller on a recorded trace, as the agent does."""
 
 from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.bench.common import traces
@@ -24,15 +24,18 @@ PERIOD_US = 100_000
 CLUSTER = 'trace'
 
 RULES = {'paper': 'paper', 'ours': 'learned'}
-"""Leave rules as the command names them."""
+"""Values of option ``leave_rule``, by their names on the command line."""
 
 
 def make_controller(
     rule: str, predictor: str, pinning: str
 ) -> controller.Controller:
-    """A controller with the plugins that were asked for.
+    """Return a controller.
 
-    :raises nova_vhpc.agent.errors.ConfigError: if there is no such.
+    :param rule: leave rule, a key of :data:`RULES`.
+    :param predictor: name of the predictor.
+    :param pinning: name of the pinning policy.
+    :raises nova_vhpc.agent.errors.ConfigError: if a plugin cannot be loaded.
     """
     config = control_config.ControlConfig(leave_rule=RULES[rule])
     return controller.Controller(
@@ -53,27 +56,29 @@ def replay(
 ) -> result.Replay:
     """Run all VMs of a trace as one virtual cluster on one host.
 
-    :param rule: a key of :data:`RULES`.
-    :param cpus: CPUs of the host, in two sockets.
-    :param vcpus: of each VM.
+    :param rule: leave rule, a key of :data:`RULES`.
+    :param predictor: name of the predictor.
+    :param pinning: name of the pinning policy.
+    :param cpus: number of CPUs of the host, in two sockets.
+    :param vcpus: number of vCPUs per VM.
+    :raises nova_vhpc.agent.errors.ConfigError: if a plugin cannot be loaded.
     """
-    subject = make_controller(rule, predictor, pinning)
+    decider = make_controller(rule, predictor, pinning)
     host = tuple(
         model.Cpu(number, socket=2 * number // cpus, llc=2 * number // cpus)
         for number in range(cpus)
     )
-    everywhere = frozenset(range(cpus))
     original = model.CpuTune(
         period_us=100_000,
         quota_us=model.UNLIMITED,
         shares=1_024,
-        vcpu_pins=(everywhere,) * vcpus,
+        vcpu_pins=(frozenset(range(cpus)),) * vcpus,
     )
     in_force = dict.fromkeys(trace.vms, original)
     plans: list[model.Plan] = []
     writes = 0
     for tick, row in enumerate(trace.rows):
-        plan = subject.decide(
+        plan = decider.decide(
             model.HostView(
                 tick=tick,
                 now_us=tick * PERIOD_US,

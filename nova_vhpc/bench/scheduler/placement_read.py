@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The filter's bulk read against a real Placement, in process."""
+"""Time of the filter's bulk read from a real Placement in this process."""
 
 import json
 import tempfile
@@ -22,10 +22,11 @@ from nova_vhpc.topology import model
 
 
 def measure(hosts: int) -> dict[str, Any]:
-    """Read all uplinks once from Placement on SQLite.
+    """Read all uplinks once from a Placement on SQLite.
 
-    :returns: ``read_s`` (Placement's part), ``parse_s`` (ours),
-        ``body_mb``, ``names_s`` (only read when uplinks are new).
+    :returns: figures by their JSON keys; ``read_s`` is Placement's part of
+        the time, ``parse_s`` ours; names (``names_s``) are read only if there
+        are new uplinks.
     """
     from oslo_config import cfg
     from placement import conf as placement_conf
@@ -47,38 +48,42 @@ def measure(hosts: int) -> dict[str, Any]:
         _fill(hosts)
         with direct.PlacementDirect(conf) as client:
             began_s = time.monotonic()
-            answer = client.get(
+            response = client.get(
                 snapshot.BULK_READ, microversion=snapshot.BULK_READ_VERSION
             )
             read_s = time.monotonic() - began_s
-            answer.raise_for_status()
+            response.raise_for_status()
             began_s = time.monotonic()
-            named = client.get(
-                snapshot.names_read(answer.json(), {}),
+            names_response = client.get(
+                snapshot.names_read(response.json(), {}),
                 microversion=snapshot.NAMES_READ_VERSION,
             )
             names_s = time.monotonic() - began_s
-            named.raise_for_status()
-        names = snapshot.parse_names(named.json()['resource_providers'])
+            names_response.raise_for_status()
+        names = snapshot.parse_names(
+            names_response.json()['resource_providers']
+        )
         began_s = time.monotonic()
-        parsed = snapshot.parse(json.loads(answer.content), names)
+        parsed = snapshot.parse(json.loads(response.content), names)
         parse_s = time.monotonic() - began_s
-    found = sum(len(host.uplinks) for host in parsed.hosts.values())
-    if (len(parsed.hosts), found) != (hosts, hosts * world.UPLINKS):
-        raise RuntimeError(f'{len(parsed.hosts)} hosts, {found} uplinks read')
+    uplinks = sum(len(host.uplinks) for host in parsed.hosts.values())
+    if (len(parsed.hosts), uplinks) != (hosts, hosts * world.UPLINKS):
+        raise RuntimeError(
+            f'{len(parsed.hosts)} hosts and {uplinks} uplinks were read'
+        )
     return {
-        'uplinks': found,
+        'uplinks': uplinks,
         'read_s': round(read_s, 3),
         'parse_s': round(parse_s, 3),
         'names_s': round(names_s, 3),
-        'body_mb': round(len(answer.content) / 1e6, 2),
+        'body_mb': round(len(response.content) / 1e6, 2),
     }
 
 
 def _fill(hosts: int) -> None:
     """Write hosts and uplinks straight into Placement's database.
 
-    By its API this would take an hour at 10,000 hosts.
+    Placement's API would take an hour for 10,000 hosts.
     """
     from placement import context, db_api
     from placement.db.sqlalchemy import models
@@ -104,7 +109,7 @@ def _fill(hosts: int) -> None:
 
 
 def _ids(session: Any, table: Any, names: tuple[str, ...]) -> dict[str, int]:
-    """Row ids by name, of rows that are made where they lack."""
+    """Return row IDs by name; add the rows that are missing."""
     for name in names:
         if not session.query(table).filter_by(name=name).count():
             session.add(table(name=name))
@@ -116,7 +121,11 @@ def _ids(session: Any, table: Any, names: tuple[str, ...]) -> dict[str, int]:
 
 
 class _Rows:
-    """Rows of Placement's tables, as plain dictionaries."""
+    """Rows of Placement's tables, as dictionaries for a bulk insert.
+
+    :param classes: row IDs of the resource classes, by name.
+    :param traits: row IDs of the traits, by name.
+    """
 
     def __init__(
         self, classes: dict[str, int], traits: dict[str, int]
@@ -128,7 +137,7 @@ class _Rows:
         self._trait_ids = traits
 
     def host(self, node: str) -> None:
-        """A compute node with its marker and its uplinks."""
+        """Add a compute node with its marker and uplinks."""
         root = self._provider(
             world.root_uuid(node),
             node,

@@ -10,15 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench scheduler``: filter and weigher against Nova's own.
+"""``nova-vhpc-bench scheduler``: filter and weigher compared to Nova's.
 
-The peer is Nova's ``ServerGroupAntiAffinityFilter`` and
-``ServerGroupSoftAffinityWeigher``, on the same host states in the same
-process, in turns with ours. Members are placed one after another as
-Nova's scheduler manager does it; our planner and all that a request
-builds up are part of our time. Only what filter and weigher themselves do
-is timed, in CPU time of the thread, so that a busy machine does not show;
-``nova_path`` has the same with the overhead of
+The peer is Nova's ``ServerGroupAntiAffinityFilter`` with
+``ServerGroupSoftAffinityWeigher``. Both sides run in turns on the same host
+states in one process. Members are placed one after another, as Nova's
+scheduler manager does. Timed are the filter and the weigher alone, ours with
+the planner and the building of the session, in CPU time of the thread, which
+other load on the machine hardly changes. The ``nova_path`` figures include
 Nova's own handlers.
 """
 
@@ -35,17 +34,17 @@ from typing import Any
 
 from nova_vhpc.bench.common import cli_types, outputs
 
-HELP = "filter and weigher, in microseconds per host, beside Nova's own"
+HELP = "Measure filter and weigher per host, beside Nova's own."
 
 POLICIES = ('anti-affinity', 'soft-affinity')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the subcommand."""
+    """Add the arguments of the subcommand."""
     for name, default, about in (
-        ('--hosts', 1000, 'hosts of the cloud'),
-        ('--members', 64, 'servers of the virtual cluster'),
-        ('--rounds', 3, 'times all of them are placed; the medians count'),
+        ('--hosts', 1000, 'number of hosts in the cloud'),
+        ('--members', 64, 'number of servers in the virtual cluster'),
+        ('--rounds', 3, 'times that all are placed; the figures are medians'),
     ):
         cli_types.add_integer(parser, name, default, about)
     parser.add_argument(
@@ -55,12 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'in process (at 10,000 hosts this takes a minute to set up)',
     )
     parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write figures there'
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
     )
 
 
 class _Side:
-    """A filter with a weigher, and the time they have taken."""
+    """A filter and a weigher that are timed together."""
 
     def __init__(self, name: str, filter_: Any, weigher: Any) -> None:
         self.name = name
@@ -68,7 +67,10 @@ class _Side:
         self.weigher = weigher
 
     def place(self, hosts: list[Any], spec: Any) -> tuple[float, list[str]]:
-        """Place all members; returns the seconds and the hosts taken."""
+        """Place all members without Nova's handlers.
+
+        :returns: CPU time in seconds, and the chosen hosts.
+        """
         from nova.scheduler import weights
 
         took_s = 0.0
@@ -83,14 +85,17 @@ class _Side:
             raw = self.weigher.weigh_objects(weighed, spec)
             factors = [self.weigher.weight_multiplier(host) for host in hosts]
             took_s += time.thread_time() - began_s
-            # Nova sorts all; the first of the heaviest is the one it takes.
-            best = max(range(len(hosts)), key=lambda at: raw[at] * factors[at])
+            # Nova takes the first host of those with the greatest weight.
+            best = max(range(len(hosts)), key=lambda i: raw[i] * factors[i])
             _consume(hosts[best], spec, uuid)
             chosen.append(hosts[best].host)
         return took_s, chosen
 
     def place_by_handlers(self, hosts: list[Any], spec: Any) -> float:
-        """The same with all that Nova's handlers do around them."""
+        """Place all members by Nova's filter and weight handlers.
+
+        :returns: CPU time in seconds.
+        """
         from nova.scheduler import filters, weights
 
         filter_handler = filters.HostFilterHandler()
@@ -112,7 +117,7 @@ class _Side:
 
 
 def _consume(state: Any, spec: Any, uuid: str) -> None:
-    """What the scheduler manager does after a claim."""
+    """Update a host state as the scheduler manager does after a claim."""
     if state.allocation_candidates:
         state.allocation_candidates[0]
     state.consume_from_request(spec)
@@ -121,15 +126,18 @@ def _consume(state: Any, spec: Any, uuid: str) -> None:
 
 
 def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
-    """Time both sides in turns.
+    """Measure both sides in turns.
 
-    :returns: the figures by their JSON keys.
+    :param hosts: number of hosts.
+    :param members: number of servers in the virtual cluster.
+    :param rounds: number of runs; the figures are medians.
+    :returns: figures by their JSON keys.
     """
     from nova import conf
     from nova.scheduler.filters import affinity_filter
     from nova.scheduler.weights import affinity
 
-    from nova_vhpc.bench.scheduler import world as world_
+    from nova_vhpc.bench.scheduler import world
     from nova_vhpc.scheduler import filters, weights
     from nova_vhpc.scheduler.sources import uplink_cache
 
@@ -142,8 +150,8 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
         affinity.ServerGroupSoftAffinityWeigher(),
     )
     conf.CONF.set_override('topology_max_age', 0, 'vhpc_scheduler')
-    body = world_.bulk_body(hosts)
-    names = {'resource_providers': world_.names(hosts)}
+    body = world.bulk_body(hosts)
+    names = {'resource_providers': world.names(hosts)}
     uplink_cache.reset()
     cache = uplink_cache.UplinkCache(
         conf.CONF,
@@ -151,7 +159,7 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
     )
     uplink_cache.install(cache)
     cache.snapshot()
-    world = world_.World(hosts)
+    cloud = world.World(hosts)
     figures: dict[str, Any] = {
         'hosts': hosts,
         'members': members,
@@ -160,35 +168,37 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
     }
 
     def timed(side: _Side, policy: str, specs: dict[str, str]) -> float:
-        states = world.reset()
+        states = cloud.reset()
         gc.collect()
-        return side.place(states, world_.request(members, policy, specs))[0]
+        return side.place(states, world.request(members, policy, specs))[0]
 
-    def handled(side: _Side, policy: str) -> float:
-        states = world.reset()
+    def timed_by_handlers(side: _Side, policy: str) -> float:
+        states = cloud.reset()
         gc.collect()
         return side.place_by_handlers(
-            states, world_.request(members, policy, world_.VHPC_SPECS)
+            states, world.request(members, policy, world.VHPC_SPECS)
         )
 
     per_host = 1e6 / (hosts * members)
     for policy in POLICIES:
         if policy == 'anti-affinity' and members > hosts:
             continue
-        both = _in_turns(rounds, timed, ours, peer, policy, world_.VHPC_SPECS)
-        path = _in_turns(1, handled, ours, peer, policy)
-        plain = _in_turns(
-            rounds, timed, ours, peer, policy, world_.PLAIN_SPECS
+        cluster = _in_turns(
+            rounds, timed, ours, peer, policy, world.VHPC_SPECS
+        )
+        nova_path = _in_turns(1, timed_by_handlers, ours, peer, policy)
+        unrelated = _in_turns(
+            rounds, timed, ours, peer, policy, world.PLAIN_SPECS
         )
         figures['policies'][policy] = {
-            'ours_us_per_host': round(both[0] * per_host, 4),
-            'peer_us_per_host': round(both[1] * per_host, 4),
-            'ratio': round(both[0] / both[1], 4),
-            'unrelated_us_per_host': round(plain[0] * per_host, 4),
-            'unrelated_ratio': round(plain[0] / plain[1], 4),
-            'nova_path_ours_us_per_host': round(path[0] * per_host, 4),
-            'nova_path_peer_us_per_host': round(path[1] * per_host, 4),
-            'nova_path_ratio': round(path[0] / path[1], 4),
+            'ours_us_per_host': round(cluster[0] * per_host, 4),
+            'peer_us_per_host': round(cluster[1] * per_host, 4),
+            'ratio': round(cluster[0] / cluster[1], 4),
+            'unrelated_us_per_host': round(unrelated[0] * per_host, 4),
+            'unrelated_ratio': round(unrelated[0] / unrelated[1], 4),
+            'nova_path_ours_us_per_host': round(nova_path[0] * per_host, 4),
+            'nova_path_peer_us_per_host': round(nova_path[1] * per_host, 4),
+            'nova_path_ratio': round(nova_path[0] / nova_path[1], 4),
         }
     cache.stop()
     uplink_cache.reset()
@@ -214,18 +224,19 @@ def _in_turns(
     peer: _Side,
     *arguments: Any,
 ) -> tuple[float, float]:
-    """Medians of both sides, run one after the other."""
-    times: tuple[list[float], list[float]] = ([], [])
+    """Return the medians of both sides, ours first."""
+    our_times, peer_times = [], []
     for _ in range(rounds):
-        times[0].append(run(ours, *arguments))
-        times[1].append(run(peer, *arguments))
-    return statistics.median(times[0]), statistics.median(times[1])
+        our_times.append(run(ours, *arguments))
+        peer_times.append(run(peer, *arguments))
+    return statistics.median(our_times), statistics.median(peer_times)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print.
+    """Measure, print, and write the JSON file.
 
-    :returns: 0; 1 if it cannot be measured here, 2 if nowhere.
+    :returns: 0; 1 if a required package is not installed; 2 if the members
+        do not fit onto the hosts.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -248,13 +259,13 @@ def run(args: argparse.Namespace) -> int:
     if args.hosts < needed:
         print(
             f'nova-vhpc-bench scheduler: {args.members} members need {needed} '
-            f'hosts at least, as one has {world.UPLINKS} uplinks; '
+            f'hosts at least, because each host has {world.UPLINKS} uplinks; '
             f'--hosts is {args.hosts}',
             file=sys.stderr,
         )
         return 2
     nova.objects.register_all()
-    # Nova's defaults, whatever /etc/nova says on this machine.
+    # No configuration file: /etc/nova of this machine must not matter.
     nova.conf.CONF([], default_config_files=[], project='nova')
     figures = measure(args.hosts, args.members, args.rounds)
     if args.refresh:

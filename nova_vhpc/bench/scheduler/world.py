@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hosts and requests for the scheduler bench, as Nova would make them.
+"""Invented hosts and requests for ``nova-vhpc-bench scheduler``.
 
-Nova's own classes throughout: HostState, RequestSpec, InstanceGroup and
-Aggregate. Only their contents are made up.
+They are objects of Nova's own classes HostState, RequestSpec, InstanceGroup
+and Aggregate.
 """
 
 import uuid
@@ -45,17 +45,17 @@ NAMESPACE = uuid.UUID('00000000-0000-4000-8000-000000000000')
 
 
 def root_uuid(node: str) -> str:
-    """Uuid of a made-up compute node."""
+    """Return the UUID of a compute node."""
     return str(uuid.uuid5(NAMESPACE, node))
 
 
 def node_name(number: int) -> str:
-    """Name of a made-up compute node."""
+    """Return the name of a compute node."""
     return f'host{number:05d}'
 
 
 def uplink_uuids(node: str) -> list[str]:
-    """Uuids of the uplink providers of a made-up compute node."""
+    """Return the UUIDs of a compute node's uplink providers."""
     return [
         model.provider_uuid(node, f'br{number}', f'eth{number}')
         for number in range(UPLINKS)
@@ -63,7 +63,7 @@ def uplink_uuids(node: str) -> list[str]:
 
 
 def bulk_body(hosts: int) -> dict[str, Any]:
-    """What Placement answers to the filter's bulk read."""
+    """Return Placement's response to the filter's bulk read."""
     summaries: dict[str, Any] = {}
     for number in range(hosts):
         node = node_name(number)
@@ -98,7 +98,7 @@ def bulk_body(hosts: int) -> dict[str, Any]:
 
 
 def names(hosts: int) -> list[dict[str, str]]:
-    """All uplink providers with their names."""
+    """Return UUID and name of all uplink providers."""
     return [
         {
             'uuid': model.provider_uuid(node, f'br{port}', f'eth{port}'),
@@ -110,7 +110,10 @@ def names(hosts: int) -> list[dict[str, str]]:
 
 
 class World:
-    """All host states, and how to put them back as they were."""
+    """The host states of the cloud.
+
+    :param hosts: number of hosts.
+    """
 
     def __init__(self, hosts: int) -> None:
         aggregates: dict[int, Any] = {}
@@ -135,7 +138,7 @@ class World:
         self.reset()
 
     def reset(self) -> list[Any]:
-        """Take all members away again; returns the host states."""
+        """Return the host states as they were before any placement."""
         for number, state in enumerate(self.states):
             state.__dict__.pop('_vhpc', None)
             state.vcpus_total = CPUS
@@ -165,9 +168,14 @@ class World:
 
 
 def request(members: int, policy: str, extra_specs: dict[str, str]) -> Any:
-    """A request for a whole virtual cluster in a new server group."""
+    """Return a request for a virtual cluster in a new server group.
+
+    :param members: number of servers.
+    :param policy: policy of the server group.
+    :param extra_specs: extra specs of the flavor.
+    """
     uuids = [str(uuid.uuid4()) for _ in range(members)]
-    spec = objects.RequestSpec(
+    return objects.RequestSpec(
         instance_uuid=uuids[0],
         num_instances=members,
         flavor=objects.Flavor(
@@ -196,4 +204,3 @@ def request(members: int, policy: str, extra_specs: dict[str, str]) -> Any:
         force_hosts=None,
         force_nodes=None,
     )
-    return spec

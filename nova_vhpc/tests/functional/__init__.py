@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Tests against the real parts.
+"""Tests against real services: Nova, Placement, libvirt, QEMU, RabbitMQ.
 
-Nova refuses to run with native threads once anything has loaded eventlet,
-so it must forbid that before the first test module is loaded.
+Nova refuses to run with native threads if eventlet is loaded, so eventlet is
+forbidden here, before the first test module is imported.
 """
 
 import os

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How long servers may take on a machine that does much else."""
+"""Longer waits for servers, for machines that run other jobs, too."""
 
 from typing import Any
 
@@ -20,9 +20,9 @@ _RETRIES = 120
 
 
 class Patience(integrated_helpers.InstanceHelperMixin):
-    """Waits a minute for a server's state, where nova's tests wait 5 s.
+    """Waits up to a minute for a server's state; nova's tests wait 5 s.
 
-    Before nova's own classes among a test's bases.
+    Must precede nova's own classes among a test's bases.
     """
 
     def _wait_for_state_change(
@@ -32,10 +32,10 @@ class Patience(integrated_helpers.InstanceHelperMixin):
         max_retries: int = _RETRIES,
         wait_for_fault_key: bool = True,
     ) -> dict[str, Any]:
-        found: dict[str, Any] = super()._wait_for_state_change(
+        final: dict[str, Any] = super()._wait_for_state_change(
             server,
             expected_status,
             max_retries=max_retries,
             wait_for_fault_key=wait_for_fault_key,
         )
-        return found
+        return final

@@ -18,7 +18,7 @@ from openstack import connection
 
 
 class _AsAdmin(plugin.BaseAuthPlugin):
-    """Says who it is as the tests' API server wants it; no Keystone."""
+    """Authenticates by headers, which the test's API accepts; no Keystone."""
 
     def __init__(self, compute, placement):
         super().__init__()
@@ -41,16 +41,15 @@ class _AsAdmin(plugin.BaseAuthPlugin):
 
 
 def connect(api, placement_endpoint):
-    """A connection as administrator.
+    """Return a connection as administrator.
 
     :param api: the OSAPIFixture of the test.
-    :param placement_endpoint: of the PlacementFixture.
+    :param placement_endpoint: URL of the test's PlacementFixture.
     """
     auth = _AsAdmin(api.base_url, placement_endpoint)
-    made = connection.Connection(
+    return connection.Connection(
         session=session.Session(auth=auth),
         compute_api_version='2.1',
         compute_endpoint_override=api.base_url,
         placement_endpoint_override=placement_endpoint,
     )
-    return made

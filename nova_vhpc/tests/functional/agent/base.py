@@ -36,7 +36,8 @@ PATIENCE_S = 30.0
 everything = guests.everything
 
 _context = multiprocessing.get_context('forkserver')
-# Importing takes a second; a fork of a process that has done it does not.
+# Importing the agent takes a second; forks of the server, which has imported
+# it, start at once.
 _context.set_forkserver_preload(['nova_vhpc.cmd.agent'])
 
 
@@ -51,11 +52,12 @@ def _run_agent(argv: list[str], log: str, environ: dict[str, str]) -> None:
 
 
 class AgentTestCase(guests.GuestTestCase):
-    """Starts agents, and asks them."""
+    """Starts agents and reads their status."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        # Its directory must not be the temporary one of the first test.
+        # Started here, so that the fork server does not run in the temporary
+        # directory of the first test, which that test removes.
         forkserver.ensure_running()
         super().setUpClass()
 
@@ -76,7 +78,11 @@ class AgentTestCase(guests.GuestTestCase):
             )
 
     def configure(self, **options: Any) -> str:
-        """Write a configuration; ``group__name=value`` for other groups."""
+        """Write the agent's configuration, and return its path.
+
+        :param options: values of ``[vhpc_agent]``; ``group__name=value`` sets
+            an option of another group.
+        """
         groups: dict[str, dict[str, Any]] = {
             'vhpc_agent': {
                 'libvirt_uri': self.daemon.uri,
@@ -103,7 +109,7 @@ class AgentTestCase(guests.GuestTestCase):
         return str(file)
 
     def spawn(self, *arguments: str, environ: Any = None) -> Any:
-        """Start the agent with the configuration; do not wait."""
+        """Start the agent with the written configuration; do not wait."""
         process = _context.Process(
             target=_run_agent,
             args=(
@@ -126,7 +132,7 @@ class AgentTestCase(guests.GuestTestCase):
         return process
 
     def stop_agent(self, process: Any, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait for the end; its exit status."""
+        """Send a signal, wait for the end, and return the exit status."""
         os.kill(process.pid, number)
         process.join(PATIENCE_S)
         self.assertIsNotNone(process.exitcode, 'the agent does not end')
@@ -134,14 +140,14 @@ class AgentTestCase(guests.GuestTestCase):
         return code
 
     def restore(self) -> int:
-        """``nova-vhpc-agent --restore``; its exit status."""
+        """Run ``nova-vhpc-agent --restore``, and return its exit status."""
         process = self.spawn('--restore')
         process.join(120)
         code: int = process.exitcode
         return code
 
     def status(self) -> dict[str, Any]:
-        """What the status socket says; empty sections without an agent."""
+        """Return the agent's status; empty sections if none runs."""
         try:
             return status_socket.fetch(
                 status_socket.socket_path(str(self.path / 'run'))
@@ -150,15 +156,15 @@ class AgentTestCase(guests.GuestTestCase):
             return {'agent': {'ticks': 0}, 'vms': []}
 
     def vm(self, domain: libvirt.virDomain) -> dict[str, Any] | None:
-        """One VM in the status."""
-        for vm in self.status()['vms']:
+        """Return a domain's entry in the status; None if there is none."""
+        vms: list[dict[str, Any]] = self.status()['vms']
+        for vm in vms:
             if vm['uuid'] == domain.UUIDString():
-                found: dict[str, Any] = vm
-                return found
+                return vm
         return None
 
     def log_lines(self, text: str) -> list[str]:
-        """Lines of the agent's log that hold a text."""
+        """Return the lines of the agent's log that contain a text."""
         return [
             line for line in self.log.read_text().splitlines() if text in line
         ]
@@ -169,7 +175,10 @@ class AgentTestCase(guests.GuestTestCase):
         what: str,
         patience_s: float = PATIENCE_S,
     ) -> Any:
-        """Wait until something is so; fail if it never is."""
+        """Wait until a condition is true, and return its value.
+
+        :param what: what is waited for, in the words of the failure.
+        """
         end = time.monotonic() + patience_s
         while time.monotonic() < end:
             value = condition()
@@ -186,8 +195,9 @@ class AgentTestCase(guests.GuestTestCase):
         )
 
     def wait_for_period(self, domain: libvirt.virDomain) -> int:
-        """Wait until the agent has written a period; the first write may
-        be a pin.
+        """Wait until the agent has written a period, and return it.
+
+        The first write may be a pin only.
         """
         self.wait_for_write(domain)
         self.wait_for(
@@ -197,13 +207,13 @@ class AgentTestCase(guests.GuestTestCase):
         return self.period(domain)
 
     def period(self, domain: libvirt.virDomain) -> int:
-        """vCPU period in force."""
+        """Return the vCPU period in force, in microseconds."""
         value: int = domain.schedulerParametersFlags(LIVE)['vcpu_period']
         return value
 
     @contextlib.contextmanager
     def running(self, *arguments: str, **options: Any) -> Iterator[Any]:
-        """An agent for the length of a block, stopped with SIGTERM."""
+        """Run an agent during a block; stop it with SIGTERM after it."""
         process = self.start_agent(*arguments, **options)
         yield process
         self.assertEqual(0, self.stop_agent(process))

@@ -12,8 +12,9 @@
 
 """Real libvirtd and real QEMU guests.
 
-Two kinds of guests, both start at once: *idle* ones have firmware only;
-*busy* ones have ``spinner.S``, which keeps every vCPU running.
+There are two kinds of guests, both of which start within a moment: *idle*
+guests have firmware only; *busy* guests run ``spinner.S``, which keeps every
+vCPU running.
 """
 
 import contextlib
@@ -28,9 +29,7 @@ from typing import Any
 import libvirt
 from oslotest import base
 
-from nova_vhpc.testbed import guest as lab_guest
-from nova_vhpc.testbed import image as lab_image
-from nova_vhpc.testbed import libvirtd
+from nova_vhpc.testbed import guest, image, libvirtd
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
@@ -47,7 +46,7 @@ _BOOT_TAGS = ('kernel', 'initrd', 'cmdline')
 
 
 def _spinner(directory: pathlib.Path) -> pathlib.Path:
-    """Build the busy guests' kernel; once per directory."""
+    """Return the busy guests' kernel, built once per directory."""
     kernel = directory / 'spinner.elf'
     if not kernel.exists():
         subprocess.run(
@@ -68,7 +67,7 @@ def _spinner(directory: pathlib.Path) -> pathlib.Path:
 
 
 def everything(domain: libvirt.virDomain) -> Any:
-    """All of a domain's cputune, to be compared bit for bit."""
+    """Return all cputune values of a domain, to be compared exactly."""
     return (
         domain.schedulerParametersFlags(LIVE),
         domain.vcpuPinInfo(LIVE),
@@ -77,7 +76,7 @@ def everything(domain: libvirt.virDomain) -> Any:
 
 
 class GuestTestCase(base.BaseTestCase):
-    """One libvirtd per class; its guests as the class says."""
+    """Starts guests on a private libvirtd, one per test class."""
 
     daemon: libvirtd.PrivateLibvirtd
     root: pathlib.Path
@@ -111,16 +110,18 @@ class GuestTestCase(base.BaseTestCase):
         numa: bool = False,
         name: str = '',
     ) -> libvirt.virDomain:
-        """Start a guest; it ends with the test.
+        """Start a guest, which ends with the test.
 
-        :param spare_vcpus: that may be plugged in while it runs.
+        :param specs: the flavor's extra specs; None: not a Nova server.
+        :param spare_vcpus: number of vCPUs that can be plugged in while the
+            guest runs.
+        :param cputune: children of the domain's ``<cputune>``, as XML.
         """
         name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
         kernel = _spinner(self.root) if busy else pathlib.Path('/x')
-        image = lab_image.GuestImage(kernel, pathlib.Path('/x'))
-        xml = lab_guest.domain_xml(
+        xml = guest.domain_xml(
             name,
-            image,
+            image.GuestImage(kernel, pathlib.Path('/x')),
             vcpus=vcpus,
             memory_mib=32,
             workload='barrier',
@@ -170,7 +171,7 @@ class GuestTestCase(base.BaseTestCase):
 
     @classmethod
     def reconnect(cls) -> None:
-        """After a restart of libvirtd."""
+        """Connect again, after libvirtd was restarted."""
         with contextlib.suppress(libvirt.libvirtError):
             cls.conn.close()
         cls.conn = libvirt.open(cls.daemon.uri)

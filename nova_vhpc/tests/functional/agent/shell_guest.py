@@ -13,8 +13,8 @@
 
 """A real guest with a shell on its serial port, for tests.
 
-It boots the lab's kernel and programs, but another first process: the test
-says what the guest's system does, by the guest's own ``ip`` and ``ping``.
+It boots the testbed's kernel and programs, but its init is a shell that runs
+what the test types, for example the guest's own ``ip`` and ``ping``.
 """
 
 import pathlib
@@ -27,8 +27,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from typing import Any
 
-from nova_vhpc.testbed import guest as lab_guest
-from nova_vhpc.testbed import image as lab_image
+from nova_vhpc.testbed import guest as testbed_guest
+from nova_vhpc.testbed import image as testbed_image
 
 PATIENCE_S = 120.0
 
@@ -38,8 +38,8 @@ export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 while read -r module; do insmod "/modules/$module.ko"; done < /modules/order
-# Only what the test sends is to be on the wires; and a NIC answers for its
-# own address alone, however many of them share a bridge.
+# Without IPv6, only packets of the test are on the wires. With arp_ignore a
+# NIC answers for its own address only, even if several share a bridge.
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
 echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore
 echo ready.
@@ -47,17 +47,19 @@ while read -r line; do eval "$line"; done
 """
 
 
-def build_image(scratch: pathlib.Path) -> lab_image.GuestImage:
-    """The lab's image with :data:`INIT`; the kernel unpacks both archives.
+def build_image(scratch: pathlib.Path) -> testbed_image.GuestImage:
+    """Build the testbed's image with :data:`INIT` as its init.
 
-    :param scratch: a directory to write it to.
+    The file holds two archives, of which the kernel unpacks both.
+
+    :param scratch: directory to write the image to.
     """
-    lab = lab_image.build_image()
+    base_image = testbed_image.build_image()
     with tempfile.TemporaryDirectory() as name:
         init = pathlib.Path(name, 'init')
         init.write_text(INIT)
         init.chmod(0o755)
-        more = subprocess.run(
+        init_archive = subprocess.run(
             ['cpio', '--quiet', '-o', '-H', 'newc'],
             input=b'init\n',
             stdout=subprocess.PIPE,
@@ -65,27 +67,27 @@ def build_image(scratch: pathlib.Path) -> lab_image.GuestImage:
             check=True,
         ).stdout
     initrd = scratch / 'shell.cpio'
-    initrd.write_bytes(lab.initrd.read_bytes() + more)
-    return lab_image.GuestImage(lab.kernel, initrd)
+    initrd.write_bytes(base_image.initrd.read_bytes() + init_archive)
+    return testbed_image.GuestImage(base_image.kernel, initrd)
 
 
 class ShellGuest:
-    """A running guest; :meth:`wait` before the first command.
+    """A running guest with a shell; call :meth:`wait` before :meth:`run`.
 
-    :ivar domain: libvirt's.
+    :ivar domain: libvirt's domain.
     """
 
     def __init__(
         self,
         conn: Any,
-        image: lab_image.GuestImage,
+        image: testbed_image.GuestImage,
         name: str,
         bridges: Iterable[str],
         scratch: pathlib.Path,
     ) -> None:
         path = scratch / f'{name}.sock'
         root = ElementTree.fromstring(
-            lab_guest.domain_xml(
+            testbed_guest.domain_xml(
                 name, image, vcpus=1, extra_specs={}, bridges=bridges
             )
         )
@@ -101,44 +103,45 @@ class ShellGuest:
 
     @property
     def uuid(self) -> str:
-        """Of the domain, which Nova's server would have too."""
+        """UUID of the domain, which would be that of Nova's server, too."""
         uuid: str = self.domain.UUIDString()
         return uuid
 
     def end(self) -> None:
-        """Destroy it."""
+        """Destroy the guest."""
         self._serial.close()
         self.domain.destroy()
 
     def wait(self) -> None:
-        """Wait until the guest is up and reads what is typed."""
-        self._hear(r'ready\.', 'after its start')
+        """Wait until the guest's shell reads commands."""
+        self._read_until(r'ready\.', 'after its start')
 
     def run(self, *commands: str) -> str:
-        """Run commands in turn; what they print.
+        """Run commands in turn, and return what they print.
 
-        :raises AssertionError: one of them failed, or took too long.
+        :raises AssertionError: a command failed, or took too long.
         """
         self._commands += 1
-        # The terminal echoes what is typed, in which this is no number.
+        # The terminal echoes the command line; only in the shell's output is
+        # the mark followed by a number.
         mark = f'end-{self._commands}='
         line = f'{{ {" && ".join(commands)}; }} 2>&1; echo {mark}$?.\n'
         self._serial.sendall(line.encode())
-        heard, status = self._hear(rf'{mark}(\d+)\.', f'to {line!r}')
+        output, status = self._read_until(rf'{mark}(\d+)\.', f'to {line!r}')
         if status != '0':
-            raise AssertionError(f'in the guest: {heard}')
-        return heard
+            raise AssertionError(f'in the guest: {output}')
+        return output
 
-    def _hear(self, pattern: str, when: str) -> tuple[str, str]:
-        """Listen until a pattern is heard; its last group, too."""
+    def _read_until(self, pattern: str, when: str) -> tuple[str, str]:
+        """Return the output up to a pattern, and the pattern's last group."""
         end = time.monotonic() + PATIENCE_S
-        heard = ''
+        output = ''
         while time.monotonic() < end:
             try:
-                heard += self._serial.recv(4096).decode(errors='replace')
+                output += self._serial.recv(4096).decode(errors='replace')
             except TimeoutError:
                 continue
-            found = re.search(pattern, heard)
-            if found is not None:
-                return heard, found[found.re.groups]
-        raise AssertionError(f'no answer {when} but {heard!r}')
+            match = re.search(pattern, output)
+            if match is not None:
+                return output, match[match.re.groups]
+        raise AssertionError(f'no answer {when} but {output!r}')

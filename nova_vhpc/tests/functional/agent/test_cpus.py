@@ -89,7 +89,7 @@ class TestCpus(base.AgentTestCase):
     def sys_root(self) -> pathlib.Path:
         return self.path / 'sys'
 
-    def test_vms_without_pins_of_ours(self) -> None:
+    def test_cpu_offline_is_no_external_change_if_not_pinned(self) -> None:
         """libvirt tells other CPUs; that was not somebody's change."""
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
@@ -115,7 +115,7 @@ class TestCpus(base.AgentTestCase):
         self.assertEqual([], self.log_lines('somebody changed'))
         self.assertNotIn('<vcpupin', domain.XMLDesc(0))
 
-    def test_pins_of_ours_leave_a_cpu_that_is_off(self) -> None:
+    def test_pins_avoid_an_offline_cpu_and_return_to_it(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         with self.running(sys_root=self.sys_root()):
@@ -138,7 +138,7 @@ class TestCpus(base.AgentTestCase):
         self.assertEqual([], self.log_lines('somebody changed'))
         self.assertEqual(2, len(self.log_lines('may be pinned to:')))
 
-    def test_a_cpu_that_came_back_and_not_into_the_vms_groups(self) -> None:
+    def test_servers_are_restored_if_a_cgroup_lacks_a_cpu(self) -> None:
         """As cgroup v1 does it: the others are put back all the same."""
         domains = [self.domain(PARALLEL, cpuset=one) for one in (None, '0-1')]
         before = [base.everything(domain) for domain in domains]
@@ -170,7 +170,7 @@ class TestCpus(base.AgentTestCase):
             for vcpu in range(2):
                 domains[0].pinVcpuFlags(vcpu, (True, True), base.LIVE)
 
-    def test_a_cpu_that_is_off_when_the_agent_starts(self) -> None:
+    def test_cpu_offline_at_agent_start_is_used_once_online(self) -> None:
         domain = self.domain(PARALLEL, cpuset='0-1')
         before = base.everything(domain)
         self.switch('0')
@@ -185,7 +185,7 @@ class TestCpus(base.AgentTestCase):
         self.assertEqual(before, base.everything(domain))
         self.assertEqual(1, len(self.log_lines('are switched off;')))
 
-    def test_a_cpu_that_was_off_when_the_vm_was_taken_in(self) -> None:
+    def test_cpu_offline_at_adoption_is_used_once_online(self) -> None:
         """Nova has told it of all that are to be shared."""
         domain = self.domain(PARALLEL, cpuset='0-1')
         before = base.everything(domain)

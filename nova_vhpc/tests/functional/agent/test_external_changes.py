@@ -23,13 +23,13 @@ from nova_vhpc.tests.functional.agent import base
 PARALLEL = {'vhpc:workload': 'parallel'}
 
 FAR = 3600
-"""A reconcile period that does not come: only events help."""
+"""Resync period in seconds, longer than any test: only events count."""
 
 HOST = 'compute1'
 
 
 class ExternalChangesTestCase(base.AgentTestCase):
-    """One managed server, as it was before the agent."""
+    """Has one server, with its cputune from before the agent."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -122,7 +122,7 @@ class ExternalChangesTest(ExternalChangesTestCase):
 
 
 class ResumeTest(ExternalChangesTestCase):
-    """With a broker, over which an operator resumes one server."""
+    """An operator resumes a server over a message broker."""
 
     def ctl(self, *arguments: str) -> tuple[int, str]:
         """Run ``nova-vhpc-ctl``; return its exit status and its output."""

@@ -33,7 +33,7 @@ FAR = 3600
 class TestRightVms(base.AgentTestCase):
     """Who is written to, and within which bounds."""
 
-    def test_only_who_asked_is_written(self) -> None:
+    def test_servers_without_vhpc_extra_specs_are_not_written(self) -> None:
         ours = self.domain(PARALLEL)
         plain = self.domain({})
         other = self.domain(None)
@@ -48,7 +48,7 @@ class TestRightVms(base.AgentTestCase):
                 self.assertIsNone(self.vm(domain))
         self.assertEqual(before, [d.XMLDesc(0) for d in untouched])
 
-    def test_dedicated_and_numa_are_never_repinned(self) -> None:
+    def test_dedicated_numa_and_pinned_servers_keep_their_pins(self) -> None:
         dedicated = self.domain(
             {**PARALLEL, 'hw:cpu_policy': 'dedicated'},
             cputune="<vcpupin vcpu='0' cpuset='1'/>"
@@ -72,7 +72,7 @@ class TestRightVms(base.AgentTestCase):
             # Each vCPU has its own CPU, so no slice could bring it anything.
             self.assertEqual(0, self.vm(dedicated)['writes'])
 
-    def test_own_quota_keeps_its_share(self) -> None:
+    def test_flavor_quota_keeps_its_share_of_the_period(self) -> None:
         domain = self.domain(
             {**PARALLEL, 'quota:cpu_quota': '20000'},
             cputune='<period>50000</period><quota>20000</quota>',
@@ -85,7 +85,7 @@ class TestRightVms(base.AgentTestCase):
                 0.4, round(now['vcpu_quota'] / now['vcpu_period'], 6)
             )
 
-    def test_pins_stay_in_the_shared_set(self) -> None:
+    def test_pins_stay_within_cpu_shared_set(self) -> None:
         domain = self.domain(PARALLEL)
         with self.running(
             cpu_shared_set='1', vhpc_control__pinning_policy='balance'
@@ -107,7 +107,7 @@ class TestRightVms(base.AgentTestCase):
                 # Either untouched, or on CPU 1 alone.
                 self.assertIn(pin[:2], ((True, True), (False, True)))
 
-    def test_wrong_spec_is_general_and_said_once(self) -> None:
+    def test_invalid_workload_is_general_and_logged_once(self) -> None:
         domain = self.domain({'vhpc:workload': 'fast'})
         with self.running():
             self.wait_for(lambda: self.vm(domain), 'it to be managed')
@@ -115,7 +115,7 @@ class TestRightVms(base.AgentTestCase):
             time.sleep(2.5)
             self.assertEqual(1, len(self.log_lines("'fast' is not one of")))
 
-    def test_opt_in_and_opt_out_while_running(self) -> None:
+    def test_extra_spec_change_starts_and_ends_management(self) -> None:
         domain = self.domain({})
         before = base.everything(domain)
         with self.running(reconcile_period=FAR):
@@ -150,7 +150,7 @@ class TestRightVms(base.AgentTestCase):
 class TestFollow(base.AgentTestCase):
     """Domains that come, go and change while the agent runs."""
 
-    def test_start_and_stop_by_events(self) -> None:
+    def test_events_alone_start_and_end_management(self) -> None:
         with self.running(reconcile_period=FAR):
             domain = self.domain(PARALLEL)
             self.wait_for_write(domain)
@@ -162,7 +162,7 @@ class TestFollow(base.AgentTestCase):
                 10,
             )
 
-    def test_hard_reboot_is_written_anew(self) -> None:
+    def test_hard_rebooted_server_is_written_again(self) -> None:
         domain = self.domain(PARALLEL)
         with self.running(reconcile_period=FAR):
             ours = self.wait_for_period(domain)
@@ -174,7 +174,7 @@ class TestFollow(base.AgentTestCase):
             self.wait_for(lambda: self.period(domain) == ours, 'our period')
         self.assertEqual(100_000, self.period(domain))
 
-    def test_suspend_resume_and_reset_keep_it_managed(self) -> None:
+    def test_server_stays_managed_after_suspend_and_reset(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         with self.running(reconcile_period=FAR):
@@ -187,7 +187,7 @@ class TestFollow(base.AgentTestCase):
             self.assertEqual(ours, self.period(domain))
         self.assertEqual(before, base.everything(domain))
 
-    def test_reconcile_alone_finds_what_events_missed(self) -> None:
+    def test_resync_finds_a_server_whose_start_event_was_missed(self) -> None:
         """A libvirt that was away when a domain came sends no event."""
         domain = self.domain(PARALLEL)
         with self.running(reconcile_period=0.5):
@@ -199,7 +199,7 @@ class TestFollow(base.AgentTestCase):
             second = self.domain(PARALLEL)
             self.wait_for_write(second)
 
-    def test_put_back_before_nova_migrates_it(self) -> None:
+    def test_migrating_server_is_restored_before_nova_moves_it(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         nova = FakeNova(domain.UUIDString())
@@ -222,7 +222,7 @@ class TestFollow(base.AgentTestCase):
             )
         self.assertEqual(before, base.everything(domain))
 
-    def test_managed_until_migrated(self) -> None:
+    def test_server_is_managed_again_after_a_domain_job(self) -> None:
         """A migration job in progress: no write is tried."""
         domain = self.domain(PARALLEL)
         with self.running(reconcile_period=0.3):

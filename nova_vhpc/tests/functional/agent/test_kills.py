@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""kill -9 at random moments: all is put back, every time."""
+"""The agent is killed at random moments; ``--restore`` restores all."""
 
 import collections
 import contextlib
@@ -19,6 +19,7 @@ import random
 import time
 
 from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.tests.functional.agent import base
 
@@ -26,13 +27,13 @@ PARALLEL = {'vhpc:workload': 'parallel'}
 KILLS = int(os.environ.get('NOVA_VHPC_TEST_KILLS', '16'))
 
 POLICIES = {'atc': cputune.PERIOD, 'gang': cputune.SHARES}
-"""What each of them writes to a busy VM."""
+"""Slice policies, and the value that each writes to a busy VM."""
 
 
 class TestKills(base.AgentTestCase):
-    """Slices that change all the time, and windows, in turn."""
+    """Agents with slices that keep changing, and with windows, in turn."""
 
-    def test_kill_at_random_moments_then_restore(self) -> None:
+    def test_restore_after_random_kills_is_exact(self) -> None:
         domains = [
             self.domain(PARALLEL, busy=True),
             self.domain(PARALLEL, busy=True, cputune=base.OWN_QUOTA),
@@ -43,44 +44,47 @@ class TestKills(base.AgentTestCase):
         before = [base.everything(domain) for domain in domains]
         touched: collections.Counter[str] = collections.Counter()
         for number in range(KILLS):
-            # Two kills of each, so that each one also follows the other.
+            # Two kills per policy, so that each also follows the other.
             policy = tuple(POLICIES)[number // 2 % len(POLICIES)]
             name = POLICIES[policy]
-            what = f'kill {number}, {policy}'
+            kill = f'kill {number}, {policy}'
             self.configure(vhpc_control__slice_policy=policy, period_ms=30)
             process = self.spawn()
             if number % 4:
-                # From its first value on: first writes, steady work.
+                # Between the first write and steady work.
                 self.wait_for_record(domains[0].UUIDString(), name)
                 time.sleep(random.uniform(0, 0.5) ** 2 * 2)
             else:
-                # Any moment of the start.
+                # At any moment of the start.
                 time.sleep(random.uniform(0.1, 1.6))
             process.kill()
             process.join(10)
             now = base.everything(domains[0])
             touched[policy] += now[0][name] != before[0][0][name]
             if number % 5 == 4:
-                # The next agent, of the other policy, finds what is left.
+                # The next agent, with the other policy, has to recover.
                 continue
-            self.assertEqual(0, self.restore(), what)
+            self.assertEqual(0, self.restore(), kill)
             self.assertEqual(
-                before, [base.everything(domain) for domain in domains], what
+                before, [base.everything(domain) for domain in domains], kill
             )
             self.assertEqual(
-                [], list((self.path / 'state/journal').glob('*.json')), what
+                [], list((self.path / 'state/journal').glob('*.json')), kill
             )
-        # If kills did not hit VMs that were written to, nothing was shown.
+        # Kills prove something only if the agent had written to the VM.
         for policy in POLICIES:
             self.assertGreater(touched[policy], KILLS // 8, policy)
 
     def wait_for_record(self, uuid: str, name: str) -> None:
-        """Wait for the first value of a kind, as closely as can be."""
-        records = store.Journal(str(self.path / 'state'))
+        """Wait until the journal holds a first value of a kind.
+
+        :param name: name of the value.
+        """
+        journal = store.Journal(str(self.path / 'state'))
         end = time.monotonic() + base.PATIENCE_S
         while True:
-            with contextlib.suppress(store.JournalError):
-                record = records.load(uuid)
+            with contextlib.suppress(JournalError):
+                record = journal.load(uuid)
                 if record is not None and name in (record.written or ()):
                     return
             self.assertLess(time.monotonic(), end, f'no record of {name}')

@@ -13,8 +13,8 @@
 """Nova moves a member between two hosts with an agent on each.
 
 Released Nova, Placement, libvirt and QEMU; the hosts are containers of this
-machine. The stack is started once; each test begins with the member where
-the last one has left it.
+machine. The stack is started once; each test begins with the member on the
+host where the previous test left it.
 """
 
 import os
@@ -31,7 +31,7 @@ MEMBER = {'vhpc:workload': 'parallel', 'vhpc:max_overcommit': '8', **QUOTA}
 
 
 class TestNovaMigration(testtools.TestCase):
-    """One member, and one other server to compare it with."""
+    """A member, and a plain server whose cputune it is compared with."""
 
     cloud: twohosts.TwoHosts
     admin: client.Client
@@ -57,7 +57,7 @@ class TestNovaMigration(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        # Nova says why, if the test before has left one in ERROR.
+        # If the previous test left a server in ERROR, this shows Nova's fault.
         self.admin.wait_active([self.member, self.plain])
         for one in self.cloud.hosts:
             self.addCleanup(one.stop_agent)
@@ -65,16 +65,17 @@ class TestNovaMigration(testtools.TestCase):
                 one, slice_policy='gang', pinning_policy='balance'
             )
         self.here, self.there = self.cloud.hosts
-        if self.where(self.member) != self.here.name:
+        if self.host_of(self.member) != self.here.name:
             self.here, self.there = self.there, self.here
 
-    def where(self, server: str) -> str:
+    def host_of(self, server: str) -> str:
         return self.admin.server(server)['OS-EXT-SRV-ATTR:host']
 
     def wait_pinned(self, one: host.Host) -> None:
-        """Until the member's vCPUs are on different CPUs by our hand."""
+        """Wait until the agent has pinned the member's vCPUs apart."""
 
-        # Seconds later it is let go: its quota keeps it out of windows.
+        # Seconds later the agent unpins the member, because a server with a
+        # quota of its own takes no part in windows.
         def pinned() -> bool:
             pins = one.virsh.cputune(self.member).pins
             return len(set(pins)) == 2 and all(pin.isdigit() for pin in pins)
@@ -84,10 +85,10 @@ class TestNovaMigration(testtools.TestCase):
             lambda: one.vm(self.member).get('moves') and pinned(),
         )
 
-    def assert_free(self, one: host.Host) -> None:
-        """That the member may use the same CPUs as the other server."""
+    def assert_pins_restored(self, one: host.Host) -> None:
+        """Assert that the member may use the same CPUs as the plain server."""
         (other,) = (
-            h for h in self.cloud.hosts if h.name == self.where(self.plain)
+            h for h in self.cloud.hosts if h.name == self.host_of(self.plain)
         )
         self.assertEqual(
             other.virsh.cputune(self.plain).pins,
@@ -95,9 +96,9 @@ class TestNovaMigration(testtools.TestCase):
         )
 
     def act(self, action: str, status: str, body: Any = None) -> None:
-        """Have Nova do something to the member, and wait for a status."""
-        where = f'/servers/{self.member}/action'
-        self.admin.compute('POST', where, {action: body})
+        """Run an action of Nova's on the member, and wait for a status."""
+        path = f'/servers/{self.member}/action'
+        self.admin.compute('POST', path, {action: body})
 
         def reached() -> bool:
             server = self.admin.server(self.member)
@@ -106,24 +107,24 @@ class TestNovaMigration(testtools.TestCase):
 
         host.wait(status, reached)
 
-    def test_moved_live_and_given_back_as_nova_has_it(self) -> None:
+    def test_live_migrated_member_is_pinned_there_and_restored(self) -> None:
         self.wait_pinned(self.here)
         for server in (self.member, self.plain):
-            if self.where(server) != self.there.name:
+            if self.host_of(server) != self.there.name:
                 self.cloud.move(server, self.there)
         self.wait_pinned(self.there)
         host.wait('no record here', lambda: not self.here.journal())
         self.assertEqual({self.member}, self.there.journal())
         self.assertTrue(self.there.stop_agent())
-        ours, theirs = (
+        member, plain = (
             self.there.virsh.cputune(server)
             for server in (self.member, self.plain)
         )
-        self.assertEqual(theirs.scheduler, ours.scheduler)
-        self.assertEqual(theirs.pins, ours.pins)
-        self.assertEqual(theirs.emulator, ours.emulator)
+        self.assertEqual(plain.scheduler, member.scheduler)
+        self.assertEqual(plain.pins, member.pins)
+        self.assertEqual(plain.emulator, member.emulator)
         self.assertEqual(set(), self.there.journal())
-        # It has come with pins that were another agent's.
+        # The member arrived with pins of the other host's agent.
         self.cloud.start_agent(self.there, pinning_policy='balance')
         self.wait_pinned(self.there)
 
@@ -131,64 +132,70 @@ class TestNovaMigration(testtools.TestCase):
         self.there.use_hook(self.cloud.program('nova-vhpc-hook'))
         self.addCleanup(self.there.use_no_hook)
 
-    def test_arrives_as_nova_has_it_where_no_agent_runs(self) -> None:
+    def test_hook_restores_a_migrated_member_where_no_agent_runs(self) -> None:
         self.wait_pinned(self.here)
         self.assertTrue(self.there.stop_agent())
         self.use_hook()
         for server in (self.member, self.plain):
-            if self.where(server) != self.there.name:
+            if self.host_of(server) != self.there.name:
                 self.cloud.move(server, self.there)
-        ours, theirs = (
+        member, plain = (
             self.there.virsh.cputune(server)
             for server in (self.member, self.plain)
         )
-        self.assertEqual(theirs, ours)
+        self.assertEqual(plain, member)
         xml = self.there.virsh('dumpxml', self.member)
         self.assertNotIn('vcpupin', xml)
         self.assertNotIn(domain_metadata.URI, xml)
         self.assertIn('xmlns:nova=', xml)
-        self.bring_back_pinned_beyond()
+        self.restore_with_pins_to_absent_cpus()
         self.cloud.start_agent(self.there, pinning_policy='balance')
         self.wait_pinned(self.there)
 
-    def bring_back_pinned_beyond(self) -> None:
-        """From disk, with what a stopped agent of a larger host leaves."""
+    def restore_with_pins_to_absent_cpus(self) -> None:
+        """Save the member, and restore it pinned to CPUs that do not exist.
+
+        That is how a member arrives from a larger host whose agent stopped.
+        """
         virsh, saved = self.there.virsh, self.there.root / 'saved'
         edited = saved.with_suffix('.xml')
         virsh('save', self.member, str(saved))
-        beyond = (os.cpu_count() or 1) + 3
+        absent_cpu = (os.cpu_count() or 1) + 3
         pins = ''.join(
-            f"<vcpupin vcpu='{vcpu}' cpuset='0-{beyond}'/>" for vcpu in (0, 1)
+            f"<vcpupin vcpu='{vcpu}' cpuset='0-{absent_cpu}'/>"
+            for vcpu in (0, 1)
         )
         edited.write_text(
             virsh('save-image-dumpxml', str(saved)).replace(
                 '</cputune>', f'{pins}</cputune>'
             )
         )
-        words = ('restore', str(saved), '--xml', str(edited))
+        arguments = ('restore', str(saved), '--xml', str(edited))
         self.there.use_no_hook()
         refused = self.assertRaises(
-            subprocess.CalledProcessError, virsh, *words
+            subprocess.CalledProcessError, virsh, *arguments
         )
         self.assertIn('out of range', refused.stderr)
         self.use_hook()
-        virsh(*words)
-        self.assert_free(self.there)
+        virsh(*arguments)
+        self.assert_pins_restored(self.there)
 
-    def test_put_back_first_and_pinned_again(self) -> None:
+    def test_member_restored_before_its_migration_is_pinned_again(
+        self,
+    ) -> None:
         self.wait_pinned(self.here)
         self.cloud.restore_one(self.here, self.member)
-        self.assert_free(self.here)
+        self.assert_pins_restored(self.here)
         self.cloud.move(self.member, self.there)
         self.wait_pinned(self.there)
         self.assertNotIn('never pinned', self.there.log())
 
-    def test_resized_to_a_flavor_without_us_and_back(self) -> None:
+    def test_member_resized_to_a_plain_flavor_is_restored(self) -> None:
         self.wait_pinned(self.here)
         self.act('resize', 'VERIFY_RESIZE', {'flavorRef': 'plain'})
         host.wait('no record here', lambda: not self.here.journal())
         self.assertEqual({}, self.there.vm(self.member))
-        self.assert_free(self.there)
+        self.assert_pins_restored(self.there)
         self.assertEqual(set(), self.there.journal())
         self.act('revertResize', 'ACTIVE')
         self.wait_pinned(self.here)

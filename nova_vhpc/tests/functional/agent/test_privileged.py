@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A real privsep daemon, on threads of our own and on a guest's."""
+"""A real privsep daemon, on threads of the test and of a guest."""
 
 import errno
 import platform
@@ -30,10 +30,10 @@ class TestDaemon(oslo_base.BaseTestCase):
         super().setUp()
         self.addCleanup(privileged.CONTEXT.stop)
 
-    def test_a_slice_is_given_and_taken_back(self) -> None:
+    def test_slice_is_set_and_reset(self) -> None:
         reason = kernel_slice.KernelSliceActuator(None).check()
         if reason is not None:
-            # An old kernel: it must say so, in words.
+            # The kernel is too old; the reason names its version.
             self.assertIn(platform.release(), reason)
             return
         before = sched_attr.get_slice_us(0)
@@ -43,13 +43,13 @@ class TestDaemon(oslo_base.BaseTestCase):
         privileged.set_slice_us(own, 0)
         self.assertEqual(before, sched_attr.get_slice_us(0))
 
-    def test_a_refusal_comes_back_as_it_is(self) -> None:
+    def test_kernel_error_is_raised_in_the_caller(self) -> None:
         error = self.assertRaises(
             OSError, privileged.set_slice_us, (-1,), 5_000
         )
         self.assertEqual(errno.EINVAL, error.errno)
 
-    def test_nothing_else_may_be_called(self) -> None:
+    def test_other_functions_cannot_be_called(self) -> None:
         privileged.set_slice_us((), 0)
         self.assertRaises(
             NameError,
@@ -60,7 +60,9 @@ class TestDaemon(oslo_base.BaseTestCase):
             10.0,
         )
 
-    def test_a_daemon_that_does_not_start(self) -> None:
+    def test_daemon_that_cannot_start_raises_and_names_the_helper(
+        self,
+    ) -> None:
         cfg.CONF.set_override(
             'helper_command', 'false', group=privileged.SECTION
         )
@@ -75,14 +77,14 @@ class TestDaemon(oslo_base.BaseTestCase):
 
 class TestGuest(base.AgentTestCase):
     def slices(self, domain: libvirt.virDomain) -> list[int]:
-        """What the vCPU threads of a guest have now (us)."""
+        """Return the slices of a guest's vCPU threads, in microseconds."""
         host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
         tids = host.vcpu_threads(pid, domain.maxVcpus())
         self.assertNotEqual((), tids)
         return [sched_attr.get_slice_us(tid) for tid in tids]
 
-    def test_undo_after_a_stop_and_after_a_kill(self) -> None:
+    def test_slices_are_restored_after_a_stop_and_after_a_kill(self) -> None:
         domain = self.domain({'vhpc:workload': 'parallel'})
         before = self.slices(domain)
         reason = kernel_slice.KernelSliceActuator(None).check()

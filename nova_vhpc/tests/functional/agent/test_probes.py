@@ -17,16 +17,14 @@ import time
 import libvirt
 
 from nova_vhpc.agent.libvirt import domain_xml
-from nova_vhpc.agent.probes import (
-    base as probe_base,
-)
+from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import block, cpu_stat, libvirt_delay, schedstat
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 
 
 class TestProbes(base.AgentTestCase):
-    """What the probes say of a guest that cannot run as it wants."""
+    """Probes read guests whose vCPUs have to wait."""
 
     def target(self, domain: libvirt.virDomain) -> probe_base.Target:
         host = qemu_process.Processes()
@@ -41,7 +39,7 @@ class TestProbes(base.AgentTestCase):
             host.block_cgroup(pid),
         )
 
-    def test_threads_by_cgroup_and_by_name_agree(self) -> None:
+    def test_vcpu_threads_by_cgroup_and_by_name_are_equal(self) -> None:
         domain = self.domain(None)
         host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
@@ -57,7 +55,7 @@ class TestProbes(base.AgentTestCase):
             )
         )
 
-    def test_schedstat_tells_what_libvirt_tells(self) -> None:
+    def test_schedstat_wait_agrees_with_libvirt(self) -> None:
         domain = self.domain(None, busy=True)
         # Both vCPUs on one CPU: each waits for the other.
         for vcpu in range(2):
@@ -69,10 +67,10 @@ class TestProbes(base.AgentTestCase):
         self.addCleanup(reader.close)
 
         def delays() -> tuple[int, ...]:
-            for found, stats in self.conn.getAllDomainStats(
+            for one, stats in self.conn.getAllDomainStats(
                 libvirt.VIR_DOMAIN_STATS_VCPU
             ):
-                if found.UUIDString() == domain.UUIDString():
+                if one.UUIDString() == domain.UUIDString():
                     return libvirt_delay.parse(stats)
             self.fail('no statistics')
 
@@ -81,13 +79,15 @@ class TestProbes(base.AgentTestCase):
         time.sleep(2)
         reading = reader.read()
         second = delays()
-        theirs = sum(new - old for old, new in zip(first, second, strict=True))
-        ours = sum(reading.wait_us) * 1000
-        self.assertGreater(ours, 100_000_000)
-        # libvirt was asked a moment before and after us.
-        self.assertLess(abs(theirs - ours) / theirs, 0.5)
+        libvirt_ns = sum(
+            new - old for old, new in zip(first, second, strict=True)
+        )
+        probe_ns = sum(reading.wait_us) * 1000
+        self.assertGreater(probe_ns, 100_000_000)
+        # libvirt was asked a moment before and after the probe.
+        self.assertLess(abs(libvirt_ns - probe_ns) / libvirt_ns, 0.5)
 
-    def test_throttling_is_seen_by_both_and_counted_once(self) -> None:
+    def test_schedstat_wait_includes_the_throttled_time(self) -> None:
         domain = self.domain(
             None,
             busy=True,
@@ -97,18 +97,20 @@ class TestProbes(base.AgentTestCase):
         target = self.target(domain)
         self.assertEqual(2, len(target.vcpu_groups))
         throttle = cpu_stat.CpuStatProbe(probe_base.Host()).attach(target)
-        both = schedstat.SchedstatProbe(probe_base.Host()).attach(target)
+        wait = schedstat.SchedstatProbe(probe_base.Host()).attach(target)
         self.addCleanup(throttle.close)
-        self.addCleanup(both.close)
+        self.addCleanup(wait.close)
         throttle.read()
-        both.read()
+        wait.read()
         time.sleep(3)
-        held, waited = throttle.read(), both.read()
-        self.assertGreater(held.latency_us, 0)
-        # schedstat counts the time held back as well.
-        self.assertGreater(waited.latency_us, 0.8 * held.latency_us)
+        throttle_reading, wait_reading = throttle.read(), wait.read()
+        self.assertGreater(throttle_reading.latency_us, 0)
+        # schedstat's wait contains the throttled time.
+        self.assertGreater(
+            wait_reading.latency_us, 0.8 * throttle_reading.latency_us
+        )
 
-    def test_a_long_wait_is_told_of_before_it_ends(self) -> None:
+    def test_long_wait_is_read_before_it_ends(self) -> None:
         domain = self.domain(
             None,
             busy=True,
@@ -122,7 +124,7 @@ class TestProbes(base.AgentTestCase):
         for _ in range(50):
             readings.append(reader.read())
             time.sleep(0.1)
-        told = [
+        unfinished_waits = [
             wait_us
             for reading in readings[1:]
             for wait_us, runs in zip(
@@ -130,9 +132,9 @@ class TestProbes(base.AgentTestCase):
             )
             if not runs and wait_us
         ]
-        self.assertGreater(len(told), 1, readings)
+        self.assertGreater(len(unfinished_waits), 1, readings)
 
-    def test_block_has_a_source(self) -> None:
+    def test_block_probe_reads_a_guests_cgroup(self) -> None:
         domain = self.domain(None)
         reader = block.BlockProbe(probe_base.Host()).attach(
             self.target(domain)
@@ -142,7 +144,7 @@ class TestProbes(base.AgentTestCase):
         self.assertIsNotNone(reader.read())
         reader.close()
 
-    def test_domain_xml_of_libvirt_itself(self) -> None:
+    def test_libvirts_domain_xml_is_parsed(self) -> None:
         domain = self.domain({'vhpc:workload': 'latency'}, cpuset='0-1')
         info = domain_xml.parse(domain.XMLDesc(0))
         self.assertTrue(info.ours)

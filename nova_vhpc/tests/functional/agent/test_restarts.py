@@ -117,7 +117,7 @@ class TestRestarts(base.AgentTestCase):
         self.addCleanup(thread.join)
         self.addCleanup(self.ended.set)
 
-    def test_killed_before_it_saw_which_run_it_wrote_to(self) -> None:
+    def test_misdirected_write_of_a_killed_agent_is_reverted(self) -> None:
         before = base.everything(self.started)
         for restored in (True, False):
             process = self.start_agent(period_ms=30)
@@ -150,7 +150,7 @@ class TestRestarts(base.AgentTestCase):
             self.assertEqual(before, base.everything(self.started))
             self.assertEqual((), records.uuids())
 
-    def test_no_new_run_gets_what_the_old_one_had(self) -> None:
+    def test_original_of_old_run_is_not_restored_into_new_run(self) -> None:
         """It is resized and started, and nobody has looked at it yet."""
         made = self.make(foreign_changes='override')
         target = self.taken_in(made)
@@ -173,7 +173,7 @@ class TestRestarts(base.AgentTestCase):
         self.assertEqual(restore_queue.GONE, done)
         self.assertTrue(made.stop(base.PATIENCE_S))
 
-    def test_no_new_run_keeps_what_the_old_one_was_to_get(self) -> None:
+    def test_writes_for_old_run_do_not_stay_in_new_run(self) -> None:
         before = base.everything(self.started)
         made = self.make()
         first = self.taken_in(made).original

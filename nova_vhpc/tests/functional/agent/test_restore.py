@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Exact undo: on stop, after a crash, with a broken journal."""
+"""Exact restore: at stop, after a crash, with a damaged journal."""
 
 import json
 import os
@@ -26,10 +26,10 @@ from nova_vhpc.tests.functional.agent import base
 PARALLEL = {'vhpc:workload': 'parallel'}
 
 
-class TestUndo(base.AgentTestCase):
-    """What the agent wrote is taken back, bit for bit."""
+class TestRestore(base.AgentTestCase):
+    """Servers get their original settings back, every value the same."""
 
-    def test_stop_restores_all(self) -> None:
+    def test_stop_restores_all_servers(self) -> None:
         domains = [
             self.domain(PARALLEL),
             self.domain(PARALLEL, cputune=base.OWN_QUOTA),
@@ -51,7 +51,7 @@ class TestUndo(base.AgentTestCase):
         for domain in domains:
             self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
 
-    def test_vcpus_that_were_plugged_in_meanwhile(self) -> None:
+    def test_stop_restores_pins_of_hotplugged_vcpus(self) -> None:
         domain = self.domain(PARALLEL, spare_vcpus=2)
         everywhere = domain.vcpuPinInfo(base.LIVE)[0]
         with self.running(vhpc_control__pinning_policy='balance'):
@@ -63,7 +63,7 @@ class TestUndo(base.AgentTestCase):
             )
         self.assertEqual([everywhere] * 4, domain.vcpuPinInfo(base.LIVE))
 
-    def test_stop_within_five_seconds(self) -> None:
+    def test_stop_takes_less_than_five_seconds(self) -> None:
         domains = [self.domain(PARALLEL) for _ in range(4)]
         process = self.start_agent()
         for domain in domains:
@@ -72,7 +72,7 @@ class TestUndo(base.AgentTestCase):
         self.assertEqual(0, self.stop_agent(process))
         self.assertLess(time.monotonic() - began, 5.0)
 
-    def test_next_start_after_a_kill_starts_from_the_original(self) -> None:
+    def test_agent_after_a_kill_knows_the_original(self) -> None:
         domain = self.domain(PARALLEL, cputune=base.OWN_QUOTA)
         before = base.everything(domain)
         process = self.start_agent()
@@ -86,38 +86,41 @@ class TestUndo(base.AgentTestCase):
             self.assertEqual(20_000, vm['original']['quota_us'])
         self.assertEqual(before, base.everything(domain))
 
-    def _killed(self, domain: libvirt.virDomain) -> object:
-        """An agent wrote to the domain and was killed; its journal file."""
+    def write_and_kill(self, domain: libvirt.virDomain) -> object:
+        """Have an agent write to a domain, and kill it.
+
+        :returns: path of the domain's journal record.
+        """
         process = self.start_agent()
         self.wait_for_write(domain)
         process.kill()
         process.join(10)
         return self.path / 'state/journal' / f'{domain.UUIDString()}.json'
 
-    def test_torn_journal_is_replaced_by_the_mark(self) -> None:
+    def test_truncated_record_is_replaced_by_the_metadata_copy(self) -> None:
         domain = self.domain(PARALLEL, cputune=base.OWN_QUOTA)
         before = base.everything(domain)
-        file = self._killed(domain)
+        file = self.write_and_kill(domain)
         file.write_text(file.read_text()[:100])
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
         self.assertTrue(file.with_suffix('.bad').exists())
 
-    def test_empty_journal_without_mark_falls_back_to_definition(
+    def test_definition_replaces_empty_record_without_metadata(
         self,
     ) -> None:
         domain = self.domain(PARALLEL, cputune=base.OWN_QUOTA)
         before = base.everything(domain)
-        file = self._killed(domain)
+        file = self.write_and_kill(domain)
         file.write_text('')
         domain_metadata.remove(domain)
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
 
-    def test_altered_journal_is_replaced_by_the_mark(self) -> None:
+    def test_altered_record_is_replaced_by_the_metadata_copy(self) -> None:
         domain = self.domain(PARALLEL, cputune=base.OWN_QUOTA)
         before = base.everything(domain)
-        file = self._killed(domain)
+        file = self.write_and_kill(domain)
         text = file.read_text()
         shares = before[0]['cpu_shares']
         altered = text.replace(f': {shares}', f': {shares + 1}')
@@ -127,18 +130,18 @@ class TestUndo(base.AgentTestCase):
         self.assertEqual(before, base.everything(domain))
         self.assertEqual(altered, file.with_suffix('.bad').read_text())
 
-    def test_lost_journal_is_replaced_by_the_mark(self) -> None:
+    def test_lost_record_is_replaced_by_the_metadata_copy(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
-        self._killed(domain).unlink()
+        self.write_and_kill(domain).unlink()
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
         self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
 
-    def test_newer_journal_is_kept_and_the_vm_freed(self) -> None:
+    def test_record_of_newer_version_is_kept_and_server_restored(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
-        file = self._killed(domain)
+        file = self.write_and_kill(domain)
         data = json.loads(file.read_text())
         data['version'] = 99
         file.write_text(json.dumps(data))
@@ -152,20 +155,20 @@ class TestUndo(base.AgentTestCase):
             self.assertIsNone(self.vm(domain))
         self.assertTrue(file.exists())
 
-    def test_journal_of_a_domain_that_is_gone(self) -> None:
+    def test_record_of_a_domain_that_is_gone_is_removed(self) -> None:
         domain = self.domain(PARALLEL)
-        file = self._killed(domain)
+        file = self.write_and_kill(domain)
         domain.destroy()
         self.assertEqual(0, self.restore())
         self.assertFalse(file.exists())
 
-    def test_journal_of_another_run_is_not_believed(self) -> None:
+    def test_record_of_an_earlier_run_is_not_restored(self) -> None:
         domain = self.domain(PARALLEL)
-        file = self._killed(domain)
+        file = self.write_and_kill(domain)
         kept = file.read_text()
         domain.destroy()
         domain.create()
-        # Somebody's own choice in the new run must stay.
+        # An external change in the new run must stay.
         domain.setSchedulerParametersFlags({'cpu_shares': 777}, base.LIVE)
         before = base.everything(domain)
         file.write_text(kept)
@@ -173,11 +176,11 @@ class TestUndo(base.AgentTestCase):
         self.assertEqual(before, base.everything(domain))
         self.assertFalse(file.exists())
 
-    def test_no_journal_no_write(self) -> None:
+    def test_nothing_is_written_without_a_journal(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         state = self.path / 'state'
-        # Root writes through file modes; a file in the way stops it.
+        # Root ignores file modes, but a file in the way stops it, too.
         state.write_text('in the way')
         process = self.start_agent()
         self.wait_for(
@@ -188,7 +191,7 @@ class TestUndo(base.AgentTestCase):
         state.unlink()
         self.stop_agent(process)
 
-    def test_full_disk_no_write_and_recovery(self) -> None:
+    def test_nothing_is_written_until_the_disk_has_space(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         state = self.path / 'state'
@@ -209,7 +212,7 @@ class TestUndo(base.AgentTestCase):
         self.assertEqual(before, base.everything(domain))
 
     def mount_tiny(self, path: object) -> None:
-        """A file system of one page for files."""
+        """Mount a file system of 64 KiB."""
         import subprocess
 
         subprocess.run(
@@ -226,20 +229,20 @@ class TestUndo(base.AgentTestCase):
         )
         self.addCleanup(subprocess.run, ['umount', '-l', str(path)])
 
-    def test_restore_refuses_beside_a_running_agent(self) -> None:
+    def test_restore_exits_with_status_2_while_an_agent_runs(self) -> None:
         with self.running():
             self.assertEqual(2, self.restore())
 
-    def test_restore_with_the_wrong_libvirt_keeps_the_journal(self) -> None:
+    def test_restore_from_another_libvirt_keeps_the_record(self) -> None:
         domain = self.domain(PARALLEL)
-        file = self._killed(domain)
+        file = self.write_and_kill(domain)
         self.configure(libvirt_uri='test:///default')
         self.assertEqual(1, self.restore())
         self.assertTrue(file.exists())
         self.configure()
         self.assertEqual(0, self.restore())
 
-    def test_managed_save_carries_the_original(self) -> None:
+    def test_saved_and_started_server_keeps_its_original(self) -> None:
         domain = self.domain(PARALLEL, cputune=base.OWN_QUOTA)
         before = base.everything(domain)
         with self.running():
@@ -252,7 +255,7 @@ class TestUndo(base.AgentTestCase):
         self.assertEqual(before[0], base.everything(domain)[0])
         self.assertEqual(before[1], base.everything(domain)[1])
 
-    def test_killed_while_stopping_leaves_it_to_restore(self) -> None:
+    def test_restore_completes_a_stop_that_was_killed(self) -> None:
         domains = [self.domain(PARALLEL) for _ in range(3)]
         before = [base.everything(domain) for domain in domains]
         process = self.start_agent()
@@ -267,7 +270,7 @@ class TestUndo(base.AgentTestCase):
 
 
 def fill(path: object) -> None:
-    """Write until the disk is full."""
+    """Write to a file until the disk is full."""
     with open(str(path), 'wb', buffering=0) as file:
         try:
             while True:

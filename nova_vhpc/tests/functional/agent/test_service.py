@@ -33,7 +33,7 @@ PARALLEL = {'vhpc:workload': 'parallel'}
 class TestService(base.AgentTestCase):
     """Lock, signals, watchdog, metrics, status, dry run."""
 
-    def test_second_agent_refuses(self) -> None:
+    def test_second_agent_exits_with_status_2(self) -> None:
         with self.running():
             second = self.spawn()
             second.join(20)
@@ -42,7 +42,7 @@ class TestService(base.AgentTestCase):
             self.assertEqual(1, len(lines))
             self.assertIn('stop it first', lines[0])
 
-    def test_second_agent_refuses_when_run_path_was_removed(self) -> None:
+    def test_second_agent_exits_even_if_run_path_was_removed(self) -> None:
         domain = self.domain(PARALLEL)
         with self.running():
             self.wait_for_write(domain)
@@ -55,7 +55,7 @@ class TestService(base.AgentTestCase):
             self.assertEqual(2, len(self.log_lines('stop it first')))
             self.assertEqual(ours, base.everything(domain))
 
-    def test_bad_configuration_is_one_line(self) -> None:
+    def test_invalid_option_ends_the_agent_with_one_line(self) -> None:
         for options, words in (
             ({'cpu_shared_set': '0-4000'}, ('cpu_shared_set', '0-4000')),
             ({'cpu_shared_set': '3-1'}, ('cpu_shared_set', '3-1')),
@@ -81,7 +81,7 @@ class TestService(base.AgentTestCase):
                 self.assertIn(word, line)
             self.assertNotIn('Traceback', self.log.read_text())
 
-    def test_sighup_reads_mutable_options_again(self) -> None:
+    def test_sighup_reloads_mutable_options(self) -> None:
         domain = self.domain(PARALLEL)
         process = self.start_agent(reconcile_period=3600)
         ours = self.wait_for_period(domain)
@@ -92,14 +92,14 @@ class TestService(base.AgentTestCase):
         self.wait_for(lambda: self.period(domain) == ours, 'our period')
         self.assertEqual(0, self.stop_agent(process))
 
-    def test_broken_file_on_sighup_changes_nothing(self) -> None:
+    def test_sighup_with_a_broken_file_keeps_the_options(self) -> None:
         process = self.start_agent()
         (self.path / 'agent.conf').write_text('[vhpc_agent\nbroken')
         os.kill(process.pid, signal.SIGHUP)
         self.wait_for(lambda: self.log_lines('not reloaded'), 'SIGHUP')
         self.assertEqual(0, self.stop_agent(process))
 
-    def test_sigusr2_reports_the_live_plan(self) -> None:
+    def test_sigusr2_logs_a_report_with_the_live_plan(self) -> None:
         domain = self.domain(PARALLEL)
         process = self.start_agent()
         self.wait_for_write(domain)
@@ -117,7 +117,7 @@ class TestService(base.AgentTestCase):
         self.assertIn('slice_us', text)
         self.assertEqual(0, self.stop_agent(process))
 
-    def test_systemd_is_told_and_the_tick_feeds_the_watchdog(self) -> None:
+    def test_systemd_gets_ready_watchdog_and_stopping(self) -> None:
         path = str(self.path / 'notify')
         server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(server.close)
@@ -137,7 +137,7 @@ class TestService(base.AgentTestCase):
         process.join(10)
         self.assertEqual(0, process.exitcode)
 
-    def test_metrics(self) -> None:
+    def test_metrics_port_serves_server_and_host_metrics(self) -> None:
         domain = self.domain(PARALLEL)
         with socket.socket() as sock:
             sock.bind(('127.0.0.1', 0))
@@ -174,7 +174,7 @@ class TestService(base.AgentTestCase):
         ):
             self.assertIn(f'nova_vhpc_{name}', text)
 
-    def test_status_socket_and_top(self) -> None:
+    def test_top_shows_the_servers_of_the_status_socket(self) -> None:
         domain = self.domain(PARALLEL)
         with self.running(status_socket_mode='0640'):
             self.wait_for_write(domain)

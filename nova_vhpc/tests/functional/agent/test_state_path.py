@@ -16,7 +16,7 @@ import pathlib
 
 import libvirt
 
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal import record
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
@@ -34,7 +34,7 @@ class StatePathTest(base.AgentTestCase):
     def plant(self, domain: libvirt.virDomain) -> pathlib.Path:
         """Write a record as another user, for a domain that asked nothing."""
         parameters, *_ = base.everything(domain)
-        record = store.JournalRecord(
+        planted = record.JournalRecord(
             domain.UUIDString(),
             domain.name(),
             qemu_process.Processes().identity(
@@ -53,8 +53,8 @@ class StatePathTest(base.AgentTestCase):
             ),
             written={'vcpu_period': None, 'vcpu_quota': None},
         )
-        file = self.state / 'journal' / f'{record.uuid}.json'
-        file.write_text(record.to_json())
+        file = self.state / 'journal' / f'{planted.uuid}.json'
+        file.write_text(planted.to_json())
         os.chown(file, NOBODY, NOBODY)
         return file
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""libvirt that restarts, hangs, refuses or is not there."""
+"""libvirt restarts, hangs, refuses writes, or does not run."""
 
 import contextlib
 import functools
@@ -32,14 +32,14 @@ PARALLEL = {'vhpc:workload': 'parallel'}
 
 
 class TestTrouble(base.AgentTestCase):
-    """The agent waits it out, and the tick goes on."""
+    """The agent waits until libvirt works again, and its tick goes on."""
 
     def ticks(self) -> int:
-        """Number of ticks so far."""
+        """Return the number of ticks so far."""
         value: int = self.status()['agent']['ticks']
         return value
 
-    def test_restart_of_libvirtd(self) -> None:
+    def test_agent_reconnects_when_libvirtd_restarts(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         process = self.start_agent()
@@ -58,7 +58,7 @@ class TestTrouble(base.AgentTestCase):
         self.assertEqual(2, len(self.log_lines(': connected')))
         self.assertEqual([], self.log_lines('Traceback'))
 
-    def test_restarts_of_libvirtd_leave_nothing_behind(self) -> None:
+    def test_reconnects_leave_no_open_files(self) -> None:
         process = self.start_agent()
         self.wait_for(lambda: self.status()['agent']['libvirt_up'], 'libvirt')
         files = pathlib.Path(f'/proc/{process.pid}/fd')
@@ -78,7 +78,7 @@ class TestTrouble(base.AgentTestCase):
             'the old connections to end',
         )
 
-    def test_libvirtd_away_at_start_and_for_long(self) -> None:
+    def test_agent_waits_for_a_libvirtd_that_is_down_at_start(self) -> None:
         domain = self.domain(PARALLEL)
         self.daemon.kill()
         process = self.start_agent(reconnect_max_seconds=0.5)
@@ -92,7 +92,7 @@ class TestTrouble(base.AgentTestCase):
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual([], self.log_lines('Traceback'))
 
-    def test_stop_while_libvirtd_is_away_keeps_the_journal(self) -> None:
+    def test_stop_while_libvirtd_is_down_keeps_the_journal(self) -> None:
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         process = self.start_agent()
@@ -110,8 +110,8 @@ class TestTrouble(base.AgentTestCase):
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
 
-    def test_stop_while_libvirtd_is_restarted(self) -> None:
-        """As an upgrade of both does."""
+    def test_stop_while_libvirtd_restarts_restores_the_server(self) -> None:
+        """A package upgrade restarts both."""
         domain = self.domain(PARALLEL)
         before = base.everything(domain)
         process = self.start_agent()
@@ -149,7 +149,10 @@ class TestTrouble(base.AgentTestCase):
         self.assertEqual(0, self.stop_agent(process))
 
     def hang(self, domain: libvirt.virDomain) -> Callable[[], None]:
-        """Make libvirt's calls on one domain hang; returns the cure."""
+        """Make libvirt's calls on one domain hang.
+
+        :returns: function that ends the hang.
+        """
         pid = int(
             (self.daemon.run_dir / 'qemu' / f'{domain.name()}.pid')
             .read_text()
@@ -164,24 +167,24 @@ class TestTrouble(base.AgentTestCase):
         holder.start()
         time.sleep(0.3)
 
-        def cure() -> None:
+        def end_hang() -> None:
             os.kill(pid, signal.SIGCONT)
             holder.join(30)
             with contextlib.suppress(libvirt.libvirtError):
                 other.close()
 
-        self.addCleanup(cure)
-        return cure
+        self.addCleanup(end_hang)
+        return end_hang
 
-    def test_one_domain_that_hangs_does_not_stop_the_others(self) -> None:
+    def test_hanging_domain_does_not_delay_other_servers(self) -> None:
         hanging = self.domain(PARALLEL)
         before = base.everything(hanging)
-        cure = self.hang(hanging)
+        end_hang = self.hang(hanging)
         process = self.start_agent(
             call_deadline=0.5, quarantine_seconds=0.5, reconcile_period=0.5
         )
-        # libvirt from 10 on does not even give the XML of such a domain, so
-        # whether it is ours cannot be known.
+        # Since version 10, libvirt does not return the XML of such a domain,
+        # so the agent cannot know whether to manage it.
         self.wait_for(
             lambda: (
                 (self.vm(hanging) or {}).get('quarantined')
@@ -196,7 +199,7 @@ class TestTrouble(base.AgentTestCase):
         first = self.ticks()
         time.sleep(1)
         self.assertGreater(self.ticks() - first, 5)
-        cure()
+        end_hang()
         self.wait_for_write(hanging)
         self.wait_for(
             lambda: not self.vm(hanging)['quarantined'], 'the way back'
@@ -204,32 +207,32 @@ class TestTrouble(base.AgentTestCase):
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(before, base.everything(hanging))
 
-    def test_stop_beside_a_domain_that_hangs(self) -> None:
+    def test_stop_restores_other_servers_if_one_hangs(self) -> None:
         hanging = self.domain(PARALLEL)
         others = [self.domain(PARALLEL) for _ in range(3)]
         before = [base.everything(d) for d in (hanging, *others)]
         process = self.start_agent(workers=2, call_deadline=1)
         for domain in (hanging, *others):
             self.wait_for_write(domain)
-        cure = self.hang(hanging)
+        end_hang = self.hang(hanging)
         began = time.monotonic()
         self.assertEqual(1, self.stop_agent(process))
         self.assertLess(time.monotonic() - began, 6.0)
         left = {p.stem for p in (self.path / 'state/journal').iterdir()}
         self.assertIn(hanging.UUIDString(), left)
         for domain, original in zip(others, before[1:], strict=True):
-            # A machine under load may not get round to all in time; but
-            # who is not in the journal any more is exactly what it was.
+            # On a machine under load the time may not suffice for all
+            # servers; a server without a record must be restored exactly.
             if domain.UUIDString() not in left:
                 self.assertEqual(original, base.everything(domain))
-        cure()
+        end_hang()
         self.assertEqual(0, self.restore())
         self.assertEqual(
             before, [base.everything(d) for d in (hanging, *others)]
         )
 
     def make_bandwidth_read_only(self, domain: libvirt.virDomain) -> None:
-        """Let the kernel refuse libvirt a domain's period and quota."""
+        """Make the kernel refuse libvirt's writes of period and quota."""
         run = functools.partial(subprocess.run, check=True)
         host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
@@ -242,9 +245,12 @@ class TestTrouble(base.AgentTestCase):
                     self.addCleanup(run, [*enter, 'umount', file])
                     run([*enter, 'mount', '-o', 'remount,bind,ro', file])
 
-    def test_refused_writes_bring_quarantine_and_retries(self) -> None:
+    def test_server_with_refused_writes_is_quarantined_and_retried(
+        self,
+    ) -> None:
         domain = self.domain(PARALLEL)
-        # Before the mounts: libvirt takes them for controllers of its own.
+        # Started before the mounts, which libvirt would otherwise take for
+        # cgroup controllers.
         fine = self.domain(PARALLEL)
         self.make_bandwidth_read_only(domain)
         before = base.everything(domain)
@@ -266,7 +272,7 @@ class TestTrouble(base.AgentTestCase):
 
 
 def ask_monitor(conn: libvirt.virConnect, uuid: str) -> None:
-    """Block in a monitor command for as long as QEMU is stopped."""
+    """Send a monitor command, which blocks while QEMU is stopped."""
     try:
         domain = conn.lookupByUUIDString(uuid)
         libvirt_qemu.qemuMonitorCommand(domain, 'info version', 1)

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""NICs of real guests, re-plugged into bridges with real uplinks."""
+"""NICs of real guests are plugged into bridges with uplinks."""
 
 import contextlib
 import pathlib
@@ -28,8 +28,8 @@ from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.domain_xml import parse
 from nova_vhpc.agent.uplinks import binder, plugger
 from nova_vhpc.linux import qemu_process
-from nova_vhpc.testbed import guest as lab_guest
-from nova_vhpc.testbed import image as lab_image
+from nova_vhpc.testbed import guest as testbed_guest
+from nova_vhpc.testbed import image as testbed_image
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.tests.functional.topology import links
 
@@ -40,7 +40,7 @@ SPECS = {'vhpc:workload': 'parallel', 'vhpc:network': 'shared-separate'}
 
 
 class BindingCase(base.AgentTestCase):
-    """A shared bridge, and one of its own with an uplink."""
+    """Has a shared bridge, and a separate bridge with an uplink."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -48,8 +48,8 @@ class BindingCase(base.AgentTestCase):
         self.shared = self.links.bridge('s')
         self.own = self.links.bridge('o')
         self.far = self.links.uplink('u', self.own) + 'x'
-        self.records = plugger.BindingJournal(str(self.path / 'state'))
-        self.plugger = plugger.Plugger(self.records, qemu_process.Processes())
+        self.journal = plugger.BindingJournal(str(self.path / 'state'))
+        self.plugger = plugger.Plugger(self.journal, qemu_process.Processes())
         self.claimed: dict[str, tuple[str, ...]] = {}
         self.guests: dict[str, Any] = {}
         self.binder = binder.UplinkBinder(
@@ -67,9 +67,9 @@ class BindingCase(base.AgentTestCase):
         name = f'bind-{uuid_module.uuid4().hex[:8]}'
         none = pathlib.Path('/x')
         root = ElementTree.fromstring(
-            lab_guest.domain_xml(
+            testbed_guest.domain_xml(
                 name,
-                lab_image.GuestImage(none, none),
+                testbed_image.GuestImage(none, none),
                 memory_mib=32,
                 extra_specs=SPECS,
                 bridges=bridges,
@@ -79,17 +79,17 @@ class BindingCase(base.AgentTestCase):
         for tag in ('kernel', 'initrd', 'cmdline'):
             system.remove(system.find(tag))
         for nic in root.findall('./devices/interface'):
-            # As Nova does: taps are called the same in each run.
+            # Nova, too, gives taps the same names in each run.
             tap = f'tap{uuid_module.uuid4().hex[:8]}'
             ElementTree.SubElement(nic, 'target', dev=tap)
         domain = self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
         self.addCleanup(self._end_domain, domain.UUIDString())
         domain.create()
         self.claimed[domain.UUIDString()] = claimed
-        self.follow(domain)
+        self.add_guest(domain)
         return domain
 
-    def follow(self, domain: libvirt.virDomain) -> None:
+    def add_guest(self, domain: libvirt.virDomain) -> None:
         self.guests[domain.UUIDString()] = types.SimpleNamespace(
             domain=domain,
             domain_id=domain.ID(),
@@ -107,23 +107,23 @@ class BindingCase(base.AgentTestCase):
         ]
 
     def plugs(self, domain: libvirt.virDomain) -> list[str]:
-        """The bridges that the kernel has the guest's taps on.
+        """Return the bridges of the guest's taps, as the kernel has them.
 
-        While libvirt takes a tap from one bridge to another it is on none.
+        While libvirt moves a tap to another bridge, the tap has none: ''.
         """
-        found = []
+        bridges = []
         for tap in self.taps(domain):
             try:
-                found.append((NET / tap / 'master').readlink().name)
+                bridges.append((NET / tap / 'master').readlink().name)
             except FileNotFoundError:
-                found.append('')
-        return found
+                bridges.append('')
+        return bridges
 
     def listen(self, tap: str) -> socket.socket:
-        """Sees the frames that the kernel hands to a guest's NIC.
+        """Return a socket that gets the frames sent to a guest's NIC.
 
-        The tap's own counters only count what the guest reads, and these
-        guests have no system that would.
+        The tap's counters count only frames that the guest reads, and these
+        guests have no operating system that reads any.
         """
         sock = socket.socket(
             socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)
@@ -133,8 +133,8 @@ class BindingCase(base.AgentTestCase):
         sock.setblocking(False)
         return sock
 
-    def heard(self, sock: socket.socket) -> int:
-        """Our frames among those that were seen."""
+    def count_frames(self, sock: socket.socket) -> int:
+        """Return how many frames of :meth:`flood` a socket has got."""
         count = 0
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -142,7 +142,7 @@ class BindingCase(base.AgentTestCase):
         return count
 
     def flood(self, nic: str, frames: int) -> None:
-        """Broadcasts that come in over the uplink."""
+        """Send broadcasts that arrive over the uplink."""
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
             sock.bind((nic, 0))
             frame = b'\xff' * 6 + b'\x02' * 6 + ETHERTYPE + b'v' * 46
@@ -151,9 +151,9 @@ class BindingCase(base.AgentTestCase):
 
 
 class _Meanwhile:
-    """A domain to which something happens just before it is written.
+    """A domain that calls a function just before one of its writes.
 
-    :param number: of the write, from 1 on.
+    :param number: number of that write, from 1.
     """
 
     def __init__(
@@ -174,27 +174,29 @@ class _Meanwhile:
 
 
 class BindingTest(BindingCase):
-    def test_the_last_nic_goes_to_the_claimed_uplink(self) -> None:
+    def test_last_nic_is_plugged_into_the_claimed_uplink(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
         before = domain.XMLDesc(0)
         self.binder.reconcile()
         self.assertEqual([self.shared, self.own], self.plugs(domain))
 
-        # What comes in over the uplink reaches that NIC and no other.
+        # Frames that arrive over the uplink reach that NIC and no other.
         first, second = (self.listen(tap) for tap in self.taps(domain))
         self.flood(self.far, 50)
-        self.assertEqual((0, 50), (self.heard(first), self.heard(second)))
+        self.assertEqual(
+            (0, 50), (self.count_frames(first), self.count_frames(second))
+        )
 
         self.binder.stop()
         self.plugger.restore_all(self.conn)
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
         self.assertEqual(before, domain.XMLDesc(0))
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
 
-    def test_after_a_crash_all_is_put_back(self) -> None:
+    def test_nics_are_restored_after_a_crash(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
         self.binder.reconcile()
-        # Another process, which knows the journal only.
+        # Like another process, it knows only the journal.
         other = plugger.Plugger(
             plugger.BindingJournal(str(self.path / 'state')),
             qemu_process.Processes(),
@@ -202,13 +204,13 @@ class BindingTest(BindingCase):
         self.assertEqual({}, other.restore_all(self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
-    def test_bound_anew_after_a_hard_reboot(self) -> None:
+    def test_nic_is_plugged_again_after_a_hard_reboot(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
         self.binder.reconcile()
         domain.destroy()
         domain.create()
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
-        self.follow(domain)
+        self.add_guest(domain)
         self.binder.reconcile()
         self.assertEqual([self.shared, self.own], self.plugs(domain))
         self.plugger.restore_all(self.conn)
@@ -217,9 +219,11 @@ class BindingTest(BindingCase):
     def bind_and_restart(
         self, bridges: tuple[str, ...], number: int
     ) -> libvirt.virDomain:
-        """A guest that libvirt has bound in a run that was not meant.
+        """Return a guest that restarted while its NICs were plugged.
 
-        :param number: of the NIC that was the first to be bound there.
+        :param bridges: claimed bridges.
+        :param number: number of the first NIC, from 1, that libvirt plugged
+            in the new run.
         """
         domain = self.boot((self.shared, self.shared), bridges)
 
@@ -227,27 +231,29 @@ class BindingTest(BindingCase):
             domain.destroy()
             domain.create()
 
-        target = self.guests[domain.UUIDString()]
-        target.domain = _Meanwhile(domain, number, restart)
+        guest = self.guests[domain.UUIDString()]
+        guest.domain = _Meanwhile(domain, number, restart)
         self.binder.reconcile()
         self.assertIn(bridges[number - 1], self.plugs(domain))
         return domain
 
-    def test_restarted_while_it_is_bound_then_killed(self) -> None:
+    def test_restore_after_a_kill_reverts_misdirected_plugging(self) -> None:
         domain = self.bind_and_restart((self.own,), 1)
         self.assertEqual({}, self.plugger.restore_all(self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
-    def test_restarted_while_it_is_bound(self) -> None:
+    def test_guest_restarted_while_plugged_is_restored_at_the_end(
+        self,
+    ) -> None:
         third = self.links.bridge('t')
         domain = self.bind_and_restart((self.own, third), 2)
-        self.follow(domain)
+        self.add_guest(domain)
         self.binder.reconcile()
         self.assertEqual([self.own, third], self.plugs(domain))
         self.assertEqual({}, self.plugger.restore_all(self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
-    def test_the_end_waits_for_a_nic_that_is_being_moved(self) -> None:
+    def test_stop_waits_for_a_nic_that_is_being_plugged(self) -> None:
         domain = self.boot((self.shared,), (self.own,))
         ends = threading.Thread(target=self.binder.stop)
 
@@ -255,15 +261,15 @@ class BindingTest(BindingCase):
             ends.start()
             ends.join(1)
 
-        target = self.guests[domain.UUIDString()]
-        target.domain = _Meanwhile(domain, 1, end)
+        guest = self.guests[domain.UUIDString()]
+        guest.domain = _Meanwhile(domain, 1, end)
         self.binder.start()
         self.wait_for(ends.is_alive, 'the end', 3 * binder.PERIOD_S)
         ends.join()
         self.assertEqual([self.shared], self.plugs(domain))
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
 
-    def test_put_back_before_it_migrates_and_when_paused(self) -> None:
+    def test_nics_are_restored_while_the_guest_is_held(self) -> None:
         domain = self.boot((self.shared, self.shared), (self.own,))
         self.binder.reconcile()
         self.guests[domain.UUIDString()].hands_off = 'leaving'
@@ -273,7 +279,7 @@ class BindingTest(BindingCase):
         self.binder.reconcile()
         self.assertEqual([self.shared, self.own], self.plugs(domain))
 
-    def test_what_others_moved_stays(self) -> None:
+    def test_nic_moved_by_others_is_not_restored(self) -> None:
         domain = self.boot((self.shared,), (self.own,))
         self.binder.reconcile()
         third = self.links.bridge('t')
@@ -282,13 +288,13 @@ class BindingTest(BindingCase):
         self.plugger.restore_all(self.conn)
         self.assertEqual([third], self.plugs(domain))
 
-    def test_no_claim_no_write(self) -> None:
+    def test_guest_without_claims_is_not_plugged(self) -> None:
         domain = self.boot((self.shared,), ())
         self.binder.reconcile()
         self.assertEqual([self.shared], self.plugs(domain))
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
 
-    def test_more_claims_than_nics_is_told(self) -> None:
+    def test_more_claims_than_nics_are_a_problem_in_the_status(self) -> None:
         domain = self.boot((self.shared,), (self.own, self.shared))
         self.binder.reconcile()
         self.assertIn(

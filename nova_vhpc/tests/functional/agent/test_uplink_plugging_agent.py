@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A real agent publishes, reads a claim, and plugs the NIC; then undoes."""
+"""A real agent publishes uplinks, plugs a claimed NIC, and restores it."""
 
 import signal
 
@@ -37,7 +37,9 @@ class BindingAgentTest(
             'vhpc_topology__nic_patterns': self.far[:-1],
         }
 
-    def test_claim_bind_crash_restore_bind_stop(self) -> None:
+    def test_claimed_nic_is_plugged_and_restored_at_crash_and_stop(
+        self,
+    ) -> None:
         domain = self.boot((self.shared, self.shared), ())
         agent = self.start_agent(**self.options())
         self.wait_for(
@@ -56,16 +58,16 @@ class BindingAgentTest(
             user_id='u',
             consumer_generation=None,
         )
-        there = [self.shared, self.own]
-        back = [self.shared, self.shared]
-        self.wait_for(lambda: self.plugs(domain) == there, 'the binding')
+        plugged = [self.shared, self.own]
+        original = [self.shared, self.shared]
+        self.wait_for(lambda: self.plugs(domain) == plugged, 'the binding')
         self.wait_for(lambda: self.status()['binding']['bound'], 'the status')
         self.stop_agent(agent, signal.SIGKILL)
-        self.assertEqual(there, self.plugs(domain))
+        self.assertEqual(plugged, self.plugs(domain))
         self.assertEqual(0, self.restore())
-        self.assertEqual(back, self.plugs(domain))
+        self.assertEqual(original, self.plugs(domain))
 
         agent = self.start_agent(**self.options())
-        self.wait_for(lambda: self.plugs(domain) == there, 'the binding')
+        self.wait_for(lambda: self.plugs(domain) == plugged, 'the binding')
         self.assertEqual(0, self.stop_agent(agent))
-        self.assertEqual(back, self.plugs(domain))
+        self.assertEqual(original, self.plugs(domain))

@@ -11,34 +11,32 @@
 # under the License.
 
 
-"""Each network configuration sends packets where the paper draws them.
+"""Packets of each network configuration take the way the paper shows.
 
-HPCVirt'09 section 4, with real guests on two "hosts": each a set of Linux
-bridges of its own with a veth uplink per bridge, whose other ends meet in
-one more bridge, the physical switch. As in the paper, eth0 of every guest
-is on the bridge for management and eth1 (for ``multiple-shared`` also
-eth2) carries messages. A real Placement chooses the uplinks by the
-flavor's recipe; the agent's own publisher, claim reader and binder do the
-rest. Then the packet counters of all ports are read.
+HPCVirt'09 section 4, with real guests on two "hosts". Each host is a set of
+Linux bridges, each with a veth uplink to one more bridge, the physical switch.
+As in the paper, eth0 of every guest is on the management bridge, and eth1 (for
+``multiple-shared`` also eth2) carries messages. A real Placement chooses the
+uplinks by the flavor's recipe; the agent's publisher, claim reader and binder
+publish and plug them. Then the packet counters of all ports are read.
 """
 
 import pathlib
 import shutil
 import tempfile
 import types
-import uuid as uuid_module
+import uuid as uuid
 from collections.abc import Iterable
 
 from nova_vhpc.agent.libvirt.domain_xml import parse
-from nova_vhpc.agent.uplinks import claims, publish_worker
-from nova_vhpc.agent.uplinks import plugger as binding
+from nova_vhpc.agent.uplinks import claims, plugger, publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
 from nova_vhpc.explain.cloud import placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes
 from nova_vhpc.linux import qemu_process
-from nova_vhpc.testbed import guest as lab_guest
-from nova_vhpc.testbed import image as lab_image
+from nova_vhpc.testbed import guest as testbed_guest
+from nova_vhpc.testbed import image as testbed_image
 from nova_vhpc.tests.functional.agent import base, shell_guest
 from nova_vhpc.tests.functional.topology import (
     links,
@@ -51,19 +49,19 @@ PINGS = 300
 """Packets per flow and direction."""
 
 NOISE = PINGS // 3
-"""A port with fewer carries only what bridges and ARP say to each other."""
+"""A port with fewer packets carries only those of bridges and of ARP."""
 
 BRIDGES = ('0', '1', '2', '3', '4')
-"""Of each host: XenBridge0 is ``0``, for management. Which ones are shared
-is up to the configuration."""
+"""Bridges of each host. ``0``, the paper's XenBridge0, is for management; the
+configuration decides which of the bridges are shared."""
 
 NICS = 3
 MEMBERS = {'a0': 'a', 'a1': 'a', 'b0': 'b'}
-"""Guests by the host that they are on."""
+"""Name of each guest's host."""
 
 
 class Host:
-    """One "host": its bridges, its uplinks and an agent's publisher."""
+    """One "host" with its bridges and uplinks."""
 
     def __init__(self, name: str, fabric: links.Links, switch: str) -> None:
         self.name = name
@@ -81,7 +79,7 @@ class Host:
 
 
 class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
-    """Three guests on two hosts, plugged anew for each configuration."""
+    """Three guests on two hosts, plugged again for each configuration."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -94,7 +92,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         scratch = pathlib.Path(tempfile.mkdtemp(prefix='nv-path-'))
         cls.addClassCleanup(shutil.rmtree, scratch, True)
         image = shell_guest.build_image(scratch)
-        tag = uuid_module.uuid4().hex[:6]
+        tag = uuid.uuid4().hex[:6]
         cls.guests = {}
         for member, host in MEMBERS.items():
             guest = shell_guest.ShellGuest(
@@ -134,9 +132,10 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
     def configure_network(
         self, network: str, kinds: dict[str, str]
     ) -> dict[str, tuple[str, ...]]:
-        """Publish, claim and bind; the bridges that each member claimed.
+        """Publish, claim and bind for one network configuration.
 
-        :param kinds: of the published bridges.
+        :param kinds: kind of each published bridge.
+        :returns: the bridges that each member claimed.
         """
         recipe = recipes.recipe(
             {'workload': 'parallel', 'network': network, 'uplink_nic': '1'}
@@ -169,7 +168,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         self, host: Host, kinds: dict[str, str]
     ) -> publish_worker.PublishWorker:
         node = f'host-{host.name}'
-        root = str(uuid_module.uuid4())
+        root = str(uuid.uuid4())
         self.roots[node] = root
         self.nova('POST', '/resource_providers', name=node, uuid=root)
         self.nova(
@@ -204,11 +203,11 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
 
     def claim_uplinks(self, server: str, node: str, flavor: Flavor) -> None:
         """Claim as nova-scheduler does: the first candidate on a host."""
-        found = self.nova(
+        answer = self.nova(
             'GET',
             placement.query(flavor) + f'&in_tree={self.roots[node]}',
         )
-        candidate = found['allocation_requests'][0]
+        candidate = answer['allocation_requests'][0]
         self.nova(
             'PUT',
             f'/allocations/{server}',
@@ -224,10 +223,12 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         recipe: dict[str, str],
         members: Iterable[str],
     ) -> None:
-        """What a host's agent does for its servers; undone at the end."""
-        image = lab_image.GuestImage(pathlib.Path('/x'), pathlib.Path('/x'))
+        """Plug members' NICs as their host's agent does, until the end."""
+        image = testbed_image.GuestImage(
+            pathlib.Path('/x'), pathlib.Path('/x')
+        )
         info = parse(
-            lab_guest.domain_xml('x', image, vcpus=1, extra_specs=recipe)
+            testbed_guest.domain_xml('x', image, vcpus=1, extra_specs=recipe)
         )
         servers = {}
         for member in members:
@@ -241,16 +242,16 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
                 name=member,
             )
         state = tempfile.mkdtemp(dir=self.path)
-        plugger = binding.Plugger(
-            binding.BindingJournal(state), qemu_process.Processes()
+        nic_plugger = plugger.Plugger(
+            plugger.BindingJournal(state), qemu_process.Processes()
         )
         binder = UplinkBinder(
-            plugger,
+            nic_plugger,
             lambda: servers,
             lambda: self.conn,
             claims.UplinkClaims(worker.publication),
         )
-        self.addCleanup(plugger.restore_all, self.conn)
+        self.addCleanup(nic_plugger.restore_all, self.conn)
         binder.reconcile()
         self.assertEqual({}, binder.status()['problems'])
         self.assertEqual(sorted(servers), binder.status()['bound'])
@@ -258,23 +259,26 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
     # -- packets -----------------------------------------------------------
 
     def counters(self) -> dict[str, int]:
-        """Packets of every port of every bridge, in each direction."""
-        found = {}
+        """Return the packets of each bridge's ports, by port and direction."""
+        packets = {}
         for host in self.hosts.values():
             for bridge in host.bridges:
                 for port in (NET / bridge / 'brif').iterdir():
                     statistics = NET / port.name / 'statistics'
                     for way in ('rx_packets', 'tx_packets'):
-                        found[f'{port.name} {way}'] = int(
+                        packets[f'{port.name} {way}'] = int(
                             (statistics / way).read_text()
                         )
-        return found
+        return packets
 
     def send(self, source: str, target: str, nic: int = 1) -> 'Carried':
-        """Messages to a peer's address on a net, and who carried them."""
+        """Send messages to a peer, and return what each port carried.
+
+        :param nic: number of the NIC to which the messages go.
+        """
         number = list(MEMBERS).index(target) + 1
         address = f'10.77.{nic}.{number}'
-        # All switches learn where both guests are.
+        # These packets let all bridges learn where both guests are.
         self.guests[source].run(f'busybox ping -q -c 2 -A -w 60 {address}')
         before = self.counters()
         self.guests[source].run(
@@ -288,11 +292,11 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         for host in self.hosts.values():
             if bridge in host.uplinks:
                 return host.uplinks[bridge]
-        raise AssertionError(f'{bridge} is of no host')
+        raise AssertionError(f'no host has bridge {bridge}')
 
     # -- section 4 ---------------------------------------------------------
 
-    def test_shared(self) -> None:
+    def test_shared_packets_use_one_bridge_and_uplink_per_host(self) -> None:
         """All guests of a host on one bridge and one uplink."""
         claimed = self.configure_network('shared', {'1': 'shared'})
         a, b = (self.hosts[name].bridges[1] for name in 'ab')
@@ -302,7 +306,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         for member in ('a0', 'a1'):
             self.send(member, 'b0').assert_only([a, b], [a, b])
 
-    def test_multiple_shared(self) -> None:
+    def test_multiple_shared_packets_use_the_bridge_of_their_nic(self) -> None:
         """All guests of a host on two bridges and two uplinks."""
         claimed = self.configure_network(
             'multiple-shared', {'1': 'shared', '2': 'shared'}
@@ -318,7 +322,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
                 [a[nic], b[nic]], [a[nic], b[nic]]
             )
 
-    def test_separate(self) -> None:
+    def test_separate_packets_use_an_own_bridge_and_uplink(self) -> None:
         """A bridge and an uplink per guest, for co-located peers too."""
         claimed = self.configure_network(
             'separate', {'3': 'separate', '4': 'separate'}
@@ -330,11 +334,13 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         self.send('a0', 'b0').assert_only([a0, b0], [a0, b0])
         self.send('a1', 'b0').assert_only([a1, b0], [a1, b0])
 
-    def test_shared_separate(self) -> None:
+    def test_shared_separate_packets_to_local_peers_stay_on_the_host(
+        self,
+    ) -> None:
         """The shared bridge for co-located peers, else the own uplink.
 
-        By the guests' routing tables, as the paper has it; these routes
-        are what our vendordata tells a member.
+        The guests' routing tables decide, as in the paper; members get such
+        routes from the vendordata service.
         """
         claimed = self.configure_network(
             'shared-separate',
@@ -362,9 +368,9 @@ class Carried:
         self._grown = grown
 
     def assert_only(self, bridges: list[str], uplinks: list[str]) -> None:
-        """All packets went over these bridges and uplinks, none elsewhere.
+        """Assert that packets used these bridges and uplinks, and no others.
 
-        :param uplinks: named by their bridges.
+        :param uplinks: the uplinks, by the names of their bridges.
         """
         test = self._test
         ports = {
@@ -377,19 +383,21 @@ class Carried:
             sorted({(NET / p / 'master').readlink().name for p in ports}),
             self._grown,
         )
-        named = [test.uplink(bridge) for bridge in uplinks]
-        every = [
+        expected_uplinks = [test.uplink(bridge) for bridge in uplinks]
+        all_uplinks = [
             uplink
             for host in test.hosts.values()
             for uplink in host.uplinks.values()
         ]
         test.assertEqual(
-            sorted(named), sorted(ports.intersection(every)), self._grown
+            sorted(expected_uplinks),
+            sorted(ports.intersection(all_uplinks)),
+            self._grown,
         )
         for port, packets in self._grown.items():
             name = port.split()[0]
-            if name in named:
-                # Requests one way, answers the other.
+            if name in expected_uplinks:
+                # Requests in one direction, answers in the other.
                 test.assertGreaterEqual(packets, PINGS, port)
             elif name not in ports:
                 test.assertLess(packets, NOISE, port)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Calls to one libvirt beside one that hangs."""
+"""Calls over a libvirt connection on which another call hangs."""
 
 import threading
 
@@ -22,12 +22,12 @@ from nova_vhpc.tests.functional.agent import base, test_trouble
 CALLS = 30
 
 
-class TestNudge(base.AgentTestCase):
-    """Over one connection, as all threads of the agent call."""
+class TestWakeup(base.AgentTestCase):
+    """All threads of the agent share one connection."""
 
     hang = test_trouble.TestTrouble.hang
 
-    def test_one_that_hangs_does_not_hold_up_the_others(self) -> None:
+    def test_hanging_call_does_not_delay_other_calls(self) -> None:
         hanging, other = (self.domain(test_trouble.PARALLEL) for _ in range(2))
         connection.start_event_loop()
         conn = libvirt.open(self.daemon.uri)
@@ -35,11 +35,11 @@ class TestNudge(base.AgentTestCase):
         conn.setKeepAlive(
             connection.KEEPALIVE_INTERVAL_S, connection.KEEPALIVE_COUNT
         )
-        target = conn.lookupByUUIDString(hanging.UUIDString())
+        hanging_domain = conn.lookupByUUIDString(hanging.UUIDString())
         cure = self.hang(hanging)
         period = {'vcpu_period': 50_000}
         held = threading.Thread(
-            target=target.setSchedulerParametersFlags,
+            target=hanging_domain.setSchedulerParametersFlags,
             args=(period, base.LIVE),
         )
         held.start()
@@ -47,7 +47,7 @@ class TestNudge(base.AgentTestCase):
         self.addCleanup(cure)
         wakeup.ConnectionWakeup(lambda: conn, held.is_alive).wake()
         for number in range(CALLS):
-            found = conn.lookupByUUIDString(other.UUIDString())
-            found.setSchedulerParametersFlags(period, base.LIVE)
-            # libvirt gives up on it after half a minute.
+            other_domain = conn.lookupByUUIDString(other.UUIDString())
+            other_domain.setSchedulerParametersFlags(period, base.LIVE)
+            # libvirt gives the hanging call up after half a minute.
             self.assertTrue(held.is_alive(), number)

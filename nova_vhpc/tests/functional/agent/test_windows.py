@@ -80,7 +80,7 @@ class TestWindows(base.AgentTestCase):
         assert path is not None
         return path
 
-    def test_put_back(self) -> None:
+    def test_weights_are_restored_at_stop(self) -> None:
         process = self.start_windows()
         # Our own writes must not be taken for somebody else's.
         time.sleep(2)
@@ -88,7 +88,7 @@ class TestWindows(base.AgentTestCase):
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())
 
-    def test_written_where_libvirt_reads_them(self) -> None:
+    def test_weights_do_not_appear_in_the_domain_xml(self) -> None:
         """And nowhere else: the XML, which migrates, has none of it."""
         before = [domain.XMLDesc() for domain in self.domains]
         process = self.start_windows()
@@ -101,7 +101,7 @@ class TestWindows(base.AgentTestCase):
             self.assertNotIn('<shares>', was)
             self.assertNotIn('<shares>', domain.XMLDesc())
 
-    def test_by_libvirt_if_that_is_wanted(self) -> None:
+    def test_weights_written_by_libvirt_are_restored_at_stop(self) -> None:
         process = self.start_windows(window_weights='libvirt')
         for domain in self.domains:
             self.wait_for(
@@ -134,7 +134,7 @@ class TestWindows(base.AgentTestCase):
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())
 
-    def test_what_systemd_writes_at_a_reload_ends_no_window(self) -> None:
+    def test_weight_reset_by_systemd_is_no_external_change(self) -> None:
         """It does not know of what was written beside it."""
         process = self.start_windows(reconcile_period=0.2)
         for domain in self.domains:
@@ -148,7 +148,7 @@ class TestWindows(base.AgentTestCase):
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())
 
-    def test_somebody_elses_shares_stay(self) -> None:
+    def test_externally_changed_shares_stay(self) -> None:
         """The next window writes over them, often before anybody looks."""
         process = self.start_windows(reconcile_period=3600)
         for number, domain in enumerate(self.domains):
@@ -170,7 +170,7 @@ class TestWindows(base.AgentTestCase):
             self.assertEqual({**was[0], 'cpu_shares': 3000 + number}, now[0])
             self.assertEqual(was[1:], now[1:])
 
-    def test_killed_and_tuned_by_hand_before_the_restore(self) -> None:
+    def test_restore_after_a_kill_keeps_external_values(self) -> None:
         process = self.start_windows()
         process.kill()
         process.join(10)
@@ -190,7 +190,7 @@ class TestWindows(base.AgentTestCase):
             self.assertEqual({**was[0], **theirs}, now[0])
             self.assertEqual(was[1:], now[1:])
 
-    def test_killed_with_the_weight_back_in_the_file_alone(self) -> None:
+    def test_restore_updates_libvirt_if_only_the_file_was_reset(self) -> None:
         """As it is when a migration has begun; libvirt has another."""
         process = self.start_windows(window_weights='libvirt')
         for domain in self.domains:
@@ -242,7 +242,7 @@ class TestWindows(base.AgentTestCase):
 
         return job, end
 
-    def test_killed_in_a_window_of_one_that_migrates(self) -> None:
+    def test_restore_after_a_kill_resets_weight_of_a_migration(self) -> None:
         process = self.start_windows()
         leaving, staying = self.domains
         path, own = self.weight_file(leaving), self.before[0][0]['cpu_shares']

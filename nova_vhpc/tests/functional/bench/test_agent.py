@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench agent`` on a small scale: its keys, and the soak."""
+"""``nova-vhpc-bench agent`` on a small scale."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ PLUGINS = ('slice_policy', 'pinning_policy', 'predictor', 'follows_io')
 
 
 class TestBench(base.BaseTestCase):
-    def test_figures_and_no_growth(self) -> None:
+    def test_result_has_all_keys_and_soak_shows_no_growth(self) -> None:
         file = pathlib.Path(tempfile.mkdtemp(), 'agent.json')
         done = subprocess.run(
             [

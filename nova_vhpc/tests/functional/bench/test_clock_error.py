@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Windows of two hosts whose clocks differ."""
+"""Gang windows of two hosts whose clocks differ."""
 
 from oslotest import base
 
@@ -18,14 +18,14 @@ from nova_vhpc.bench.lab import clock_error
 
 
 class TestClock(base.BaseTestCase):
-    def test_hosts_that_agree_beat_hosts_a_window_apart(self) -> None:
-        said: list[str] = []
-        found = clock_error.measure(
-            1.0, 1, said.append, errors_ms=(0, clock_error.WINDOW_MS)
+    def test_clocks_a_window_apart_halve_the_progress(self) -> None:
+        messages: list[str] = []
+        figures = clock_error.measure(
+            1.0, 1, messages.append, errors_ms=(0, clock_error.WINDOW_MS)
         )
-        by_error = found['by_error_ms']
+        by_error = figures['by_error_ms']
         self.assertEqual(['0', str(clock_error.WINDOW_MS)], list(by_error))
         self.assertGreater(
             by_error['0'], 2 * by_error[str(clock_error.WINDOW_MS)]
         )
-        self.assertEqual(3, len(said))
+        self.assertEqual(3, len(messages))

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A mix of real guests: started, measured and removed together."""
+"""A mix of real guests is started, measured and removed together."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ from nova_vhpc.tests import base
 class TestGuestSet(base.TestCase):
     """The guests of a mix on a private libvirtd and bridge."""
 
-    def test_messages_and_requests_flow(self):
+    def test_network_guests_make_progress_and_leave_nothing(self):
         mix = mixes.Mix(
             'test',
             'network',
@@ -53,7 +53,7 @@ class TestGuestSet(base.TestCase):
         self.assertFalse(root.exists())
         self.assertFalse(Path('/sys/class/net', bridge).exists())
 
-    def test_alone_a_cluster_runs_by_itself(self):
+    def test_other_clusters_stand_still_while_one_runs_alone(self):
         with GuestSet(
             mixes.MIXES['clusters'], image.build_image()
         ) as guest_set:
@@ -65,9 +65,9 @@ class TestGuestSet(base.TestCase):
 
 
 class TestGuestThatEnds(base.TestCase):
-    """As by the OOM killer, while it is measured."""
+    """A guest ends while it is measured, as by the OOM killer."""
 
-    def test_is_named(self):
+    def test_error_names_the_guest_that_ended(self):
         mix = mixes.MIXES['alone']
         (name,) = (one.name for one in mix.guests)
         with GuestSet(mix, image.build_image()) as guest_set:

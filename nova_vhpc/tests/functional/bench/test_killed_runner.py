@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is left of the lab when its runner is killed: nothing."""
+"""A lab whose runner is killed leaves nothing behind."""
 
 import json
 import os
@@ -69,7 +69,7 @@ PATIENCE_S = 60
 
 class TestOrphans(base.TestCase):
     def killed(self, program, *arguments):
-        """The line that a program printed before it was killed."""
+        """Run a program, kill it after its first line, and return the line."""
         runner = subprocess.Popen(
             (sys.executable, '-c', program, *arguments),
             stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ class TestOrphans(base.TestCase):
         runner.wait()
         return line
 
-    def test_the_agent_ends_with_its_runner(self):
+    def test_agent_ends_with_its_killed_runner(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         agent = int(self.killed(RUNNER, scratch.name))
@@ -91,7 +91,7 @@ class TestOrphans(base.TestCase):
             self.assertLess(time.monotonic(), end, f'agent {agent} runs on')
             time.sleep(0.1)
 
-    def test_members_of_the_clock_experiment_do_not_spin_on(self):
+    def test_spinning_processes_end_with_their_killed_runner(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         group, *pids = self.killed(CLOCK, scratch.name).split()
@@ -103,7 +103,7 @@ class TestOrphans(base.TestCase):
             self.assertLess(time.monotonic(), end, f'{members} spin on')
             time.sleep(0.1)
 
-    def test_a_lab_that_is_killed_leaves_nothing(self):
+    def test_killed_lab_leaves_no_guest_file_group_or_bridge(self):
         left = json.loads(self.killed(LAB))
         end = time.monotonic() + PATIENCE_S
         while left := [path for path in left if os.path.exists(path)]:
@@ -112,7 +112,7 @@ class TestOrphans(base.TestCase):
 
 
 def runs(pid):
-    """Whether a process is more than a name that nobody has reaped."""
+    """Return whether a process runs; a zombie does not."""
     try:
         stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
     except OSError:

@@ -13,8 +13,7 @@
 
 """A real Nova (API, conductor, scheduler, compute) and Placement, in process.
 
-Traps of running Nova's own functional base class out of tree are told in
-each line's comment.
+Comments mark what Nova's functional base class needs outside of Nova's tree.
 """
 
 import os
@@ -55,7 +54,10 @@ class CloudCase(
         }
 
     def _serve(self) -> str:
-        """Nova's API for clients that have no fake users' headers."""
+        """Serve Nova's API to clients without the headers of a test user.
+
+        :returns: URL of the API.
+        """
         nova = self.api_fixture.app()
 
         def app(environ: dict[str, object], start: object) -> object:
@@ -76,7 +78,10 @@ class CloudCase(
         return url + 'v2.1'
 
     def make_flavor(self, **specs: str) -> str:
-        """Create a flavor; extra specs are given without ``vhpc:``."""
+        """Create a flavor, and return its ID.
+
+        :param specs: extra specs, without the prefix ``vhpc:``.
+        """
         extra = {f'vhpc:{name}': value for name, value in specs.items()}
         flavor: str = self._create_flavor(
             vcpu=1, memory_mb=64, disk=1, extra_spec=extra
@@ -90,7 +95,7 @@ class CloudCase(
         group: str | None = None,
         metadata: dict[str, str] | None = None,
     ) -> str:
-        """Boot a server on a host and wait for it."""
+        """Boot a server on a host, wait until it runs, return its UUID."""
         server = self._build_server(
             flavor_id=flavor, networks='none', host=host
         )
@@ -103,7 +108,10 @@ class CloudCase(
         return uuid
 
     def make_conf(self, **options: object) -> cfg.ConfigOpts:
-        """The agent's own configuration, to reach this Nova."""
+        """Return an agent's configuration that reaches this Nova.
+
+        :param options: values of ``[vhpc_nova]``.
+        """
         conf = cfg.ConfigOpts()
         nova_api.register_opts(conf)
         conf([], project='nova-vhpc', default_config_files=[])

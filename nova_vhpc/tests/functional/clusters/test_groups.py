@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Groups as a real Nova API tells them."""
+"""Server groups read from a real Nova API."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ UNKNOWN = '11111111-2222-3333-4444-555555555555'
 
 class GroupsTest(cloud.CloudCase):
     def wait_for(self, what: Callable[[], object]) -> None:
-        """Wait for a thing to come true; fail when it never does."""
+        """Wait until a condition is true."""
         end = time.monotonic() + 30
         while not what():
             self.assertLess(time.monotonic(), end, 'it never came true')
@@ -37,96 +37,101 @@ class GroupsTest(cloud.CloudCase):
         group: str = self.admin_api.post_server_groups(body)['id']
         return group
 
-    def test_one_host_at_a_time(self) -> None:
+    def test_only_members_on_the_own_host_have_a_cluster(self) -> None:
         flavor = self.make_flavor(workload='parallel')
         group = self.make_group()
         here = self.boot(flavor, 'host1', group)
         there = self.boot(flavor, 'host2', group)
-        loner = self.boot(flavor, 'host1')
-        not_ours = self.boot(self.make_flavor(), 'host1', group)
-        told = groups.Groups(self.make_conf(), 'host1')
-        told.refresh()
-        self.assertEqual(group, told.cluster_of(here))
-        self.assertIsNone(told.cluster_of(there))
-        self.assertIsNone(told.cluster_of(loner))
-        self.assertIsNone(told.cluster_of(not_ours))
+        ungrouped = self.boot(flavor, 'host1')
+        plain = self.boot(self.make_flavor(), 'host1', group)
+        known_groups = groups.Groups(self.make_conf(), 'host1')
+        known_groups.refresh()
+        self.assertEqual(group, known_groups.cluster_of(here))
+        self.assertIsNone(known_groups.cluster_of(there))
+        self.assertIsNone(known_groups.cluster_of(ungrouped))
+        self.assertIsNone(known_groups.cluster_of(plain))
         other = groups.Groups(self.make_conf(), 'host2')
         other.refresh()
         self.assertEqual(group, other.cluster_of(there))
 
-        # A group that was deleted is no virtual cluster any more.
+        # A deleted group is not a virtual cluster any more.
         self.admin_api.delete_server_group(group)
-        told.refresh()
-        self.assertIsNone(told.cluster_of(here))
+        known_groups.refresh()
+        self.assertIsNone(known_groups.cluster_of(here))
 
-    def test_names_from_flavor_and_metadata(self) -> None:
+    def test_metadata_overrides_the_flavors_cluster_name(self) -> None:
         named = self.make_flavor(workload='parallel', cluster='cfd')
         by_flavor = self.boot(named, 'host1')
         by_metadata = self.boot(
             named, 'host1', metadata={'vhpc:cluster': 'weather'}
         )
-        told = groups.Groups(self.make_conf(), 'host1')
-        told.refresh()
+        known_groups = groups.Groups(self.make_conf(), 'host1')
+        known_groups.refresh()
         project = self.api_fixture.project_id
-        self.assertEqual(f'{project}/cfd', told.cluster_of(by_flavor))
-        self.assertEqual(f'{project}/weather', told.cluster_of(by_metadata))
+        self.assertEqual(f'{project}/cfd', known_groups.cluster_of(by_flavor))
+        self.assertEqual(
+            f'{project}/weather', known_groups.cluster_of(by_metadata)
+        )
 
-    def test_all_pages(self) -> None:
+    def test_servers_on_all_pages_are_read(self) -> None:
         self.flags(max_limit=2, group='api')
         flavor = self.make_flavor(workload='parallel')
         group = self.make_group()
         servers = [self.boot(flavor, 'host1', group) for _ in range(5)]
-        told = groups.Groups(self.make_conf(), 'host1')
-        told.refresh()
+        known_groups = groups.Groups(self.make_conf(), 'host1')
+        known_groups.refresh()
         self.assertEqual(
-            [group] * 5, [told.cluster_of(server) for server in servers]
+            [group] * 5,
+            [known_groups.cluster_of(server) for server in servers],
         )
 
     def follow_a_member(self) -> tuple[groups.Groups, str, str]:
-        """One that asks often and knows of a server, that, and its group."""
+        """Return groups that poll often, and a server and its group."""
         flavor = self.make_flavor(workload='parallel')
         group = self.make_group()
         server = self.boot(flavor, 'host1', group)
-        told = groups.Groups(
+        known_groups = groups.Groups(
             self.make_conf(poll_interval=1, min_interval=1), 'host1'
         )
-        told.start()
-        self.addCleanup(told.stop)
-        self.wait_for(lambda: told.cluster_of(server) == group)
-        return told, server, group
+        known_groups.start()
+        self.addCleanup(known_groups.stop)
+        self.wait_for(lambda: known_groups.cluster_of(server) == group)
+        return known_groups, server, group
 
-    def test_nova_away_and_back(self) -> None:
-        told, server, group = self.follow_a_member()
-        self.assertEqual({group: 1}, told.status()['clusters'])
+    def test_groups_are_kept_while_nova_is_away(self) -> None:
+        known_groups, server, group = self.follow_a_member()
+        self.assertEqual({group: 1}, known_groups.status()['clusters'])
 
         self.api_down = True
-        self.wait_for(lambda: told.status()['state'] == 'nova-away')
-        before = told.status()['age_s']
-        self.wait_for(lambda: told.status()['age_s'] > before)
-        self.assertEqual(group, told.cluster_of(server))
+        self.wait_for(lambda: known_groups.status()['state'] == 'nova-away')
+        before = known_groups.status()['age_s']
+        self.wait_for(lambda: known_groups.status()['age_s'] > before)
+        self.assertEqual(group, known_groups.cluster_of(server))
 
         self.api_down = False
-        self.wait_for(lambda: told.status()['state'] == 'fresh')
+        self.wait_for(lambda: known_groups.status()['state'] == 'fresh')
 
-    def test_a_cell_away_and_back(self) -> None:
-        """Nova then lists none of its servers, with 200."""
-        told, server, group = self.follow_a_member()
+    def test_groups_are_kept_while_a_cell_is_away(self) -> None:
+        """Nova then lists no server of the cell, with status 200."""
+        known_groups, server, group = self.follow_a_member()
         with nova_fixtures.DownCellFixture():
-            self.wait_for(lambda: told.status()['state'] == 'partial')
-            before = told.status()['age_s']
-            self.wait_for(lambda: told.status()['age_s'] > before)
-            self.assertEqual(group, told.cluster_of(server))
-        self.wait_for(lambda: told.status()['state'] == 'fresh')
-        self.assertEqual(group, told.cluster_of(server))
+            self.wait_for(lambda: known_groups.status()['state'] == 'partial')
+            before = known_groups.status()['age_s']
+            self.wait_for(lambda: known_groups.status()['age_s'] > before)
+            self.assertEqual(group, known_groups.cluster_of(server))
+        self.wait_for(lambda: known_groups.status()['state'] == 'fresh')
+        self.assertEqual(group, known_groups.cluster_of(server))
 
-    def test_an_unknown_server_is_asked_for(self) -> None:
+    def test_cluster_of_an_unknown_server_is_read_before_the_next_poll(
+        self,
+    ) -> None:
         flavor = self.make_flavor(workload='parallel')
         group = self.make_group()
-        told = groups.Groups(
+        known_groups = groups.Groups(
             self.make_conf(poll_interval=3600, min_interval=1), 'host1'
         )
-        told.start()
-        self.addCleanup(told.stop)
-        self.wait_for(lambda: told.status()['state'] == 'fresh')
+        known_groups.start()
+        self.addCleanup(known_groups.stop)
+        self.wait_for(lambda: known_groups.status()['state'] == 'fresh')
         server = self.boot(flavor, 'host1', group)
-        self.wait_for(lambda: told.cluster_of(server) == group)
+        self.wait_for(lambda: known_groups.cluster_of(server) == group)

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Nova's notifications as a hint, beside another consumer of them."""
+"""Nova's notifications reach the agents and another consumer alike."""
 
 import threading
 from typing import Any
@@ -25,17 +25,17 @@ from nova_vhpc.conf import nova_api
 from nova_vhpc.tests.functional import rabbitmq
 
 
-class Other:
-    """A service that has read Nova's notifications all along."""
+class OtherConsumer:
+    """A service beside the agents that reads Nova's notifications."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.kinds: list[str] = []
         self.event = threading.Event()
 
     def info(
         self, context: Any, source: str, kind: str, payload: Any, meta: Any
     ) -> None:
-        self.heard.append(kind)
+        self.kinds.append(kind)
         self.event.set()
 
 
@@ -47,7 +47,7 @@ class GroupNotificationsTest(base.BaseTestCase):
         nova_api.register_opts(self.conf)
         register_unregistered_opts(self.conf)
         self.conf([], project='nova-vhpc', default_config_files=[])
-        # As nova does at its start.
+        # nova does the same at its start.
         messaging.set_transport_defaults('nova')
         self.transport = messaging.get_notification_transport(
             self.conf, url=self.url
@@ -55,8 +55,10 @@ class GroupNotificationsTest(base.BaseTestCase):
         self.addCleanup(self.transport.cleanup)
         self.conf.set_override('transport_url', self.url)
 
-    def test_everybody_hears_everything(self) -> None:
-        other = Other()
+    def test_each_agent_and_the_other_consumer_get_each_notification(
+        self,
+    ) -> None:
+        other = OtherConsumer()
         listener = messaging.get_notification_listener(
             self.transport,
             [messaging.Target(topic=notifications.TOPIC, exchange='nova')],
@@ -66,19 +68,19 @@ class GroupNotificationsTest(base.BaseTestCase):
         self.addCleanup(listener.stop)
         hinted = [threading.Event(), threading.Event()]
         for number, event in enumerate(hinted):
-            hints = notifications.GroupNotifications(
+            listener_of_agent = notifications.GroupNotifications(
                 self.conf, f'host{number}', event.set
             )
-            hints.start()
-            self.addCleanup(hints.stop)
-            self.assertTrue(hints.listening.wait(30))
+            listener_of_agent.start()
+            self.addCleanup(listener_of_agent.stop)
+            self.assertTrue(listener_of_agent.listening.wait(30))
         notifier = messaging.Notifier(
             self.transport,
             'nova-api:controller',
             driver='messaging',
             topics=[notifications.TOPIC],
         )
-        # Nothing that could change a group: no hint.
+        # This one cannot change a group, so the agents ignore it.
         notifier.info({}, 'instance.exists', {})
         self.assertTrue(other.event.wait(30))
         other.event.clear()
@@ -88,5 +90,5 @@ class GroupNotificationsTest(base.BaseTestCase):
         for event in (*hinted, other.event):
             self.assertTrue(event.wait(30))
         self.assertEqual(
-            ['instance.exists', 'server_group.add_member'], other.heard
+            ['instance.exists', 'server_group.add_member'], other.kinds
         )

@@ -11,10 +11,7 @@
 # under the License.
 
 
-"""``nova-vhpc-explain`` against a real Nova and Placement.
-
-What it says must be what the scheduler then does.
-"""
+"""``nova-vhpc-explain`` predicts what a real Nova and Placement do."""
 
 import collections
 import contextlib
@@ -70,12 +67,12 @@ class ExplainTest(base.SchedulerTestCase):
     def explain(self, *argv):
         status, out, err = self.run_(*argv, '--json')
         self.assertEqual((0, ''), (status, err))
-        found = json.loads(out)
-        return found, {host['name']: host for host in found['hosts']}
+        document = json.loads(out)
+        return document, {host['name']: host for host in document['hosts']}
 
-    def test_every_host_is_explained(self):
-        found, hosts = self.explain('--members', '3')
-        self.assertEqual([], found['flaws'])
+    def test_each_rejected_host_has_its_reason(self):
+        document, hosts = self.explain('--members', '3')
+        self.assertEqual([], document['flaws'])
         self.assertEqual(6, len(hosts))
         for name in ('good1', 'good2'):
             self.assertIsNone(hosts[name]['reason'])
@@ -90,9 +87,9 @@ class ExplainTest(base.SchedulerTestCase):
         ):
             self.assertIn(words, hosts[name]['reason'])
             self.assertEqual(0, hosts[name]['planned'])
-        self.assertEqual('switch', found['plan']['tier'])
+        self.assertEqual('switch', document['plan']['tier'])
 
-    def test_the_scheduler_does_what_was_explained(self):
+    def test_members_are_placed_as_planned(self):
         _, hosts = self.explain('--members', '3')
         planned = {
             name: host['planned']
@@ -109,58 +106,58 @@ class ExplainTest(base.SchedulerTestCase):
         )
         self.assertLessEqual(set(self.hosts_of(servers)), set(planned))
 
-    def test_multipliers(self):
-        """Those of aggregates and the option, as the weigher has them."""
+    def test_weight_multipliers_change_the_plan_as_the_scheduler(self):
+        """Multipliers of aggregates, and of the option."""
         low = self.api.post_aggregate({'aggregate': {'name': 'low'}})
         self.api.add_host_to_aggregate(low['id'], 'good1')
         self.api.post_aggregate_action(
             low['id'],
             {'set_metadata': {'metadata': {'vhpc_weight_multiplier': '-9'}}},
         )
-        found, hosts = self.explain('--members', '2')
-        self.assertEqual({'good2': 2}, found['plan']['assignments'])
+        document, hosts = self.explain('--members', '2')
+        self.assertEqual({'good2': 2}, document['plan']['assignments'])
         self.assertEqual(-9.0, hosts['good1']['multiplier'])
         _, out, _ = self.run_('--members', '2')
         self.assertIn('not planned: weight multiplier -9', out)
         conf_file = self.useFixture(fixtures.TempDir()).join('nova.conf')
         with open(conf_file, 'w') as file:
             file.write('[vhpc_scheduler]\nweight_multiplier = 0\n')
-        found, _ = self.explain('--config-file', conf_file)
-        self.assertEqual({}, found['plan']['assignments'])
-        self.assertIn('multiplier', found['plan']['infeasible_reason'])
+        document, _ = self.explain('--config-file', conf_file)
+        self.assertEqual({}, document['plan']['assignments'])
+        self.assertIn('multiplier', document['plan']['infeasible_reason'])
         _, out, _ = self.run_('--config-file', conf_file)
         self.assertIn('not planned: weight multiplier 0', out)
         servers = self.boot_cluster(self.flavor_id, 2)
         self.assertEqual(['good2'] * 2, self.hosts_of(servers))
 
-    def test_a_running_cluster(self):
+    def test_running_members_are_shown_and_one_more_is_planned(self):
         group = self.group('soft-affinity')
         servers = self.boot_cluster(self.flavor_id, 2, group)
         where = collections.Counter(self.hosts_of(servers))
-        found, hosts = self.explain('--group', group)
+        document, hosts = self.explain('--group', group)
         for name, running in where.items():
             self.assertEqual(running, hosts[name]['running'])
-        self.assertEqual(1, sum(found['plan']['assignments'].values()))
-        # The same by name, and as a table.
+        self.assertEqual(1, sum(document['plan']['assignments'].values()))
+        # The group can be named, and the default output is a table.
         status, out, _ = self.run_('--group', 'cluster')
         self.assertEqual(0, status)
         self.assertIn('Plan: 1 host(s)', out)
 
-    def test_no_uplink_is_left(self):
+    def test_claimed_uplinks_are_the_reason_of_hosts(self):
         self.boot_cluster(self.flavor_id, 4)
-        found, hosts = self.explain()
+        document, hosts = self.explain()
         self.assertIn('Placement', hosts['good1']['reason'])
         self.assertIn('1 of 1 slot(s) taken', hosts['good1']['reason'])
-        self.assertIsNotNone(found['plan']['infeasible_reason'])
+        self.assertIsNotNone(document['plan']['infeasible_reason'])
 
-    def test_names_that_do_not_exist(self):
+    def test_unknown_group_is_an_error(self):
         status, _, err = self.run_('--group', 'nowhere')
         self.assertEqual(1, status)
         self.assertIn("no server group 'nowhere'", err)
 
 
 class BeforeAnyAgentTest(base.SchedulerTestCase):
-    def test_a_cloud_without_agents(self):
+    def test_flavor_without_claims_is_planned_before_any_agent(self):
         cloud = sdk.connect(self.api_fixture, self.placement.fixture.endpoint)
         self.start_hosts('one')
         for specs, status in (
@@ -227,20 +224,21 @@ class DevicesTest(base.SchedulerTestCase):
                 ['--flavor', self.flavor_id, '--json', *argv], self.cloud
             )
         self.assertEqual(0, status)
-        found = json.loads(out.getvalue())
-        return found, {host['name']: host for host in found['hosts']}
+        document = json.loads(out.getvalue())
+        return document, {host['name']: host for host in document['hosts']}
 
-    def test_known_where_placement_knows_them(self):
-        found, hosts = self.explain('--config-file', self.conf_file)
+    def test_devices_are_counted_where_placement_has_them(self):
+        document, hosts = self.explain('--config-file', self.conf_file)
         self.assertEqual(
             {'one1': 1, 'some3': 3, 'mute2': None},
             {name: host['devices'] for name, host in hosts.items()},
         )
         self.assertEqual(3, hosts['some3']['slots'])
-        (note,) = found['notes']
+        (note,) = document['notes']
         self.assertIn('unknown for 1 of 3 host(s)', note)
 
-        # A server takes one away. All hosts share one configuration here.
+        # A server takes a device. The flag is set for all hosts, which share
+        # one configuration here.
         self.flags(group='pci', report_in_placement=True)
         server = self._create_server(
             flavor_id=self.flavor_id, networks='none', host='one1'
@@ -250,7 +248,7 @@ class DevicesTest(base.SchedulerTestCase):
         self.assertEqual(0, hosts['one1']['devices'])
         self.assertIn('0 free PCI device(s)', hosts['one1']['reason'])
 
-        # Who does not know the alias says so.
-        found, hosts = self.explain()
-        self.assertIn('unknown for 3 of 3 host(s)', found['notes'][0])
+        # Without the alias of nova.conf, devices are unknown everywhere.
+        document, hosts = self.explain()
+        self.assertIn('unknown for 3 of 3 host(s)', document['notes'][0])
         self.assertIsNone(hosts['some3']['reason'])

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""``nova-vhpc-flavor`` against a real Nova, and what it wrote is booted."""
+"""``nova-vhpc-flavor`` writes flavors of a real Nova, which then boot."""
 
 import contextlib
 import io
@@ -30,7 +30,10 @@ class FlavorTestCase(base.SchedulerTestCase):
         )
 
     def run_(self, *argv):
-        """Run the command: exit code, standard output, standard error."""
+        """Run the command.
+
+        :returns: exit status, standard output, standard error.
+        """
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
@@ -46,7 +49,7 @@ class FlavorTestCase(base.SchedulerTestCase):
 
 
 class BootTest(FlavorTestCase):
-    """A flavor that it wrote claims the right uplinks."""
+    """Servers of a written flavor claim uplinks of the right bridges."""
 
     def setUp(self):
         super().setUp()
@@ -73,17 +76,17 @@ class BootTest(FlavorTestCase):
         (server,) = self.boot_cluster(flavor_id, 1)
         return {name.split(':')[2] for name in self.claims(server)}
 
-    def test_shared(self):
+    def test_shared_flavor_claims_a_shared_bridge(self):
         (bridge,) = self.boot('shared')
         self.assertIn(bridge, ('br1', 'br2'))
 
-    def test_multiple_shared(self):
+    def test_multiple_shared_flavor_claims_two_shared_bridges(self):
         self.assertEqual({'br1', 'br2'}, self.boot('multiple-shared'))
 
-    def test_separate(self):
+    def test_separate_flavor_claims_a_separate_bridge(self):
         self.assertEqual({'br3'}, self.boot('separate'))
 
-    def test_shared_separate(self):
+    def test_shared_separate_flavor_claims_a_separate_bridge(self):
         self.assertEqual({'br3'}, self.boot('shared-separate'))
 
 
@@ -96,7 +99,7 @@ class WriteTest(FlavorTestCase):
         self.assertIn('add --yes', out)
         self.assertEqual({'hw:mem_page_size': 'large'}, self.specs(flavor_id))
 
-    def test_set_change_and_unset(self):
+    def test_set_and_unset_keep_other_extra_specs(self):
         others = {'hw:mem_page_size': 'large'}
         flavor_id = self.flavor(others)
         self.run_('set', flavor_id, '--network', 'multiple-shared', '--yes')
@@ -132,7 +135,7 @@ class WriteTest(FlavorTestCase):
             'trait_uplink:CUSTOM_PHYSNET_PHYSNET0': 'required',
         }
         self.assertEqual(written, self.specs(flavor_id))
-        # What is not named stays.
+        # Extra specs that the call does not name stay.
         self.run_('set', flavor_id, '--spare-cpus', '2', '--yes')
         self.assertEqual(
             {**written, 'vhpc:spare_cpus': '2'}, self.specs(flavor_id)
@@ -140,7 +143,7 @@ class WriteTest(FlavorTestCase):
         self.run_('unset', flavor_id, '--yes')
         self.assertEqual(others, self.specs(flavor_id))
 
-    def test_exported_by_alias_and_back(self):
+    def test_exported_adds_an_alias_and_unset_removes_it(self):
         flavor_id = self.flavor({'pci_passthrough:alias': 'gpu:1'})
         self.run_(
             'set',
@@ -158,7 +161,7 @@ class WriteTest(FlavorTestCase):
             },
             self.specs(flavor_id),
         )
-        # The devices need not be named again.
+        # A later call need not name the devices again.
         status, _, err = self.run_(
             'set', flavor_id, '--workload', 'parallel', '--yes'
         )
@@ -168,7 +171,7 @@ class WriteTest(FlavorTestCase):
             {'pci_passthrough:alias': 'gpu:1'}, self.specs(flavor_id)
         )
 
-    def test_by_name_and_as_json(self):
+    def test_json_tells_whether_the_named_flavor_was_written(self):
         flavor_id = self.flavor({})
         name = self.api.get_flavor(flavor_id)['name']
         status, out, _ = self.run_(
@@ -185,7 +188,7 @@ class WriteTest(FlavorTestCase):
         self.assertFalse(document['written'])
         self.assertEqual({}, document['set'])
 
-    def test_refusals_write_nothing(self):
+    def test_invalid_arguments_write_nothing(self):
         flavor_id = self.flavor({})
         for argv, words in (
             (('--network', 'mesh'), "'mesh' is not one of"),
@@ -199,20 +202,20 @@ class WriteTest(FlavorTestCase):
             self.assertEqual(1, len(err.splitlines()))
         self.assertEqual({}, self.specs(flavor_id))
 
-    def test_no_such_flavor(self):
+    def test_unknown_flavor_is_an_error(self):
         status, _, err = self.run_('show', 'nowhere')
         self.assertEqual(1, status)
         self.assertIn("no flavor 'nowhere'", err)
 
 
 class ShowTest(FlavorTestCase):
-    def test_a_good_flavor(self):
+    def test_show_of_a_valid_flavor_has_no_problems(self):
         flavor_id = self.flavor(base.SEPARATE)
         status, out, _ = self.run_('show', flavor_id, '--json')
         self.assertEqual(0, status)
         self.assertEqual([], json.loads(out)['problems'])
 
-    def test_what_the_filter_passes_is_not_wrong(self):
+    def test_show_warns_of_a_flavor_that_claims_nothing_but_boots(self):
         self.start_hosts('host')
         self.publish('host', base.shared('br1', 'eth1'))
         flavor_id = self.flavor({'vhpc:network': 'shared'})
@@ -223,7 +226,7 @@ class ShowTest(FlavorTestCase):
         (server,) = self.boot_cluster(flavor_id, 1)
         self.assertEqual({}, self.claims(server))
 
-    def test_a_bad_flavor_is_told_of(self):
+    def test_show_of_an_invalid_flavor_names_the_extra_spec(self):
         flavor_id = self.flavor({'vhpc:network': 'separate'})
         status, out, _ = self.run_('show', flavor_id)
         self.assertEqual(1, status)

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""A client that floods a cluster's topic: see :data:`KINDS`.
+"""A client that floods a cluster's topic with messages of :data:`KINDS`.
 
-A process of its own, ``python -m ... URL COUNT``: it must not share the
-interpreter with the agents that it is to disturb.
+Runs as ``python -m ... URL COUNT``, in a process of its own: within the
+agents' interpreter it would slow them down by the GIL.
 """
 
 import importlib
@@ -28,12 +28,13 @@ kombu: Any = importlib.import_module('kombu')
 
 CLUSTER = 'c1'
 KINDS = ('noise', 'json', 'method', 'version', 'fields', 'hosts')
-"""No JSON at all; JSON of something else; methods and versions that nobody
-has; words without sense; words of hosts that do not exist."""
+"""Kinds of messages: no JSON; JSON that is no RPC call; an unknown method; an
+unknown version; an invalid phase; valid statements of hosts that do not
+exist."""
 
 
 def message(kind: str, number: int) -> tuple[bytes, str, str]:
-    """One message: body, content type and encoding."""
+    """Return one message: body, content type and encoding."""
     if kind == 'noise':
         return b'\x00\xff' * 200, 'application/data', 'binary'
     call = {
@@ -60,7 +61,7 @@ def message(kind: str, number: int) -> tuple[bytes, str, str]:
 
 
 def flood(url: str, count: int) -> None:
-    """Publish ``count`` messages of each kind as fast as can be."""
+    """Publish ``count`` messages of each kind as fast as possible."""
     with kombu.Connection(
         url.replace('rabbit://', 'amqp://').rstrip('/') + '//'
     ) as connection:

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Peers while the broker is flooded, or refuses messages by an alarm."""
+"""The phase exchange while the broker is flooded, or blocked by an alarm."""
 
 import subprocess
 import sys
@@ -21,26 +21,32 @@ from nova_vhpc.tests.functional.phase_exchange import flood, test_rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
 IO, QUIET = agents.IO, agents.QUIET
-EACH = 2500
+COUNT = 2500
+"""Messages of each kind."""
 
 
 class FloodTest(test_rabbitmq.RabbitMQTestCase):
-    def test_flooded_then_blocked(self) -> None:
+    def test_hosts_decide_on_while_the_broker_is_flooded_or_blocked(
+        self,
+    ) -> None:
         a, b = self.pair()
         self.wait_for_both('up', a, b)
         self.check_flood(a, b)
         self.check_alarm(a, b)
         for agent in (a, b):
-            # What the tick calls took no time, all the while.
+            # The tick's calls never waited for the broker.
             self.assertLess(agent.slowest_s, 0.5)
         self.assertEqual(0, self.count('Traceback'))
 
     def check_flood(self, a: agents.Agent, b: agents.Agent) -> None:
-        """Per-host decisions go on; memory and log stay small."""
+        """Each host goes on to decide; memory and log stay small."""
         before = self.rss_mib()
         most = 0
         flooding = subprocess.Popen(
-            [sys.executable, '-m', flood.__name__, self.broker.url, str(EACH)],
+            [
+                *(sys.executable, '-m', flood.__name__),
+                *(self.broker.url, str(COUNT)),
+            ],
             stdin=subprocess.DEVNULL,
         )
         self.addCleanup(flooding.kill)
@@ -56,22 +62,22 @@ class FloodTest(test_rabbitmq.RabbitMQTestCase):
         self.wait_for(lambda: b.io('c1'), 120)
         grown = self.rss_mib() - before
         print(
-            f'flood of {EACH * len(flood.KINDS)} messages: at most {most} '
-            f'in an agent, {grown} MiB more; heard of a phase '
+            f'flood of {COUNT * len(flood.KINDS)} messages: at most {most} '
+            f'in an agent, {grown} MiB more; a phase was received '
             f'{time.monotonic() - begin:.1f} s after its end'
         )
-        # All else waits in the broker.
+        # The other messages wait in the broker.
         self.assertLessEqual(most, 64)
         self.assertLess(grown, 100)
         self.assertLessEqual(self.count('not for this version'), 1)
-        self.assertLessEqual(self.count('is not understood'), 2)
+        self.assertLessEqual(self.count('Ignoring an invalid message'), 2)
 
     def check_alarm(self, a: agents.Agent, b: agents.Agent) -> None:
-        """RabbitMQ blocks who publishes; who listens is not affected."""
+        """RabbitMQ's memory alarm blocks senders, not receivers."""
         self.wait_for_both('up', a, b)
-        told = self.count('The message bus is away')
+        logged_before = self.count('The message bus is away')
         self.broker.ctl('set_vm_memory_high_watermark', '0.00001')
-        # B only sends because it looks after the bus.
+        # B sends nothing but its own echoes, and notices the alarm by them.
         self.wait_for_both('down', a, b)
         self.assertIn('alarm', a.phase_exchange.status()['detail'])
         sent = a.phase_exchange.status()['sent']
@@ -81,20 +87,21 @@ class FloodTest(test_rabbitmq.RabbitMQTestCase):
             time.sleep(0.05)
         a.say(c1=IO)
         self.assertTrue(a.io('c1'))
-        # Nothing piles up behind the message that waits.
+        # Statements do not queue behind the message that waits.
         self.assertLessEqual(a.phase_exchange.status()['sent'], sent + 1)
         self.wait_for(lambda: not b.io('c1'))
         self.broker.ctl('set_vm_memory_high_watermark', '0.4')
         self.wait_for(lambda: b.io('c1'), 120)
         self.wait_for_both('up', a, b)
-        self.assertLessEqual(self.count('The message bus is away') - told, 2)
+        logged = self.count('The message bus is away') - logged_before
+        self.assertLessEqual(logged, 2)
 
-    def wait_for_both(self, state: str, *told: agents.Agent) -> None:
-        for agent in told:
+    def wait_for_both(self, state: str, *both: agents.Agent) -> None:
+        for agent in both:
             self.wait_for_state(state, agent)
 
     def unacknowledged(self) -> list[int]:
-        """Messages that agents have and have not begun to handle."""
+        """Return numbers of messages delivered but not handled, by queue."""
         lines = self.broker.ctl(
             'list_queues', 'messages_unacknowledged', '--no-table-headers'
         )

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Peers over a real RabbitMQ that is killed, restarted and frozen."""
+"""The phase exchange over a RabbitMQ that is killed, restarted, frozen."""
 
 import contextlib
 import json
@@ -54,13 +54,13 @@ class RabbitMQTestCase(base.BaseTestCase):
     def wait_for_state(
         self, state: str, agent: agents.Agent, timeout_s: float = 120
     ) -> None:
-        """What an agent's status says of the bus."""
+        """Wait for a state of the bus in an agent's status."""
         self.wait_for(
             lambda: agent.phase_exchange.status()['state'] == state, timeout_s
         )
 
     def pair(self, **options: object) -> tuple[agents.Agent, agents.Agent]:
-        """Two hosts that have heard of each other."""
+        """Start agents of two hosts, both of which listen to cluster c1."""
         a = self.agent('a', **options).start(c1=QUIET)
         b = self.agent('b', **options).start(c1=QUIET)
         self.wait_for(lambda: a.listens('c1') and b.listens('c1'))
@@ -71,8 +71,8 @@ class RabbitMQTestCase(base.BaseTestCase):
 
 
 class PhasesTest(RabbitMQTestCase):
-    def test_one_broker_for_all_of_it(self) -> None:
-        """Starting a broker takes most of the time, so one serves all."""
+    def test_hosts_exchange_phases_slices_and_control_calls(self) -> None:
+        """One test, because starting a broker takes most of the time."""
         a, b = self.pair()
         stranger = self.agent('z').start(other=IO)
         self.wait_for(lambda: stranger.listens('other'))
@@ -86,12 +86,12 @@ class PhasesTest(RabbitMQTestCase):
         self.check_queues_go()
 
     def check_moves(self, a: agents.Agent, b: agents.Agent) -> None:
-        """Phases of one host move the members on the other one."""
+        """A phase that one host sees reaches the other host."""
         lags = []
         for _ in range(20):
-            for word, io in ((IO, True), (QUIET, False)):
+            for statement, io in ((IO, True), (QUIET, False)):
                 begin = time.monotonic()
-                a.say(c1=word)
+                a.say(c1=statement)
                 self.wait_for(lambda io=io: b.io('c1') == io)
                 lags.append(time.monotonic() - begin)
         self.addDetail(
@@ -106,7 +106,7 @@ class PhasesTest(RabbitMQTestCase):
             f'{statistics.median(lags) * 1000:.1f} ms, worst '
             f'{max(lags) * 1000:.1f} ms'
         )
-        # Not by expiry of a lease, but by messages.
+        # The lag is a message's, not the expiry of a lease.
         self.assertLess(statistics.median(lags), LEASE_S / 3)
 
     def text(self, words: str) -> object:
@@ -115,18 +115,18 @@ class PhasesTest(RabbitMQTestCase):
         return content.text_content(words)
 
     def check_stranger(self, stranger: agents.Agent) -> None:
-        """Hosts without members hear nothing of a cluster."""
+        """A host without members receives no messages of a cluster."""
         status = stranger.phase_exchange.status()
         self.assertEqual(['other'], status['listening'])
         self.assertEqual(0, status['received'])
 
     def check_leaving(self, a: agents.Agent, b: agents.Agent) -> None:
-        """A host whose agent stops is forgotten at once, not by lease."""
+        """Statements of a stopped agent end at once, before their lease."""
         c = self.agent('c', lease=600.0).start(c1=IO)
         self.wait_for(lambda: a.io('c1') and b.io('c1'))
         c.stop()
         self.wait_for(lambda: not a.io('c1') and not b.io('c1'))
-        # Members that leave a host take its word with them.
+        # With its last member, a host's statement on the cluster ends.
         a.say(c1=IO)
         self.wait_for(lambda: b.io('c1'))
         a.say()
@@ -136,7 +136,7 @@ class PhasesTest(RabbitMQTestCase):
         self.wait_for(lambda: a.listens('c1'))
 
     def check_slices(self) -> None:
-        """The least slice of all hosts, where that is asked for."""
+        """With ``share_min_slice``, hosts know the peers' smallest slice."""
         d = self.agent('d', share_min_slice=True)
         e = self.agent('e', share_min_slice=True)
         d.start(c2=ClusterPlan(Phase.COMPUTING, 5000))
@@ -155,7 +155,7 @@ class PhasesTest(RabbitMQTestCase):
         self.wait_for(lambda: slices() == [9000, 4000])
 
     def check_version_cap(self) -> None:
-        """A capped host still tells phases, only without slices."""
+        """A host with a version cap sends phases without slices."""
         f = self.agent('f', share_min_slice=True, version_cap='1.0')
         g = self.agent('g', share_min_slice=True)
         f.start(c3=ClusterPlan(Phase.IO, 5000))
@@ -164,7 +164,7 @@ class PhasesTest(RabbitMQTestCase):
         self.assertIsNone(g.phase_exchange.views()['c3'].min_slice_us)
 
     def check_control(self, a: agents.Agent) -> None:
-        """Control calls reach one host, and say so when they do not."""
+        """Control calls reach their host, or fail with a reason."""
         client = control.ControlClient(
             agents.make_conf(self.broker.url, call_timeout=3.0)
         )
@@ -191,7 +191,7 @@ class PhasesTest(RabbitMQTestCase):
         self.assertIn('nova-vhpc-agent running', str(error))
 
     def check_ctl(self, a: agents.Agent) -> None:
-        """The program, as an operator calls it."""
+        """``nova-vhpc-ctl`` works as an operator calls it."""
         path = self.useFixture(fixtures.TempDir()).join('agent.conf')
         with open(path, 'w') as file:
             file.write(f'[DEFAULT]\ntransport_url = {self.broker.url}\n')
@@ -230,7 +230,7 @@ class PhasesTest(RabbitMQTestCase):
         self.assertIn('s2', out)
 
     def check_queues_go(self) -> None:
-        """A cluster leaves nothing behind in the broker."""
+        """A cluster's queue goes with its last member."""
         h = self.agent('h').start(brief=QUIET)
         self.wait_for(lambda: h.listens('brief'))
         self.assertIn('vhpc.peers.brief', self.broker.ctl('list_queues'))
@@ -242,16 +242,16 @@ class PhasesTest(RabbitMQTestCase):
 
 
 class BrokerAwayTest(RabbitMQTestCase):
-    def test_killed_in_the_middle_and_restarted(self) -> None:
+    def test_phases_flow_again_after_the_broker_is_killed(self) -> None:
         a, b = self.pair()
         a.say(c1=IO)
         self.wait_for(lambda: b.io('c1'))
         self.broker.kill()
-        # The host that sees I/O goes on by itself; the other one falls
-        # back to what it sees when the lease ends.
+        # Host A, which sees I/O, stays in its phase; host B returns to what
+        # it sees itself when the lease ends.
         self.wait_for(lambda: not b.io('c1'), LEASE_S * 3)
         self.assertTrue(a.io('c1'))
-        # B notices as well, that has nothing to say.
+        # B notices it, too, although it sends nothing but echoes.
         for agent in (a, b):
             self.wait_for_state('down', agent)
         time.sleep(2)
@@ -264,12 +264,12 @@ class BrokerAwayTest(RabbitMQTestCase):
             self.assertIsNotNone(agent.phase_exchange.status()['echo_us'])
         self.assertLess(a.slowest_s, 0.5)
         self.assertLess(b.slowest_s, 0.5)
-        # One line of each host for each change of state.
+        # Each host logs one line per change of state.
         self.assertLessEqual(self.count('The message bus is away'), 3)
         self.assertLessEqual(self.count('carries phases'), 5)
         self.assertEqual(0, self.count('Traceback'))
 
-    def test_away_at_start(self) -> None:
+    def test_phases_flow_once_an_absent_broker_starts(self) -> None:
         self.broker.kill()
         a = self.agent('a').start(c1=IO)
         b = self.agent('b').start(c1=QUIET)
@@ -280,19 +280,19 @@ class BrokerAwayTest(RabbitMQTestCase):
         self.wait_for(lambda: b.io('c1'), 60)
         self.assertLess(a.slowest_s, 0.5)
 
-    def test_refuses_at_start(self) -> None:
-        """Where the agents' account is made after they were started."""
+    def test_agent_listens_once_the_broker_accepts_its_login(self) -> None:
+        """The agents' account is created after they were started."""
         self.broker.ctl('change_password', 'guest', 'other')
         a = self.agent('a').start(c1=QUIET)
         self.wait_for_state('down', a)
         self.wait_for(lambda: self.count('Control calls are not answered'))
         self.broker.ctl('change_password', 'guest', 'guest')
-        # It is up when a control call of its own has come back.
+        # The state is up once an echo has come back.
         self.wait_for_state('up', a)
         self.assertEqual(1, self.count('Control calls are not answered;'))
         self.assertLessEqual(self.count('Cannot listen to virtual'), 1)
 
-    def test_frozen(self) -> None:
+    def test_hosts_decide_on_while_the_broker_is_frozen(self) -> None:
         a, b = self.pair()
         self.broker.pause()
         self.addCleanup(self.broker.resume)

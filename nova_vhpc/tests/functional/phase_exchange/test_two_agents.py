@@ -13,8 +13,8 @@
 
 """One virtual cluster on two hosts, moved by two real agents.
 
-The hosts are two libvirtds with guests of their own on this machine; the
-agents are real processes and hear of each other over a real RabbitMQ.
+Each host is a libvirtd with its own guests on this machine; the agents are
+real processes that exchange phases over a real RabbitMQ.
 """
 
 import contextlib
@@ -40,16 +40,15 @@ from testtools import content
 
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import ctl
-from nova_vhpc.testbed import guest as lab_guest
-from nova_vhpc.testbed import image as lab_image
-from nova_vhpc.testbed import libvirtd
+from nova_vhpc.testbed import guest, libvirtd
+from nova_vhpc.testbed.image import GuestImage, build_image
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.stack import bridges
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 CLUSTER = 'spanning'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
-LONER = {'vhpc:workload': 'parallel'}
+PLAIN = {'vhpc:workload': 'parallel'}
 LEASE_S = 4
 PATIENCE_S = 60.0
 MOVES = 12
@@ -58,13 +57,13 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 
-def _die_with_us() -> None:
-    """In a child before exec: no agent may outlive a test that is killed."""
+def _end_with_parent() -> None:
+    """Have the kernel kill a child, before its exec, with the test."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Host:
-    """A libvirtd with its guests, and the agent that looks after them."""
+    """A libvirtd with its guests, and the agent that manages them."""
 
     def __init__(self, name: str, root: pathlib.Path) -> None:
         self.name = name
@@ -88,12 +87,12 @@ class Host:
     def start_guest(
         self, name: str, specs: dict[str, str], **options: Any
     ) -> libvirt.virDomain:
-        """A guest of one vCPU; without an image it has firmware only."""
+        """Start a guest of one vCPU; without an image it has firmware only."""
         image = options.pop('image', None)
-        nothing = pathlib.Path('/x')
-        xml = lab_guest.domain_xml(
+        no_file = pathlib.Path('/x')
+        xml = guest.domain_xml(
             f'{self.name}-{name}',
-            image or lab_image.GuestImage(nothing, nothing),
+            image or GuestImage(no_file, no_file),
             vcpus=1,
             memory_mib=128 if image else 32,
             workload='web',
@@ -110,7 +109,7 @@ class Host:
         return self.conn.createXML(ElementTree.tostring(root, 'unicode'))
 
     def start_agent(self, url: str, io_cpu: int) -> None:
-        """Start the agent; does not wait until it ticks."""
+        """Start the agent, without waiting until it ticks."""
         self.config.write_text(
             f"""\
 [DEFAULT]
@@ -147,11 +146,11 @@ publish = false
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_us,
+                preexec_fn=_end_with_parent,
             )
 
     def status(self) -> dict[str, Any]:
-        """What the status socket says; empty without an agent."""
+        """Return the agent's status; empty sections if none runs."""
         try:
             return status_socket.fetch(
                 status_socket.socket_path(str(self.path / 'run'))
@@ -160,23 +159,20 @@ publish = false
             return {'vms': [], 'peers': {}}
 
     def vm(self, domain: libvirt.virDomain) -> dict[str, Any]:
-        """One VM in the status; empty if it is not there."""
+        """Return a domain's entry in the status; empty if there is none."""
         uuid = domain.UUIDString()
-        for vm in self.status()['vms']:
-            if vm['uuid'] == uuid:
-                found: dict[str, Any] = vm
-                return found
-        return {}
+        vms: list[dict[str, Any]] = self.status()['vms']
+        return next((vm for vm in vms if vm['uuid'] == uuid), {})
 
 
 def pins(domain: libvirt.virDomain) -> set[int]:
-    """Host CPUs of the only vCPU, as libvirt has them."""
+    """Return the host CPUs that libvirt allows to the only vCPU."""
     (usable,) = domain.vcpuPinInfo(LIVE)
     return {cpu for cpu, may in enumerate(usable) if may}
 
 
 class TwoAgentsTest(base.BaseTestCase):
-    """Packets come to the member of host A only."""
+    """Only the member on host A receives packets."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -185,7 +181,7 @@ class TwoAgentsTest(base.BaseTestCase):
         self.assertGreater(len(usable), 1, 'two pools need two CPUs')
         self.io_cpu = usable[-1]
         self.computing = set(usable[:-1])
-        # Outside of the test's own directory: sockets want short paths.
+        # Outside of the test's directory, because socket paths must be short.
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-ta-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
         self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
@@ -198,12 +194,12 @@ class TwoAgentsTest(base.BaseTestCase):
         self.on_a = self.a.start_guest(
             'member',
             MEMBER,
-            image=lab_image.build_image(),
+            image=build_image(),
             bridges=self.wires.names,
             console=self.console,
         )
         self.on_b = self.b.start_guest('member', MEMBER)
-        self.loner = self.b.start_guest('loner', LONER)
+        self.plain = self.b.start_guest('plain', PLAIN)
 
     def host(self, name: str, root: pathlib.Path) -> Host:
         host = Host(name, root)
@@ -222,7 +218,7 @@ class TwoAgentsTest(base.BaseTestCase):
         )
 
     def wait_for(self, condition: Callable[[], object], what: str) -> float:
-        """Wait until something is so; returns after how many seconds."""
+        """Wait until a condition is true; return how long, in seconds."""
         begin = time.monotonic()
         while time.monotonic() - begin < PATIENCE_S:
             if condition():
@@ -231,7 +227,7 @@ class TwoAgentsTest(base.BaseTestCase):
         self.fail(f'waited in vain for {what}')
 
     def wait_for_phase(self, phase: str, *hosts: Host) -> float:
-        """Both what the agents say, and what libvirt has."""
+        """Wait until members are in a phase by status and by their pins."""
         members = {self.a: self.on_a, self.b: self.on_b}
         allowed = {self.io_cpu} if phase == 'io' else self.computing
         return max(
@@ -245,7 +241,7 @@ class TwoAgentsTest(base.BaseTestCase):
             for host in hosts
         )
 
-    def test_members_move_together(self) -> None:
+    def test_members_on_both_hosts_change_pools_together(self) -> None:
         for host in (self.a, self.b):
             host.start_agent(self.broker.url, self.io_cpu)
         self.wait_for(
@@ -262,7 +258,7 @@ class TwoAgentsTest(base.BaseTestCase):
             ),
             'the guest of host A to boot',
         )
-        self.check_each_has_its_own()
+        self.check_each_agent_manages_its_own_guests()
         # Until the first I/O phase all CPUs are lent to the computing pool,
         # so pins tell the phase only from then on.
         self.wait_for(
@@ -286,17 +282,17 @@ class TwoAgentsTest(base.BaseTestCase):
             assert agent is not None
             agent.kill()
             agent.wait()
-            # Nobody takes A's word back: only the lease can end it.
+            # The killed agent A withdraws nothing, so its lease must end.
             took_s = self.wait_for_phase('computing', self.b)
         print(f'host B returned {took_s:.1f} s after the end of agent A')
         self.assertEqual({self.io_cpu}, pins(self.on_a))
         self.assertNotIn('Traceback', self.b.log.read_text())
 
     def check_how_soon(self, cable: str) -> None:
-        """From the write of A's pins to the write of B's, as libvirt tells.
+        """Measure the time between A's pins and B's, as libvirt has them.
 
-        Between them are A's word, the wait for B's next tick, its decision
-        and its write. Both ways: into the I/O pool and back.
+        It contains A's message, the wait for B's next tick, B's decision and
+        B's write, for moves into the I/O pool and back.
         """
         lags_ms = []
         for _ in range(MOVES // 2):
@@ -308,11 +304,14 @@ class TwoAgentsTest(base.BaseTestCase):
             f'{statistics.median(lags_ms):.0f} ms after those on host A '
             f'(median; {min(lags_ms):.0f} to {max(lags_ms):.0f} ms)'
         )
-        # Not by expiry of a lease, but by messages.
+        # The lag is a message's, not the expiry of a lease.
         self.assertLess(statistics.median(lags_ms), LEASE_S * 1000 / 3)
 
     def lag_ms(self, allowed: set[int]) -> float:
-        """How long after A's member B's member is where both shall be."""
+        """Wait until both members are pinned; return B's lag behind A in ms.
+
+        :param allowed: CPUs of the pool that both members move to.
+        """
         at_ms: dict[str, float] = {}
         end = time.monotonic() + PATIENCE_S
         while len(at_ms) < 2:
@@ -323,11 +322,11 @@ class TwoAgentsTest(base.BaseTestCase):
             time.sleep(0.002)
         return at_ms['b'] - at_ms['a']
 
-    def check_each_has_its_own(self) -> None:
-        """Disjoint sets of domains."""
+    def check_each_agent_manages_its_own_guests(self) -> None:
+        """Each agent's status has the guests of its host only."""
         for host, domains in (
             (self.a, [self.on_a]),
-            (self.b, [self.on_b, self.loner]),
+            (self.b, [self.on_b, self.plain]),
         ):
             self.wait_for(
                 lambda host=host, domains=domains: (
@@ -338,14 +337,14 @@ class TwoAgentsTest(base.BaseTestCase):
             )
 
     def check_only_members_move(self) -> None:
-        """B's member has no I/O of its own; its neighbour stays."""
-        word = self.b.status()['peers']['clusters'][CLUSTER]
-        self.assertEqual('computing', word['own'])
-        self.assertEqual('computing', self.b.vm(self.loner)['phase'])
-        self.assertLessEqual(pins(self.loner), self.computing)
+        """B's member moves without I/O of its own; the plain guest stays."""
+        exchanged = self.b.status()['peers']['clusters'][CLUSTER]
+        self.assertEqual('computing', exchanged['own'])
+        self.assertEqual('computing', self.b.vm(self.plain)['phase'])
+        self.assertLessEqual(pins(self.plain), self.computing)
 
     def check_ctl(self) -> None:
-        """One call reaches both agents."""
+        """One call of ``nova-vhpc-ctl`` reaches both agents."""
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             code = ctl.main(

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What all tests of filter and weigher in a real Nova start from."""
+"""Base classes of the tests of filter and weigher in a real Nova."""
 
 import sys
 import time
@@ -30,20 +30,20 @@ SHARED = recipes.recipe({'workload': 'parallel', 'network': 'shared'})
 
 
 def shared(bridge, nic, slots=8, mbps=1000, up=True):
-    """An uplink of a shared bridge."""
+    """Return an uplink of a shared bridge."""
     return model.Uplink(
         nic, bridge, model.BridgeKind.SHARED, mbps, up, slots=slots
     )
 
 
 def separate(bridge, nic, mbps=1000, up=True):
-    """An uplink for one guest."""
+    """Return an uplink for one guest."""
     return model.Uplink(nic, bridge, model.BridgeKind.SEPARATE, mbps, up)
 
 
 def configure(test, enabled_filters):
-    """Have Nova's services of a test load what is ours."""
-    # pip installs the file where the wheel says, not beside the code.
+    """Configure a test's Nova to load this project's filter and weigher."""
+    # pip installs the file under sys.prefix, not beside the code.
     test.flags(
         group='wsgi',
         api_paste_config=sys.prefix + '/etc/nova/api-paste.ini',
@@ -58,10 +58,14 @@ def configure(test, enabled_filters):
 
 
 class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
-    """Publishes uplinks as the agent does it, by way of Placement's API."""
+    """Publishes uplinks to Placement's API, as the agent does."""
 
-    def publish(self, node, *published, stamp_s=None):
-        """Publish a host's uplinks to Placement as the agent does."""
+    def publish(self, node, *uplinks, stamp_s=None):
+        """Publish a host's uplinks to Placement.
+
+        :param stamp_s: time of the publication, in seconds since the epoch;
+            None for now.
+        """
         root = self._get_provider_uuid_by_host(node)
         for resource_class in (model.UPLINK, model.MBPS, model.STAMP):
             self.placement.put(
@@ -75,7 +79,7 @@ class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
         self._provider(marker, model.marker_name(node), root)
         now_s = time.time() if stamp_s is None else stamp_s
         self._inventory(marker, {model.STAMP: {'total': model.stamp(now_s)}})
-        for uplink in published:
+        for uplink in uplinks:
             uuid = model.provider_uuid(node, uplink.bridge, uplink.nic)
             self._provider(
                 uuid,
@@ -129,8 +133,8 @@ class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
         self.assertEqual(200, answer.status, answer.content)
 
     def _trait(self, uuid, trait):
-        found = set(self._get_provider_traits(uuid))
-        self._set_provider_traits(uuid, sorted(found | {trait}))
+        traits = set(self._get_provider_traits(uuid))
+        self._set_provider_traits(uuid, sorted(traits | {trait}))
 
 
 class SchedulerTestCase(
@@ -138,7 +142,7 @@ class SchedulerTestCase(
     integrated_helpers.ProviderUsageBaseTestCase,
     Publishing,
 ):
-    """Real API, conductor, scheduler and Placement; fake hypervisors."""
+    """Has a real API, conductor, scheduler, Placement; fake hypervisors."""
 
     compute_driver = 'fake.MediumFakeDriver'
 
@@ -155,18 +159,18 @@ class SchedulerTestCase(
         super().setUp()
 
     def start_hosts(self, *names):
-        """Start compute services, none of them with uplinks."""
+        """Start compute services without uplinks."""
         for name in names:
             self._start_compute(name)
 
     def flavor(self, extra_specs, vcpu=1, memory_mb=256):
-        """Make a flavor with extra specs and return its id."""
+        """Create a flavor with extra specs, and return its ID."""
         return self._create_flavor(
             vcpu=vcpu, memory_mb=memory_mb, disk=1, extra_spec=extra_specs
         )
 
     def group(self, policy='soft-affinity', **rules):
-        """Make a server group and return its id."""
+        """Create a server group, and return its ID."""
         body = {'name': 'cluster', 'policy': policy}
         if rules:
             body['rules'] = rules
@@ -182,8 +186,9 @@ class SchedulerTestCase(
     ):
         """Boot a virtual cluster in one multi-create.
 
-        :param host: that the user asks for.
-        :returns: its servers, in their order of creation.
+        :param group: ID of its server group.
+        :param host: host that the user requests.
+        :returns: all servers named "member", as the API lists them.
         """
         server = self._build_server(
             name='member', flavor_id=flavor_id, networks='none'
@@ -196,34 +201,34 @@ class SchedulerTestCase(
             request['os:scheduler_hints'] = {'group': group}
         first = self.api.post_server(request)
         servers = [
-            found
-            for found in self.api.get_servers(detail=False)
-            if found['name'].startswith('member')
+            server
+            for server in self.api.get_servers(detail=False)
+            if server['name'].startswith('member')
         ]
-        self.assertIn(first['id'], {found['id'] for found in servers})
+        self.assertIn(first['id'], {server['id'] for server in servers})
         return [
             self._wait_for_state_change(
-                self.api.get_server(found['id']), expected_state
+                self.api.get_server(server['id']), expected_state
             )
-            for found in servers
+            for server in servers
         ]
 
     def claims(self, server):
-        """Uplinks that a server claims: provider name to slots."""
-        found = {}
+        """Return the claimed slots of a server, by provider name."""
+        claims = {}
         allocations = self._get_allocations_by_server_uuid(server['id'])
         for uuid, allocation in allocations.items():
             slots = allocation['resources'].get(model.UPLINK)
             if slots:
                 provider = self._get_resource_provider_by_uuid(uuid)
-                found[provider['name']] = slots
-        return found
+                claims[provider['name']] = slots
+        return claims
 
     def used(self, node, uplink):
-        """Slots of an uplink that are claimed."""
+        """Return the number of claimed slots of an uplink."""
         uuid = model.provider_uuid(node, uplink.bridge, uplink.nic)
         return self._get_provider_usages(uuid)[model.UPLINK]
 
     def hosts_of(self, servers):
-        """Hosts on which servers are, one entry per server, sorted."""
+        """Return the hosts of servers, one entry per server, sorted."""
         return sorted(server['OS-EXT-SRV-ATTR:host'] for server in servers)

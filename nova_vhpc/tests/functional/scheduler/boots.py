@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Boots, as far as the claim: ``python -m ... NOVA_CONF BOOTS AT_ONCE``.
+"""Schedule many servers at once: ``python -m ... NOVA_CONF BOOTS AT_ONCE``.
 
-Takes nova-conductor's part in a process of its own: asks nova-scheduler
-over the message bus for a host, so many times at once. Prints what became
-of each server as JSON: its host, or why there is none.
+A boot is carried out up to the claim. This process does nova-conductor's part:
+it asks nova-scheduler over the message bus for a host, in AT_ONCE threads. It
+prints each server's host, or the error, as JSON.
 """
 
 import concurrent.futures
@@ -22,7 +22,7 @@ import json
 import sys
 import threading
 
-# First: it settles that there is no eventlet.
+# Must come first, because it decides that eventlet is not used.
 from nova.cmd import manage  # noqa: F401
 
 # isort: split
@@ -37,7 +37,7 @@ SPECS = recipes.recipe({'workload': 'parallel', 'network': 'separate'})
 
 
 def spec(admin, uuid):
-    """The request for one server with an uplink of its own."""
+    """Return the request for one server with an uplink of its own."""
     flavor = objects.Flavor(
         id=1,
         flavorid='own',
@@ -49,7 +49,7 @@ def spec(admin, uuid):
         swap=0,
         extra_specs=SPECS,
     )
-    found = objects.RequestSpec.from_components(
+    request_spec = objects.RequestSpec.from_components(
         admin,
         uuid,
         objects.ImageMeta.from_dict({}),
@@ -62,8 +62,8 @@ def spec(admin, uuid):
         project_id='project',
         user_id='user',
     )
-    found.num_instances = 1
-    return found
+    request_spec.num_instances = 1
+    return request_spec
 
 
 def main():
@@ -78,7 +78,8 @@ def main():
         uuid = uuidutils.generate_uuid()
         user = context.RequestContext('user', 'project', is_admin=True)
         if number < at_once:
-            # All look at the same free uplinks before any is claimed.
+            # The first requests start together, so that all find the same
+            # uplinks free.
             together.wait(60)
         try:
             ((selection, *_),) = scheduler.select_destinations(

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hypervisors with SR-IOV devices, as many as their names say."""
+"""Fake hypervisors with SR-IOV devices."""
 
 import json
 
@@ -22,10 +22,10 @@ PRODUCT = '154c'
 
 
 class DeviceDriver(fake.MediumFakeDriver):
-    """A fake hypervisor with as many VFs as its name's last digit."""
+    """A fake hypervisor; the last digit of its name is its number of VFs."""
 
     def get_available_resource(self, nodename):
-        """What the compute node has, with its PCI devices."""
+        """Return the compute node's resources, with its PCI devices."""
         resource = super().get_available_resource(nodename)
         resource['pci_passthrough_devices'] = json.dumps(
             [
@@ -47,10 +47,10 @@ class DeviceDriver(fake.MediumFakeDriver):
 
 
 class Devices(fixtures.Fixture):
-    """Makes the driver known to Nova, whose host has no such devices."""
+    """Makes Nova find the driver, and the VFs, which this machine lacks."""
 
     def _setUp(self):
-        # Nova takes drivers from its own package only.
+        # Nova loads drivers from its own package only.
         self.useFixture(
             fixtures.MonkeyPatch('nova.virt.fake.DeviceDriver', DeviceDriver)
         )

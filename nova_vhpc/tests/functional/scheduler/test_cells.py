@@ -16,7 +16,7 @@ from nova_vhpc.tests.functional.scheduler import base
 
 
 class CellsTest(base.SchedulerTestCase):
-    """Members move within their cell, and near peers of the other one."""
+    """A member moves within its cell, to a host near a peer in the other."""
 
     NUMBER_OF_CELLS = 2
 
@@ -35,7 +35,7 @@ class CellsTest(base.SchedulerTestCase):
                 self.api.add_host_to_aggregate(made['id'], host)
         for host in ('peer', 'start', 'near', 'far'):
             self.publish(host, uplink)
-        # Of equally good hosts the fuller one would be taken.
+        # Of equally good hosts the fuller one would win: the wrong one here.
         self._create_server(
             flavor_id=self.flavor({}), host='far', networks='none'
         )

@@ -19,8 +19,7 @@ import time
 import testtools
 from keystoneauth1 import adapter
 
-from nova_vhpc.placement import client as placement
-from nova_vhpc.placement import publisher
+from nova_vhpc.placement import client, publisher
 from nova_vhpc.tests.functional.scheduler import boots
 from nova_vhpc.tests.stack import cloud, config
 from nova_vhpc.topology import model
@@ -34,42 +33,43 @@ PATIENCE_S = 240
 
 
 class NoLibvirt:
-    """In place of the stack's libvirtd: these hosts run no guests."""
+    """Replaces the stack's libvirtd, because these hosts run no guests."""
 
     uri = 'test:///default'
 
     def start(self):
-        """Nothing to start."""
+        """Do nothing."""
 
     def stop(self):
-        """Nothing to stop."""
+        """Do nothing."""
 
 
 class SchedulerCloud(cloud.Cloud):
-    """nova-scheduler's workers and what they need, each a process.
+    """nova-scheduler's workers and the services they need, as processes.
 
-    RabbitMQ, MariaDB, Placement over HTTP, nova-conductor, and nova-compute
-    with Nova's fake driver. No API: :mod:`.boots` asks the scheduler.
+    These are RabbitMQ, MariaDB, Placement over HTTP, nova-conductor, and
+    nova-compute with Nova's fake driver. There is no API, because
+    :mod:`.boots` asks the scheduler.
     """
 
     def __init__(self):
         super().__init__(HOSTS)
         self.libvirt = NoLibvirt()
-        # Made before the threads that start the parts ask for it.
+        # Created now, before several threads use it to start services.
         self.keeper  # noqa: B018
 
     def write_config(self):
-        """Many worker processes; Placement for as many requests."""
+        """Configure several workers, and a Placement that can serve them."""
         self.config.write_standins()
-        where = self.config.write_placement() / 'placement.conf'
-        found = config.read(where)
-        sections = {name: dict(found[name]) for name in found.sections()}
+        path = self.config.write_placement() / 'placement.conf'
+        parsed = config.read(path)
+        sections = {name: dict(parsed[name]) for name in parsed.sections()}
         sections['placement_database'].update(
-            # One process serves here what is many in a deployment.
+            # Here one process serves what several do in a deployment.
             max_pool_size=2 * AT_ONCE,
             max_overflow=2 * AT_ONCE,
         )
-        config.write(where, sections)
+        config.write(path, sections)
         self.config.write_nova(
             {**cloud.SCHEDULER, 'scheduler': {'workers': WORKERS}}
         )
@@ -77,7 +77,7 @@ class SchedulerCloud(cloud.Cloud):
             self.config.write_compute(host, config.fake_compute(host))
 
     def wait_http(self, name, timeout_s=PATIENCE_S):
-        """There is no nova-api to wait for."""
+        """Wait for a service; return at once for nova-api, which is absent."""
         if name != 'nova':
             super().wait_http(name, timeout_s)
 
@@ -102,10 +102,10 @@ class SchedulerCloud(cloud.Cloud):
 
 
 class ConcurrencyTest(testtools.TestCase):
-    """200 boots, four scheduler processes, 100 uplinks for one guest each.
+    """200 boots by four scheduler workers for 100 uplinks of one slot.
 
-    The boots end where the scheduler has claimed: what nova-compute does
-    afterwards neither claims nor frees.
+    The boots end with the scheduler's claim, because nova-compute's part
+    neither claims nor frees.
     """
 
     def setUp(self):
@@ -114,11 +114,11 @@ class ConcurrencyTest(testtools.TestCase):
         self.addCleanup(self.cloud.stop)
         self.cloud.start()
         self.admin = self.cloud.client('admin')
-        client = placement.PlacementClient(
+        placement = client.PlacementClient(
             adapter.Adapter(self.admin.session, service_type='placement')
         )
         for host in HOSTS:
-            publisher.Publisher(client, [host]).publish(
+            publisher.Publisher(placement, [host]).publish(
                 self.topology(host), model.stamp(time.time())
             )
 
@@ -137,7 +137,7 @@ class ConcurrencyTest(testtools.TestCase):
         )
 
     def boot_all(self):
-        """What became of each server, by its uuid."""
+        """Return the host or error of each server, by UUID."""
         racer = self.cloud.spawn(
             'boots',
             self.cloud.program('python'),
@@ -149,18 +149,18 @@ class ConcurrencyTest(testtools.TestCase):
         )
         self.assertTrue(racer.wait(PATIENCE_S), racer.tail())
         lines = racer.log.read_text().splitlines()
-        found = [line for line in lines if line.startswith('{')]
-        self.assertEqual(1, len(found), racer.tail())
-        return json.loads(found[0])
+        results = [line for line in lines if line.startswith('{')]
+        self.assertEqual(1, len(results), racer.tail())
+        return json.loads(results[0])
 
     def consumers(self, provider):
-        """Servers that hold an allocation of a provider."""
-        found = self.admin.placement(
+        """Return a provider's allocations, by server."""
+        answer = self.admin.placement(
             'GET', f'/resource_providers/{provider}/allocations'
         )
-        return found['allocations']
+        return answer['allocations']
 
-    def test_as_many_succeed_as_there_are_uplinks(self):
+    def test_number_of_placed_servers_is_that_of_uplinks(self):
         results = self.boot_all()
         self.assertEqual(BOOTS, len(results))
         placed = {
@@ -175,14 +175,14 @@ class ConcurrencyTest(testtools.TestCase):
                     host, f'br{number}', f'eth{number}'
                 )
                 claims = self.consumers(uplink)
-                # None twice and none lost.
+                # Each uplink is claimed exactly once.
                 self.assertEqual(1, len(claims), (host, number, claims))
                 for uuid, claim in claims.items():
                     self.assertEqual({model.UPLINK: 1}, claim['resources'])
                     self.assertEqual(host, placed.get(uuid))
                     holders[uuid] += 1
         self.assertEqual(dict.fromkeys(placed, 1), dict(holders))
-        # The rest are told clearly, and hold nothing else either.
+        # Each other server got a clear error, and has no allocation.
         for uuid, result in results.items():
             if uuid not in placed:
                 self.assertIn('No valid host was found', result['error'])

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Claims stay right over the life of a member."""
+"""Claims of members that are migrated, resized, shelved and evacuated."""
 
 import time
 from unittest import mock
@@ -22,7 +22,7 @@ PATIENCE_S = 30.0
 
 
 class LifecycleTest(base.SchedulerTestCase):
-    """Two hosts with one uplink for one guest each."""
+    """Two hosts, each with one uplink for one guest."""
 
     def setUp(self):
         self.flags(allow_resize_to_same_host=False)
@@ -42,14 +42,14 @@ class LifecycleTest(base.SchedulerTestCase):
     def assert_claims(self, on_source, on_target):
         expected = (on_source, on_target)
         end = time.monotonic() + PATIENCE_S
-        # Nova says that a migration is completed before the host that is left
-        # has given its claim back.
+        # Nova reports a migration as completed before the source's claim is
+        # released.
         while self.in_use() != expected and time.monotonic() < end:
             time.sleep(0.1)
         self.assertEqual(expected, self.in_use())
 
     def in_use(self):
-        """Claims of the uplinks of source and target."""
+        """Return the numbers of claims on source and target."""
         return (
             self.used(self.source, self.uplink),
             self.used(self.target, self.uplink),
@@ -59,12 +59,12 @@ class LifecycleTest(base.SchedulerTestCase):
         service = self.computes[self.source].service_ref
         self.api.put_service_force_down(service.uuid, down)
 
-    def test_delete(self):
+    def test_deleted_member_releases_its_claim(self):
         self.assert_claims(1, 0)
         self._delete_server(self.server)
         self.assert_claims(0, 0)
 
-    def test_cold_migration(self):
+    def test_cold_migrated_member_claims_both_until_confirmed(self):
         server = self._migrate_server(self.server)
         self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
         # The source keeps its uplink until the move is confirmed.
@@ -72,7 +72,7 @@ class LifecycleTest(base.SchedulerTestCase):
         self._confirm_resize(server)
         self.assert_claims(0, 1)
 
-    def test_resize_and_revert(self):
+    def test_reverted_resize_releases_the_targets_claim(self):
         other = self.flavor(base.SEPARATE, vcpu=2)
         server = self._resize_server(self.server, other)
         self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
@@ -80,12 +80,12 @@ class LifecycleTest(base.SchedulerTestCase):
         self._revert_resize(server)
         self.assert_claims(1, 0)
 
-    def test_resize_to_a_flavor_without_uplink(self):
+    def test_member_resized_to_a_flavor_without_uplink_claims_none(self):
         server = self._resize_server(self.server, self.flavor({}))
         self._confirm_resize(server)
         self.assert_claims(0, 0)
 
-    def test_evacuation(self):
+    def test_evacuated_source_releases_its_claim_when_it_is_back(self):
         self.computes[self.source].stop()
         self._force_down(True)
         server = self._evacuate_server(self.server)
@@ -96,8 +96,8 @@ class LifecycleTest(base.SchedulerTestCase):
         self._force_down(False)
         self._wait_for_assert(lambda: self.assert_claims(0, 1))
 
-    def test_rebuild_needs_no_further_uplink(self):
-        # No uplink is free any more, and a rebuild wants none.
+    def test_rebuilt_member_keeps_its_claim(self):
+        # No uplink is free any more, but a rebuild needs none.
         self._create_server(flavor_id=self.flavor_id, networks='none')
         self.assert_claims(1, 1)
         server = self._rebuild_server(
@@ -106,7 +106,7 @@ class LifecycleTest(base.SchedulerTestCase):
         self.assertEqual(self.source, server['OS-EXT-SRV-ATTR:host'])
         self.assert_claims(1, 1)
 
-    def test_shelve_and_unshelve(self):
+    def test_shelved_member_releases_its_claim_until_unshelved(self):
         server = self._shelve_server(self.server)
         self.assert_claims(0, 0)
         server = self._unshelve_server(server)
@@ -116,14 +116,14 @@ class LifecycleTest(base.SchedulerTestCase):
             self.used('one', self.uplink) + self.used('two', self.uplink),
         )
 
-    def test_live_migration(self):
+    def test_live_migrated_member_claims_on_the_target_only(self):
         server = self._live_migrate(self.server, 'completed')
         self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
         self.assert_claims(0, 1)
 
 
 class MovedMemberTest(base.SchedulerTestCase):
-    """A cluster of one multi-create on one host, whose peer is small."""
+    """A whole cluster is on one host; the host near it has one uplink only."""
 
     # Switch, rack and hosts.
     fabric: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -148,18 +148,18 @@ class MovedMemberTest(base.SchedulerTestCase):
         self.flavor_id = self.flavor(base.SEPARATE)
         self.servers = self.boot_cluster(self.flavor_id, 3, self.group())
         self.assertEqual(['full'] * 3, self.hosts_of(self.servers))
-        # Only now may members go elsewhere. One fits beside the others,
-        # and all of them on a host that is far away.
+        # Published after the boot, so that members can go there only when they
+        # move: one member fits nearby, all of them fit on the far host.
         self.publish('near', uplinks[0])
         self.publish('far', *uplinks)
 
-    def test_live_migration(self):
+    def test_live_migrated_member_goes_near_its_peers(self):
         server = self._live_migrate(self.servers[0], 'completed')
         self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
 
-    def test_unshelve(self):
+    def test_unshelved_member_goes_near_its_peers(self):
         server = self._shelve_server(self.servers[0])
-        # Its uplink is taken by another one in the meantime.
+        # Another server claims the member's uplink in the meantime.
         other = self._create_server(
             flavor_id=self.flavor_id, host='full', networks='none'
         )
@@ -167,27 +167,27 @@ class MovedMemberTest(base.SchedulerTestCase):
         server = self._unshelve_server(server)
         self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
 
-    def test_evacuation_of_all(self):
-        """One after another, but planned together: no peer stays there."""
+    def test_members_evacuated_one_by_one_end_on_one_host(self):
+        """Each is planned with its peers, none of which can stay."""
         self.computes['full'].stop()
         service = self.computes['full'].service_ref
         self.api.put_service_force_down(service.uuid, True)
         servers = [self._evacuate_server(server) for server in self.servers]
         self.assertEqual(['far'] * 3, self.hosts_of(servers))
 
-    def test_evacuation_under_way(self):
-        """Until it runs again, Nova has the member where it was."""
+    def test_evacuating_member_is_located_on_its_source(self):
+        """Nova's database has the source until the member runs again."""
         self.computes['full'].stop()
         service = self.computes['full'].service_ref
         self.api.put_service_force_down(service.uuid, True)
         cell = self.cell_mappings['cell1']
         driver = self.computes['far'].driver
         spawn = driver.spawn
-        told = []
+        locations = []
 
-        def look(*args, **kwargs):
+        def locate_and_spawn(*args, **kwargs):
             uuids = [server['id'] for server in self.servers]
-            told.append(
+            locations.append(
                 (
                     set(nova_db.locate(uuids).hosts.values()),
                     nova_db.evacuation_destinations(cell, 'full'),
@@ -195,14 +195,14 @@ class MovedMemberTest(base.SchedulerTestCase):
             )
             return spawn(*args, **kwargs)
 
-        with mock.patch.object(driver, 'spawn', look):
+        with mock.patch.object(driver, 'spawn', locate_and_spawn):
             server = self._evacuate_server(self.servers[0])
-        self.assertEqual([({'full'}, {server['id']: 'far'})], told)
+        self.assertEqual([({'full'}, {server['id']: 'far'})], locations)
         self.assertEqual({}, nova_db.evacuation_destinations(cell, 'full'))
 
 
 class MovedMemberOfAFullSwitchTest(MovedMemberTest):
-    """No host of the peers' switch has room; one of their rack has."""
+    """No host at the peers' switch has capacity; one in their rack has."""
 
     fabric = (
         ('s1', 'r1', ('full',)),

@@ -57,7 +57,7 @@ class MultiCreateTest(base.SchedulerTestCase):
         self.assert_own_uplinks(servers)
         self.assertEqual(4, self.used_uplinks())
 
-    def test_two_members_on_the_host_that_was_asked_for(self):
+    def test_members_go_to_the_requested_host(self):
         servers = self.boot_cluster(
             self.flavor_id, 2, self.group(), host='beta'
         )
@@ -76,10 +76,10 @@ class MultiCreateTest(base.SchedulerTestCase):
 
 
 class RedeployTest(base.SchedulerTestCase):
-    """A cloud that was full a moment ago."""
+    """A cluster is deleted and booted again in a cloud that was full."""
 
-    def test_what_has_become_free_counts(self):
-        # A machine that is busy with other tests reads slowly.
+    def test_uplinks_freed_after_an_old_snapshot_are_used(self):
+        # The read takes longer on a machine that runs other tests, too.
         self.flags(group='vhpc_scheduler', fresh_read_timeout=60)
         self.start_hosts('alpha', 'beta')
         uplink = base.shared('br1', 'eth1', slots=2)
@@ -90,7 +90,7 @@ class RedeployTest(base.SchedulerTestCase):
         self.assertEqual(
             ['alpha', 'alpha', 'beta', 'beta'], self.hosts_of(servers)
         )
-        # Then nobody asks for long.
+        # No request renews the snapshot for long.
         cache = uplink_cache.for_process(self._conf())
         cache.refresh()
         cache._snapshot = dataclasses.replace(

@@ -12,8 +12,8 @@
 
 """The five network configurations, each with its flavor recipe.
 
-HPCVirt'09 section 4. The recipes are those of ``nova-vhpc-flavor``; the
-same are in doc/source/admin/placement.rst.
+HPCVirt'09 section 4. The recipes come from ``nova-vhpc-flavor``, and are
+listed in doc/source/admin/placement.rst.
 """
 
 import json
@@ -53,7 +53,7 @@ class NetworkTestCase(base.SchedulerTestCase):
         )
 
     def assert_rejected(self, host, *words):
-        """One line of the log says that a host was rejected, and why."""
+        """Assert that one log line has a host's rejection with these words."""
         lines = [
             line
             for line in self.log.output.splitlines()
@@ -65,9 +65,9 @@ class NetworkTestCase(base.SchedulerTestCase):
 
 
 class BridgeTest(NetworkTestCase):
-    """The four configurations that have bridges."""
+    """The four configurations with bridges."""
 
-    def test_shared(self):
+    def test_shared_members_claim_slots_of_one_uplink(self):
         self.start_hosts('one', 'two')
         uplink = base.shared('br1', 'eth1')
         self.publish('one', base.separate('br2', 'eth2'))
@@ -76,8 +76,8 @@ class BridgeTest(NetworkTestCase):
         self.assertEqual(['two', 'two'], self.hosts_of(servers))
         self.assertEqual(2, self.used('two', uplink))
 
-    def test_multiple_shared(self):
-        # Placement alone would take the two uplinks of one bridge.
+    def test_multiple_shared_members_claim_uplinks_of_two_bridges(self):
+        # Placement alone would accept two uplinks of one bridge.
         self.start_hosts('one', 'two')
         self.publish(
             'one', base.shared('br1', 'eth1'), base.shared('br1', 'eth2')
@@ -113,7 +113,7 @@ class BridgeTest(NetworkTestCase):
         (server,) = self.boot(MULTIPLE_SHARED)
         self.assertEqual([1, 1], list(self.claims(server).values()))
 
-    def test_separate(self):
+    def test_separate_members_claim_an_uplink_each(self):
         self.start_hosts('one', 'two')
         self.publish('one', base.separate('br1', 'eth1', mbps=100))
         uplinks = [
@@ -128,7 +128,7 @@ class BridgeTest(NetworkTestCase):
         self.assertEqual([1, 1], [self.used('two', u) for u in uplinks])
         self.assert_rejected('one', 'NIC eth1 on bridge br1', '100 Mbit/s')
 
-    def test_shared_separate(self):
+    def test_shared_separate_member_needs_a_shared_bridge_too(self):
         self.start_hosts('one', 'two')
         own = base.separate('br2', 'eth2')
         self.publish('one', own)
@@ -138,26 +138,27 @@ class BridgeTest(NetworkTestCase):
         self.assertEqual({'two:vhpc:br2:eth2': 1}, self.claims(server))
         self.assert_rejected('one', 'no shared bridge', 'NIC eth2')
 
-    def test_dead_link_takes_no_member(self):
+    def test_host_whose_link_is_down_is_rejected(self):
         self.start_hosts('one', 'two')
         self.publish('one', base.shared('br1', 'eth1', up=False))
         self.publish('two', base.shared('br1', 'eth1'))
-        # Without a claim, Placement offers both hosts.
+        # Placement offers both hosts, because the flavor claims nothing.
         (server,) = self.boot({'vhpc:network': 'shared'})
         self.assertEqual('two', server['OS-EXT-SRV-ATTR:host'])
         self.assert_rejected('one', 'link of NIC eth1 on bridge br1 is down')
 
-    def test_flavor_that_claims_nothing_says_what_to_do(self):
+    def test_rejection_names_the_extra_spec_that_claims(self):
         self.start_hosts('one')
         self.publish('one', base.separate('br1', 'eth1'))
         (server,) = self.boot({'vhpc:network': 'separate'}, 'ERROR')
         self.assertIn('No valid host', server['fault']['message'])
         self.assert_rejected('one', 'resources_uplink:CUSTOM_VHPC_UPLINK=1')
 
-    def test_spare_cpus_and_overcommit(self):
+    def test_host_without_enough_spare_cpus_is_rejected(self):
         self.start_hosts('one')
         self.publish('one', base.shared('br1', 'eth1'))
-        # The host has ten CPUs: nine may be used, by three of three.
+        # Nine of the host's ten CPUs may be used, by three members of three
+        # vCPUs.
         flavor_id = self.flavor(
             {**base.SHARED, 'vhpc:spare_cpus': '1'}, vcpu=3
         )
@@ -171,7 +172,7 @@ class BridgeTest(NetworkTestCase):
         self.assertEqual('ERROR', server['status'])
         self.assert_rejected('one', '12 vCPUs would share 9 CPUs')
 
-    def test_plain_server_goes_anywhere(self):
+    def test_plain_server_is_not_filtered(self):
         self.start_hosts('one')
         server = self._create_server(networks='none')
         self.assertEqual('ACTIVE', server['status'])
@@ -201,12 +202,12 @@ class ExportedTest(NetworkTestCase):
             ],
         )
 
-    def test_flavor_alias(self):
+    def test_members_with_an_alias_go_where_devices_are(self):
         self.start_hosts('none0', 'some2')
         servers = self.boot(EXPORTED, members=2)
         self.assertEqual(['some2', 'some2'], self.hosts_of(servers))
 
-    def test_neutron_port(self):
+    def test_member_with_an_sriov_port_goes_where_devices_are(self):
         self.start_hosts('none0', 'some1')
         neutron = self.neutron
         port = dict(neutron.sriov_port)
@@ -219,7 +220,7 @@ class ExportedTest(NetworkTestCase):
         )
         self.assertEqual('some1', server['OS-EXT-SRV-ATTR:host'])
 
-    def test_no_device_asked_for(self):
+    def test_exported_member_without_a_device_is_rejected(self):
         self.start_hosts('some1')
         (server,) = self.boot({'vhpc:network': 'exported'}, 'ERROR')
         self.assertIn('No valid host', server['fault']['message'])
@@ -261,11 +262,11 @@ class UplinksBesideDevicesTest(NetworkTestCase):
 
 
 class ExportedAloneTest(ExportedTest):
-    """The same without the help of Nova's own filter for devices."""
+    """The same tests without Nova's PciPassthroughFilter."""
 
     enabled_filters = ['VirtualClusterFilter']
 
-    def test_devices_are_counted(self):
+    def test_host_with_too_few_devices_is_rejected(self):
         self.start_hosts('some1')
         servers = self.boot(EXPORTED, 'ERROR', members=2)
         self.assertEqual(2, len(servers))

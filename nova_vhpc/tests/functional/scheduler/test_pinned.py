@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Members with CPUs of their own, on the real libvirt driver of Nova.
+"""Members with dedicated CPUs, on Nova's real libvirt driver.
 
-It counts only ``cpu_shared_set`` as the CPUs of a compute node, but the
-vCPUs of all guests as used, pinned ones included.
+The driver reports only ``cpu_shared_set`` as the CPUs of a compute node, but
+counts the vCPUs of all guests as used, pinned ones included.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ OPENMP = {'vhpc:workload': 'parallel', 'vhpc:paradigm': 'openmp'}
 def start(test, shared, dedicated, name='compute1', **cpus):
     """Start a compute service whose host has two sets of CPUs.
 
-    :param cpus: nodes, and cores of each, as HostInfo names them.
+    :param cpus: ``cpu_nodes`` and ``cpu_cores`` of HostInfo.
     """
     test.flags(
         group='compute',
@@ -53,7 +53,7 @@ def start(test, shared, dedicated, name='compute1', **cpus):
 class PinnedTest(
     patience.Patience, libvirt_base.ServersTestBase, base.Publishing
 ):
-    """One host with eight CPUs; OpenMP never shares one by default."""
+    """One host with eight CPUs, which OpenMP members do not overcommit."""
 
     microversion = 'latest'
 
@@ -67,19 +67,19 @@ class PinnedTest(
         start(self, shared, dedicated, cpu_nodes=2, cpu_cores=4)
 
     def boot(self, vcpu, extra_spec, state='ACTIVE'):
-        """Boot one server, as the explanation foretells."""
+        """Boot one server, and check nova-vhpc-explain's prediction."""
         flavor_id = self._create_flavor(
             vcpu=vcpu, memory_mb=512, disk=1, extra_spec=extra_spec
         )
         if OPENMP.items() <= extra_spec.items():
-            reason = self.explained(flavor_id)
+            reason = self.explained_reason(flavor_id)
             self.assertEqual(state == 'ERROR', reason is not None, reason)
         return self._create_server(
             flavor_id=flavor_id, networks='none', expected_state=state
         )
 
-    def explained(self, flavor_id):
-        """Why the host takes no member, or None."""
+    def explained_reason(self, flavor_id):
+        """Return why the host takes no member; None if it takes one."""
         cloud = sdk.connect(self.api_fixture, self.placement.fixture.endpoint)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -87,7 +87,7 @@ class PinnedTest(
         (host,) = json.loads(out.getvalue())['hosts']
         return host['reason']
 
-    def test_a_host_with_dedicated_cpus_alone(self):
+    def test_pinned_members_fill_a_host_with_dedicated_cpus_only(self):
         self.start(None, '0-7')
         self.boot(4, {**OPENMP, **PINNED})
         self.boot(4, {**OPENMP, **PINNED})
@@ -96,7 +96,7 @@ class PinnedTest(
         self.start('0-3', '4-7')
         self.boot(4, PINNED)
         self.boot(4, OPENMP)
-        # Placement would go on to 16 VCPUs; our limit is one per CPU.
+        # Placement would allow 16 VCPUs; the filter allows one per CPU.
         self.boot(1, OPENMP, 'ERROR')
 
     def test_guests_on_shared_cpus_leave_dedicated_ones_free(self):
@@ -105,14 +105,14 @@ class PinnedTest(
             self.boot(4, {})
         self.boot(4, {**OPENMP, **PINNED})
 
-    def test_of_a_mixed_server_only_the_shared_part_is_judged(self):
+    def test_only_shared_vcpus_of_a_mixed_member_are_counted(self):
         self.start('0-1,4-5', '2-3,6-7')
         self.boot(3, OPENMP)
-        # Two of its CPUs are dedicated ones, the third is the fourth shared.
+        # Two of its vCPUs get dedicated CPUs, the third the fourth shared CPU.
         self.boot(3, {**OPENMP, **MIXED})
         self.boot(1, OPENMP, 'ERROR')
 
-    def test_emulator_threads_are_no_guests_of_shared_cpus(self):
+    def test_isolated_emulator_threads_use_no_shared_cpu(self):
         self.start('0-1,4-5', '2-3,6-7')
         mixed = {**MIXED, 'hw:emulator_threads_policy': 'isolate'}
         for _ in range(2):
@@ -121,18 +121,18 @@ class PinnedTest(
         self.boot(3, OPENMP, 'ERROR')
         self.boot(2, OPENMP)
 
-    def test_a_host_that_reports_no_dedicated_cpus(self):
-        # Nova asks for shared ones, then, and pins there.
+    def test_pinned_members_use_shared_cpus_if_none_are_dedicated(self):
+        # Nova then claims VCPUs, and pins the guests to their CPUs.
         self.start(None, None)
         self.boot(4, {**OPENMP, **PINNED})
         self.boot(4, {**OPENMP, **PINNED})
 
-    def test_emulator_threads_take_a_dedicated_cpu(self):
+    def test_isolated_emulator_threads_use_a_dedicated_cpu_each(self):
         self.start('0,4', '1-3,5-7')
         isolate = {'hw:emulator_threads_policy': 'isolate'}
         for _ in range(2):
             self.boot(2, {**OPENMP, **PINNED, **isolate})
-        # Not one of its six CPUs is left.
+        # None of the six dedicated CPUs is left.
         self.boot(1, {**OPENMP, **PINNED}, 'ERROR')
 
     def test_mixed_servers_need_both_kinds(self):
@@ -143,7 +143,7 @@ class PinnedTest(
         self.boot(2, {**OPENMP, **MIXED}, 'ERROR')
 
     def test_pinned_members_with_uplinks_claim_dedicated_cpus(self):
-        # Of each uplink, Nova's fallback has a candidate with shared ones.
+        # For each uplink, Nova's fallback has a candidate with shared CPUs.
         self.start('0-3', '4-7')
         bridges = [base.shared(f'br{n}', f'eth{n}') for n in range(2)]
         self.publish('compute1', *bridges)
@@ -161,7 +161,7 @@ class PinnedTest(
 class PlannedTest(
     patience.Patience, libvirt_base.ServersTestBase, base.Publishing
 ):
-    """Two hosts that the plan could take for equal."""
+    """Two hosts that differ only in CPUs which the plan must not overlook."""
 
     microversion = 'latest'
 
@@ -177,10 +177,11 @@ class PlannedTest(
         super().setUp()
 
     def planned(self, extra_specs, tight, roomy):
-        """Hosts of three members that must be together.
+        """Boot three members with affinity, and return their hosts.
 
-        :param tight: shared and dedicated CPUs of the host that the plan
-            would take, not counting all of what a member takes.
+        :param tight: shared and dedicated CPUs of a host that lacks a CPU
+            for the third member.
+        :param roomy: the same of a host with enough CPUs.
         """
         for name, shared, dedicated in (
             ('tight', *tight),
@@ -211,11 +212,11 @@ class PlannedTest(
             for found in self.api.get_servers(detail=False)
         }
 
-    def test_dedicated_cpus_of_mixed_members(self):
+    def test_plan_counts_dedicated_cpus_of_mixed_members(self):
         tight, roomy = ('0-3', '6-9'), ('0-4', '6-11')
         self.assertEqual({'roomy'}, self.planned(MIXED, tight, roomy))
 
-    def test_cpus_of_emulator_threads(self):
+    def test_plan_counts_cpus_of_emulator_threads(self):
         isolate = {'hw:emulator_threads_policy': 'isolate'}
         tight, roomy = ('0-2', '3-13'), ('0-2', '3-14')
         self.assertEqual(

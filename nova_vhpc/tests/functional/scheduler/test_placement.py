@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Where members of a virtual cluster land: plan, neighbours, multipliers."""
+"""Hosts that members of a virtual cluster get: plan, peers, multipliers."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ from nova_vhpc.tests.functional.scheduler import base
 
 
 class PlanTest(base.SchedulerTestCase):
-    """Four hosts under two switches; only one pair holds a whole job."""
+    """Four hosts at two switches, of which one can hold a whole cluster."""
 
     def setUp(self):
         super().setUp()
@@ -56,18 +56,18 @@ class PlanTest(base.SchedulerTestCase):
                 ),
             )
 
-    def test_cluster_ends_under_one_switch(self):
+    def test_cluster_is_placed_at_one_switch(self):
         self.publish_separate(a1=3, b1=2, a2=1, b2=2)
         servers = self.boot_cluster(
             self.flavor(base.SEPARATE),
             4,
             self.group('anti-affinity', max_server_per_host=2),
         )
-        # a1 has most uplinks, but a1 and a2 together hold three at two
-        # per host; b1 and b2 hold all four.
+        # With at most two members per host, a1 and a2 hold three, although
+        # a1 has the most uplinks; b1 and b2 hold all four.
         self.assertEqual(['b1', 'b1', 'b2', 'b2'], self.hosts_of(servers))
 
-    def test_later_member_is_placed_near(self):
+    def test_later_member_is_placed_near_the_first(self):
         self.publish_separate(a1=2, b1=2, a2=2, b2=2)
         group = self.group('anti-affinity')
         flavor_id = self.flavor(base.SEPARATE)
@@ -77,10 +77,11 @@ class PlanTest(base.SchedulerTestCase):
         (second,) = (s for s in late if s['id'] != first['id'])
         self.assertEqual(host[0], second['OS-EXT-SRV-ATTR:host'][0])
 
-    def test_later_member_comes_while_the_first_one_starts(self):
+    def test_later_member_goes_near_a_member_that_still_starts(self):
         self.publish_separate(a1=2, b1=2, a2=2, b2=2)
         for _ in range(2):
-            # From the second one on, nova-scheduler takes nova-compute's word.
+            # From the second server on, nova-scheduler relies on the instances
+            # that nova-compute reports.
             self._create_server(host='b1', networks='none')
         manager = self.scheduler_service.manager
         known = manager.host_manager._instance_info['b1']
@@ -106,21 +107,21 @@ class PlanTest(base.SchedulerTestCase):
                 {'server': server, 'os:scheduler_hints': {'group': group}}
             )
             hosts.append(self._wait_for_host(made['id']))
-            # Its other workers have heard of nothing yet.
+            # The scheduler's other workers do not know this instance yet.
             known['instances'].pop(made['id'], None)
         started.set()
         self.assertEqual(['b1', 'b2'], hosts)
 
     def _wait_for_host(self, server_id):
-        found = []
+        hosts = []
 
-        def look():
+        def assert_host():
             server = self.api.get_server(server_id)
-            found.append(server['OS-EXT-SRV-ATTR:host'])
-            self.assertIsNotNone(found[-1])
+            hosts.append(server['OS-EXT-SRV-ATTR:host'])
+            self.assertIsNotNone(hosts[-1])
 
-        self._wait_for_assert(look)
-        return found[-1]
+        self._wait_for_assert(assert_host)
+        return hosts[-1]
 
     def test_affinity_keeps_the_cluster_on_one_host(self):
         self.publish_separate(a1=2, b1=3, a2=2, b2=2)
@@ -129,9 +130,10 @@ class PlanTest(base.SchedulerTestCase):
         )
         self.assertEqual(['b1'] * 3, self.hosts_of(servers))
 
-    def test_affinity_one_by_one(self):
-        """The first one does not know of the others, and they must follow."""
-        # Whole clusters keep big holes whole.
+    def test_affinity_members_booted_one_by_one_share_a_host(self):
+        """The first is placed without the others, which must follow it."""
+        # A best fit, by which whole clusters are placed, would choose the
+        # fuller a1.
         self._create_server(host='a1', networks='none')
         self.publish_separate(a1=1, b1=3, a2=2, b2=2)
         group = self.group('affinity')
@@ -140,7 +142,7 @@ class PlanTest(base.SchedulerTestCase):
             servers = self.boot_cluster(flavor_id, 1, group)
             self.assertEqual(['b1'] * number, self.hosts_of(servers))
 
-    def test_aggregate_overrides_multiplier(self):
+    def test_aggregates_multiplier_overrides_the_option(self):
         self.publish_separate(a1=1, b1=1, a2=1, b2=1)
         (aggregate,) = (
             found
@@ -156,22 +158,23 @@ class PlanTest(base.SchedulerTestCase):
 
 
 class ReservedTest(base.SchedulerTestCase):
-    """What Placement gives out of a host is not what Nova has of it."""
+    """Placement offers less of a host than Nova reports of it."""
 
     def setUp(self):
         super().setUp()
         self.flags(cpu_allocation_ratio=1.0)
 
     def start(self, resource, left=None, **changes):
-        """Start a host that has enough and one that looks as if it had.
+        """Start a host with enough capacity, and one that only seems to have.
 
-        :param left: of the latter's resource, all else being reserved.
-        :param changes: in Placement's inventory of it.
+        :param resource: resource class that is short on the latter.
+        :param left: amount left of the resource; the rest is reserved.
+        :param changes: changes of the resource's inventory in Placement.
         """
         self.start_hosts('roomy', 'tight')
-        # Of equally good hosts the fullest is planned: the wrong one here.
+        # Of equally good hosts the fuller one would win: the wrong one here.
         self._create_server(host='tight', networks='none')
-        # All hosts here have one configuration.
+        # Set in Placement, because all hosts here share one configuration.
         root = self._get_provider_uuid_by_host('tight')
         inventories = self._get_provider_inventory(root)
         inventory = inventories[resource]
@@ -188,23 +191,23 @@ class ReservedTest(base.SchedulerTestCase):
         servers = self.boot_cluster(flavor_id, members, self.group('affinity'))
         self.assertEqual(['roomy'] * members, self.hosts_of(servers))
 
-    def test_cpus(self):
+    def test_reserved_cpus_are_left_out_of_the_plan(self):
         self.start('VCPU', reserved=2)
         self.assert_roomy(4, vcpu=2)
 
-    def test_ratio_of_ram(self):
+    def test_plan_uses_placements_ram_allocation_ratio(self):
         self.start('MEMORY_MB', allocation_ratio=0.5)
         self.assert_roomy(4, memory_mb=1024)
 
-    def test_disk(self):
-        # A flavor of these tests takes eleven.
+    def test_reserved_disk_is_left_out_of_the_plan(self):
+        # A member of these tests needs 11 GB.
         self.start('DISK_GB', left=40)
         self.assert_roomy(4)
 
-    def test_reserved_cpus_are_no_guests(self):
-        # nova-compute counts them as in use; Placement leaves them out.
+    def test_reserved_cpus_are_not_counted_twice(self):
+        # nova-compute reports reserved CPUs as used; Placement excludes them.
         self.flags(reserved_host_cpus=3)
-        # Without a plan, the one with more RAM is taken.
+        # Without a plan, the host with more free RAM would win.
         self.flags(group='filter_scheduler', ram_weight_multiplier=9.0)
         self.start_hosts('roomy', 'tight')
         for host, vcpu, memory_mb in (('roomy', 1, 4096), ('tight', 2, 64)):
@@ -213,12 +216,12 @@ class ReservedTest(base.SchedulerTestCase):
                 flavor_id=flavor_id, host=host, networks='none'
             )
             self.publish(host)
-        # Six of its ten are free; five of the other's.
+        # Six of roomy's ten CPUs are free, and five of tight's.
         self.assert_roomy(3, vcpu=2)
 
 
 class UnknownTopologyTest(base.SchedulerTestCase):
-    """Hosts of which nothing, or nothing new, is known."""
+    """Hosts whose uplinks were never published, or long ago."""
 
     def setUp(self):
         super().setUp()
@@ -226,14 +229,14 @@ class UnknownTopologyTest(base.SchedulerTestCase):
         self.uplink = base.shared('br1', 'eth1')
         self.publish('known', self.uplink)
         self.publish('stale', self.uplink, stamp_s=time.time() - 7200)
-        # No claim: Placement itself would take any of the hosts.
+        # Placement would accept any of the hosts, because nothing is claimed.
         self.flavor_id = self.flavor({'vhpc:network': 'shared'})
 
-    def test_reject(self):
+    def test_hosts_of_unknown_topology_are_rejected_by_default(self):
         servers = self.boot_cluster(self.flavor_id, 5)
         self.assertEqual(['known'] * 5, self.hosts_of(servers))
 
-    def test_allow_with_lowest_weight(self):
+    def test_allowed_hosts_of_unknown_topology_come_last(self):
         self.flags(group='vhpc_scheduler', unknown_topology='allow')
         servers = self.boot_cluster(self.flavor_id, 5)
         self.assertEqual(['known'] * 5, self.hosts_of(servers))
@@ -246,7 +249,7 @@ class UnknownTopologyTest(base.SchedulerTestCase):
         )
         self.assertIn(server['OS-EXT-SRV-ATTR:host'], ('dark', 'stale'))
 
-    def test_placement_away(self):
+    def test_members_are_placed_until_the_snapshot_is_too_old(self):
         cache = uplink_cache.for_process(self._conf())
         good = cache._get
         calls = []
@@ -263,10 +266,10 @@ class UnknownTopologyTest(base.SchedulerTestCase):
         cache._get = away
         cache.expire()
         self._wait_for_assert(lambda: self.assertLess(1, len(calls)))
-        # The last snapshot is still good.
+        # The last snapshot is young enough.
         (first,) = self.boot_cluster(self.flavor_id, 1)
         self.assertEqual('ACTIVE', first['status'])
-        # Then it is too old.
+        # Now it is too old.
         self.flags(group='vhpc_scheduler', snapshot_max_age=1)
         server = self._create_server(
             name='late',

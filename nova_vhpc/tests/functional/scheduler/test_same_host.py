@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A member that is resized where it is stops before it starts anew."""
+"""Resize to the same host: the member stops before it starts again."""
 
 from nova_vhpc.tests.functional.scheduler import base
 
@@ -30,14 +30,14 @@ class SameHostTest(base.SchedulerTestCase):
             flavor_id=self.flavor(specs, vcpu=vcpu), networks='none'
         )
 
-    def test_a_member_s_own_vcpus_make_room_for_its_new_ones(self):
+    def test_resized_members_old_vcpus_count_as_free(self):
         server = self.boot(6)
         server = self._resize_server(server, self.flavor(STRICT, vcpu=8))
         self.assertEqual('one', server['OS-EXT-SRV-ATTR:host'])
         self._confirm_resize(server)
         self._resize_server(server, self.flavor(STRICT, vcpu=10))
 
-    def test_the_vcpus_of_others_do_not(self):
+    def test_vcpus_of_other_members_do_not_count_as_free(self):
         self.boot(4)
         server = self.boot(4)
         # 4 + 7 are more than 10.

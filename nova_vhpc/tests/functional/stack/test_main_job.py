@@ -13,10 +13,10 @@
 
 """The numbered steps of the main job, each on the same embedded stack.
 
-Released nova, placement, libvirt, QEMU, RabbitMQ and MariaDB as processes
-of their own; see doc/source/quickstart.rst for the steps. The stack is
-started once; each test leaves the agent stopped and the two members and
-the other server as it found them.
+The stack is released nova, placement, libvirt, QEMU, RabbitMQ and MariaDB, as
+processes of their own; see doc/source/quickstart.rst for the steps. It is
+started once; each test leaves the agent stopped, and the two members and the
+plain server as it found them.
 """
 
 import re
@@ -30,7 +30,7 @@ from nova_vhpc.topology import model
 
 
 class TestMainJob(testtools.TestCase):
-    """One virtual cluster of two, one other server, one host."""
+    """A virtual cluster of two members and a plain server on one host."""
 
     stage: scenario.Scenario
     members: list[str]
@@ -49,7 +49,8 @@ class TestMainJob(testtools.TestCase):
         )
         cls.stage.start_agent()
         cls.stage.wait('uplinks in Placement', cls.stage.has_published)
-        # What is published stays; the guests first run as Nova made them.
+        # Published uplinks stay in Placement. The dry run lets the guests run
+        # with the settings that Nova gave them.
         cls.stage.stop_agent()
         cls.stage.start_agent('--dry-run')
         cls._boot()
@@ -84,7 +85,7 @@ class TestMainJob(testtools.TestCase):
         return {uuid: cls.stage.virsh.cputune(uuid) for uuid in cls.uuids}
 
     def start_agent(self) -> None:
-        """Start it, and wait until it has written to both members."""
+        """Start the agent, and wait until it has written to both members."""
         self.stage.start_agent()
         self.addCleanup(self.stage.restore)
         self.addCleanup(self.stage.stop_agent)
@@ -97,7 +98,7 @@ class TestMainJob(testtools.TestCase):
         )
 
     def changes(self, uuid: str) -> list[str]:
-        """What differs from before the agent first wrote."""
+        """Return what differs from the server's original cputune."""
         return self.before[uuid].changes(self.stage.virsh.cputune(uuid))
 
     def vms(self) -> dict[str, dict[str, Any]]:
@@ -126,7 +127,7 @@ class TestMainJob(testtools.TestCase):
             self.assertEqual(10000, one['inventories'][model.MBPS]['total'])
             self.assertIn(model.TRAIT_SEPARATE, one['traits'])
 
-    def test_1_a_dead_link_is_withheld_and_comes_back(self) -> None:
+    def test_1_uplink_is_reserved_while_its_link_is_down(self) -> None:
         bridge, uplink = (
             self.stage.bridges.names[0],
             self.stage.bridges.uplinks[0],
@@ -149,7 +150,7 @@ class TestMainJob(testtools.TestCase):
         bridges.ip('link', 'set', uplink, 'up')
         self.stage.wait('the link is back', lambda: free() == 1)
 
-    def test_2_nova_refuses_a_wrong_key_and_names_it(self) -> None:
+    def test_2_nova_rejects_an_unknown_extra_spec_by_name(self) -> None:
         error = self.assertRaises(
             client.ApiError,
             self.stage.admin.set_extra_specs,
@@ -159,7 +160,7 @@ class TestMainJob(testtools.TestCase):
         self.assertEqual(400, error.status)
         self.assertIn('vhpc:wrkload', error.message)
 
-    def test_2_nova_refuses_a_wrong_value_and_says_what_is_allowed(
+    def test_2_nova_rejects_a_wrong_value_and_lists_valid_ones(
         self,
     ) -> None:
         error = self.assertRaises(
@@ -172,11 +173,11 @@ class TestMainJob(testtools.TestCase):
         for word in ('vhpc:workload', 'fast', 'parallel'):
             self.assertIn(word, error.message)
 
-    def test_2_nova_keeps_the_right_ones(self) -> None:
+    def test_2_nova_stores_valid_extra_specs(self) -> None:
         found = self.stage.admin.compute('GET', '/flavors/vhpc/os-extra_specs')
         self.assertEqual(dict(scenario.FLAVOR), found['extra_specs'])
 
-    def test_3_each_member_holds_an_uplink_of_its_own(self) -> None:
+    def test_3_each_member_claims_an_uplink_of_its_own(self) -> None:
         uplinks = {one['uuid'] for one in self.stage.published(self.node)}
         held = [
             {
@@ -192,7 +193,7 @@ class TestMainJob(testtools.TestCase):
             1, len(self.stage.admin.allocations(self.plain)), 'plain'
         )
 
-    def test_3_the_nic_is_on_the_bridge_of_the_claimed_uplink(self) -> None:
+    def test_3_nic_is_on_the_bridge_of_the_claimed_uplink(self) -> None:
         names = {p['uuid']: p['name'] for p in self.stage.admin.providers()}
         for uuid in self.members:
             (bridge,) = [
@@ -202,7 +203,7 @@ class TestMainJob(testtools.TestCase):
             ]
             self.assertEqual(bridge, self.stage.bridge_of(uuid))
 
-    def test_3_the_filter_rejected_the_slow_host_and_says_why(self) -> None:
+    def test_3_filter_rejects_the_slow_host_and_logs_why(self) -> None:
         log = self.stage.cloud.daemon('nova-scheduler').tail(5000)
         reasons = re.findall(
             f'Host {scenario.SLOW_HOST} cannot take a member of this virtual '
@@ -217,7 +218,7 @@ class TestMainJob(testtools.TestCase):
             server = self.stage.admin.server(uuid)
             self.assertEqual(self.node, server['OS-EXT-SRV-ATTR:host'])
 
-    def test_3_no_uplink_is_given_out_twice(self) -> None:
+    def test_3_third_member_finds_no_free_uplink(self) -> None:
         tenant = self.stage.tenant
         made = self.stage.boot_cluster('third', self.group, 1)
         uuids = [server['id'] for server in made]
@@ -241,7 +242,7 @@ class TestMainJob(testtools.TestCase):
         )
         self.assertIn('vhpc: barrier', shown['output'])
 
-    def test_5_a_dry_run_writes_nothing(self) -> None:
+    def test_5_dry_run_writes_nothing(self) -> None:
         self.stage.start_agent('--dry-run')
         self.addCleanup(self.stage.stop_agent)
         self.stage.wait(
@@ -278,12 +279,13 @@ class TestMainJob(testtools.TestCase):
         for uuid in self.members:
             tune = self.stage.virsh.cputune(uuid)
             period, quota = int(tune['vcpu_period']), int(tune['vcpu_quota'])
-            # Only the grain changes, not the share that the flavor bought.
+            # The period gets shorter, but quota / period, the share that the
+            # flavor gives, stays.
             self.assertAlmostEqual(0.3, quota / period, delta=0.02)
             self.assertGreaterEqual(period, 1000)
         self.assertEqual([], self.changes(self.plain))
 
-    def test_5_both_members_are_of_one_cluster(self) -> None:
+    def test_5_both_members_have_the_cluster_of_their_group(self) -> None:
         self.start_agent()
         clusters = self.stage.wait(
             'the group from Nova',
@@ -303,7 +305,7 @@ class TestMainJob(testtools.TestCase):
         self.start_agent()
         bridge = self.stage.bridge_of(self.members[0])
         number = self.stage.bridges.names.index(bridge)
-        # Packets come to one member only.
+        # Only one member receives packets.
         with bridges.traffic(self.stage.bridges.cables[number]):
             self.stage.wait(
                 'I/O phase of both members',
@@ -315,7 +317,7 @@ class TestMainJob(testtools.TestCase):
         vms = self.vms()
         self.assertGreater(vms[self.members[0]]['io_events'] or 0, 50)
 
-    def test_5_what_a_hard_reboot_reset_is_written_again(self) -> None:
+    def test_5_hard_rebooted_member_is_written_again(self) -> None:
         self.start_agent()
         uuid = self.members[0]
         run = self.stage.virsh('domid', uuid)
@@ -333,13 +335,13 @@ class TestMainJob(testtools.TestCase):
         )
         self.wait_for_writes()
 
-    def test_6_a_clean_stop_puts_everything_back(self) -> None:
+    def test_6_stop_restores_all_servers(self) -> None:
         self.start_agent()
         self.assertTrue(self.stage.stop_agent(timeout_s=10))
         for uuid in self.uuids:
             self.assertEqual([], self.changes(uuid))
 
-    def test_6_restore_after_a_crash_puts_everything_back(self) -> None:
+    def test_6_restore_after_a_crash_restores_all_servers(self) -> None:
         self.start_agent()
         self.stage.kill_agent()
         for uuid in self.members:

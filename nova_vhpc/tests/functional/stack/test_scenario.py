@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The gate's smoke test, run as the gate runs it, on the embedded stack."""
+"""The gate's smoke test, started as in the gate, on the embedded stack."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ TOP = pathlib.Path(__file__).parents[4]
 
 
 class TestGateScenario(testtools.TestCase):
-    """A stack and an agent of its own: the scenario claims every uplink."""
+    """Has a stack to itself, because the scenario claims every uplink."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -42,7 +42,7 @@ class TestGateScenario(testtools.TestCase):
         )
         self.stage.admin.make_flavor('vhpc', scenario.FLAVOR)
 
-    def test_it_passes(self) -> None:
+    def test_scenario_passes_on_the_embedded_stack(self) -> None:
         credentials = self.stage.cloud.config.credentials('admin')
         result = subprocess.run(
             [

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Real guests: every workload boots, works and tells so."""
+"""Real guests of every workload boot, work and report their progress."""
 
 import tempfile
 import time
@@ -25,7 +25,7 @@ from nova_vhpc.tests import base
 
 
 class TestGuests(base.TestCase):
-    """One libvirtd, one guest of each workload that needs no peer."""
+    """One libvirtd, and guests of the workloads that need no peer."""
 
     def setUp(self):
         super().setUp()
@@ -66,14 +66,14 @@ class TestGuests(base.TestCase):
                 self.fail('no progress')
             time.sleep(0.1)
 
-    def test_workloads_make_progress(self):
+    def test_each_workload_makes_progress(self):
         for workload in ('barrier', 'block', 'cpi', 'hog', 'stream'):
             domain, page, console = self.boot(workload)
             self.assert_progress(page)
             self.assertIn('vhpc: up', console.read_text())
             domain.suspend()
 
-    def test_progress_stands_still_while_suspended(self):
+    def test_suspended_guest_makes_no_progress(self):
         domain, page, _ = self.boot('barrier')
         domain.suspend()
         before = page.read().work
@@ -82,17 +82,19 @@ class TestGuests(base.TestCase):
         domain.resume()
         self.assert_progress(page)
 
-    def test_the_console_counts_what_the_page_counts(self):
+    def test_console_and_progress_page_agree(self):
         _, page, console = self.boot('hog')
         deadline = time.monotonic() + 60
         while 'vhpc: hog ' not in console.read_text():
             if time.monotonic() > deadline:
                 self.fail(console.read_text())
             time.sleep(0.2)
-        told = int(console.read_text().split('vhpc: hog ')[-1].split()[0])
-        self.assertLessEqual(told, page.read().work)
+        console_count = int(
+            console.read_text().split('vhpc: hog ')[-1].split()[0]
+        )
+        self.assertLessEqual(console_count, page.read().work)
 
-    def test_two_guests_are_told_apart(self):
+    def test_progress_pages_belong_to_their_guests(self):
         _, first, _ = self.boot('hog')
         domain, second, _ = self.boot('cpi')
         domain.suspend()
@@ -100,7 +102,7 @@ class TestGuests(base.TestCase):
         self.assert_progress(first)
         self.assertEqual(before, second.read().work)
 
-    def test_the_agent_sees_a_nova_server(self):
+    def test_guest_with_extra_specs_is_managed_by_the_agent(self):
         domain, _, _ = self.boot(
             'barrier', extra_specs={'vhpc:workload': 'parallel'}
         )
@@ -109,6 +111,6 @@ class TestGuests(base.TestCase):
         self.assertEqual('parallel', info.specs.workload)
         self.assertEqual(2, info.vcpus)
 
-    def test_without_metadata_it_is_nobodys(self):
+    def test_guest_without_metadata_is_no_nova_server(self):
         domain, _, _ = self.boot('hog')
         self.assertFalse(domain_xml.parse(domain.XMLDesc(0)).nova)

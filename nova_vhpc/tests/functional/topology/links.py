@@ -20,7 +20,7 @@ import pyroute2
 
 
 class Links(fixtures.Fixture):
-    """Makes links with names of their own and deletes them again."""
+    """Makes links with unique names, and deletes them at the end."""
 
     def _setUp(self) -> None:
         self.prefix = 't' + secrets.token_hex(3)
@@ -28,11 +28,14 @@ class Links(fixtures.Fixture):
         self.addCleanup(self.ipr.close)
 
     def name(self, word: str) -> str:
-        """A name for a link; the kernel takes 15 characters."""
+        """Return a unique name for a link.
+
+        :param word: suffix of at most 8 characters; the kernel allows 15.
+        """
         return f'{self.prefix}{word}'
 
     def bridge(self, word: str) -> str:
-        """Make a bridge that is up, without ports."""
+        """Make a bridge that is up and has no ports; return its name."""
         name = self.name(word)
         self.ipr.link('add', ifname=name, kind='bridge')
         self.addCleanup(self.delete, name)
@@ -40,9 +43,9 @@ class Links(fixtures.Fixture):
         return name
 
     def uplink(self, word: str, bridge: str) -> str:
-        """Make a veth pair, one end of which is an uplink of a bridge.
+        """Make a veth pair with one end as a bridge's uplink; return its name.
 
-        The other end, the "switch", is called the same with an ``x``.
+        The name of the other end, the "switch", is the same with an ``x``.
         """
         name = self.name(word)
         self.ipr.link('add', ifname=name, kind='veth', peer=name + 'x')
@@ -51,15 +54,15 @@ class Links(fixtures.Fixture):
         self.set(name + 'x', state='up')
         return name
 
-    def set(self, name: str, **what: object) -> None:
-        """Change a link."""
-        self.ipr.link('set', index=self.index(name), **what)
+    def set(self, name: str, **attributes: object) -> None:
+        """Change attributes of a link."""
+        self.ipr.link('set', index=self.index(name), **attributes)
 
     def index(self, name: str) -> int:
-        """The kernel's index of a link."""
+        """Return the kernel's index of a link."""
         return self.ipr.link_lookup(ifname=name)[0]
 
     def delete(self, name: str) -> None:
-        """Delete a link, if it is still there."""
+        """Delete a link, if it still exists."""
         for index in self.ipr.link_lookup(ifname=name):
             self.ipr.link('del', index=index)

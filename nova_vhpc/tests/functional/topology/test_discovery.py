@@ -52,7 +52,7 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertIn(f'it is an altname of {self.up1}', problem)
         self.assertIn(f'nic={self.up1}', problem)
 
-    def test_both_kinds(self) -> None:
+    def test_shared_and_separate_uplinks_are_discovered(self) -> None:
         findings = self.discover(*self.rules())
         self.assertEqual((), findings.problems)
         by_nic = {u.nic: u for u in findings.topology.uplinks}
@@ -78,12 +78,12 @@ class DiscoveryTest(base.BaseTestCase):
             by_nic[self.up2],
         )
 
-    def test_speed_is_the_drivers_word(self) -> None:
+    def test_speed_is_read_from_the_driver(self) -> None:
         findings = self.discover(self.shared)
         # The veth driver reports 10 Gbit/s.
         self.assertEqual(10000, findings.topology.uplinks[0].mbps)
 
-    def test_cable_pulled(self) -> None:
+    def test_uplink_without_carrier_is_down(self) -> None:
         self.links.set(self.up1 + 'x', state='down')
         by_nic = {
             u.nic: u for u in self.discover(*self.rules()).topology.uplinks
@@ -92,27 +92,27 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(0, by_nic[self.up1].mbps)
         self.assertTrue(by_nic[self.up2].up)
 
-    def test_nic_off(self) -> None:
+    def test_uplink_with_its_nic_off_is_down(self) -> None:
         self.links.set(self.up1, state='down')
         self.assertFalse(self.discover(self.shared).topology.uplinks[0].up)
 
-    def test_bridge_off(self) -> None:
+    def test_uplink_with_its_bridge_off_is_down(self) -> None:
         self.links.set(self.shared, state='down')
         self.assertFalse(self.discover(self.shared).topology.uplinks[0].up)
 
-    def test_virtual_ports_do_not_count_by_themselves(self) -> None:
+    def test_virtual_port_is_no_uplink_without_nic_patterns(self) -> None:
         findings = self.discover(self.shared, patterns=False)
         self.assertEqual((), findings.topology.uplinks)
         self.assertIn(self.shared, findings.problems[0])
         self.assertIn('nic_patterns', findings.problems[0])
 
-    def test_two_uplinks_of_a_separate_bridge(self) -> None:
+    def test_separate_bridge_with_two_uplinks_is_a_problem(self) -> None:
         self.links.uplink('u3', self.own)
         findings = self.discover(f'{self.own}:separate')
         self.assertEqual((), findings.topology.uplinks)
         self.assertIn('has 2 uplinks', findings.problems[0])
 
-    def test_a_bridge_that_is_gone(self) -> None:
+    def test_missing_bridge_is_a_problem(self) -> None:
         self.links.delete(self.own)
         findings = self.discover(*self.rules())
         self.assertEqual(

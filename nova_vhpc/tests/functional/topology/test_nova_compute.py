@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What we publish beside a real nova-compute, which writes there, too."""
+"""The agent publishes while a real nova-compute writes to Placement, too."""
 
 import time
 
@@ -19,7 +19,7 @@ from keystoneauth1 import adapter, session
 from keystoneauth1.loading._plugins import admin_token
 from nova.tests.functional import fixtures as nova_fixtures
 
-from nova_vhpc.placement import client as api
+from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import publisher, withdrawal
 from nova_vhpc.tests.functional.clusters import cloud
 from nova_vhpc.topology import model
@@ -46,7 +46,7 @@ class NovaComputeTest(cloud.CloudCase):
         auth = admin_token.AdminToken().load_from_options(
             endpoint=endpoints[0], token='admin'
         )
-        self.client = api.PlacementClient(
+        self.client = placement_client.PlacementClient(
             adapter.Adapter(
                 session.Session(auth=auth), service_type='placement'
             )
@@ -55,11 +55,11 @@ class NovaComputeTest(cloud.CloudCase):
         self.away = withdrawal.Withdrawal(self.client, ['host1'])
         self.root_uuid, _ = self.client.find_root(name='host1')
 
-    def test_each_leaves_the_others_alone(self) -> None:
+    def test_agent_and_nova_compute_keep_each_others_providers(self) -> None:
         before = self.client.inventories(self.root_uuid)[1]
         self.publisher.publish(TOPOLOGY, 7)
         for _ in range(2):
-            # nova-compute writes its own part, and we ours, in turn.
+            # nova-compute and the agent write in turn.
             self.flags(cpu_allocation_ratio=3.0)
             self._run_periodics()
             self.assertEqual(0, self.publisher.publish(TOPOLOGY, 7).writes)
@@ -71,7 +71,7 @@ class NovaComputeTest(cloud.CloudCase):
         self.assertEqual({}, self.client.children(self.root_uuid))
         self._run_periodics()
 
-    def test_a_flavors_claim_reaches_the_uplink(self) -> None:
+    def test_flavor_claims_an_uplink_until_the_server_is_deleted(self) -> None:
         self.publisher.publish(TOPOLOGY, 7)
         flavor = self._create_flavor(
             vcpu=1,
@@ -85,7 +85,7 @@ class NovaComputeTest(cloud.CloudCase):
         server = self.boot(flavor, 'host1')
         provider = model.provider_uuid('host1', 'br-a', 'eth1')
         self.assertEqual({provider}, self.client.claimed_uplinks(server))
-        # Gone while claimed: reserved; the claim ends with the server.
+        # A claimed uplink that vanishes is reserved until its server goes.
         gone = model.HostTopology('host1')
         self.assertEqual(
             ('host1:vhpc:br-a:eth1',),
@@ -94,14 +94,15 @@ class NovaComputeTest(cloud.CloudCase):
         self._delete_server({'id': server})
         self.assertEqual((), self.publisher.publish(gone, 7).reserved)
 
-    def test_nova_compute_takes_servers_when_an_uplink_goes(self) -> None:
+    def test_nova_compute_boots_servers_after_an_uplink_vanished(self) -> None:
         self.publisher.publish(TOPOLOGY, 7)
         self._have_nova_read_the_tree()
         self.publisher.publish(model.HostTopology('host1'), 8)
         self._boot_and_delete()
         provider = model.provider_uuid('host1', 'br-a', 'eth1')
         self.assertEqual({}, self.client.inventories(provider)[1])
-        # It comes back; what was emptied goes when all is withdrawn.
+        # The uplink returns and vanishes again; the withdrawal removes the
+        # emptied provider, too.
         self.publisher.publish(TOPOLOGY, 9)
         self.assertEqual(
             4, self.client.inventories(provider)[1][model.UPLINK]['total']
@@ -110,12 +111,13 @@ class NovaComputeTest(cloud.CloudCase):
         self.away.move_out()
         self.assertEqual({}, self.client.children(self.root_uuid))
 
-    def test_nova_compute_takes_servers_while_all_is_withdrawn(self) -> None:
+    def test_nova_compute_boots_servers_during_the_withdrawal(self) -> None:
         self.publisher.publish(TOPOLOGY, 7)
         self._have_nova_read_the_tree()
         self.away.move_out()
         self._boot_and_delete()
-        # It reads its providers again after a time, and asks for no others.
+        # When nova-compute reads its providers again, it does not ask for
+        # those that were withdrawn.
         self.flags(resource_provider_association_refresh=1, group='compute')
         time.sleep(1.1)
         self._run_periodics()
@@ -126,19 +128,22 @@ class NovaComputeTest(cloud.CloudCase):
             {}, self.client.tree_of_root(model.marker_uuid('host1'))
         )
 
-    def test_nova_compute_forgets_what_was_withdrawn_when_restarted(
+    def test_restarted_nova_compute_boots_servers_after_withdrawal(
         self,
     ) -> None:
         self.publisher.publish(TOPOLOGY, 7)
         self._have_nova_read_the_tree()
         self.away.move_out()
         self.away.delete()
-        # A process that starts has none in mind.
+        # A process that has just started has no providers in its cache.
         self.computes['host1'].manager.reportclient.clear_provider_cache()
         self._boot_and_delete()
 
     def _have_nova_read_the_tree(self) -> None:
-        """As it does every resource_provider_association_refresh seconds."""
+        """Make nova-compute read its providers from Placement.
+
+        It does so every ``resource_provider_association_refresh`` seconds.
+        """
         self.computes['host1'].manager.reportclient.clear_provider_cache()
         self._run_periodics()
 

@@ -22,7 +22,7 @@ from keystoneauth1.loading._plugins import admin_token
 from oslotest import base
 from placement.tests.functional.fixtures import placement as fixture
 
-from nova_vhpc.placement import client as api
+from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import provider_tree, publisher, withdrawal
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
@@ -40,14 +40,14 @@ def topology(*uplinks: model.Uplink) -> model.HostTopology:
 
 
 class PlacementCase(base.BaseTestCase):
-    """A real Placement with the provider of one compute node, ``cn1``."""
+    """Has a real Placement with the provider of one compute node, ``cn1``."""
 
     def setUp(self) -> None:
         super().setUp()
         self.placement = self.useFixture(fixture.PlacementFixture())
         self.endpoint = self.placement.endpoint
         self.serve()
-        self.client = api.PlacementClient(self.adapter())
+        self.client = placement_client.PlacementClient(self.adapter())
         self.root_uuid = str(uuid.uuid4())
         self.nova(
             'POST', '/resource_providers', name='cn1', uuid=self.root_uuid
@@ -60,7 +60,7 @@ class PlacementCase(base.BaseTestCase):
         )
 
     def serve(self) -> None:
-        """For subclasses that serve it on a port."""
+        """Do nothing; subclasses serve Placement on a port."""
 
     def adapter(self) -> adapter.Adapter:
         loader = admin_token.AdminToken()
@@ -74,7 +74,7 @@ class PlacementCase(base.BaseTestCase):
         )
 
     def nova(self, method: str, url: str, **body: Any) -> dict[str, Any]:
-        """What somebody else says to Placement."""
+        """Send a request to Placement as Nova does; return the answer."""
         response = self.adapter().request(
             url, method, json=body or None, microversion='1.36'
         )
@@ -99,7 +99,7 @@ class PlacementCase(base.BaseTestCase):
         return model.provider_uuid('cn1', uplink.bridge, uplink.nic)
 
     def withdraw(self) -> withdrawal.Withdrawn:
-        """All at once, as where no nova-compute runs."""
+        """Withdraw without waiting for nova-compute, which does not run."""
         away = withdrawal.Withdrawal(self.client, ['cn1'])
         withdrawn = away.move_out()
         away.delete()
@@ -114,7 +114,7 @@ class PublisherTest(PlacementCase):
         super().setUp()
         self.publisher = publisher.Publisher(self.client, ['cn1'])
 
-    def test_publishes_flat_providers(self) -> None:
+    def test_each_uplink_is_published_as_a_child_of_the_node(self) -> None:
         published = self.publisher.publish(topology(A, B), 77)
         self.assertEqual(
             ['cn1:vhpc', 'cn1:vhpc:br-a:eth1', 'cn1:vhpc:br-b:eth2'],
@@ -133,7 +133,7 @@ class PublisherTest(PlacementCase):
         )
         self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
 
-    def test_exported_may_be_asked_for_where_nobody_has_it(self) -> None:
+    def test_exported_trait_exists_before_any_host_has_it(self) -> None:
         self.publisher.publish(topology(A), 77)
         self.nova(
             'GET',
@@ -141,7 +141,7 @@ class PublisherTest(PlacementCase):
             f'&required_uplink=!{model.TRAIT_EXPORTED}',
         )
 
-    def test_exported_comes_and_goes(self) -> None:
+    def test_exported_trait_follows_the_uplink(self) -> None:
         for exported in (True, False):
             uplink = dataclasses.replace(A, exported=exported)
             self.publisher.publish(topology(uplink), 77)
@@ -150,7 +150,7 @@ class PublisherTest(PlacementCase):
                 model.TRAIT_EXPORTED in self.client.traits(self.uuid(A))[1],
             )
 
-    def test_one_bulk_read_shows_every_host_once(self) -> None:
+    def test_bulk_read_has_one_candidate_per_host(self) -> None:
         self.publisher.publish(topology(A, B), 77)
         body = self.nova(
             'GET',
@@ -168,17 +168,17 @@ class PublisherTest(PlacementCase):
         self.assertIn(self.uuid(A), summaries)
         self.assertIn(self.uuid(B), summaries)
 
-    def test_nothing_changed_nothing_written(self) -> None:
+    def test_unchanged_topology_is_not_written_again(self) -> None:
         first = self.publisher.publish(topology(A, B), 77)
         again = self.publisher.publish(topology(A, B), 77)
         self.assertGreater(first.writes, 0)
         self.assertEqual(0, again.writes)
 
-    def test_a_new_stamp_is_one_write(self) -> None:
+    def test_new_stamp_needs_one_write(self) -> None:
         self.publisher.publish(topology(A, B), 77)
         self.assertEqual(1, self.publisher.publish(topology(A, B), 78).writes)
 
-    def test_dead_link_is_reserved_and_comes_back(self) -> None:
+    def test_uplink_is_reserved_while_its_link_is_down(self) -> None:
         self.publisher.publish(topology(A), 77)
         dead = dataclasses.replace(A, up=False, mbps=0)
         self.publisher.publish(topology(dead), 77)
@@ -191,7 +191,7 @@ class PublisherTest(PlacementCase):
         self.publisher.publish(topology(A), 77)
         self.assertEqual(0, self.inventory(A, model.UPLINK)['reserved'])
 
-    def test_dead_link_keeps_its_claims(self) -> None:
+    def test_uplink_whose_link_is_down_keeps_its_claims(self) -> None:
         self.publisher.publish(topology(A), 77)
         consumer = self.claim(self.uuid(A))
         dead = dataclasses.replace(A, up=False, mbps=0)
@@ -201,7 +201,7 @@ class PublisherTest(PlacementCase):
             self.nova('GET', f'/allocations/{consumer}')['allocations'],
         )
 
-    def test_speed_change(self) -> None:
+    def test_changed_speed_is_published(self) -> None:
         self.publisher.publish(topology(A), 77)
         self.publisher.publish(topology(dataclasses.replace(A, mbps=1000)), 77)
         self.assertEqual(1000, self.inventory(A, model.MBPS)['total'])
@@ -214,7 +214,7 @@ class PublisherTest(PlacementCase):
         self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
         self.assertEqual(set(), self.client.traits(self.uuid(B))[1])
         self.assertEqual(0, self.publisher.publish(topology(A), 77).writes)
-        # nova-scheduler sees the one that is there.
+        # nova-scheduler's cache has only the remaining uplink.
         body = self.nova('GET', snapshot.BULK_READ)
         self.assertIn(self.uuid(B), body['provider_summaries'])
         names = {self.uuid(A): ('br-a', 'eth1')}
@@ -237,7 +237,9 @@ class PublisherTest(PlacementCase):
         self.assertEqual((), published.reserved)
         self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
 
-    def test_a_separate_bridge_stays_its_guests_by_whatever_nic(self) -> None:
+    def test_renamed_nic_of_a_claimed_separate_bridge_is_not_free(
+        self,
+    ) -> None:
         """A NIC is renamed or bonded while its bridge's guest runs."""
         self.publisher.publish(topology(A, B), 77)
         guest = self.claim(self.uuid(B))
@@ -252,14 +254,14 @@ class PublisherTest(PlacementCase):
             )
             self.assertEqual([], free['allocation_requests'])
         self.assertEqual(0, published.writes)
-        # It is no dead link: its speed can still be told.
+        # The link is not down, so its bandwidth is not reserved.
         self.assertEqual(0, self.inventory(bond, model.MBPS)['reserved'])
         self.nova('DELETE', f'/allocations/{guest}')
         self.publisher.publish(topology(A, bond), 77)
         self.assertEqual(0, self.inventory(bond, model.UPLINK)['reserved'])
 
-    def test_a_shared_bridge_goes_on_by_another_nic(self) -> None:
-        """With the slots that its guests have left, and no more."""
+    def test_new_nic_of_a_shared_bridge_has_the_slots_left(self) -> None:
+        """Slots that guests claimed on the earlier NICs are reserved."""
         other = dataclasses.replace(A, nic='eth9', slots=3)
         self.publisher.publish(topology(A, other), 77)
         guests = [self.claim(self.uuid(A)), self.claim(self.uuid(A))]
@@ -276,12 +278,12 @@ class PublisherTest(PlacementCase):
         self.nova('DELETE', f'/allocations/{guests[0]}')
         self.publisher.publish(topology(bond), 77)
         self.assertEqual(2, self.inventory(bond, model.UPLINK)['reserved'])
-        # One of the two that the bridge had is left, and takes them over.
+        # One of the two earlier NICs returns, with its own claims.
         self.publisher.publish(topology(other, bond), 77)
         self.assertEqual(1, self.inventory(bond, model.UPLINK)['reserved'])
         self.assertEqual(0, self.inventory(other, model.UPLINK)['reserved'])
 
-    def test_more_guests_than_another_nic_has_slots(self) -> None:
+    def test_claims_of_a_vanished_nic_fill_several_nics(self) -> None:
         self.publisher.publish(topology(A), 77)
         guests = [self.claim(self.uuid(A)) for _ in range(3)]
         few = dataclasses.replace(A, nic='bond0', slots=2)
@@ -294,14 +296,14 @@ class PublisherTest(PlacementCase):
         self.publisher.publish(topology(few, more), 77)
         self.assertEqual(0, self.inventory(few, model.UPLINK)['reserved'])
 
-    def test_fewer_slots_than_claims(self) -> None:
+    def test_fewer_slots_than_claims_can_be_published(self) -> None:
         self.publisher.publish(topology(A), 77)
         self.claim(self.uuid(A))
         self.claim(self.uuid(A))
         self.publisher.publish(topology(dataclasses.replace(A, slots=1)), 77)
         self.assertEqual(1, self.inventory(A, model.UPLINK)['total'])
 
-    def test_what_others_own_is_left_alone(self) -> None:
+    def test_foreign_providers_and_inventories_are_kept(self) -> None:
         other = str(uuid.uuid4())
         self.nova(
             'POST',
@@ -317,7 +319,7 @@ class PublisherTest(PlacementCase):
         self.assertEqual(['cn1:vhpc:made-by:somebody'], self.names())
         self.assertEqual(before, self.client.inventories(self.root_uuid)[1])
 
-    def test_an_operators_trait_on_our_provider_is_kept(self) -> None:
+    def test_operators_trait_on_a_published_provider_is_kept(self) -> None:
         self.publisher.publish(topology(A), 77)
         self.nova('PUT', '/traits/CUSTOM_BLUE')
         generation, traits = self.client.traits(self.uuid(A))
@@ -328,7 +330,7 @@ class PublisherTest(PlacementCase):
         self.assertEqual(0, published.writes)
         self.assertIn('CUSTOM_BLUE', self.client.traits(self.uuid(A))[1])
 
-    def test_somebody_changed_our_inventory(self) -> None:
+    def test_inventory_changed_by_others_is_published_again(self) -> None:
         self.publisher.publish(topology(A), 77)
         generation, inventories = self.client.inventories(self.uuid(A))
         del inventories[model.MBPS]
@@ -336,63 +338,65 @@ class PublisherTest(PlacementCase):
         self.publisher.publish(topology(A), 77)
         self.assertEqual(10000, self.inventory(A, model.MBPS)['total'])
 
-    def test_no_compute_node_yet(self) -> None:
+    def test_missing_compute_node_raises_and_names_it(self) -> None:
         absent = publisher.Publisher(self.client, ['cn2', 'cn2.example'])
         error = self.assertRaises(
             provider_tree.NoRootError, absent.publish, topology(A), 77
         )
         self.assertIn('cn2 or cn2.example', str(error))
 
-    def test_root_by_uuid_gives_the_name(self) -> None:
+    def test_compute_node_found_by_uuid_gives_the_names(self) -> None:
         by_uuid = publisher.Publisher(self.client, ['other'], self.root_uuid)
         self.assertEqual('cn1', by_uuid.publish(topology(A), 77).node)
         self.assertIn('cn1:vhpc:br-a:eth1', self.names())
 
 
-class Meddler(api.PlacementClient):
-    """Somebody else writes between each of our reads and writes."""
+class ConflictingClient(placement_client.PlacementClient):
+    """A client between whose reads and writes another client writes."""
 
-    meddling = 0
+    conflicts = 0
 
-    def _meddle(self, uuid: str, generation: int) -> None:
-        if self.meddling:
-            self.meddling -= 1
+    def _conflict(self, uuid: str, generation: int) -> None:
+        if self.conflicts:
+            self.conflicts -= 1
             super().put_inventories(
                 uuid, generation, super().inventories(uuid)[1]
             )
 
     def inventories(self, uuid: str) -> tuple[int, dict[str, Any]]:
         answer = super().inventories(uuid)
-        self._meddle(uuid, answer[0])
+        self._conflict(uuid, answer[0])
         return answer
 
     def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
         answer = super().traits(uuid)
-        self._meddle(uuid, answer[0])
+        self._conflict(uuid, answer[0])
         return answer
 
 
 class ConcurrencyTest(PlacementCase):
-    def test_conflicts_are_retried_from_the_reading_on(self) -> None:
-        client = Meddler(self.adapter())
-        client.meddling = 5
+    def test_conflicting_write_is_read_and_written_again(self) -> None:
+        client = ConflictingClient(self.adapter())
+        client.conflicts = 5
         publisher.Publisher(client, ['cn1']).publish(topology(A), 77)
-        self.assertEqual(0, client.meddling)
+        self.assertEqual(0, client.conflicts)
         self.assertEqual(4, self.inventory(A, model.UPLINK)['total'])
         self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
 
-    def test_endless_conflicts_end_in_an_error(self) -> None:
-        client = Meddler(self.adapter())
-        client.meddling = 1000
-        meddled = publisher.Publisher(client, ['cn1'])
-        self.assertRaises(api.ConflictError, meddled.publish, topology(A), 77)
+    def test_endless_conflicts_raise_an_error(self) -> None:
+        client = ConflictingClient(self.adapter())
+        client.conflicts = 1000
+        conflicted = publisher.Publisher(client, ['cn1'])
+        self.assertRaises(
+            placement_client.ConflictError, conflicted.publish, topology(A), 77
+        )
 
-    def test_a_trait_nova_sets_meanwhile_is_not_lost(self) -> None:
+    def test_trait_set_between_read_and_write_is_kept(self) -> None:
         first = publisher.Publisher(self.client, ['cn1'])
         first.publish(topology(), 77)
         outer = self
 
-        class NovaSetsATrait(api.PlacementClient):
+        class NovaSetsATrait(placement_client.PlacementClient):
             done = False
 
             def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
@@ -404,8 +408,8 @@ class ConcurrencyTest(PlacementCase):
                     )
                 return generation, traits
 
-        meddled = NovaSetsATrait(self.adapter())
-        withdrawal.Withdrawal(meddled, ['cn1']).move_out()
+        conflicted = NovaSetsATrait(self.adapter())
+        withdrawal.Withdrawal(conflicted, ['cn1']).move_out()
         self.assertEqual(
             {'HW_CPU_X86_AVX'}, self.client.traits(self.root_uuid)[1]
         )

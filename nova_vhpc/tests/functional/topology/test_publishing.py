@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The publishing thread: real bridges, a real Placement on a real port."""
+"""The publish worker with real bridges and a real Placement on a port."""
 
 import logging
 import socketserver
@@ -43,7 +43,7 @@ class _Server(wsgiref.simple_server.WSGIServer):
 
 
 class Served:
-    """A WSGI application on a TCP port; can be taken away and put back."""
+    """A WSGI application on a TCP port; can be stopped and started again."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -68,7 +68,7 @@ class Served:
 
 
 def serve(test: test_publisher.PlacementCase) -> Served:
-    """Serve a test's Placement on a port; everybody is the admin."""
+    """Serve a test's Placement on a port; each client is the admin."""
     app = fixture.deploy.loadapp(test.placement.conf_fixture.conf)
 
     def authenticated(environ: dict[str, Any], start: Any) -> Any:
@@ -109,8 +109,8 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         )
 
     def serve(self) -> None:
-        # Its one thread also keeps apart what is said at the same time,
-        # which Placement's in-memory test database could not.
+        # The server's only thread also serialises requests, which Placement's
+        # in-memory test database needs.
         self.served = serve(self)
         self.endpoint = f'http://127.0.0.1:{self.served.port}'
 
@@ -124,9 +124,9 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.addCleanup(worker.stop)
         return worker
 
-    def wait_for(self, what: Callable[[], object]) -> None:
+    def wait_for(self, condition: Callable[[], object]) -> None:
         end = time.monotonic() + 30
-        while not what():
+        while not condition():
             self.assertLess(time.monotonic(), end, self.log.output)
             time.sleep(0.02)
 
@@ -136,7 +136,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
     def count(self, text: str) -> int:
         return sum(text in line for line in self.log.output.splitlines())
 
-    def test_link_dies_and_lives(self) -> None:
+    def test_slots_are_reserved_while_the_link_is_down(self) -> None:
         worker = self.make_worker()
         worker.start()
         self.wait_for(lambda: self.state(worker) == 'published')
@@ -146,8 +146,8 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         )
 
         def reserved() -> int:
-            found: int = self.inventory(self.uplink, model.UPLINK)['reserved']
-            return found
+            slots: int = self.inventory(self.uplink, model.UPLINK)['reserved']
+            return slots
 
         self.links.set(self.nic + 'x', state='down')
         self.wait_for(lambda: reserved() == 3)
@@ -160,7 +160,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         away.delete()
         self.assertEqual([], self.names())
 
-    def test_a_claim_outlives_the_name_of_its_nic(self) -> None:
+    def test_claimed_bridge_stays_known_when_its_nic_is_renamed(self) -> None:
         worker = self.make_worker(nic_patterns=['*'])
         worker.start()
         self.wait_for(lambda: self.state(worker) == 'published')
@@ -177,7 +177,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
             claims.UplinkClaims(worker.publication).bridges(server),
         )
 
-    def test_placement_away_and_back(self) -> None:
+    def test_uplinks_are_published_once_placement_is_back(self) -> None:
         self.served.stop()
         worker = self.make_worker()
         worker.start()
@@ -185,7 +185,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.served.start()
         self.wait_for(lambda: self.state(worker) == 'published')
 
-        # Away again, with something to tell; more than one try fails.
+        # Away again with a change to publish, for longer than one attempt.
         self.served.stop()
         self.links.set(self.nic + 'x', state='down')
         self.wait_for(lambda: self.state(worker) == 'placement-away')
@@ -199,7 +199,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.assertEqual(2, self.count('Published 1 uplinks'))
         self.assertEqual(0, self.count('Traceback'))
 
-    def test_nova_compute_comes_later(self) -> None:
+    def test_uplinks_are_published_once_the_compute_node_exists(self) -> None:
         worker = self.make_worker(node='cn2')
         worker.start()
         self.wait_for(lambda: self.state(worker) == 'no-compute-node')
@@ -207,7 +207,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.wait_for(lambda: self.state(worker) == 'published')
         self.assertEqual('cn2', worker.status()['node'])
 
-    def test_compute_id_file(self) -> None:
+    def test_compute_node_is_found_by_compute_id_file(self) -> None:
         path = self.useFixture(fixtures.TempDir()).join('compute_id')
         with open(path, 'w') as file:
             file.write(self.root_uuid + '\n')
@@ -216,7 +216,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.wait_for(lambda: self.state(worker) == 'published')
         self.assertEqual('cn1', worker.status()['node'])
 
-    def test_the_stamp_is_renewed(self) -> None:
+    def test_stamp_is_renewed_periodically(self) -> None:
         worker = self.make_worker(stamp_interval=1)
         real, model.stamp = model.stamp, lambda _: 7
         self.addCleanup(setattr, model, 'stamp', real)
@@ -225,16 +225,15 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         marker = model.marker_uuid('cn1')
 
         def stamp() -> int:
-            found: int = self.client.inventories(marker)[1][model.STAMP][
-                'total'
-            ]
-            return found
+            inventories = self.client.inventories(marker)[1]
+            total: int = inventories[model.STAMP]['total']
+            return total
 
         self.assertEqual(7, stamp())
         model.stamp = real
         self.wait_for(lambda: stamp() > 7)
 
-    def test_a_wish_that_cannot_be_met_is_told_once(self) -> None:
+    def test_missing_bridge_is_logged_once(self) -> None:
         worker = self.make_worker(
             bridges=['nosuchbr:shared', f'{self.bridge}:shared']
         )
@@ -244,12 +243,12 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         self.wait_for(lambda: not worker.status()['uplinks'][0]['up'])
         self.assertEqual(1, self.count('nosuchbr does not exist'))
 
-    def test_switched_off(self) -> None:
+    def test_worker_stays_off_without_publish(self) -> None:
         worker = self.make_worker(publish=False)
         worker.start()
         self.assertEqual('off', self.state(worker))
 
-    def test_bad_option(self) -> None:
+    def test_invalid_bridges_option_raises_config_error(self) -> None:
         error = self.assertRaises(
             errors.ConfigError, self.make_worker, bridges=['br-a:own']
         )

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-status`` beside a real Placement, in process."""
+"""``nova-vhpc-status`` checks a real Placement in this process."""
 
 import pathlib
 import time
@@ -23,7 +23,7 @@ from oslo_upgradecheck import upgradecheck
 from placement.tests.functional.fixtures import placement as placement_fixture
 
 from nova_vhpc.cmd import status
-from nova_vhpc.placement import client as api
+from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests import base
 from nova_vhpc.topology import model
@@ -31,7 +31,7 @@ from nova_vhpc.upgradecheck import facts
 
 
 class PlacementTest(base.TestCase):
-    """The check against a real Placement in this process."""
+    """Runs the Placement check after agents have published, or not."""
 
     def setUp(self):
         super().setUp()
@@ -49,11 +49,13 @@ class PlacementTest(base.TestCase):
         conf(['--config-file', str(file)], default_config_files=[])
         return facts.Checks(conf)._check_placement()
 
-    def test_before_the_first_agent_has_published(self):
-        """Placement knows neither our trait nor our resource class yet."""
-        found = self.check()
-        self.assertEqual(upgradecheck.Code.WARNING, found.code, found.details)
-        self.assertIn('no agent has published', found.details)
+    def test_placement_without_any_agent_is_a_warning(self):
+        """Placement knows neither the trait nor the resource class yet."""
+        result = self.check()
+        self.assertEqual(
+            upgradecheck.Code.WARNING, result.code, result.details
+        )
+        self.assertIn('no agent has published', result.details)
 
     def publish(self, node, stamp):
         """Publish a compute node without uplinks."""
@@ -69,40 +71,44 @@ class PlacementTest(base.TestCase):
             json={'name': node, 'uuid': str(uuid.uuid4())},
             microversion='1.20',
         )
-        publisher.Publisher(api.PlacementClient(client), [node]).publish(
-            model.HostTopology(node), stamp
-        )
+        publisher.Publisher(
+            placement_client.PlacementClient(client), [node]
+        ).publish(model.HostTopology(node), stamp)
 
-    def test_asks_no_more_of_many_hosts_than_of_few(self):
-        """It may be run on each of thousands."""
+    def test_number_of_requests_does_not_grow_with_hosts(self):
+        """The check may run on each of thousands of hosts."""
         for number in range(5):
             self.publish(f'cn{number}', model.stamp(time.time()))
-        asked = []
+        requested_urls = []
         get = adapter.Adapter.get
 
         def counted(client, url, **more):
-            asked.append(url)
+            requested_urls.append(url)
             return get(client, url, **more)
 
         self.useFixture(
             fixtures.MonkeyPatch('keystoneauth1.adapter.Adapter.get', counted)
         )
-        found = self.check()
-        self.assertEqual('5 hosts, all fresh.', found.details)
-        self.assertEqual(3, len(asked), asked)
+        result = self.check()
+        self.assertEqual('5 hosts, all fresh.', result.details)
+        self.assertEqual(3, len(requested_urls), requested_urls)
 
-    def test_a_host_whose_agent_is_gone(self):
+    def test_host_with_an_old_stamp_is_a_warning(self):
         self.publish('cn1', model.stamp(time.time()))
         self.publish('cn2', 77)
-        found = self.check()
-        self.assertEqual(upgradecheck.Code.WARNING, found.code, found.details)
-        self.assertIn('1 of 2 hosts', found.details)
-        self.assertIn('(cn2)', found.details)
+        result = self.check()
+        self.assertEqual(
+            upgradecheck.Code.WARNING, result.code, result.details
+        )
+        self.assertIn('1 of 2 hosts', result.details)
+        self.assertIn('(cn2)', result.details)
 
-    def test_another_refusal_is_a_failure(self):
+    def test_unexpected_error_of_placement_is_a_failure(self):
         self.useFixture(
             fixtures.MonkeyPatch('nova_vhpc.topology.model.TRAIT_HOST', '')
         )
-        found = self.check()
-        self.assertEqual(upgradecheck.Code.FAILURE, found.code, found.details)
-        self.assertIn('400', found.details)
+        result = self.check()
+        self.assertEqual(
+            upgradecheck.Code.FAILURE, result.code, result.details
+        )
+        self.assertIn('400', result.details)

@@ -32,7 +32,7 @@ EVERYTHING = ('cn1:vhpc', 'cn1:vhpc:br-a:eth1', 'cn1:vhpc:br-b:eth2')
 
 
 class WithdrawalCase(test_publisher.PlacementCase):
-    """Providers, and who takes them away."""
+    """Has published providers, and the withdrawal that removes them."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -41,22 +41,23 @@ class WithdrawalCase(test_publisher.PlacementCase):
         self.publisher.publish(topology(A, B), 77)
 
     def elsewhere(self) -> list[str]:
-        """Names of the providers of all trees but that of ``cn1``."""
-        found = self.nova('GET', '/resource_providers')['resource_providers']
+        """Return names of the providers outside of the tree of ``cn1``."""
+        answer = self.nova('GET', '/resource_providers')
         return sorted(
             provider['name']
-            for provider in found
+            for provider in answer['resource_providers']
             if provider['root_provider_uuid'] != self.root_uuid
         )
 
 
 class WithdrawalTest(WithdrawalCase):
-    def test_first_out_of_the_tree_and_then_deleted(self) -> None:
+    def test_providers_are_moved_out_and_then_deleted(self) -> None:
         withdrawn = self.away.move_out()
         self.assertEqual((EVERYTHING, ()), (withdrawn.moved, withdrawn.kept))
         self.assertEqual([], self.names())
         self.assertEqual(frozenset(), self.client.traits(self.root_uuid)[1])
-        # Who keeps them in mind finds them, and nothing that can be claimed.
+        # A nova-compute that has them in its cache finds the providers, but
+        # nothing in them can be claimed.
         self.assertEqual(EVERYTHING, tuple(self.elsewhere()))
         for uplink in (A, B):
             uuid = self.uuid(uplink)
@@ -65,7 +66,7 @@ class WithdrawalTest(WithdrawalCase):
         self.assertEqual((), self.away.delete())
         self.assertEqual([], self.elsewhere())
 
-    def test_whoever_comes_next_finds_what_was_moved(self) -> None:
+    def test_next_withdrawal_deletes_what_an_earlier_one_moved(self) -> None:
         self.away.move_out()
         again = withdrawal.Withdrawal(self.client, ['cn1'])
         self.assertEqual(EVERYTHING, again.move_out().moved)
@@ -73,7 +74,7 @@ class WithdrawalTest(WithdrawalCase):
         self.assertEqual([], self.elsewhere())
         self.assertEqual((), again.move_out().moved)
 
-    def test_ended_in_the_midst_of_it(self) -> None:
+    def test_interrupted_move_is_completed_by_the_next(self) -> None:
         real = self.client.move
 
         def move(uuid: str, name: str, parent: str | None) -> None:
@@ -87,7 +88,7 @@ class WithdrawalTest(WithdrawalCase):
         self.assertEqual(EVERYTHING, self.away.move_out().moved)
         self.assertEqual([], self.names())
 
-    def test_an_agent_publishes_again_what_was_moved(self) -> None:
+    def test_moved_providers_can_be_published_again(self) -> None:
         self.away.move_out()
         published = self.publisher.publish(topology(A), 78)
         self.assertEqual(('cn1:vhpc:br-a:eth1',), published.providers)
@@ -95,11 +96,11 @@ class WithdrawalTest(WithdrawalCase):
         self.assertEqual(4, self.inventory(A, model.UPLINK)['total'])
         self.assertEqual({}, self.client.inventories(self.uuid(B))[1])
         self.assertEqual(0, self.publisher.publish(topology(A), 78).writes)
-        # Deleting what was moved finds nothing of it, and says so.
+        # delete() finds no moved providers, and returns those that are left.
         self.assertEqual(EVERYTHING, self.away.delete())
         self.assertEqual(list(EVERYTHING), self.names())
 
-    def test_with_a_claim(self) -> None:
+    def test_claimed_provider_is_kept_until_its_server_goes(self) -> None:
         server = self.claim(self.uuid(B))
         withdrawn = self.away.move_out()
         self.assertEqual(EVERYTHING[:2], withdrawn.moved)
@@ -109,7 +110,8 @@ class WithdrawalTest(WithdrawalCase):
         self.assertEqual(frozenset(), self.client.traits(self.root_uuid)[1])
         self.assertEqual(EVERYTHING[2:], self.away.delete())
         self.assertEqual([], self.elsewhere())
-        # The server goes, and it is run again: there is no marker now.
+        # The server is deleted, and the withdrawal runs again, now without
+        # the marker provider.
         self.nova('DELETE', f'/allocations/{server}')
         withdrawn = self.away.move_out()
         self.assertEqual((), withdrawn.kept)
@@ -117,29 +119,29 @@ class WithdrawalTest(WithdrawalCase):
         self.away.delete()
         self.assertEqual([], self.elsewhere() + self.names())
 
-    def test_no_compute_node(self) -> None:
+    def test_withdrawal_of_an_unknown_node_does_nothing(self) -> None:
         absent = withdrawal.Withdrawal(self.client, ['cn2', 'cn2.example'])
         withdrawn = absent.move_out()
         self.assertEqual(((), ()), (withdrawn.moved, withdrawn.kept))
         absent.delete()
 
-    def test_the_compute_node_goes_meanwhile(self) -> None:
+    def test_providers_are_deleted_if_the_node_has_vanished(self) -> None:
         self.away.move_out()
         self.nova('DELETE', f'/resource_providers/{self.root_uuid}')
         self.assertEqual(EVERYTHING, self.away.move_out().moved)
         self.assertEqual((), self.away.delete())
         self.assertEqual([], self.elsewhere())
 
-    def test_somebody_puts_one_of_theirs_below(self) -> None:
+    def test_provider_with_a_foreign_child_is_not_deleted(self) -> None:
         self.away.move_out()
         self.nova(
             'POST',
             '/resource_providers',
-            name='theirs',
+            name='foreign',
             parent_provider_uuid=self.uuid(A),
         )
         self.assertRaises(client.ConflictError, self.away.delete)
-        self.assertIn('theirs', self.elsewhere())
+        self.assertIn('foreign', self.elsewhere())
 
 
 class CommandTest(WithdrawalCase):
@@ -163,21 +165,21 @@ class CommandTest(WithdrawalCase):
             ),
             stderr=subprocess.PIPE,
             text=True,
-            # A shell has background jobs ignore it, and so would this.
+            # A background job of a shell ignores SIGINT, and so would this.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process
 
-    def test_all_goes(self) -> None:
+    def test_withdraw_removes_all_providers(self) -> None:
         process = self.start(1)
-        _, told = process.communicate(timeout=60)
-        self.assertEqual(0, process.returncode, told)
-        self.assertEqual(2, len(told.splitlines()), told)
+        _, messages = process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode, messages)
+        self.assertEqual(2, len(messages.splitlines()), messages)
         self.assertEqual([], self.names() + self.elsewhere())
 
-    def test_interrupted_and_run_again(self) -> None:
+    def test_interrupted_withdraw_is_completed_by_the_next(self) -> None:
         process = self.start(600)
         assert process.stderr is not None
         self.assertIn('in 600 s', process.stderr.readline())

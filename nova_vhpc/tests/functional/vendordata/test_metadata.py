@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What members are told, by a real Nova API and a real metadata service.
+"""Vendordata of members, from a real Nova API and metadata service.
 
-The way of a guest's request is the real one: Nova's metadata application
-finds the server, its dynamic vendordata driver asks the application of
-``nova-vhpc-vendordata`` with a token, keystonemiddleware checks that, and
-the answer is read from Nova's API. Only Keystone and Neutron, which
-answers for the guest's address, are fixtures.
+A guest's request takes the real way: Nova's metadata application finds the
+server, and its dynamic vendordata driver asks the application of
+``nova-vhpc-vendordata`` with a token, which keystonemiddleware checks; that
+application reads Nova's API. Only Keystone, and Neutron, which knows the
+guest's address, are fixtures.
 """
 
 import copy
@@ -88,7 +88,10 @@ class VendordataCase(cloud.CloudCase):
         return port
 
     def conf(self, strategy: str) -> Any:
-        """The configuration of ``nova-vhpc-vendordata``, from a file."""
+        """Return the configuration of ``nova-vhpc-vendordata``.
+
+        :param strategy: ``[vhpc_vendordata] auth_strategy``.
+        """
         file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         file.write_text(
             '[vhpc_nova]\n'
@@ -131,11 +134,11 @@ class MetadataTest(VendordataCase):
         ).md_url
 
     def token(self, token: str, url: str) -> None:
-        """What ``[vendordata_dynamic_auth]`` in nova.conf says."""
+        """Set ``[vendordata_dynamic_auth]`` of nova.conf."""
         from keystoneauth1 import loading
         from nova import conf, service_auth
 
-        # Nova loads it once per process.
+        # Nova loads the credentials once per process.
         service_auth.reset_globals()
         self.addCleanup(service_auth.reset_globals)
         group = 'vendordata_dynamic_auth'
@@ -146,7 +149,7 @@ class MetadataTest(VendordataCase):
         self.flags(group=group, endpoint=url, token=token)
 
     def ask(self, server: str) -> Any:
-        """What a guest reads by way of Neutron's metadata proxy."""
+        """Return what a guest reads through Neutron's metadata proxy."""
         signature = hmac.new(
             SECRET.encode(), server.encode(), hashlib.sha256
         ).hexdigest()
@@ -163,19 +166,19 @@ class MetadataTest(VendordataCase):
         self.assertEqual(200, response.status_code, response.text)
         return response.json()['vhpc']
 
-    def test_guests_are_told(self) -> None:
+    def test_members_get_cluster_ranks_hostfile_and_routes(self) -> None:
         members = [
             self.member(1, 'host1', self.group),
             self.member(2, 'host2', self.group),
             self.member(3, 'host1', self.group),
         ]
-        loner = self.member(4, 'host1', None)
+        ungrouped = self.member(4, 'host1', None)
         answers = {member: self.ask(member) for member in members}
         first = answers[members[0]]
         self.assertEqual(self.group, first['cluster']['id'])
         self.assertEqual('shared-separate', first['cluster']['network'])
         self.assertTrue(first['cluster']['complete'])
-        # All compute the same ranks and the same hostfile.
+        # All members get the same order, and so the same hostfile.
         for answer in answers.values():
             self.assertEqual(
                 [m['id'] for m in first['members']],
@@ -197,27 +200,28 @@ class MetadataTest(VendordataCase):
             ['self', 'same-switch', 'same-host'],
             [distances[member] for member in members],
         )
-        # To the member on its own host by the shared bridge.
+        # The route leads over the shared bridge to the member on the same
+        # host.
         (route,) = first['routes']
         self.assertEqual('192.168.1.203/32', route['destination'])
         self.assertEqual('192.168.1.103', route['via'])
         self.assertEqual([], answers[members[1]]['routes'])
-        self.assertEqual({}, self.ask(loner))
-        # A token that Keystone does not know gets nothing.
+        self.assertEqual({}, self.ask(ungrouped))
+        # With a token that Keystone does not know, the answer is empty.
         self.token('forged', 'http://127.0.0.1:9/')
         self.assertEqual({}, self.ask(members[0]))
 
 
 class NovaTest(VendordataCase):
     def nova(self) -> nova_api.NovaClusterSource:
-        """As the service makes it."""
+        """Return the source that the service makes."""
         source = vendordata.make(self.conf('noauth'))._source
         assert isinstance(source, nova_api.NovaClusterSource)
         return source
 
-    def test_pages_strangers_and_cells_that_are_down(self) -> None:
+    def test_cluster_is_read_in_full_or_refused_with_a_reason(self) -> None:
         members = [self.member(n, 'host1', self.group) for n in range(1, 6)]
-        # Shorter pages than any client would ask for.
+        # Nova's pages are shorter than the limit that a client asks for.
         self.flags(max_limit=2, group='api')
         nova = self.nova()
         self.assertEqual(

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench controller``: figures that hold together."""
+"""Tests of ``nova-vhpc-bench controller``."""
 
 import contextlib
 import gc
@@ -27,7 +27,7 @@ from nova_vhpc.tests import base
 
 
 class ControllerBenchTest(base.TestCase):
-    def test_figures(self):
+    def test_figures_of_each_number_of_vms_are_consistent(self):
         with tempfile.TemporaryDirectory() as scratch:
             path = pathlib.Path(scratch, 'out.json')
             with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -40,11 +40,11 @@ class ControllerBenchTest(base.TestCase):
             figures = json.loads(path.read_text())
         self.assertEqual(0, status)
         self.assertEqual({'3', '9'}, set(figures['vms']))
-        for count, one in figures['vms'].items():
-            self.assertLessEqual(one['median_ms'], one['p99_ms'])
-            self.assertLessEqual(one['p99_ms'], one['max_ms'])
+        for count, row in figures['vms'].items():
+            self.assertLessEqual(row['median_ms'], row['p99_ms'])
+            self.assertLessEqual(row['p99_ms'], row['max_ms'])
             self.assertAlmostEqual(
-                1e3 * one['mean_ms'] / int(count), one['us_per_vm']
+                1e3 * row['mean_ms'] / int(count), row['us_per_vm']
             )
         self.assertIn('us per VM', out.getvalue())
 
@@ -67,23 +67,23 @@ class ControllerBenchTest(base.TestCase):
         ]
         return figures, headings
 
-    def test_garbage_is_collected_as_in_the_agent(self):
+    def test_agent_garbage_collection_applies_during_measurement(self):
         before = gc.get_threshold()
         self.addCleanup(gc.set_threshold, *before)
-        seen = []
+        settings = []
         measure = controller.measure
 
-        def look(*args):
-            seen.append((gc.get_threshold(), gc.get_freeze_count() > 0))
+        def record_and_measure(*args):
+            settings.append((gc.get_threshold(), gc.get_freeze_count() > 0))
             return measure(*args)
 
-        with mock.patch.object(controller, 'measure', look):
+        with mock.patch.object(controller, 'measure', record_and_measure):
             self.run_bench()
         process_limits.settle_memory()
         self.addCleanup(gc.unfreeze)
-        self.assertEqual([(gc.get_threshold(), True)] * 2, seen)
+        self.assertEqual([(gc.get_threshold(), True)] * 2, settings)
 
-    def test_garbage_is_collected_as_before_afterwards(self):
+    def test_garbage_collection_is_reset_after_a_failed_measurement(self):
         before = gc.get_threshold()
         with mock.patch.object(
             controller, 'measure', side_effect=errors.ConfigError('none')
@@ -101,25 +101,29 @@ class ControllerBenchTest(base.TestCase):
         ):
             return bench.main([*words])
 
-    def test_what_is_shipped_and_what_is_dearest(self):
+    def test_default_and_most_expensive_policies_are_measured_by_default(self):
         figures, headings = self.run_bench()
         self.assertEqual(2, len(headings))
         self.assertIn('gang / balance / nothing predicted', headings[0])
         self.assertIn('gang / io_pool / adaptive', headings[1])
         dearest = figures['dearest']
-        for one, names in (
+        for table, names in (
             (figures, ('gang', 'balance', False)),
             (dearest, ('gang', 'io_pool', True)),
         ):
             self.assertEqual(
                 names,
-                (one['slice_policy'], one['pinning_policy'], one['predicts']),
+                (
+                    table['slice_policy'],
+                    table['pinning_policy'],
+                    table['predicts'],
+                ),
             )
-            self.assertEqual('adaptive', one['predictor'])
-            self.assertEqual({'3'}, one['vms'].keys())
+            self.assertEqual('adaptive', table['predictor'])
+            self.assertEqual({'3'}, table['vms'].keys())
         self.assertNotIn('dearest', dearest)
 
-    def test_a_policy_that_is_named_is_measured_alone(self):
+    def test_given_policy_is_measured_alone(self):
         for words, heading in (
             (('--slice-policy', 'atc'), 'atc / balance / nothing predicted'),
             (('--pinning-policy', 'io_pool'), 'gang / io_pool / adaptive'),
@@ -129,7 +133,7 @@ class ControllerBenchTest(base.TestCase):
             self.assertIn(heading, headings[0])
             self.assertNotIn('dearest', figures)
 
-    def test_bad_arguments(self):
+    def test_unknown_predictor_is_refused_with_status_2(self):
         with contextlib.redirect_stderr(io.StringIO()) as err:
             self.assertEqual(
                 2, bench.main(['controller', '--predictor', 'nosuch'])

@@ -18,8 +18,8 @@ from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
 
-class PeersTest(base.TestCase):
-    def test_a_broker_that_is_not_there_is_named_by_its_option(self) -> None:
+class PhaseExchangeBenchTest(base.TestCase):
+    def test_unreachable_broker_is_reported_without_its_password(self) -> None:
         err = io.StringIO()
         with contextlib.redirect_stderr(err):
             status = bench.main(

@@ -69,7 +69,7 @@ class HookTest(base.BaseTestCase):
         return done
 
     def test_xml_is_written_without_the_agents_settings(self) -> None:
-        xml = test_incoming.domain(record=test_incoming.copy(floats=True))
+        xml = test_incoming.domain(record=test_incoming.copy(is_floating=True))
         for words in (ARRIVES, ('restore', 'begin', '-')):
             done = self.call(xml, *words)
             self.assertNotIn('vcpupin', done.stdout)
@@ -82,11 +82,13 @@ class HookTest(base.BaseTestCase):
         # libvirt takes all that is printed for XML, the help, too.
         for name in ('--help', '--version', '-x', '--', 'größer & kleiner'):
             self.assertEqual('', self.call('<domain/>', name=name).stdout)
-            xml = test_incoming.domain(record=test_incoming.copy(floats=True))
+            xml = test_incoming.domain(
+                record=test_incoming.copy(is_floating=True)
+            )
             self.assertIn('<domain', self.call(xml, name=name).stdout)
 
     def test_nothing_is_written_without_a_change(self) -> None:
-        xml = test_incoming.domain(record=test_incoming.copy(floats=True))
+        xml = test_incoming.domain(record=test_incoming.copy(is_floating=True))
         # Nobody reads all that there is.
         large = xml + '\n' * 1_000_000
         for words in (

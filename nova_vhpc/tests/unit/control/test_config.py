@@ -10,51 +10,51 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The papers' figures are what counts where nobody says otherwise."""
+"""The defaults are the papers' figures."""
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.phases import otsu
 from nova_vhpc.control.slices import atc, base
 from nova_vhpc.tests import base as tests_base
-from nova_vhpc.tests.unit.control import test_controller as helpers
+from nova_vhpc.tests.unit.control import builders
 
 
 class AtcDefaultsTest(tests_base.TestCase):
     """ATC paper, section III."""
 
-    def test_slices_from_30_ms_down_to_minthreshold(self):
-        # An actuator that takes anything; none is that good by now.
+    def test_slices_fall_from_30_ms_to_minthreshold(self):
+        # Limits without effect; those of real actuators are tighter.
         limits = model.ActuatorLimits(
             min_period_us=1, min_quota_us=1, effective_min_slice_us=1
         )
         policy = atc.AtcPolicy(control_config.ControlConfig(guard=False))
-        seen = []
+        slices_us = []
         for period in range(60):
-            vm = helpers.vm(sample=model.Sample(1_000.0 + period))
-            view = helpers.view(vm, limits=limits)
+            vm = builders.vm(sample=model.Sample(1_000.0 + period))
+            view = builders.view(vm, limits=limits)
             decision = policy.decide(base.SliceContext(view, {}, {}))
-            seen.append(decision.vms['a'].slice_us)
-        # DEFAULT (30 ms, "leave it"), by 1 ms to 1 ms, by 0.1 to 0.3 ms.
+            slices_us.append(decision.vms['a'].slice_us)
+        # DEFAULT (30 ms: unchanged), by 1 ms to 1 ms, by 0.1 ms to 0.3 ms.
         coarse = range(29_000, 999, -1_000)
         fine = range(900, 299, -100)
-        way = [None, *coarse, *fine]
-        self.assertEqual(way, seen[: len(way)])
-        self.assertEqual({300}, set(seen[len(way) :]))
+        expected_us = [None, *coarse, *fine]
+        self.assertEqual(expected_us, slices_us[: len(expected_us)])
+        self.assertEqual({300}, set(slices_us[len(expected_us) :]))
 
 
 class OtsuDefaultsTest(tests_base.TestCase):
     """I/O-perception paper, section III.B."""
 
-    def test_renewed_every_50_samples_over_a_history_of_200(self):
-        subject = helpers.make()
-        # Ever more events, so that each renewal gives another threshold.
+    def test_threshold_is_renewed_each_50_samples_from_the_last_200(self):
+        subject = builders.make()
+        # Events grow, so that each renewal gives another threshold.
         samples = [100 + 10 * number for number in range(400)]
         renewed = []
         before = None
         for number, events in enumerate(samples, start=1):
-            one = helpers.vm(sample=model.Sample(io_events=float(events)))
-            plan = subject.decide(helpers.view(one, tick=number)).vms['a']
+            one = builders.vm(sample=model.Sample(io_events=float(events)))
+            plan = subject.decide(builders.view(one, tick=number)).vms['a']
             if plan.threshold_events != before:
                 before = plan.threshold_events
                 renewed.append((number, before))

@@ -10,97 +10,46 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is planned and written, and what plugins cannot do."""
+"""Plans and writes of the controller; limits of what plugins can do."""
 
 import dataclasses
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
-from nova_vhpc.control.gang import policy
 from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.pinning import none as no_pinning
-from nova_vhpc.control.slices import atc, dss, fixed, vslicer
 from nova_vhpc.control.slices import base as slices_base
+from nova_vhpc.control.slices import fixed
 from nova_vhpc.control.slices import none as no_slices
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.control import plan_checks
-
-SLICES = (
-    atc.AtcPolicy,
-    dss.DssPolicy,
-    fixed.FixedPolicy,
-    vslicer.VslicerPolicy,
-    policy.GangPolicy,
-    no_slices.NonePolicy,
+from nova_vhpc.tests.unit.control.builders import (
+    ALL,
+    CPUS,
+    ORIGINAL,
+    PINNINGS,
+    SLICES,
+    LastValue,
+    apply,
+    make,
+    view,
+    vm,
 )
-PINNINGS = (
-    io_pool.IoPoolPolicy,
-    balance.BalancePolicy,
-    no_pinning.NonePolicy,
-)
-CPUS = tuple(model.Cpu(n, n // 2, n // 2, n) for n in range(4))
-ALL = frozenset(range(4))
-ORIGINAL = model.CpuTune(100_000, -1, 1_024, (ALL, ALL))
-
-
-class LastValue:
-    """Enough of a predictor for these tests."""
-
-    state_bytes = 0
-
-    def __init__(self):
-        self.state = 0
-
-    def observe(self, state, events):
-        self.state = state
-
-    def predict(self):
-        return self.state
-
-
-def make(slices=atc.AtcPolicy, pinning=io_pool.IoPoolPolicy, **kwargs):
-    config = control_config.ControlConfig(**kwargs)
-    return controller.Controller(
-        config, slices(config), pinning(config), LastValue
-    )
-
-
-def vm(uuid='a', **kwargs):
-    kwargs.setdefault('workload', model.Workload.PARALLEL)
-    kwargs.setdefault('original', ORIGINAL)
-    kwargs.setdefault('in_force', kwargs['original'])
-    kwargs.setdefault('vcpus', 2)
-    return model.VmView(uuid, **kwargs)
-
-
-def view(*vms, tick=1, cpus=CPUS, **kwargs):
-    return model.HostView(tick, tick * 100_000, 100_000, cpus, vms, **kwargs)
-
-
-def apply(one, plan):
-    """A VM as it is after its plan was written."""
-    writes = plan.vms[one.uuid].writes
-    if writes is None:
-        return one
-    return dataclasses.replace(
-        one, in_force=plan_checks.after(one.in_force, writes)
-    )
 
 
 class WritesTest(base.TestCase):
-    def test_nothing_to_do_nothing_to_write(self):
+    def test_nothing_is_written_without_policies(self):
         subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
         self.assertIsNone(subject.decide(view(vm())).vms['a'].writes)
 
-    def test_period_and_quota_come_together(self):
+    def test_period_and_quota_are_written_together(self):
         subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
         one = vm(original=dataclasses.replace(ORIGINAL, quota_us=50_000))
         plan = subject.decide(view(one)).vms['a']
         self.assertEqual(model.CpuTune(20_000, 10_000), plan.writes)
         self.assertEqual(10_000, plan.slice_us)
 
-    def test_what_is_in_force_is_not_written_again(self):
+    def test_value_in_force_is_not_written_again(self):
         for slices in SLICES:
             for pinning in PINNINGS:
                 subject = make(slices, pinning)
@@ -112,7 +61,7 @@ class WritesTest(base.TestCase):
                     (slices, pinning),
                 )
 
-    def test_what_someone_else_changed_is_put_right(self):
+    def test_external_change_is_written_over(self):
         subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
         one = vm(in_force=dataclasses.replace(ORIGINAL, quota_us=5_000))
         self.assertEqual(
@@ -120,7 +69,7 @@ class WritesTest(base.TestCase):
             subject.decide(view(one)).vms['a'].writes,
         )
 
-    def test_a_vm_that_is_no_longer_pinned_gets_its_original_pins(self):
+    def test_original_pins_are_restored_if_vm_is_no_longer_pinned(self):
         subject = make(no_slices.NonePolicy, balance.BalancePolicy)
         one = apply(vm(), subject.decide(view(vm())))
         self.assertNotEqual(ORIGINAL.vcpu_pins, one.in_force.vcpu_pins)
@@ -128,7 +77,7 @@ class WritesTest(base.TestCase):
         plan = subject.decide(view(general, tick=2))
         self.assertEqual(ORIGINAL.vcpu_pins, plan.vms['a'].writes.vcpu_pins)
 
-    def test_a_slice_that_can_bring_nothing_is_not_written(self):
+    def test_slice_is_not_written_to_vm_on_cpus_of_its_own(self):
         own = dataclasses.replace(
             ORIGINAL, vcpu_pins=(frozenset({0}), frozenset({1}))
         )
@@ -137,14 +86,14 @@ class WritesTest(base.TestCase):
         unknown = dataclasses.replace(own, vcpu_pins=None)
         for changes, written in (
             ({}, False),
-            # Not each vCPU has a CPU of its own, or it is not known.
+            # Not each vCPU has a CPU of its own, or that is unknown.
             ({'original': wide, 'in_force': wide}, True),
             ({'original': unknown, 'in_force': unknown}, True),
             # A shorter period holds a vCPU up for less long at a time.
             ({'original': half, 'in_force': half}, True),
-            # As the administrator wants it.
+            # The administrator set this slice.
             ({'time_slice_us': 5_000}, True),
-            # Its pins are ours to change.
+            # The pinning policy may change the pins.
             ({'repin': True}, True),
             ({'original': ORIGINAL, 'in_force': ORIGINAL}, True),
         ):
@@ -154,7 +103,7 @@ class WritesTest(base.TestCase):
             self.assertEqual(written, plan.writes is not None, changes)
             self.assertEqual(written, plan.slice_us is not None, changes)
 
-    def test_dedicated_guests_are_never_repinned(self):
+    def test_dedicated_guest_is_never_repinned(self):
         odd = dataclasses.replace(
             ORIGINAL, vcpu_pins=(frozenset((0,)), frozenset((1,)))
         )
@@ -164,18 +113,18 @@ class WritesTest(base.TestCase):
             self.assertIsNone(plan.vms['a'].tune.vcpu_pins)
             self.assertIsNone(plan.vms['a'].writes)
 
-    def test_an_unknown_original_quota_is_not_written(self):
+    def test_no_slice_is_written_if_original_quota_is_unknown(self):
         subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
         one = vm(original=model.CpuTune())
         for tick in range(3):
             plan = subject.decide(view(one, tick=tick))
             self.assertIsNone(plan.vms['a'].writes)
             self.assertIsNone(plan.vms['a'].slice_us)
-            (said,) = plan.ignored
-            self.assertEqual('a', said.uuid)
-            self.assertIn('quota unknown', said.reason)
+            (diagnostic,) = plan.ignored
+            self.assertEqual('a', diagnostic.uuid)
+            self.assertIn('quota unknown', diagnostic.reason)
 
-    def test_a_share_too_small_for_any_slice_keeps_its_period(self):
+    def test_vm_with_a_tiny_share_keeps_its_period_and_is_pinned(self):
         tiny = dataclasses.replace(
             ORIGINAL, period_us=1_000_000, quota_us=1_000
         )
@@ -184,10 +133,10 @@ class WritesTest(base.TestCase):
         )
         self.assertIsNone(plan.vms['a'].slice_us)
         self.assertIsNone(plan.vms['a'].writes.period_us)
-        # But it is pinned all the same.
+        # It is pinned nevertheless.
         self.assertIsNotNone(plan.vms['a'].writes.vcpu_pins)
 
-    def test_and_gets_its_period_back(self):
+    def test_vm_with_a_tiny_share_gets_its_original_period_back(self):
         tiny = dataclasses.replace(
             ORIGINAL, period_us=1_000_000, quota_us=1_000
         )
@@ -196,7 +145,7 @@ class WritesTest(base.TestCase):
         )
         self.assertEqual(model.CpuTune(1_000_000, 1_000), plan.vms['a'].writes)
 
-    def test_shares_that_the_actuator_takes_are_put_back(self):
+    def test_original_shares_are_restored_if_within_actuator_limits(self):
         subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
         limits = model.ActuatorLimits(min_shares=2, max_shares=10_000)
         for shares, written in (
@@ -214,9 +163,9 @@ class WritesTest(base.TestCase):
                 model.CpuTune(shares=shares) if written else None, plan.writes
             )
 
-    def test_numbers_are_told_anew_where_nothing_else_changes(self):
+    def test_predicted_events_follow_samples_if_nothing_else_changes(self):
         subject = make(no_slices.NonePolicy)
-        told = [
+        observed = [
             subject.decide(
                 view(vm(sample=model.Sample(io_events=events)), tick=tick)
             )
@@ -224,29 +173,31 @@ class WritesTest(base.TestCase):
             .predicted_events
             for tick, events in enumerate((0.0, 125.0, 125.0, 0.0))
         ]
-        self.assertEqual([0.0, 125.0, 125.0, 0.0], told)
+        self.assertEqual([0.0, 125.0, 125.0, 0.0], observed)
 
-    def test_so_is_where_it_belongs(self):
+    def test_phase_follows_peers_if_nothing_else_changes(self):
         subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
         one = vm(cluster='c')
-        told = [
+        observed = [
             subject.decide(view(one, peers={'c': model.PeerView(io=io)}))
             .vms['a']
             .phase
             for io in (False, True, True, False)
         ]
         io, computing = model.Phase.IO, model.Phase.COMPUTING
-        self.assertEqual([computing, io, io, computing], told)
+        self.assertEqual([computing, io, io, computing], observed)
 
-    def test_so_is_why(self):
+    def test_reason_follows_slice_policy_if_nothing_else_changes(self):
         subject = make(Asking, no_pinning.NonePolicy)
         one = vm()
-        told = [subject.decide(view(one)).vms['a'].reason for _ in range(3)]
-        self.assertEqual(['call 1', 'call 2', 'call 3'], told)
+        observed = [
+            subject.decide(view(one)).vms['a'].reason for _ in range(3)
+        ]
+        self.assertEqual(['call 1', 'call 2', 'call 3'], observed)
 
 
 class IoPoolTest(base.TestCase):
-    def test_the_pools_slice_and_cpus(self):
+    def test_vm_in_io_pool_has_the_slice_and_cpus_of_the_pool(self):
         subject = make(io_slice_us=1_000)
         one = vm(
             io_pool=model.IoPoolUse.ALWAYS,
@@ -264,7 +215,7 @@ class IoPoolTest(base.TestCase):
             frozenset().union(*plan.vms['a'].tune.vcpu_pins), plan.pools.io
         )
 
-    def test_too_wide_for_the_pool_stays_out_and_the_plan_says_so(self):
+    def test_vm_wider_than_io_pool_stays_out_with_a_diagnostic(self):
         subject = make(io_pool_cpus=frozenset((3,)))
         for tick in range(2):
             plan = subject.decide(
@@ -273,11 +224,11 @@ class IoPoolTest(base.TestCase):
             self.assertEqual(model.Phase.IO, plan.vms['a'].phase)
             self.assertNotEqual('I/O pool', plan.vms['a'].reason)
             self.assertEqual(2, len(set(plan.vms['a'].tune.vcpu_pins)))
-            (said,) = plan.ignored
-            self.assertEqual('a', said.uuid)
-            self.assertIn('siblings would share a CPU', said.reason)
+            (diagnostic,) = plan.ignored
+            self.assertEqual('a', diagnostic.uuid)
+            self.assertIn('siblings would share a CPU', diagnostic.reason)
 
-    def test_never_stays_out(self):
+    def test_vm_with_io_pool_never_stays_out(self):
         subject = make(leave_rule='paper')
         one = vm(io_pool=model.IoPoolUse.NEVER)
         for tick in range(120):
@@ -287,7 +238,7 @@ class IoPoolTest(base.TestCase):
             )
             self.assertEqual(model.Phase.COMPUTING, plan.vms['a'].phase)
 
-    def test_peers_bring_the_whole_cluster(self):
+    def test_all_members_enter_io_phase_if_peers_are_in_it(self):
         plan = make().decide(
             view(
                 vm('a', cluster='c'),
@@ -306,8 +257,8 @@ class IoPoolTest(base.TestCase):
         )
 
 
-class FollowTest(base.TestCase):
-    def test_nothing_is_predicted_where_nobody_wants_to_know(self):
+class PredictionTest(base.TestCase):
+    def test_predictors_are_made_only_for_policies_that_use_phases(self):
         made = []
 
         def predictor():
@@ -343,9 +294,9 @@ class Faulty:
 
 
 class Asking:
-    """A slice plugin that asks the pinning policy for something."""
+    """A slice plugin with requests to the pinning policy."""
 
-    asked = {
+    requests = {
         'clear_cpus': frozenset((3,)),
         'loose': frozenset(('a',)),
         'idle': frozenset(('b',)),
@@ -358,30 +309,30 @@ class Asking:
         self.calls += 1
         reason = f'call {self.calls}'
         return slices_base.SliceDecision(
-            vms={'a': slices_base.VmSlice(reason=reason)}, **self.asked
+            vms={'a': slices_base.VmSlice(reason=reason)}, **self.requests
         )
 
 
-class Stubborn:
-    """A plugin that gives the same pins whatever the VM has become."""
+class FixedPins:
+    """A plugin that returns the same pins for any view."""
 
     uses_phases = False
 
     def __init__(self, config):
         self.pins = {'a': (frozenset((0,)), frozenset((1,)))}
-        self.asked = []
+        self.received = []
 
     def pin(self, context):
-        self.asked.append(
-            {name: getattr(context, name) for name in Asking.asked}
+        self.received.append(
+            {name: getattr(context, name) for name in Asking.requests}
         )
         return pinning_base.PinDecision(
             pins=self.pins, in_io_pool=frozenset(self.pins)
         )
 
 
-class Wild:
-    """A plugin that wants what must not be."""
+class Unsafe:
+    """A plugin whose every decision is unsafe or impossible."""
 
     uses_phases = False
 
@@ -414,7 +365,7 @@ class Wild:
 
 
 class ImpossibleOriginalTest(base.TestCase):
-    def test_what_no_actuator_takes_is_never_written(self):
+    def test_original_below_minimum_quota_is_never_written(self):
         odd = dataclasses.replace(ORIGINAL, quota_us=500)
         for slices in (fixed.FixedPolicy, no_slices.NonePolicy):
             plan = make(slices, no_pinning.NonePolicy).decide(
@@ -424,15 +375,15 @@ class ImpossibleOriginalTest(base.TestCase):
 
 
 class PluginTest(base.TestCase):
-    def test_a_policy_that_fails_leaves_the_originals(self):
+    def test_originals_stay_if_policies_fail(self):
         plan = make(Faulty, Faulty).decide(view(vm()))
         self.assertIsNone(plan.vms['a'].writes)
         self.assertEqual(2, len(plan.ignored))
         self.assertIn('no idea', plan.ignored[0].reason)
 
-    def test_pins_that_were_right_are_checked_again_when_the_vm_changes(self):
-        subject = make(no_slices.NonePolicy, Stubborn)
-        for shown, right in (
+    def test_pins_are_checked_again_if_the_vm_or_host_changes(self):
+        subject = make(no_slices.NonePolicy, FixedPins)
+        for current_view, valid in (
             (view(vm()), True),
             (view(vm()), True),
             (view(vm(allowed_cpus=frozenset((0, 2)))), False),
@@ -441,12 +392,12 @@ class PluginTest(base.TestCase):
             (view(vm()), True),
             (view(vm(), cpus=CPUS[1:]), False),
         ):
-            plan = subject.decide(shown)
-            self.assertEqual(not right, bool(plan.ignored))
+            plan = subject.decide(current_view)
+            self.assertEqual(not valid, bool(plan.ignored))
 
-    def test_and_when_they_change(self):
+    def test_pins_are_checked_again_if_they_change(self):
         config = control_config.ControlConfig()
-        policy = Stubborn(config)
+        policy = FixedPins(config)
         subject = controller.Controller(
             config, no_slices.NonePolicy(config), policy, LastValue
         )
@@ -456,19 +407,19 @@ class PluginTest(base.TestCase):
         self.assertEqual('a', plan.ignored[0].uuid)
         self.assertEqual(ORIGINAL.vcpu_pins, plan.vms['a'].tune.vcpu_pins)
 
-    def test_what_slices_ask_for_is_pinned_by_in_the_next_tick(self):
+    def test_pinning_gets_requests_of_slice_policy_in_the_next_tick(self):
         config = control_config.ControlConfig()
-        policy = Stubborn(config)
+        policy = FixedPins(config)
         subject = controller.Controller(
             config, Asking(config), policy, LastValue
         )
         for tick in range(2):
             subject.decide(view(vm(), vm('b'), tick=tick))
-        self.assertEqual(Asking.asked, policy.asked[1])
-        self.assertFalse(any(policy.asked[0].values()))
+        self.assertEqual(Asking.requests, policy.received[1])
+        self.assertFalse(any(policy.received[0].values()))
 
-    def test_a_policy_that_goes_wild_is_reined_in(self):
-        plan = make(Wild, Wild).decide(view(vm('a'), vm('b'), vm('c')))
+    def test_unsafe_pins_slices_and_windows_are_dropped(self):
+        plan = make(Unsafe, Unsafe).decide(view(vm('a'), vm('b'), vm('c')))
         self.assertEqual({'a', 'b', 'c'}, set(plan.vms))
         self.assertIsNone(plan.windows)
         for one in plan.vms.values():
@@ -476,12 +427,12 @@ class PluginTest(base.TestCase):
             self.assertTrue(1_000 <= one.tune.period_us <= 1_000_000)
         self.assertIn('windows dropped', plan.ignored[-1].reason)
 
-    def test_who_is_not_pinned_is_not_in_the_io_pool(self):
-        # Else its short slice would throttle it on the others' CPUs.
+    def test_vm_without_valid_pins_is_not_in_the_io_pool(self):
+        # Otherwise its short slice would throttle it on CPUs of other VMs.
         for one, pinning in (
-            (vm('a'), Wild),
-            (vm('a', repin=False), Wild),
-            (vm('a', repin=False), Stubborn),
+            (vm('a'), Unsafe),
+            (vm('a', repin=False), Unsafe),
+            (vm('a', repin=False), FixedPins),
         ):
             plan = make(fixed.FixedPolicy, pinning).decide(view(one))
             self.assertEqual('fixed', plan.vms['a'].reason)
@@ -491,7 +442,7 @@ class PluginTest(base.TestCase):
 
 
 class Gang:
-    """Plays windows for everybody who is not in the I/O pool."""
+    """Returns windows of all VMs that are not in the I/O pool."""
 
     def __init__(self, config):
         pass
@@ -513,8 +464,8 @@ class Gang:
         )
 
 
-class StubbornGang:
-    """Always the same windows, for a and b."""
+class FixedWindows:
+    """Returns the same windows for VMs a and b, whatever the view."""
 
     def __init__(self, config):
         self.show(50_000)
@@ -532,11 +483,11 @@ class StubbornGang:
 
 
 class WindowsTest(base.TestCase):
-    def test_windows_that_were_right_are_checked_again_on_a_change(self):
-        subject = make(StubbornGang, no_pinning.NonePolicy)
+    def test_windows_are_checked_again_if_vms_or_limits_change(self):
+        subject = make(FixedWindows, no_pinning.NonePolicy)
         both = (vm('a'), vm('b'))
         few = model.ActuatorLimits(max_shares=99)
-        for shown, right in (
+        for current_view, valid in (
             (view(*both), True),
             (view(*both), True),
             (view(vm('a')), False),
@@ -545,13 +496,13 @@ class WindowsTest(base.TestCase):
             (view(*both, limits=few), False),
             (view(*both), True),
         ):
-            plan = subject.decide(shown)
-            self.assertEqual(right, plan.windows is not None)
-            self.assertEqual(right, not plan.ignored)
+            plan = subject.decide(current_view)
+            self.assertEqual(valid, plan.windows is not None)
+            self.assertEqual(valid, not plan.ignored)
 
-    def test_and_when_they_change(self):
+    def test_windows_are_checked_again_if_they_change(self):
         config = control_config.ControlConfig()
-        policy = StubbornGang(config)
+        policy = FixedWindows(config)
         subject = controller.Controller(
             config, policy, no_pinning.NonePolicy(config), LastValue
         )
@@ -560,19 +511,19 @@ class WindowsTest(base.TestCase):
         policy.show(0)
         self.assertIsNone(subject.decide(view(*both, tick=2)).windows)
 
-    def test_nobody_in_the_io_pool_is_in_windows(self):
-        plan = make(StubbornGang, Stubborn).decide(view(vm('a'), vm('b')))
+    def test_windows_of_vms_in_the_io_pool_are_dropped(self):
+        plan = make(FixedWindows, FixedPins).decide(view(vm('a'), vm('b')))
         self.assertIsNone(plan.windows)
         self.assertIn('I/O pool', plan.ignored[-1].reason)
 
-    def test_windows_leave_period_and_quota_and_own_the_shares(self):
+    def test_vm_in_windows_keeps_period_and_quota_and_shares(self):
         odd = dataclasses.replace(ORIGINAL, shares=2)
         plan = make(Gang, no_pinning.NonePolicy).decide(view(vm(in_force=odd)))
         self.assertEqual(50_000, plan.vms['a'].slice_us)
         self.assertIsNone(plan.vms['a'].writes)
         self.assertEqual(50_000, plan.windows.cycle_us)
 
-    def test_without_windows_the_shares_are_put_back(self):
+    def test_original_shares_are_restored_without_windows(self):
         odd = dataclasses.replace(ORIGINAL, shares=2)
         plan = make(no_slices.NonePolicy, no_pinning.NonePolicy).decide(
             view(vm(in_force=odd))

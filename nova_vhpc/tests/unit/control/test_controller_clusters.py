@@ -10,17 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the other hosts of a cluster are told."""
+"""What a plan publishes to the other hosts of a cluster."""
 
 from nova_vhpc.control import model
 from nova_vhpc.control.pinning import none as no_pinning
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.control.test_controller import make, view, vm
+from nova_vhpc.tests.unit.control.builders import make, view, vm
 
 
 class ClustersTest(base.TestCase):
-    def told(self, **config):
-        """Of two clusters, after some periods."""
+    def min_slices(self, **config):
+        """Return the published slices of two clusters after four ticks."""
         subject = make(pinning=no_pinning.NonePolicy, guard=False, **config)
         for tick in range(4):
             plan = subject.decide(
@@ -45,17 +45,17 @@ class ClustersTest(base.TestCase):
             )
         return {name: one.min_slice_us for name, one in plan.clusters.items()}
 
-    def test_the_least_slice_that_its_own_members_ask_for(self):
-        # Each at its own pace, though all of the host have b's slice: f,
-        # which asks for no change, has it since the last period.
+    def test_least_slice_of_own_members_is_published(self):
+        # Each VM counts with the slice that it asked for, although all of the
+        # host have b's: f asks for no change of the slice that it has.
         self.assertEqual(
-            {'c': 27_000, 'f': 28_000}, self.told(share_slices=True)
+            {'c': 27_000, 'f': 28_000}, self.min_slices(share_slices=True)
         )
 
-    def test_nothing_where_slices_are_not_shared(self):
-        self.assertEqual({'c': None, 'f': None}, self.told())
+    def test_no_slice_is_published_if_slices_are_not_shared(self):
+        self.assertEqual({'c': None, 'f': None}, self.min_slices())
 
-    def test_the_io_phase_of_its_own_members(self):
+    def test_io_phase_of_own_members_is_published(self):
         subject = make(leave_rule='paper')
         for tick in range(120):
             plan = subject.decide(

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Plugins that fail, and views that no policy was written for."""
+"""Plugins that fail, and views with values of wrong types."""
 
 import dataclasses
 import itertools
@@ -23,15 +23,15 @@ from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.slices import atc
 from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.control import test_controller
-from nova_vhpc.tests.unit.control.test_controller import make, view, vm
+from nova_vhpc.tests.unit.control import builders
+from nova_vhpc.tests.unit.control.builders import make, view, vm
 
 GIANT = 10**5_000
-"""Too great for a float, and for a message."""
+"""Too large to become a float, or to be printed in a message."""
 
 
 class Silent:
-    """A plugin that answers with nothing at all."""
+    """A plugin that returns None from every method."""
 
     state_bytes = 0
 
@@ -50,8 +50,8 @@ class Silent:
         return None
 
 
-class Deaf(Silent):
-    """A predictor that fails on what it is told."""
+class FailingPredictor(Silent):
+    """A predictor that fails on each observation."""
 
     def observe(self, state, events):
         raise RuntimeError('too loud')
@@ -60,7 +60,7 @@ class Deaf(Silent):
         return 1
 
 
-class Unborn(Silent):
+class UnconstructiblePredictor(Silent):
     """A predictor that cannot be made."""
 
     def __init__(self):
@@ -68,7 +68,7 @@ class Unborn(Silent):
 
 
 class SilentTest(base.TestCase):
-    def test_policies_are_named_and_the_originals_stay(self):
+    def test_originals_stay_if_policies_return_none(self):
         plan = make(Silent, Silent).decide(view(vm()))
         self.assertIsNone(plan.vms['a'].writes)
         self.assertEqual(
@@ -76,31 +76,31 @@ class SilentTest(base.TestCase):
             [one.reason.partition(':')[0] for one in plan.ignored],
         )
 
-    def test_pinning_is_not_blamed_for_what_slices_cannot_ask_for(self):
+    def test_invalid_request_of_slice_policy_is_named_and_pins_stay(self):
         config = control_config.ControlConfig()
         for wrong, field in itertools.product(
             (None, '2', 2.0, math.nan, -1, [7], {7}),
             controller._SET_FIELDS,
         ):
-            asking = Silent()
-            asking.decide = lambda context, asked={field: wrong}: (
-                slices_base.SliceDecision(**asked)
+            slices = Silent()
+            slices.decide = lambda context, request={field: wrong}: (
+                slices_base.SliceDecision(**request)
             )
             subject = controller.Controller(
                 config,
-                asking,
+                slices,
                 balance.BalancePolicy(config),
-                test_controller.LastValue,
+                builders.LastValue,
             )
             for _ in range(2):
                 plan = subject.decide(view(vm()))
                 self.assertIsNotNone(plan.vms['a'].tune.vcpu_pins)
-                (named,) = plan.ignored
-                self.assertIn(field, named.reason)
+                (diagnostic,) = plan.ignored
+                self.assertIn(field, diagnostic.reason)
 
-    def test_predictors_are_named_and_the_rest_goes_on(self):
+    def test_faulty_predictor_is_named_and_slices_go_on(self):
         config = control_config.ControlConfig()
-        for predictor in (Silent, Deaf, Unborn):
+        for predictor in (Silent, FailingPredictor, UnconstructiblePredictor):
             subject = controller.Controller(
                 config,
                 atc.AtcPolicy(config),
@@ -116,11 +116,11 @@ class SilentTest(base.TestCase):
                 self.assertIn('predictor failed', plan.ignored[0].reason)
             self.assertEqual('ATC: DEFAULT', plan.vms['a'].reason)
 
-    def test_one_is_not_blamed_for_another(self):
+    def test_faulty_predictor_of_one_vm_spares_the_other(self):
         made = []
 
         def predictor():
-            made.append(Silent() if made else test_controller.LastValue())
+            made.append(Silent() if made else builders.LastValue())
             return made[-1]
 
         config = control_config.ControlConfig()
@@ -136,7 +136,7 @@ class SilentTest(base.TestCase):
 
 
 class IllTypedTest(base.TestCase):
-    def test_what_is_no_number_is_named(self):
+    def test_sample_value_that_is_not_a_number_is_named(self):
         sound = vm('sound')
         for values in (
             {'io_events': GIANT},
@@ -148,26 +148,29 @@ class IllTypedTest(base.TestCase):
                 view(vm(sample=model.Sample(**values)), sound)
             )
             self.assertEqual({'a', 'sound'}, set(plan.vms))
-            (said,) = plan.ignored
-            self.assertEqual('a', said.uuid)
-            self.assertIn(next(iter(values)), said.reason)
+            (diagnostic,) = plan.ignored
+            self.assertEqual('a', diagnostic.uuid)
+            self.assertIn(next(iter(values)), diagnostic.reason)
 
-    def test_a_vm_that_cannot_be_planned_is_left_alone(self):
+    def test_vm_that_cannot_be_planned_is_left_out_of_the_plan(self):
         odd = dataclasses.replace(
-            test_controller.ORIGINAL, period_us=1e5, quota_us=5e4
+            builders.ORIGINAL, period_us=1e5, quota_us=5e4
         )
         wrong = vm(original=odd, time_slice_us=6_000)
         wrong = dataclasses.replace(wrong, workload=model.Workload.GENERAL)
         plan = make().decide(view(wrong, vm('sound')))
         self.assertEqual({'sound'}, set(plan.vms))
-        self.assertEqual(['a'], [said.uuid for said in plan.ignored])
+        self.assertEqual(['a'], [one.uuid for one in plan.ignored])
 
 
-class OthersTest(base.TestCase):
-    """VMs that did not opt in are measured, too."""
+class UnmanagedVmTest(base.TestCase):
+    """Samples of unmanaged VMs may be impossible, too."""
 
     def plans(self, odd, **kwargs):
-        """Plans of two gangs beside a hog, whose 20th sample is odd."""
+        """Yield plans of two gangs beside a hog with one odd sample.
+
+        :param odd: the sample of the hog in tick 20.
+        """
         busy = model.Sample(
             5e4, None, (5e4, 5e4), (5e4, 5e4), (3, 3), elapsed_us=1e5
         )
@@ -179,13 +182,13 @@ class OthersTest(base.TestCase):
                     vm('a', sample=busy),
                     vm('b', sample=busy),
                     tick=tick,
-                    cpus=test_controller.CPUS[:2],
+                    cpus=builders.CPUS[:2],
                     others=(hog,),
                     **kwargs,
                 )
             )
 
-    def test_impossible_samples_are_named_and_not_used(self):
+    def test_impossible_sample_is_named_and_not_used(self):
         usual = list(self.plans(model.Sample()))
         self.assertTrue(
             any(not turn.favoured for turn in usual[-1].windows.turns)
@@ -196,14 +199,12 @@ class OthersTest(base.TestCase):
                 [one.windows for one in usual],
                 [one.windows for one in plans],
             )
-            self.assertEqual(
-                ['hog'], [said.uuid for said in plans[20].ignored]
-            )
+            self.assertEqual(['hog'], [one.uuid for one in plans[20].ignored])
 
-    def test_an_actuator_without_any_shares(self):
+    def test_no_policy_fails_if_max_shares_is_zero(self):
         *_, plan = self.plans(
             model.Sample(), limits=model.ActuatorLimits(max_shares=0)
         )
         self.assertNotIn(
-            'failed', ' '.join(said.reason for said in plan.ignored)
+            'failed', ' '.join(one.reason for one in plan.ignored)
         )

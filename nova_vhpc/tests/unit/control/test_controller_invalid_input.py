@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Plans are safe, whatever plugins and peers supply."""
+"""Plans are safe whatever the view contains."""
 
 import dataclasses
 import math
@@ -19,8 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vhpc.control import model
-from nova_vhpc.tests.unit.control import invalid_input, plan_checks
-from nova_vhpc.tests.unit.control import test_controller as helpers
+from nova_vhpc.tests.unit.control import (
+    builders,
+    invalid_input,
+    plan_checks,
+)
 
 
 class InvalidInputTest(plan_checks.PlanTestCase):
@@ -28,42 +31,44 @@ class InvalidInputTest(plan_checks.PlanTestCase):
 
     @settings(max_examples=150)
     @given(
-        st.sampled_from(helpers.SLICES),
-        st.sampled_from(helpers.PINNINGS),
+        st.sampled_from(builders.SLICES),
+        st.sampled_from(builders.PINNINGS),
         st.booleans(),
         st.lists(invalid_input.VIEWS, min_size=1, max_size=6),
     )
-    def test_never_raises_and_stays_safe(self, slices, pinning, share, views):
-        subject = helpers.make(slices, pinning, share_slices=share)
-        twin = helpers.make(slices, pinning, share_slices=share)
+    def test_no_view_raises_or_yields_an_unsafe_plan(
+        self, slices, pinning, share, views
+    ):
+        subject = builders.make(slices, pinning, share_slices=share)
+        twin = builders.make(slices, pinning, share_slices=share)
         for one in views:
             plan = subject.decide(one)
             self.check(one, plan)
-            # Compared as text: NaN is equal to nothing.
+            # Compared as text because NaN does not equal itself.
             self.assertEqual(repr(plan), repr(twin.decide(one)))
 
     @settings(max_examples=100)
     @given(
-        st.sampled_from(helpers.SLICES),
-        st.sampled_from(helpers.PINNINGS),
+        st.sampled_from(builders.SLICES),
+        st.sampled_from(builders.PINNINGS),
         invalid_input.VIEWS,
     )
-    def test_a_plan_in_force_yields_no_writes(self, slices, pinning, seen):
-        subject = helpers.make(slices, pinning)
+    def test_plan_in_force_yields_no_writes(self, slices, pinning, seen):
+        subject = builders.make(slices, pinning)
         plan = subject.decide(seen)
         done = dataclasses.replace(
-            seen, vms=tuple(helpers.apply(one, plan) for one in seen.vms)
+            seen, vms=tuple(builders.apply(one, plan) for one in seen.vms)
         )
-        # By the same agent, and by one that was restarted.
-        for again in (subject, helpers.make(slices, pinning)):
+        # Planned by the same agent, and by a restarted one.
+        for again in (subject, builders.make(slices, pinning)):
             for uuid, planned in again.decide(done).vms.items():
                 self.assertIsNone(planned.writes, uuid)
 
     def test_values_left_out_are_named(self):
-        plan = helpers.make().decide(
-            helpers.view(
-                helpers.vm('a', sample=model.Sample(io_events=math.nan)),
-                helpers.vm('b'),
+        plan = builders.make().decide(
+            builders.view(
+                builders.vm('a', sample=model.Sample(io_events=math.nan)),
+                builders.vm('b'),
                 limits=model.ActuatorLimits(min_shares=0),
                 peers={'x': None},
             )
@@ -78,19 +83,19 @@ class InvalidInputTest(plan_checks.PlanTestCase):
         )
 
     def test_host_without_cpus_writes_nothing(self):
-        for pinning in helpers.PINNINGS:
-            plan = helpers.make(pinning=pinning).decide(
-                helpers.view(helpers.vm(), cpus=())
+        for pinning in builders.PINNINGS:
+            plan = builders.make(pinning=pinning).decide(
+                builders.view(builders.vm(), cpus=())
             )
             self.assertIsNone(plan.vms['a'].writes)
 
     def test_ten_thousand_vms_that_vanish_are_forgotten(self):
-        subject = helpers.make()
+        subject = builders.make()
         vms = [
-            helpers.vm(f'vm{n}', cluster=f'c{n // 8}') for n in range(10_000)
+            builders.vm(f'vm{n}', cluster=f'c{n // 8}') for n in range(10_000)
         ]
-        self.assertEqual(10_000, len(subject.decide(helpers.view(*vms)).vms))
-        subject.decide(helpers.view(helpers.vm('a'), tick=2))
+        self.assertEqual(10_000, len(subject.decide(builders.view(*vms)).vms))
+        subject.decide(builders.view(builders.vm('a'), tick=2))
         for kept in (
             subject._vm_planner._planned,
             subject._phases._tracked,

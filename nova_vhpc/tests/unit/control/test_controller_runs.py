@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Plans on hosts that are acted upon, with invalid input now and then.
+"""Long runs of plans that take effect, with invalid input at times.
 
-A threshold needs 50 samples, and the guard some periods: only long runs get to
-what is planned then.
+A threshold needs 50 samples, and the guard some periods: only long runs reach
+the plans made with them.
 """
 
 import collections
@@ -29,15 +29,15 @@ from hypothesis import strategies as st
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 from nova_vhpc.tests.unit.control import (
+    builders,
     invalid_input,
     live_host,
     plan_checks,
 )
-from nova_vhpc.tests.unit.control import test_controller as helpers
 
-POLICIES = tuple(itertools.product(helpers.SLICES, helpers.PINNINGS))
+POLICIES = tuple(itertools.product(builders.SLICES, builders.PINNINGS))
 HOSTS = tuple(itertools.product(range(len(POLICIES)), range(8)))
-"""Numbers of a pair of policies, and of a host to use it on."""
+"""Index of a pair of policies, and seed of the host that they control."""
 
 POOLS = (
     *((None, None),) * 4,
@@ -52,7 +52,7 @@ ODD_TICKS = st.lists(invalid_input.CHANGES, max_size=4)
 STRETCHES = st.lists(
     st.tuples(ODD_TICKS, st.integers(60, 120)), min_size=1, max_size=2
 )
-"""Some ticks of invalid input, then many valid ones; and so on."""
+"""One or two times: some ticks of invalid input, then many valid ones."""
 
 INTERESTING = {
     'a threshold is known': 1_000,
@@ -69,11 +69,11 @@ INTERESTING = {
     'the I/O pool is lent out': 500,
     'the I/O pool is not lent out': 500,
 }
-"""What must have been put to the test, in how many plans at least."""
+"""Situations that the runs must reach, and in how many plans at least."""
 
 
 def make_config(source: random.Random) -> dict[str, Any]:
-    """One of many ways to configure the controller."""
+    """Return a random configuration of the controller."""
     io, computing = source.choice(POOLS)
     return {
         'guard': source.random() < 0.5,
@@ -87,7 +87,7 @@ def make_config(source: random.Random) -> dict[str, Any]:
 
 
 class Run:
-    """A host of some kind, and controllers made alike to control it."""
+    """A random host, and controllers with one configuration for it."""
 
     def __init__(self, policies: int, seed: int) -> None:
         source = random.Random(f'{policies} {seed}')
@@ -96,15 +96,15 @@ class Run:
         self._setup = live_host.make_setup(source)
 
     def controller(self) -> controller.Controller:
-        """A new one."""
-        return helpers.make(*self._policies, **self._config)
+        """Return a new controller."""
+        return builders.make(*self._policies, **self._config)
 
     def play(
         self, ticks: Sequence[invalid_input.Change | None]
     ) -> Iterator[tuple[model.HostView, model.Plan]]:
-        """Each view and its plan, which is in force in the next view.
+        """Yield each view and its plan, which is in force in the next view.
 
-        :param ticks: what is wrong in each tick; None for nothing.
+        :param ticks: the invalid input of each tick, or None.
         """
         subject = self.controller()
         host = live_host.LiveHost(self._setup)
@@ -128,7 +128,7 @@ class RunTest(plan_checks.PlanTestCase):
             self.assertGreaterEqual(seen[what], least, what)
 
     def play_some(self, policies, seed, seen):
-        """Play runs on one host: invalid input is drawn, the host is not."""
+        """Play runs with drawn invalid input on the one host of a seed."""
 
         def play(stretches, last):
             ticks = []
@@ -141,7 +141,7 @@ class RunTest(plan_checks.PlanTestCase):
                 self.assertEqual(plan, twin.decide(view))
                 seen.update(interesting(view, plan))
 
-        # To shrink a failing run of hundreds of ticks would take minutes.
+        # Shrinking a failing run of hundreds of ticks would take minutes.
         drawn = hypothesis.settings(
             max_examples=3, phases=[hypothesis.Phase.generate]
         )(hypothesis.given(STRETCHES, ODD_TICKS)(play))
@@ -164,7 +164,7 @@ class RunTest(plan_checks.PlanTestCase):
                 )
                 self.assertEqual(plan, jumping.decide(elsewhen))
 
-    def test_the_same_again_yields_no_writes(self):
+    def test_plan_in_force_yields_no_writes(self):
         for policies, seed in HOSTS:
             run = Run(policies, seed)
             subject = run.controller()
@@ -172,16 +172,16 @@ class RunTest(plan_checks.PlanTestCase):
             subject.decide(view)
             done = dataclasses.replace(
                 view,
-                vms=tuple(helpers.apply(one, plan) for one in view.vms),
+                vms=tuple(builders.apply(one, plan) for one in view.vms),
             )
-            # Whether the agent has been restarted meanwhile, or not.
+            # Planned by the same agent, and by a restarted one.
             for again in (subject, run.controller()):
                 for planned in again.decide(done).vms.values():
                     self.assertIsNone(planned.writes, (policies, seed))
 
 
 def interesting(view: model.HostView, plan: model.Plan) -> Iterator[str]:
-    """What a plan puts to the test."""
+    """Yield the keys of :data:`INTERESTING` that a plan is an example of."""
     sources: dict[str, model.VmView] = {}
     for one in view.vms:
         sources.setdefault(one.uuid, one)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One VM's plan while what is asked for stays the same."""
+"""Plan of one VM while the wanted slice and pins stay the same."""
 
 import dataclasses
 

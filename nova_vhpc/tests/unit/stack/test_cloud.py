@@ -23,11 +23,11 @@ from nova_vhpc.tests.stack import cloud
 
 
 class CloudTest(base.TestCase):
-    def test_the_database_may_read_its_first_statements(self):
+    def test_first_statements_are_readable_by_the_database(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         stack = cloud.Cloud(root=Path(directory.name))
-        # As where only root may read what root writes.
+        # With this umask, files of root are readable by root only.
         self.addCleanup(os.umask, os.umask(0o077))
         with (
             mock.patch.object(shutil, 'chown'),

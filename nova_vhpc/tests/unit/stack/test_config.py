@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The files of the stack that the demo and the functional tests run on."""
+"""Tests of the configuration files of the embedded stack."""
 
 import collections
 import configparser
@@ -25,7 +25,7 @@ from nova_vhpc.tests.stack import config
 
 
 class ConfigTest(base.TestCase):
-    def test_a_clone_whose_path_has_spaces(self):
+    def test_helper_command_is_quoted_if_the_path_has_spaces(self):
         directory = tempfile.TemporaryDirectory(suffix=' of mine')
         self.addCleanup(directory.cleanup)
         root = pathlib.Path(directory.name)

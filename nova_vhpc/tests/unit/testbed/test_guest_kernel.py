@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Taking apart the kernels of Debian and Ubuntu."""
+"""Tests of unpacking the kernels of Debian and Ubuntu."""
 
 import errno
 import gzip
@@ -38,7 +38,7 @@ def run_on(data, *command):
 
 
 def bzimage_of(payload, size=SIZE):
-    """As Linux' Documentation/arch/x86/boot.rst has it, protocol 2.15."""
+    """Return a bzImage by Linux' arch/x86/boot.rst, protocol 2.15."""
     image = bytearray(16 * 512)
     image[0x1F1] = 15
     image[0x202:0x206] = b'HdrS'
@@ -56,23 +56,23 @@ class UncompressedTest(base.TestCase):
         yield 'lz4', run_on(ELF, 'lz4', '-l', '-9', '-c', '-')
         yield 'zstd', run_on(ELF, 'zstd', '-19', '-c')
         yield 'xz', lzma.compress(ELF, check=lzma.CHECK_CRC32)
-        # Its last four bytes are the size already.
+        # gzip's last four bytes are the size, which bzimage_of() appends.
         yield 'gzip', gzip.compress(ELF)[:-4]
 
-    def test_the_payload_of_any_compression_is_found(self):
+    def test_payload_of_each_compression_is_unpacked(self):
         for name, payload in self.packed():
             with self.subTest(name):
                 self.assertEqual(
                     ELF, guest_kernel.uncompressed(bzimage_of(payload))
                 )
 
-    def test_a_payload_that_is_not_whole_is_left_packed(self):
+    def test_payload_of_a_wrong_size_is_left_packed(self):
         for name, payload in self.packed():
             with self.subTest(name):
                 image = bzimage_of(payload, size=SIZE + 1)
                 self.assertIs(image, guest_kernel.uncompressed(image))
 
-    def test_what_is_not_understood_stays_a_bzimage(self):
+    def test_unknown_image_is_left_as_it_is(self):
         for image in (b'MZ rest', bzimage_of(b'unheard of' * 9)):
             self.assertIs(image, guest_kernel.uncompressed(image))
 
@@ -106,52 +106,52 @@ class CollectModulesTest(base.TestCase):
 
     def assert_all_plain(self):
         expected = {m.split('/')[-1]: m.encode() for m in guest_kernel.MODULES}
-        found = self.collected()
-        self.assertEqual(expected, found)
-        self.assertEqual(list(expected), list(found))
+        collected = self.collected()
+        self.assertEqual(expected, collected)
+        self.assertEqual(list(expected), list(collected))
 
-    def test_plain(self):
+    def test_uncompressed_modules_are_copied(self):
         self.write('', lambda data: data)
         self.assert_all_plain()
 
-    def test_xz(self):
+    def test_xz_modules_are_decompressed(self):
         self.write('.xz', lzma.compress)
         self.assert_all_plain()
 
-    def test_zstd(self):
+    def test_zstd_modules_are_decompressed(self):
         self.write('.zst', lambda data: run_on(data, 'zstd', '-c'))
         self.assert_all_plain()
 
-    def test_built_in_modules_are_not_loaded(self):
+    def test_built_in_modules_are_left_out(self):
         self.write('.xz', lzma.compress, builtin=guest_kernel.MODULES[:5])
         self.assertEqual(
             ['failover', 'net_failover', 'virtio_net', 'virtio_blk'],
             list(self.collected()),
         )
 
-    def test_all_built_in(self):
+    def test_no_module_is_copied_if_all_are_built_in(self):
         self.write('', lambda data: data, builtin=guest_kernel.MODULES)
         self.assertEqual({}, self.collected())
 
-    def test_a_module_that_is_nowhere(self):
+    def test_missing_module_is_reported(self):
         self.write('', lambda data: data)
         (self.modules / 'kernel/drivers/net/virtio_net.ko').unlink()
         error = self.assertRaises(errors.ImageError, self.collected)
         self.assertIn('6.12-cloud', str(error))
         self.assertIn('drivers/net/virtio_net', str(error))
 
-    def test_a_module_that_cannot_be_decompressed(self):
+    def test_corrupt_module_is_reported(self):
         self.write('.xz', lambda data: b'rubbish')
         error = self.assertRaises(errors.ImageError, self.collected)
         self.assertIn('virtio_ring.ko.xz', str(error))
 
 
 class FetchTest(base.TestCase):
-    def test_a_kernel_that_could_not_be_taken_apart_is_not_kept(self):
+    def test_nothing_is_kept_if_unpacking_the_kernel_fails(self):
         cache = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
         def run_tool(*command, **more):
-            """As the distribution's programs, by whose files it goes."""
+            """Act as the distribution's programs, whose files are read."""
             if command[0] == 'apt-cache':
                 return '  Depends: linux-image-6.12-cloud\n'
             if command[0] == 'apt-get':

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is undone for an owner that was killed."""
+"""Tests of the clean-up after a killed owner."""
 
 import json
 import pathlib
@@ -21,46 +21,48 @@ from nova_vhpc.testbed import cpu_controller, supervisor
 from nova_vhpc.tests import base
 
 
-class UndoTest(base.TestCase):
+class CleanUpTest(base.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.root = pathlib.Path(directory.name)
 
-    def weighed(self):
-        """A group of weight 100, and the words that undo its weight."""
+    def set_weight(self):
+        """Return a weight file, the written value and its clean-up order."""
         file = self.root / 'cpu.weight'
         file.write_text('100\n')
-        told = []
+        orders = []
         controller = cpu_controller.CpuController(self.root, unified=True)
         with controller.temporary_weight(
-            self.root, 4.0, lambda *w: told.append(w)
+            self.root, 4.0, lambda *order: orders.append(order)
         ):
-            ours = file.read_text()
-            (words,) = told
-        return file, ours, words
+            written = file.read_text()
+            (order,) = orders
+        return file, written, order
 
-    def test_a_weight_goes_back(self):
-        file, ours, words = self.weighed()
-        file.write_text(f'{ours}\n')
-        supervisor.clean_up(*words)
+    def test_weight_is_restored(self):
+        file, written, order = self.set_weight()
+        file.write_text(f'{written}\n')
+        supervisor.clean_up(*order)
         self.assertEqual('100\n', file.read_text())
 
-    def test_a_weight_of_somebody_else_stays(self):
-        file, _, words = self.weighed()
+    def test_weight_that_was_changed_since_is_kept(self):
+        file, _, order = self.set_weight()
         file.write_text('7\n')
-        supervisor.clean_up(*words)
+        supervisor.clean_up(*order)
         self.assertEqual('7\n', file.read_text())
 
-    def test_another_lab_keeps_the_weight_that_it_has_set(self):
-        """It begins while the first one's guests are being ended."""
+    def test_weight_set_by_another_lab_is_kept(self):
+        """The other lab starts while the first one's guests are ended."""
         first = supervisor.Supervisor(self.root)
         file = self.root / 'cpu.weight'
         file.write_text('100\n')
         controller = cpu_controller.CpuController(self.root, unified=True)
         with controller.temporary_weight(
-            self.root, 4.0, lambda *w: first.note(json.dumps(w).encode())
+            self.root,
+            4.0,
+            lambda *order: first.note(json.dumps(order).encode()),
         ):
             pass
         with (
@@ -69,17 +71,17 @@ class UndoTest(base.TestCase):
                 supervisor, 'end_descendants', return_value=set()
             ),
         ):
-            ours = file.read_text()
+            written = file.read_text()
             first._clean_up()
-            self.assertEqual(ours, file.read_text())
+            self.assertEqual(written, file.read_text())
 
-    def test_a_directory_goes_with_what_is_in_it(self):
+    def test_directory_is_removed_with_its_content(self):
         (self.root / 'lab/agent').mkdir(parents=True)
         (self.root / 'lab/agent/log').write_text('x')
         supervisor.clean_up('directory', str(self.root / 'lab'))
         self.assertEqual([], list(self.root.iterdir()))
 
-    def test_a_group_goes_when_the_last_has_left(self):
+    def test_group_is_removed_when_its_last_process_has_left(self):
         group = self.root / 'group'
         (group / 'member').mkdir(parents=True)
 
@@ -94,7 +96,7 @@ class UndoTest(base.TestCase):
             supervisor.clean_up('group', str(group))
         self.assertEqual(3, calls.call_count)
 
-    def test_what_is_gone_is_no_error(self):
+    def test_missing_objects_are_ignored(self):
         gone = str(self.root / 'gone')
         for words in (
             ('bridge', 'nosuchbridge'),

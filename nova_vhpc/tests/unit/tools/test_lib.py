@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What tools/*.sh share."""
+"""Tests of ``tools/lib.sh`` and of the arguments of ``tools/*.sh``."""
 
 import fcntl
 import os
@@ -54,7 +54,7 @@ class MakeVenvTest(base.TestCase):
         python3.chmod(0o755)
 
     def make(self, function='make_venv'):
-        """What python3 was called with."""
+        """Return the arguments that python3 was called with."""
         return subprocess.run(
             ('bash', '-euc', f'source "$0"; {function}', LIB),
             env={
@@ -66,17 +66,17 @@ class MakeVenvTest(base.TestCase):
             text=True,
         ).stdout
 
-    def test_is_made_once(self):
+    def test_venv_is_made_once(self):
         self.assertEqual(f'-m venv {self.venv}\n', self.make())
         self.assertEqual('', self.make())
 
-    def test_one_that_was_broken_off_is_made_anew(self):
+    def test_incomplete_venv_is_made_again(self):
         self.make()
         (self.venv / 'bin' / 'pip').unlink()
         self.assertEqual(f'-m venv {self.venv} --clear\n', self.make())
         self.assertEqual('', self.make())
 
-    def test_one_whose_python_went_away_is_made_anew(self):
+    def test_venv_whose_python_is_gone_is_made_again(self):
         self.assertIn(f'-m venv {self.venv}\n', self.make('ensure_venv'))
         self.assertEqual('', self.make('ensure_venv'))
         python = self.venv / 'bin' / 'python'
@@ -87,14 +87,14 @@ class MakeVenvTest(base.TestCase):
                 f'-m venv {self.venv} --clear\n', self.make(function)
             )
 
-    def test_the_file_that_tox_leaves_is_in_nobodys_way(self):
+    def test_file_that_tox_leaves_is_replaced_by_a_venv(self):
         self.venv.write_text('.tox/docs\n')
         self.make()
         self.assertTrue((self.venv / 'bin' / 'python').exists())
 
 
 class AptInstallTest(base.TestCase):
-    """Packages of Debian, with services that must not start."""
+    """Debian packages are installed without starting their services."""
 
     def setUp(self):
         super().setUp()
@@ -126,7 +126,7 @@ class AptInstallTest(base.TestCase):
             },
             cwd=self.root,
             process_group=0,
-            # A shell that starts the tests in the background has it ignored.
+            # SIGINT is ignored if a shell started the tests in background.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -134,7 +134,7 @@ class AptInstallTest(base.TestCase):
         )
 
     def install(self):
-        """What is said, and the exit code."""
+        """Return output, errors and exit status."""
         process = self.start()
         out, err = process.communicate(timeout=60)
         self.assert_nothing_stays()
@@ -149,20 +149,20 @@ class AptInstallTest(base.TestCase):
     def log(self):
         return (self.root / 'log').read_text().splitlines()
 
-    def test_services_do_not_start(self):
+    def test_services_are_not_started_by_the_installation(self):
         self.assertEqual(('', '', 0), self.install())
         self.assertIn('install: policy-rc.d', self.log())
 
-    def test_a_policy_of_others_stays(self):
+    def test_existing_policy_is_kept(self):
         policy = self.root / 'sbin' / 'policy-rc.d'
-        policy.write_text('theirs')
+        policy.write_text('existing')
         process = self.start()
         process.communicate(timeout=60)
         self.assertEqual(
-            (0, 'theirs'), (process.returncode, policy.read_text())
+            (0, 'existing'), (process.returncode, policy.read_text())
         )
 
-    def test_what_fails_is_told(self):
+    def test_failure_is_reported_with_the_output_of_apt_get(self):
         for name in ('install', 'update'):
             self.stub(name, 'echo "E: no such $1" >&2', 'exit 100')
             _, err, code = self.install()
@@ -170,7 +170,7 @@ class AptInstallTest(base.TestCase):
             self.assertIn('E: no such', err)
             self.assertIn(f'apt-get {name} failed', err)
 
-    def test_waits_while_others_have_a_lock(self):
+    def test_apt_get_is_retried_while_its_lock_is_held(self):
         self.stub('sleep')
         for name in ('update', 'install'):
             self.stub(
@@ -191,20 +191,20 @@ class AptInstallTest(base.TestCase):
 
     def test_two_clones_take_turns(self):
         self.stub('update', 'sleep 0.2')
-        both = [self.start(), self.start()]
-        for process in both:
+        processes = [self.start(), self.start()]
+        for process in processes:
             process.communicate(timeout=60)
-        self.assertEqual([0, 0], [process.returncode for process in both])
+        self.assertEqual([0, 0], [process.returncode for process in processes])
         self.assert_nothing_stays()
-        one = [
+        turn = [
             'update: policy-rc.d',
             'update ended',
             'install: policy-rc.d',
             'install ended',
         ]
-        self.assertEqual(one * 2, self.log())
+        self.assertEqual(turn * 2, self.log())
 
-    def test_waiting_for_another_clone_is_told(self):
+    def test_waiting_for_another_clone_is_reported(self):
         other = os.open(self.root / 'sbin', os.O_RDONLY)
         fcntl.flock(other, fcntl.LOCK_EX)
         process = self.start()
@@ -215,7 +215,7 @@ class AptInstallTest(base.TestCase):
         process.communicate(timeout=60)
         self.assertEqual(0, process.returncode)
 
-    def test_nothing_stays_when_it_is_interrupted(self):
+    def test_no_file_stays_after_an_interrupt(self):
         self.stub('update', f'touch {self.root}/sbin/begun', 'exec sleep 60')
         for number in (signal.SIGINT, signal.SIGTERM):
             process = self.start()
@@ -223,14 +223,14 @@ class AptInstallTest(base.TestCase):
                 self.assertIsNone(process.poll())
                 time.sleep(0.01)
             os.killpg(process.pid, number)
-            # Until all that have its output have ended.
+            # Wait until all processes that share the output have ended.
             process.communicate(timeout=60)
             (self.root / 'sbin' / 'begun').unlink()
             self.assert_nothing_stays()
 
 
 class ArgumentsTest(base.TestCase):
-    """A slip of the pen is told of before minutes of work."""
+    """A wrong argument is refused at once, not after minutes of work."""
 
     def run_tool(self, *words, tools=TOOLS):
         directory = self.useFixture(fixtures.TempDir()).path
@@ -249,7 +249,7 @@ class ArgumentsTest(base.TestCase):
             text=True,
         )
 
-    def test_all_steps_are_known_before_the_first_one_runs(self):
+    def test_unknown_step_is_refused_before_the_first_step_runs(self):
         for words in (('lnit',), ('unit', 'lnit'), ('--help',)):
             result = self.run_tool('test.sh', *words)
             self.assertEqual((1, ''), (result.returncode, result.stdout))
@@ -257,7 +257,7 @@ class ArgumentsTest(base.TestCase):
                 f"no step '{words[-1]}'; there are: lint docs", result.stderr
             )
 
-    def test_a_tarball_is_told_what_it_lacks(self):
+    def test_steps_that_need_a_git_clone_are_refused_in_a_tarball(self):
         directory = self.useFixture(fixtures.TempDir()).path
         tools = shutil.copytree(TOOLS, pathlib.Path(directory, 'tools'))
         for words in ((), ('docs',), ('unit', 'package')):
@@ -265,7 +265,7 @@ class ArgumentsTest(base.TestCase):
             self.assertEqual((1, ''), (result.returncode, result.stdout))
             self.assertIn('tools/test.sh unit functional', result.stderr)
 
-    def test_the_demo_takes_no_arguments(self):
+    def test_demo_refuses_arguments(self):
         result = self.run_tool('demo.sh', '--help')
         self.assertEqual((1, ''), (result.returncode, result.stdout))
         self.assertIn('VHPC_DEMO_PAUSE=1', result.stderr)

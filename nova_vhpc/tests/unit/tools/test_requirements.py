@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The requirements files name what is imported, and nothing else."""
+"""The requirements files list exactly the distributions imported."""
 
 import ast
 import functools
@@ -25,10 +25,11 @@ TOP = pathlib.Path(__file__).parents[4]
 PACKAGE = TOP / 'nova_vhpc'
 TESTS = PACKAGE / 'tests'
 
-# The scheduler part loads into the nova that is there; two benches say what
-# they need if it is not.
+# The scheduler's code runs in an installed nova. Two benchmarks report what
+# they need if it is not installed.
 NOT_REQUIRED = {'nova', 'openstack-placement', 'matplotlib'}
-# Programs, a driver that a URL names, and what builds an example of a plugin.
+# Programs, a database driver that a URL names, and the build system of the
+# example plugin.
 NOT_IMPORTED = {'build', 'pymysql', 'setuptools', 'stestr', 'twine'}
 
 
@@ -37,7 +38,7 @@ def plain(name):
 
 
 def required(name):
-    """Names of distributions in a requirements file."""
+    """Return the distributions in a requirements file."""
     lines = (TOP / name).read_text().splitlines()
     return {
         plain(re.match(r'[\w.-]+', line)[0])
@@ -52,7 +53,7 @@ def distributions():
 
 
 def imported(paths):
-    """Names of distributions that modules import from."""
+    """Return the distributions that modules import from."""
     tops = set()
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -65,15 +66,15 @@ def imported(paths):
 
 
 class RequirementsTest(base.TestCase):
-    def test_what_runs_needs_what_is_required(self):
+    def test_requirements_match_the_imports_of_the_product(self):
         modules = set(PACKAGE.rglob('*.py')) - set(TESTS.rglob('*.py'))
         self.assertEqual(
             imported(modules) - NOT_REQUIRED, required('requirements.txt')
         )
 
-    def test_tests_need_what_is_required_for_them(self):
+    def test_test_requirements_match_the_imports_of_the_tests(self):
         tests = imported(TESTS.rglob('*.py')) - required('requirements.txt')
-        # The product's own optional imports are tested, too.
+        # Tests cover the optional imports of the product, too.
         self.assertEqual(
             tests | NOT_REQUIRED,
             required('test-requirements.txt') - NOT_IMPORTED,

@@ -178,7 +178,7 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assertEqual(1024, self.target.in_force.shares)
 
     def test_not_through_a_gate_that_closes_at_that_moment(self) -> None:
-        made, lock = self.made, self.target.weighing
+        made, lock = self.made, self.target.state_lock
 
         class Closing:
             def __enter__(self) -> None:
@@ -188,7 +188,7 @@ class TestSlowLibvirt(FreeWeightsCase):
             def __exit__(self, *args: object) -> None:
                 lock.release()
 
-        self.target.weighing = Closing()
+        self.target.state_lock = Closing()
         self.assertFalse(self.made.set_shares('u', 20))
         self.assertEqual(7, self.weight())
 
@@ -197,7 +197,7 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.path.mkdir()
         with self.target.lock:
             self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
-        self.assertFalse(self.target.weighs_by_file)
+        self.assertFalse(self.target.uses_weight_file)
 
     def test_not_while_it_migrates(self) -> None:
         self.target.holds.add(guest.Hold.MIGRATING)
@@ -336,7 +336,9 @@ class TestRaces(FreeWeightsCase):
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.assertEqual([(True, True)] * 2, self.domain.pins)
         self.assertEqual((), self.records.uuids())
-        self.assertEqual(self.target.settled, self.domain.mark is not None)
+        self.assertEqual(
+            self.target.copy_for_destination, self.domain.mark is not None
+        )
 
     def test_put_back_exactly_each_time(self) -> None:
         source = random.Random(2)
@@ -349,18 +351,20 @@ class TestRaces(FreeWeightsCase):
                 (
                     self.made.pause,
                     lambda: self.made.restore_one('u'),
-                    lambda: self.made.let_leave(frozenset({'u'})),
+                    lambda: self.made.restore_before_migration(
+                        frozenset({'u'})
+                    ),
                 )
             )
             back()
             if source.random() < 0.3:
                 # The reason ends at once; it may be put back, or not.
-                self.made.let_leave(frozenset())
+                self.made.restore_before_migration(frozenset())
                 self.made.resume()
                 self.drain()
                 back()
             self.assert_stays_put_back()
-            self.made.let_leave(frozenset())
+            self.made.restore_before_migration(frozenset())
             self.made.resume()
         self.assertEqual(frozenset(), self.target.external)
         self.assertEqual(0, self.made.external_changes)

@@ -92,11 +92,11 @@ class TestWeights(WeightsCase):
             self.assertEqual(str(shares), self.path.read_text())
             self.assertEqual(shares, self.target.in_force.shares)
         self.assertEqual(2, self.domain.writes)
-        self.assertFalse(self.target.may_be_ours(1024))
+        self.assertFalse(self.target.may_be_agents_shares(1024))
 
     def test_by_libvirt_if_that_is_wanted(self) -> None:
         self.assert_by_libvirt(self.weights('libvirt'))
-        self.assertIsNone(self.target.weight)
+        self.assertIsNone(self.target.weight_file)
 
     def test_by_libvirt_without_a_file(self) -> None:
         self.host.weight_file.return_value = None
@@ -147,7 +147,7 @@ class TestWeights(WeightsCase):
         self.host.weight_file.return_value = other
         writing = self.weights()
         writing.write(self.target, 1024)
-        self.assertFalse(self.target.weighs_by_file)
+        self.assertFalse(self.target.uses_weight_file)
         self.assert_by_libvirt(writing)
         self.assertEqual('1024', other.read_text())
 
@@ -163,10 +163,10 @@ class TestWeights(WeightsCase):
         self.assertEqual(1024, self.target.in_force.shares)
 
     def test_what_systemd_puts_back_is_nobody_elses(self) -> None:
-        self.assertFalse(self.target.may_be_ours(1024))
+        self.assertFalse(self.target.may_be_agents_shares(1024))
         self.weights().write(self.target, 20)
-        self.assertTrue(self.target.may_be_ours(1024))
-        self.assertFalse(self.target.may_be_ours(512))
+        self.assertTrue(self.target.may_be_agents_shares(1024))
+        self.assertFalse(self.target.may_be_agents_shares(512))
 
 
 class TestGiveBack(WeightsCase):

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from oslo_log import formatters
 from oslo_log import log as oslo_log
 
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.lifecycle import restore_queue
 from nova_vhpc.conf import log_format
 from nova_vhpc.control import model
@@ -59,7 +59,7 @@ class TestLines(manager_case.ManagerTestCase):
         self.assertEqual(1, line.count(WHY), line)
 
     def raise_journal_error(self, *arguments: object) -> None:
-        raise store.JournalError(WHY)
+        raise JournalError(WHY)
 
     def test_no_journal(self) -> None:
         target = self.look()
@@ -85,7 +85,10 @@ class TestLines(manager_case.ManagerTestCase):
             self.made.enqueue('u')
             self.drain()
         self.assertEqual(
-            ['INFO:nova_vhpc.agent.lifecycle.restore_queue:VM vm: gone'],
+            [
+                'INFO:nova_vhpc.agent.lifecycle.restore_queue:VM vm: '
+                'stopped or migrated away'
+            ],
             logs.output,
         )
 

@@ -42,7 +42,7 @@ class Domain(test_cputune.Cgroup):
         super().__init__(100_000, 50_000, 1.0)
         self.uuid = 'u'
         self.cpuset: frozenset[int] | None = None
-        self.marked = False
+        self.has_metadata_copy = False
         self.pinned: set[int] = set()
         self.meanwhile = lambda: None
 
@@ -66,7 +66,7 @@ class Domain(test_cputune.Cgroup):
         self.pinned.add(vcpu)
 
     def setMetadata(self, kind: int, text: str | None, *rest: Any) -> None:
-        self.marked = text is not None
+        self.has_metadata_copy = text is not None
         self.meanwhile()
 
 

@@ -16,7 +16,7 @@ import dataclasses
 from unittest import mock
 
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.tests.unit.agent.external_changes import policy_case
@@ -45,13 +45,13 @@ class TestSwitchedCpus(policy_case.PolicyTestCase):
             self.assertEqual(only, target.in_force.vcpu_pins)
             self.assertEqual(only, target.original_tune.vcpu_pins)
             self.assertEqual({0}, target.allowed_cpus)
-            self.assertTrue(target.floats)
+            self.assertTrue(target.is_floating)
 
     def test_nor_is_it_when_a_vm_is_put_back(self) -> None:
         target = self.make(journalled=True)
         target.original = target.expected
         self.switch_off()
-        self.changes().settle(target)
+        self.changes().respect_unchecked(target)
         self.assertEqual(frozenset(), target.external)
 
     def test_what_was_pinned_does_not_follow_the_hosts_cpus(self) -> None:
@@ -72,7 +72,7 @@ class TestSwitchedCpus(policy_case.PolicyTestCase):
         target.set_expected(cputune.read(self.domain))
         target.original = target.expected
         target.allowed_cpus = only
-        self.assertTrue(target.floats)
+        self.assertTrue(target.is_floating)
         return target
 
     def assert_uses_all(self, target: guest.Guest) -> None:
@@ -80,20 +80,20 @@ class TestSwitchedCpus(policy_case.PolicyTestCase):
         self.assertEqual(both, target.original.vcpupins)
         self.assertEqual(both, target.original_tune.vcpu_pins)
         self.assertEqual(BOTH, target.allowed_cpus)
-        self.assertTrue(target.floats)
+        self.assertTrue(target.is_floating)
         self.assertEqual((frozenset({0}),) * 2, target.in_force.vcpu_pins)
 
     def test_a_cpu_that_comes_is_for_who_was_pinned_without_it(self) -> None:
-        for free_weights in (frozenset(), frozenset({1024})):
+        for lock_free_weights in (frozenset(), frozenset({1024})):
             target = self.came_after_it_was_pinned()
-            target.free_weights = free_weights
+            target.lock_free_weights = lock_free_weights
             self.assertEqual(0, self.look(target))
             self.assert_uses_all(target)
             self.assertEqual(target.original, self.journal.load('u').original)
-            self.assertTrue(self.domain.marked)
-            self.domain.marked = False
+            self.assertTrue(self.domain.has_metadata_copy)
+            self.domain.has_metadata_copy = False
             self.assertEqual(0, self.look(target))
-            self.assertFalse(self.domain.marked)
+            self.assertFalse(self.domain.has_metadata_copy)
             cputune_restore.restore(self.domain, target.original)
             self.assertEqual([(True, True)] * 2, self.domain.pins)
 
@@ -113,15 +113,15 @@ class TestSwitchedCpus(policy_case.PolicyTestCase):
 
     def test_also_where_nobody_looks_before_it_is_put_back(self) -> None:
         target = self.came_after_it_was_pinned()
-        self.changes().settle(target)
+        self.changes().respect_unchecked(target)
         self.assert_uses_all(target)
         self.assertEqual((), self.journal.uuids())
 
     def test_what_the_journal_did_not_take_is_tried_again(self) -> None:
         target = self.came_after_it_was_pinned()
-        full = store.JournalError('full')
+        full = JournalError('full')
         with mock.patch.object(self.journal, 'save', side_effect=full):
-            self.assertRaises(store.JournalError, self.look, target)
+            self.assertRaises(JournalError, self.look, target)
         self.look(target)
         self.assertEqual(target.original, self.journal.load('u').original)
 
@@ -145,4 +145,4 @@ class TestSwitchedCpus(policy_case.PolicyTestCase):
             target.set_info(dataclasses.replace(target.info, **change))
             self.assertEqual(0, self.look(target))
             self.assertEqual({0}, target.allowed_cpus)
-            self.assertFalse(self.domain.marked)
+            self.assertFalse(self.domain.has_metadata_copy)

@@ -22,7 +22,8 @@ import libvirt
 
 from nova_vhpc.agent.actuators import weights
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.agent.lifecycle import writer
 from nova_vhpc.agent.restore import cputune as cputune_restore
@@ -180,14 +181,14 @@ class TestStrays(manager_case.ManagerTestCase):
         self.written()
         put = domain_metadata.put
 
-        def late(domain: Any, record: store.JournalRecord) -> None:
-            if record.settled:
+        def late(domain: Any, record: JournalRecord) -> None:
+            if record.restored:
                 self.restart()
                 self.domain.pins = [(True, False), (False, True)]
             put(domain, record)
 
         with mock.patch.object(domain_metadata, 'put', late):
-            self.made.let_leave(frozenset({'u'}))
+            self.made.restore_before_migration(frozenset({'u'}))
             self.drain()
         self.assertIsNone(self.domain.mark)
         self.assertIsNot(self.target, self.look())
@@ -274,9 +275,9 @@ class TestStrays(manager_case.ManagerTestCase):
 
     def test_nor_does_one_that_needs_no_lock_find_the_new_file(self) -> None:
         path = pathlib.Path(tempfile.mkdtemp()) / 'cpu.weight'
-        self.target.weight = cgroup_weight.WeightFile(path)
-        self.target.weight.proven = True
-        self.target.free_weights = frozenset({20})
+        self.target.weight_file = cgroup_weight.WeightFile(path)
+        self.target.weight_file.proven = True
+        self.target.lock_free_weights = frozenset({20})
         entered, go_on = threading.Event(), threading.Event()
         write_file = weights.Weights.write_file
 
@@ -303,5 +304,5 @@ class TestStrays(manager_case.ManagerTestCase):
             window.join()
         find.assert_not_called()
         self.assertEqual('20', path.read_text())
-        self.assertEqual(frozenset(), self.target.free_weights)
+        self.assertEqual(frozenset(), self.target.lock_free_weights)
         self.assert_as_it_began()

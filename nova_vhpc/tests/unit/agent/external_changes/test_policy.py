@@ -20,7 +20,7 @@ import libvirt
 
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.guests.guest import Hold
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.agent.restore import recovery
@@ -34,7 +34,7 @@ ALL = [(True, True)] * 2
 class TestExternalChanges(policy_case.PolicyTestCase):
     def test_nothing_changed(self) -> None:
         self.assertEqual(0, self.look(self.make(journalled=True)))
-        self.assertFalse(self.domain.marked)
+        self.assertFalse(self.domain.has_metadata_copy)
 
     def test_before_our_first_write_it_is_the_original(self) -> None:
         target = self.make()
@@ -58,8 +58,8 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         """It does not know of what windows write into the file."""
         target = self.make(journalled=True)
         target.original = target.expected
-        target.weight = cgroup_weight.WeightFile(None)
-        target.weight.proven = True
+        target.weight_file = cgroup_weight.WeightFile(None)
+        target.weight_file.proven = True
         target.note_written({cputune.SHARES: 20})
         self.assertEqual(0, self.look(target))
         self.assertEqual(frozenset(), target.external)
@@ -83,7 +83,7 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         self.assertIn(Hold.EXTERNAL, target.holds)
         self.assertFalse(target.free_to_write)
         self.assertFalse(target.journalled)
-        self.assertFalse(self.domain.marked)
+        self.assertFalse(self.domain.has_metadata_copy)
         record = self.journal.load('u')
         self.assertTrue(record.is_handed_back)
         self.assertEqual(frozenset(names), record.external)
@@ -216,9 +216,9 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         target = self.written()
         target.online = self.online()
         self.domain.values[cputune.QUOTA] = 25_000
-        full = store.JournalError('full')
+        full = JournalError('full')
         with mock.patch.object(self.journal, 'save', side_effect=full):
-            self.assertRaises(store.JournalError, self.look, target)
+            self.assertRaises(JournalError, self.look, target)
         # As the restore queue notes after a failure.
         target.uncertain = True
         self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
@@ -234,10 +234,12 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         self.domain.values[cputune.QUOTA] = 25_000
         self.changes().check(target)
         record = self.journal.load('u')
-        self.assertEqual({cputune.QUOTA}, record.released)
+        self.assertEqual({cputune.QUOTA}, record.unmanaged_fields)
         self.assertEqual({cputune.QUOTA}, record.external)
         self.assertFalse(record.is_handed_back)
-        cputune_restore.restore(self.domain, record.original, record.released)
+        cputune_restore.restore(
+            self.domain, record.original, record.unmanaged_fields
+        )
         self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
         self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
 
@@ -280,9 +282,9 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         target = self.written()
         self.domain.pins += [(True, True)]
         with mock.patch.object(
-            self.journal, 'save', side_effect=store.JournalError('full')
+            self.journal, 'save', side_effect=JournalError('full')
         ):
-            self.assertRaises(store.JournalError, self.look, target)
+            self.assertRaises(JournalError, self.look, target)
         self.assertEqual(2, len(target.expected.vcpupins))
         self.look(target)
         self.assertEqual(3, len(target.expected.vcpupins))
@@ -539,9 +541,9 @@ class TestSharesInWindows(policy_case.PolicyTestCase):
     def test_is_written_again_though_the_journal_cannot_be_written(
         self,
     ) -> None:
-        full = store.JournalError('full')
+        full = JournalError('full')
         with mock.patch.object(self.journal, 'save', side_effect=full):
-            self.assertRaises(store.JournalError, self.look, self.target)
+            self.assertRaises(JournalError, self.look, self.target)
         self.assertEqual(333, self.shares())
 
     def test_no_window_writes_while_we_look(self) -> None:

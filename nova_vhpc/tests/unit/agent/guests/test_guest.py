@@ -67,16 +67,16 @@ class TestGuest(base.BaseTestCase):
         target.original = dataclasses.replace(
             target.original, vcpupins=(one,) * 3
         )
-        self.assertTrue(target.floats)
+        self.assertTrue(target.is_floating)
         target.online = BOTH
-        self.assertFalse(target.floats)
+        self.assertFalse(target.is_floating)
 
     def test_what_is_so_already_is_left_out(self) -> None:
         target = make()
-        self.assertIsNone(target.ours_to_write(target.in_force))
+        self.assertIsNone(target.values_to_write(target.in_force))
         self.assertEqual(
             model.CpuTune(5_000, 5_000),
-            target.ours_to_write(model.CpuTune(5_000, 5_000, 1024)),
+            target.values_to_write(model.CpuTune(5_000, 5_000, 1024)),
         )
 
     def test_pins_of_a_guest_with_its_own_are_left_out(
@@ -85,7 +85,7 @@ class TestGuest(base.BaseTestCase):
         wish = model.CpuTune(5_000, 5_000, 7, (frozenset({0}), BOTH))
         self.assertEqual(
             model.CpuTune(5_000, 5_000, 7),
-            make(repin=False).ours_to_write(wish),
+            make(repin=False).values_to_write(wish),
         )
 
     def test_pins_to_cpus_that_are_off(self) -> None:
@@ -94,12 +94,12 @@ class TestGuest(base.BaseTestCase):
         off = frozenset({1})
         target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
         wish = model.CpuTune(vcpu_pins=(BOTH, BOTH))
-        self.assertEqual(wish, target.ours_to_write(wish))
-        self.assertIsNone(target.ours_to_write(wish, off))
+        self.assertEqual(wish, target.values_to_write(wish))
+        self.assertIsNone(target.values_to_write(wish, off))
         target.note_written(pins={0: off})
         self.assertEqual(
             model.CpuTune(vcpu_pins=(frozenset({0}),) * 2),
-            target.ours_to_write(wish, off),
+            target.values_to_write(wish, off),
         )
 
     def test_quarantine_grows_and_ends_with_success(self) -> None:

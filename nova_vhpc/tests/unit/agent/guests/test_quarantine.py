@@ -35,54 +35,54 @@ class TestQuarantine(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def test_the_first_failure_is_told_and_the_last_straw(self) -> None:
-        self.quarantine.failed(self.target, 'refused')
+        self.quarantine.add_failure(self.target, 'refused')
         self.assertFalse(self.target.failures.quarantined)
-        self.assertIn('not written: refused', self.log.output)
-        self.quarantine.failed(self.target, 'refused')
+        self.assertIn('write failed, will retry: refused', self.log.output)
+        self.quarantine.add_failure(self.target, 'refused')
         self.assertTrue(self.target.failures.quarantined)
         self.assertIn('in quarantine for', self.log.output)
 
     def test_a_call_that_hangs_and_comes_back(self) -> None:
-        self.quarantine.late('u')
+        self.quarantine.call_is_late('u')
         self.assertTrue(self.target.failures.quarantined)
         self.assertEqual(1, self.quarantine.late_calls)
-        self.quarantine.returned('u')
+        self.quarantine.calls_returned('u')
         self.assertFalse(self.target.failures.quarantined)
 
     def test_told_once_until_all_that_hung_are_back(self) -> None:
         """A window's call hangs as long as a worker's."""
         for _ in range(2):
-            self.quarantine.late('u')
-            self.quarantine.late('u')
-            self.quarantine.returned('u')
+            self.quarantine.call_is_late('u')
+            self.quarantine.call_is_late('u')
+            self.quarantine.calls_returned('u')
         self.assertEqual(4, self.quarantine.late_calls)
         self.assertEqual(2, self.log.output.count('takes longer'))
 
     def test_other_troubles_are_not_over_when_a_call_returns(self) -> None:
         for _ in range(2):
-            self.quarantine.failed(self.target, 'refused')
-        self.quarantine.returned('u')
+            self.quarantine.add_failure(self.target, 'refused')
+        self.quarantine.calls_returned('u')
         self.assertTrue(self.target.failures.quarantined)
 
     def test_a_vm_that_hangs_before_it_is_known(self) -> None:
         # libvirt 11 does not give the XML of a domain whose QEMU hangs.
-        self.quarantine.late('new')
+        self.quarantine.call_is_late('new')
         self.assertEqual({'new': quarantine.HANGS}, self.guests.refused)
-        self.quarantine.returned('new')
+        self.quarantine.calls_returned('new')
         self.assertEqual({}, self.guests.refused)
 
     def test_another_reason_stays_when_a_call_returns(self) -> None:
         self.guests.refuse('new', 'no journal')
-        self.quarantine.late('new')
-        self.quarantine.returned('new')
+        self.quarantine.call_is_late('new')
+        self.quarantine.calls_returned('new')
         self.assertEqual({'new': 'no journal'}, self.guests.refused)
 
     def test_a_vm_that_is_known_not_to_be_ours(self) -> None:
         self.guests.add_unmanaged('other', (1, 10))
-        self.quarantine.late('other')
+        self.quarantine.call_is_late('other')
         self.assertEqual({}, self.guests.refused)
 
     def test_a_vm_that_is_gone_meanwhile(self) -> None:
-        self.quarantine.late('gone')
-        self.quarantine.returned('gone')
+        self.quarantine.call_is_late('gone')
+        self.quarantine.calls_returned('gone')
         self.assertIn('VM gone: a libvirt call takes', self.log.output)

@@ -54,7 +54,7 @@ class TestGuestRegistry(base.BaseTestCase):
         """Also where libvirt was away then, and no event told of it."""
         for uuid in 'ab':
             self.guests.refuse(uuid, 'because')
-        self.guests.keep_unmanaged({'b'})
+        self.guests.forget_stopped({'b'})
         self.assertEqual({'b': 'because'}, self.guests.refused)
 
     def test_others_until_they_change_or_end(self) -> None:
@@ -62,7 +62,7 @@ class TestGuestRegistry(base.BaseTestCase):
         self.guests.add_unmanaged('b', (2, 20))
         self.assertTrue(self.guests.is_unmanaged('a', (1, 10)))
         self.assertFalse(self.guests.is_unmanaged('a', (1, 11)))
-        self.guests.keep_unmanaged({'b'})
+        self.guests.forget_stopped({'b'})
         self.assertFalse(self.guests.is_unmanaged('a', (1, 10)))
         self.assertTrue(self.guests.is_unmanaged('b', (2, 20)))
         self.guests.forget_unmanaged('b')

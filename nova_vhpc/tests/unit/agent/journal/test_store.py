@@ -26,14 +26,22 @@ from hypothesis import strategies
 from oslotest import base
 
 from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import (
+    CHECKSUM_KEY,
+    VERSION,
+    JournalError,
+    JournalRecord,
+    NewerVersion,
+    Unreadable,
+)
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.linux import qemu_process
 
 UUID = '8d4b6e9a-0000-4000-8000-000000000001'
 
 
-def record(name: str = 'vm') -> store.JournalRecord:
-    return store.JournalRecord(
+def record(name: str = 'vm') -> JournalRecord:
+    return JournalRecord(
         UUID,
         name,
         qemu_process.Identity('boot', 42, 7, 3),
@@ -43,14 +51,14 @@ def record(name: str = 'vm') -> store.JournalRecord:
             frozenset({0}),
             2,
         ),
-        released=frozenset({'cpu_shares'}),
+        unmanaged_fields=frozenset({'cpu_shares'}),
     )
 
 
-def plain(made: store.JournalRecord) -> dict[str, Any]:
+def plain(made: JournalRecord) -> dict[str, Any]:
     """What an agent wrote that knew of no checksum."""
     data = json.loads(made.to_json())
-    del data[store.CHECKSUM_KEY]
+    del data[CHECKSUM_KEY]
     return dict(data)
 
 
@@ -76,8 +84,8 @@ class TestJournal(base.BaseTestCase):
         text = record().to_json()
         hypothesis.assume(size < len(text))
         self.assertRaises(
-            store.JournalError,
-            store.JournalRecord.from_json,
+            JournalError,
+            JournalRecord.from_json,
             text[:size],
             'somewhere',
         )
@@ -86,18 +94,16 @@ class TestJournal(base.BaseTestCase):
     @hypothesis.given(strategies.binary(max_size=50))
     def test_invalid_record_is_refused(self, garbage: bytes) -> None:
         self.file.write_bytes(garbage)
-        self.assertRaises(store.JournalError, self.journal.load, UUID)
+        self.assertRaises(JournalError, self.journal.load, UUID)
 
     def test_record_of_newer_agent_raises_its_own_error(self) -> None:
-        ahead = {'version': store.VERSION + 1}
+        ahead = {'version': VERSION + 1}
         summed = json.loads(record().to_json())
         # Its checksum may be another, or of other things.
         for data in (plain(record()), summed):
             newer = {**data, **ahead}
             self.file.write_text(json.dumps(newer))
-            error = self.assertRaises(
-                store.NewerVersion, self.journal.load, UUID
-            )
+            error = self.assertRaises(NewerVersion, self.journal.load, UUID)
             self.assertIn(str(self.file), str(error))
 
     def test_record_without_checksum_is_read(self) -> None:
@@ -115,22 +121,22 @@ class TestJournal(base.BaseTestCase):
             for flipped in (1, 2, 4, 8, 16, 32, 64):
                 changed = chr(ord(character) ^ flipped)
                 text = whole[:place] + changed + whole[place + 1 :]
-                with contextlib.suppress(store.JournalError):
+                with contextlib.suppress(JournalError):
                     self.assertEqual(
                         record(),
-                        store.JournalRecord.from_json(text, 'somewhere'),
+                        JournalRecord.from_json(text, 'somewhere'),
                     )
 
     def test_record_of_another_domain_is_refused(self) -> None:
         other = dataclasses.replace(record(), uuid='other')
         self.file.write_text(other.to_json())
-        self.assertRaises(store.JournalError, self.journal.load, UUID)
+        self.assertRaises(JournalError, self.journal.load, UUID)
 
     def test_failed_save_keeps_the_old_record(self) -> None:
         self.journal.save(record('old'))
         # Longer than a name may be: even root cannot write that draft.
         error = self.assertRaises(
-            store.JournalError,
+            JournalError,
             self.journal.save,
             dataclasses.replace(record('new'), uuid='x' * 300),
         )
@@ -174,24 +180,24 @@ class TestJournal(base.BaseTestCase):
     def test_error_is_raised_if_a_record_cannot_be_removed(self) -> None:
         # As on a disk that is read-only; root may remove all else.
         self.file.mkdir()
-        self.assertRaises(store.JournalError, self.journal.remove, UUID)
+        self.assertRaises(JournalError, self.journal.remove, UUID)
 
     def test_error_is_raised_if_the_directory_cannot_be_made(self) -> None:
         path = pathlib.Path(self.state, 'file')
         path.write_text('')
         blocked = store.Journal(str(path))
-        error = self.assertRaises(store.JournalError, blocked.prepare)
+        error = self.assertRaises(JournalError, blocked.prepare)
         self.assertIn('no VM is written to', str(error))
-        self.assertRaises(store.JournalError, blocked.save, record())
+        self.assertRaises(JournalError, blocked.save, record())
         self.assertEqual((), blocked.uuids())
 
     def test_directory_that_others_may_write_is_not_used(self) -> None:
         self.journal.save(record())
         pathlib.Path(self.state).chmod(0o777)
-        error = self.assertRaises(store.Unreadable, self.journal.load, UUID)
+        error = self.assertRaises(Unreadable, self.journal.load, UUID)
         self.assertIn(f'{self.state} has mode 0777', str(error))
         error = self.assertRaises(
-            store.JournalError, self.journal.save, record('other')
+            JournalError, self.journal.save, record('other')
         )
         self.assertIn(f'chmod go-w {self.state}', str(error))
         self.assertIn(f'{self.state} has mode', self.journal.problem())
@@ -201,7 +207,7 @@ class TestJournal(base.BaseTestCase):
     def test_record_that_others_may_write_is_not_read(self) -> None:
         self.journal.save(record())
         self.file.chmod(0o666)
-        error = self.assertRaises(store.Unreadable, self.journal.load, UUID)
+        error = self.assertRaises(Unreadable, self.journal.load, UUID)
         self.assertIn('has mode 0666', str(error))
 
     def test_leftover_drafts_are_removed(self) -> None:
@@ -218,4 +224,4 @@ class TestJournal(base.BaseTestCase):
 
     def test_uuid_cannot_leave_the_directory(self) -> None:
         for uuid in ('../x', 'a/b', '.x'):
-            self.assertRaises(store.JournalError, self.journal.load, uuid)
+            self.assertRaises(JournalError, self.journal.load, uuid)

@@ -82,14 +82,14 @@ class TestOurs(base.BaseTestCase):
         )
         self.assertEqual(
             frozenset(),
-            written_values.theirs(known, ORIGINAL, changed(cpu_shares=333)),
+            written_values.external(known, ORIGINAL, changed(cpu_shares=333)),
         )
 
     def test_what_we_never_wrote_is_theirs(self) -> None:
         known = written_values.with_tune({}, model.CpuTune(shares=20))
         self.assertEqual(
             {cputune.QUOTA, 'vcpupin 1'},
-            written_values.theirs(
+            written_values.external(
                 known,
                 ORIGINAL,
                 dataclasses.replace(
@@ -107,7 +107,7 @@ class TestOurs(base.BaseTestCase):
         )
         self.assertEqual(
             {cputune.QUOTA, 'vcpupin 1'},
-            written_values.theirs(known, ORIGINAL, now),
+            written_values.external(known, ORIGINAL, now),
         )
 
     def test_no_limit_reads_in_many_ways(self) -> None:
@@ -118,22 +118,23 @@ class TestOurs(base.BaseTestCase):
         for quota in (-1, 17_592_186_044_415, 18_446_744_073_709_551):
             self.assertEqual(
                 frozenset(),
-                written_values.theirs(
+                written_values.external(
                     known, limited, changed(vcpu_quota=quota)
                 ),
             )
         self.assertEqual(
             frozenset(),
-            written_values.theirs({}, ORIGINAL, changed(vcpu_quota=-1)),
+            written_values.external({}, ORIGINAL, changed(vcpu_quota=-1)),
         )
 
     def test_what_is_as_it_was_is_nobodys(self) -> None:
         self.assertEqual(
-            frozenset(), written_values.theirs({}, ORIGINAL, ORIGINAL)
+            frozenset(), written_values.external({}, ORIGINAL, ORIGINAL)
         )
         known = written_values.with_tune({}, TUNE)
         self.assertEqual(
-            frozenset(), written_values.found(known, ORIGINAL, ORIGINAL)
+            frozenset(),
+            written_values.left_by_agent(known, ORIGINAL, ORIGINAL),
         )
 
     def test_what_may_be_ours(self) -> None:
@@ -143,7 +144,7 @@ class TestOurs(base.BaseTestCase):
         )
         self.assertEqual(
             {cputune.PERIOD, 'vcpupin 0'},
-            written_values.found(known, ORIGINAL, now),
+            written_values.left_by_agent(known, ORIGINAL, now),
         )
 
     def test_what_was_not_there_is_nobodys(self) -> None:
@@ -151,16 +152,16 @@ class TestOurs(base.BaseTestCase):
             ORIGINAL, vcpupins=(*ORIGINAL.vcpupins, ONE)
         )
         self.assertEqual(
-            frozenset(), written_values.theirs({}, ORIGINAL, grown)
+            frozenset(), written_values.external({}, ORIGINAL, grown)
         )
         self.assertEqual(
-            frozenset(), written_values.found({}, ORIGINAL, grown)
+            frozenset(), written_values.left_by_agent({}, ORIGINAL, grown)
         )
 
     def test_an_older_record_does_not_say(self) -> None:
         self.assertEqual(
             frozenset(),
-            written_values.theirs(None, ORIGINAL, changed(cpu_shares=3)),
+            written_values.external(None, ORIGINAL, changed(cpu_shares=3)),
         )
 
     def test_by_json(self) -> None:

@@ -22,7 +22,8 @@ from unittest import mock
 import fixtures
 
 from nova_vhpc.agent.actuators import kernel_slice
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal import record
+from nova_vhpc.agent.journal.record import JournalError, JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
@@ -63,7 +64,7 @@ class TestCrash(manager_case.ManagerTestCase):
     def slices(self, **what: Any) -> Any:
         """The VM's threads may have slices of their own."""
         target = self.look()
-        target.sliced = True
+        target.may_have_kernel_slices = True
         self.write(target)
         self.crash()
         return mock.patch.object(kernel_slice, 'reset', **what)
@@ -194,7 +195,7 @@ class TestCrash(manager_case.ManagerTestCase):
             )
             self.drain()
             self.made.set_shares('u', 20 + number)
-        noted: list[store.JournalRecord | None] = []
+        noted: list[JournalRecord | None] = []
         self.domain.refuse = lambda: noted.append(self.records.load('u'))
         self.made.set_shares('u', 50)
         self.write(target)
@@ -246,10 +247,10 @@ class TestCrash(manager_case.ManagerTestCase):
 
     def test_no_record_for_what_was_written_before(self) -> None:
         self.look()
-        saved: list[store.JournalRecord] = []
+        saved: list[JournalRecord] = []
         save = self.records.save
 
-        def count(record: store.JournalRecord) -> None:
+        def count(record: JournalRecord) -> None:
             saved.append(record)
             save(record)
 
@@ -263,11 +264,11 @@ class TestCrash(manager_case.ManagerTestCase):
         self.look()
         self.made.set_shares('u', 20)
 
-        def refuse(record: store.JournalRecord) -> None:
-            raise store.JournalError('disk full')
+        def refuse(record: JournalRecord) -> None:
+            raise JournalError('disk full')
 
         save, self.records.save = self.records.save, refuse
-        self.assertRaises(store.JournalError, self.made.set_shares, 'u', 2048)
+        self.assertRaises(JournalError, self.made.set_shares, 'u', 2048)
         self.assertEqual(20, self.domain.values[cputune.SHARES])
         # Not known by that, either.
         self.records.save = save
@@ -350,7 +351,7 @@ class TestCrash(manager_case.ManagerTestCase):
         data = json.loads(file.read_text())
         del data['external'], data['crc32']
         data['released'] = [cputune.SHARES]
-        data['crc32'] = store._checksum(data)
+        data['crc32'] = record._checksum(data)
         file.write_text(json.dumps(data))
         self.domain.values[cputune.SHARES] = 333
         self.start()

@@ -22,7 +22,7 @@ import fixtures
 import libvirt
 
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import VERSION, JournalError
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import restore_queue
 from nova_vhpc.control import model
@@ -64,7 +64,7 @@ class TestPutBack(ManagerTestCase):
 
     def test_also_after_one_that_was_half_done(self) -> None:
         self.write(self.look())
-        refuse = store.JournalError('read-only')
+        refuse = JournalError('read-only')
         with mock.patch.object(self.records, 'remove', side_effect=refuse):
             self.made.pause()
             self.drain()
@@ -133,16 +133,16 @@ class TestLeaving(ManagerTestCase):
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
 
     def test_found_after_nova_has_said_so(self) -> None:
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.assertEqual('leaving', self.look().hands_off)
         self.assert_not_written()
-        self.made.let_leave(frozenset())
+        self.made.restore_before_migration(frozenset())
         self.write(self.made.guests['u'])
         self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
 
     def test_paused_and_resumed(self) -> None:
         self.look()
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.made.pause()
         self.drain()
         self.made.resume()
@@ -150,9 +150,9 @@ class TestLeaving(ManagerTestCase):
 
     def test_restored_by_an_operator_and_staying(self) -> None:
         self.look()
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.made.restore_one('u')
-        self.made.let_leave(frozenset())
+        self.made.restore_before_migration(frozenset())
         self.drain()
         self.assert_not_written()
 
@@ -160,9 +160,9 @@ class TestLeaving(ManagerTestCase):
         """Neither saw the other: the next tick does."""
         target = self.look()
         self.made._context.permission.leaving = frozenset({'u'})
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.assertEqual('leaving', target.hands_off)
-        self.made.let_leave(frozenset())
+        self.made.restore_before_migration(frozenset())
 
     def test_found_while_paused(self) -> None:
         self.made.pause()
@@ -291,7 +291,7 @@ class TestLeftByAnEarlierAgent(ManagerTestCase):
 
     def test_one_that_a_newer_agent_knows_is_not_ours_to_tell(self) -> None:
         file = pathlib.Path(self.state, 'journal', 'u.json')
-        file.write_text(json.dumps({'version': store.VERSION + 1}))
+        file.write_text(json.dumps({'version': VERSION + 1}))
         self.assertTrue(self.made.stop(PATIENCE_S))
 
     def test_a_dry_run_leaves_it_as_it_says(self) -> None:

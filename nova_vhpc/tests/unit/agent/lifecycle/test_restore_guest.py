@@ -17,7 +17,7 @@ from unittest import mock
 import libvirt
 
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
@@ -38,18 +38,18 @@ class SettledCase(manager_case.ManagerTestCase):
         self.drain()
 
     def leave(self) -> None:
-        self.made.let_leave(LEAVING)
+        self.made.restore_before_migration(LEAVING)
         self.drain()
 
-    def copy(self) -> store.JournalRecord:
+    def copy(self) -> JournalRecord:
         text = self.domain.mark.partition('>')[2].rpartition('<')[0]
-        return store.JournalRecord.from_json(text, 'mark')
+        return JournalRecord.from_json(text, 'mark')
 
     def assert_settled(self) -> None:
         self.assertEqual([(True, True)] * 2, self.domain.pins)
         self.assertEqual((), self.records.uuids())
-        self.assertTrue(self.copy().settled)
-        self.assertTrue(self.copy().floats)
+        self.assertTrue(self.copy().restored)
+        self.assertTrue(self.copy().is_floating)
 
 
 class TestSettled(SettledCase):
@@ -58,7 +58,7 @@ class TestSettled(SettledCase):
         self.pin()
 
     def test_before_it_leaves(self) -> None:
-        self.assertFalse(self.copy().settled)
+        self.assertFalse(self.copy().restored)
         self.leave()
         self.assert_settled()
 
@@ -81,9 +81,9 @@ class TestSettled(SettledCase):
 
     def test_it_stays(self) -> None:
         self.leave()
-        self.made.let_leave(frozenset())
+        self.made.restore_before_migration(frozenset())
         self.pin()
-        self.assertFalse(self.copy().settled)
+        self.assertFalse(self.copy().restored)
         self.made.pause()
         self.drain()
         self.assert_put_back()

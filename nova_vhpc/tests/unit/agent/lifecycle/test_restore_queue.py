@@ -18,7 +18,6 @@ from typing import ClassVar
 from unittest import mock
 
 import libvirt
-from oslotest import base
 
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import cputune
@@ -71,7 +70,7 @@ class TestUndo(manager_case.ManagerTestCase):
         self.assert_put_back()
 
     def test_leaving_that_fails_is_tried_again(self) -> None:
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.drain()
         self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
         self.recover()
@@ -102,7 +101,7 @@ class TestUndo(manager_case.ManagerTestCase):
         with self.assertLogs(
             'nova_vhpc.agent.lifecycle.restore_queue', 'INFO'
         ) as logs:
-            self.made.let_leave(frozenset({'u'}))
+            self.made.restore_before_migration(frozenset({'u'}))
             self.drain()
         self.assertEqual(['INFO'], [r.levelname for r in logs.records])
 
@@ -126,7 +125,10 @@ class TestUndo(manager_case.ManagerTestCase):
     def assert_gone(self, vanish: Callable[[], None]) -> None:
         self.domain.refuse = vanish
         done = self.made.restore_one('u')
-        self.assertEqual('it is gone', done.result(manager_case.PATIENCE_S))
+        self.assertEqual(
+            'it has stopped or migrated away',
+            done.result(manager_case.PATIENCE_S),
+        )
         self.assertEqual({}, self.made.guests)
         self.assertEqual({}, self.made._restore_queue._pending)
 
@@ -152,10 +154,10 @@ class TestUndo(manager_case.ManagerTestCase):
         self.assertEqual(now, self.domain.values)
 
     def test_one_of_two_reasons_ends(self) -> None:
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.made.pause()
         self.drain()
-        self.made.let_leave(frozenset())
+        self.made.restore_before_migration(frozenset())
         self.recover()
         self.assert_put_back()
 
@@ -163,9 +165,9 @@ class TestUndo(manager_case.ManagerTestCase):
         with mock.patch.object(
             self.made._context.processes, 'find', return_value=77
         ):
-            self.made._restore_queue.gone('u')
+            self.made._restore_queue.forget_domain('u')
         self.assertEqual(('u',), self.records.uuids())
-        self.made._restore_queue.gone('u')
+        self.made._restore_queue.forget_domain('u')
         self.assertEqual((), self.records.uuids())
 
     def test_nobody_waits_for_workers_that_have_ended(self) -> None:
@@ -280,7 +282,7 @@ class TestAnotherRun(manager_case.ManagerTestCase):
         self.made.restore_one('u')
         self.drain()
         self.made.resume()
-        self.assertTrue(target.settled)
+        self.assertTrue(target.copy_for_destination)
         self.domain.mark = 'of the new run'
         return target
 
@@ -306,59 +308,3 @@ class TestWithoutLibvirt(manager_case.ManagerTestCase):
 
     def test_what_was_never_written_is_as_it_was(self) -> None:
         self.assertEqual(restore_queue.DONE, self.put_back())
-
-
-def done(answer: str) -> restore_queue.RestoreAttempt:
-    made = restore_queue.RestoreAttempt()
-    made.set_result(answer)
-    return made
-
-
-class TestReport(base.BaseTestCase):
-    def test_each_server_is_listed_by_its_outcome(self) -> None:
-        attempts = {
-            'b': done(restore_queue.DONE),
-            'a': done(restore_queue.DONE),
-            'c': done('busy'),
-            'd': done(restore_queue.GONE),
-        }
-        self.assertEqual(
-            {
-                'restored': ['a', 'b'],
-                'failed': {'c': 'busy'},
-                'unknown': ['d'],
-            },
-            restore_queue.report(attempts, 60.0),
-        )
-
-    def test_an_attempt_beyond_the_wait_is_reported_as_failed(
-        self,
-    ) -> None:
-        told = restore_queue.report(
-            {
-                'a': restore_queue.RestoreAttempt(),
-                'b': done(restore_queue.DONE),
-            },
-            0.01,
-        )
-        self.assertEqual(['b'], told['restored'])
-        self.assertIn('0.01 s', told['failed']['a'])
-
-    def test_a_server_that_is_not_managed_is_refused_or_unknown(self) -> None:
-        self.assertEqual(
-            ['x'], restore_queue.report_refused('x', None)['unknown']
-        )
-        self.assertEqual(
-            {'x': 'left alone: no journal'},
-            restore_queue.report_refused('x', 'no journal')['failed'],
-        )
-
-    def test_a_server_is_resumed_or_not_or_unknown(self) -> None:
-        for reason, key, outcome in (
-            ('', 'resumed', ['x']),
-            ('busy', 'failed', {'x': 'busy'}),
-            (None, 'unknown', ['x']),
-        ):
-            answer = restore_queue.report_resumed('x', reason)
-            self.assertEqual(outcome, answer.pop(key))
-            self.assertFalse(any(answer.values()))

@@ -19,7 +19,7 @@ from unittest import mock
 import libvirt
 
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import manager, restore_queue
 from nova_vhpc.tests.unit.agent import fake_libvirt
@@ -35,7 +35,7 @@ class TestStop(manager_case.ManagerTestCase):
         inside, go = threading.Event(), threading.Event()
         save = self.records.save
 
-        def slow(record: store.JournalRecord) -> None:
+        def slow(record: JournalRecord) -> None:
             inside.set()
             go.wait(PATIENCE_S)
             save(record)

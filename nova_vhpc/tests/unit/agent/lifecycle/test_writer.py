@@ -78,8 +78,8 @@ class WriterCase(base.BaseTestCase):
         self.executor = executor.DomainExecutor(
             1,
             lambda: self.deadline,
-            self.quarantine.late,
-            self.quarantine.returned,
+            self.quarantine.call_is_late,
+            self.quarantine.calls_returned,
         )
         self.addCleanup(self.executor.close)
         self.connection = Link()
@@ -126,7 +126,7 @@ class TestWriter(WriterCase):
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
         record = self.journal.load('u')
         self.assertEqual(original, record.original.parameters)
-        self.assertTrue(self.domain.marked)
+        self.assertTrue(self.domain.has_metadata_copy)
         self.assertEqual(1, self.target.writes)
         self.assertEqual(2_500, self.target.in_force.quota_us)
 
@@ -135,8 +135,8 @@ class TestWriter(WriterCase):
     ) -> None:
         path = self.state / 'cpu.weight'
         path.write_text('7')
-        self.target.weight = cgroup_weight.WeightFile(path)
-        self.target.journalled = self.target.marked = True
+        self.target.weight_file = cgroup_weight.WeightFile(path)
+        self.target.journalled = self.target.has_metadata_copy = True
         self.target.written = {cputune.SHARES: frozenset({9})}
         lost = fake_libvirt.refused('lost')
         with mock.patch.object(self.connection, 'get', side_effect=lost):
@@ -144,7 +144,7 @@ class TestWriter(WriterCase):
                 libvirt.libvirtError, self.writer.set_shares, 'u', 9
             )
             self.assertEqual('7', path.read_text())
-            self.target.weight.proven = True
+            self.target.weight_file.proven = True
             self.assertTrue(self.writer.set_shares('u', 9))
         self.assertEqual('9', path.read_text())
 
@@ -153,7 +153,7 @@ class TestWriter(WriterCase):
         self.writer.set_shares('u', 7)
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
         self.assertEqual((), self.journal.uuids())
-        self.assertFalse(self.domain.marked)
+        self.assertFalse(self.domain.has_metadata_copy)
 
     def test_without_its_mark_nothing_is_written(self) -> None:
         """Or it would go to another host with our values for its own."""
@@ -168,14 +168,14 @@ class TestWriter(WriterCase):
                 )
             self.assertEqual(1024, self.domain.values[cputune.SHARES])
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
-        self.assertTrue(self.domain.marked)
+        self.assertTrue(self.domain.has_metadata_copy)
 
     def test_the_mark_is_put_once(self) -> None:
         self.write()
-        self.domain.marked = False
+        self.domain.has_metadata_copy = False
         self.writer.set_shares('u', 7)
         self.assertEqual(7, self.domain.values[cputune.SHARES])
-        self.assertFalse(self.domain.marked)
+        self.assertFalse(self.domain.has_metadata_copy)
 
     def test_not_over_a_change_that_nobody_has_looked_at(self) -> None:
         """What stands in the journal must be what the VM had."""
@@ -245,7 +245,7 @@ class TestWriter(WriterCase):
         (self.state / 'journal').write_text('in the way')
         self.assertEqual(50_000, self.write()[cputune.QUOTA])
         self.assertEqual(1, self.target.failures.count)
-        self.assertFalse(self.domain.marked)
+        self.assertFalse(self.domain.has_metadata_copy)
 
     def test_a_refusal_is_counted_and_the_domain_looked_at(self) -> None:
         def refuse(values: dict[str, int], flags: int) -> None:

@@ -18,7 +18,12 @@ from xml.sax import saxutils
 
 from oslotest import base
 
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal.record import (
+    JournalError,
+    JournalRecord,
+    NewerVersion,
+)
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import incoming
 from nova_vhpc.linux import qemu_process
@@ -43,24 +48,20 @@ OURS = (
 )
 
 
-def copy(
-    original: cputune.Cputune = FLOATING, **about: Any
-) -> store.JournalRecord:
+def copy(original: cputune.Cputune = FLOATING, **about: Any) -> JournalRecord:
     identity = qemu_process.Identity('boot', 1, 2, 3)
     # Names are anybody's choice.
-    return store.JournalRecord('u', 'a <&> "b"', identity, original, **about)
+    return JournalRecord('u', 'a <&> "b"', identity, original, **about)
 
 
 def domain(
     tune: str = OURS,
-    record: store.JournalRecord | str | None = None,
+    record: JournalRecord | str | None = None,
     vcpu: str = '<vcpu>2</vcpu>',
     spec: str = 'vhpc:workload',
     extra: str = '',
 ) -> str:
-    text = (
-        record.to_json() if isinstance(record, store.JournalRecord) else record
-    )
+    text = record.to_json() if isinstance(record, JournalRecord) else record
     ours = (
         ''
         if text is None
@@ -79,7 +80,7 @@ def domain(
 class TestArrival(base.BaseTestCase):
     def settings(self, xml: str) -> dict[str, str]:
         """Of the cputune that libvirt is told of."""
-        changed = incoming.without_us(xml, HERE) or ''
+        changed = incoming.with_original_settings(xml, HERE) or ''
         root = ElementTree.fromstring(changed)
         self.assertIsNone(
             root.find(f'./metadata/{{{domain_metadata.URI}}}journal')
@@ -100,13 +101,13 @@ class TestArrival(base.BaseTestCase):
                 'quota': '-1',
                 'emulatorpin': '1',
             },
-            self.settings(domain(record=copy(floats=True))),
+            self.settings(domain(record=copy(is_floating=True))),
         )
 
     def test_what_somebody_took_over_stays(self) -> None:
         released = frozenset({cputune.QUOTA, cputune.PERIOD, 'vcpupin 1'})
         found = self.settings(
-            domain(record=copy(floats=True, released=released))
+            domain(record=copy(is_floating=True, unmanaged_fields=released))
         )
         self.assertEqual(('20000', '8000'), (found['period'], found['quota']))
         self.assertEqual(
@@ -114,7 +115,9 @@ class TestArrival(base.BaseTestCase):
         )
 
     def test_all_but_pins_of_one_that_was_put_back_stays(self) -> None:
-        found = self.settings(domain(record=copy(floats=True, settled=True)))
+        found = self.settings(
+            domain(record=copy(is_floating=True, restored=True))
+        )
         self.assertEqual('40960', found['shares'])
         self.assertNotIn('vcpupin0', found)
 
@@ -141,18 +144,23 @@ class TestArrival(base.BaseTestCase):
     def test_a_copy_that_cannot_be_read_changes_nothing(self) -> None:
         newer = copy().to_json().replace('"version": 1', '"version": 99')
         self.assertRaises(
-            store.NewerVersion,
-            incoming.without_us,
+            NewerVersion,
+            incoming.with_original_settings,
             domain(record=newer),
             HERE,
         )
         self.assertRaises(
-            store.JournalError, incoming.without_us, domain(record='{'), HERE
+            JournalError,
+            incoming.with_original_settings,
+            domain(record='{'),
+            HERE,
         )
 
     def test_no_domain(self) -> None:
         for xml in ('', '<', '<domain/>', '<network><uuid>u</uuid></network>'):
-            self.assertRaises(ValueError, incoming.without_us, xml, HERE)
+            self.assertRaises(
+                ValueError, incoming.with_original_settings, xml, HERE
+            )
 
 
 class TestLeftOver(base.BaseTestCase):
@@ -161,7 +169,7 @@ class TestLeftOver(base.BaseTestCase):
     ALL = "<vcpupin vcpu='0' cpuset='0-7'/><vcpupin vcpu='1' cpuset='0-7'/>"
 
     def changed(self, tune: str = ALL, **about: Any) -> str | None:
-        return incoming.without_us(domain(tune, **about), HERE)
+        return incoming.with_original_settings(domain(tune, **about), HERE)
 
     def test_pins_that_cannot_be_here(self) -> None:
         changed = self.changed(f'<shares>9</shares>{self.ALL}') or ''
@@ -188,4 +196,4 @@ class TestLeftOver(base.BaseTestCase):
 
     def test_a_domain_without_metadata(self) -> None:
         xml = '<domain><uuid>u</uuid><cputune/></domain>'
-        self.assertIsNone(incoming.without_us(xml, HERE))
+        self.assertIsNone(incoming.with_original_settings(xml, HERE))

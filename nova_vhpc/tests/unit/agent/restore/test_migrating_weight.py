@@ -92,7 +92,7 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         self.made.set_shares('u', 20)
         self.file.write_text('77\n')
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        self.assertFalse(self.look().unweighed)
+        self.assertFalse(self.look().weight_restored_by_file)
         self.assertEqual(77, self.weight())
 
     def test_without_a_control_group(self) -> None:
@@ -100,7 +100,7 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         self.made.set_shares('u', 20)
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.look()
-        self.assertFalse(target.unweighed)
+        self.assertFalse(target.weight_restored_by_file)
 
     def killed(self, written: written_values.WrittenValues | None) -> int:
         """An agent is killed in a window, then libvirt takes no writes.
@@ -193,5 +193,5 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         self.look()
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
         self.assertEqual(frozenset(), target.external)
-        self.assertFalse(target.unweighed)
+        self.assertFalse(target.weight_restored_by_file)
         self.assertTrue(self.made.set_shares('u', 40_960))

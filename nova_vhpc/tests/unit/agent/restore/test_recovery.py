@@ -20,6 +20,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import recovery
 from nova_vhpc.linux import qemu_process
@@ -44,7 +45,7 @@ class TestCopy(base.BaseTestCase):
         :param domain_id: of the run that the copy is about.
         """
         identity = qemu_process.Identity('', 0, 0, domain_id)
-        record = store.JournalRecord('u', 'vm', identity, ORIGINAL, **about)
+        record = JournalRecord('u', 'vm', identity, ORIGINAL, **about)
         domain_metadata.put(self.domain, record)
         self.domain.written.clear()
         return self.restorer.recover(self.domain)
@@ -52,13 +53,13 @@ class TestCopy(base.BaseTestCase):
     def test_pins_of_a_vm_that_floated_are_this_hosts(self) -> None:
         """There it could use one CPU; here Nova gives all to guests."""
         self.domain.pins = [(True, False)] * 2
-        self.clean(floats=True)
+        self.clean(is_floating=True)
         self.assertEqual([(True, True)] * 2, self.domain.pins)
 
     def test_and_those_that_nova_gives_here(self) -> None:
         self.domain.vcpu = "<vcpu cpuset='1'>2</vcpu>"
         self.domain.pins = [(True, False)] * 2
-        self.clean(floats=True)
+        self.clean(is_floating=True)
         self.assertEqual([(False, True)] * 2, self.domain.pins)
 
     def test_pins_of_somebody_stay_where_they_can(self) -> None:
@@ -82,7 +83,7 @@ class TestCopy(base.BaseTestCase):
         self.domain.pins = [(True, False)] * 2
         for written in ({cputune.SHARES: frozenset({7})}, None):
             self.journal.save(
-                store.JournalRecord(
+                JournalRecord(
                     'u',
                     'vm',
                     qemu_process.Identity('', 0, 0, self.domain.id),
@@ -98,7 +99,7 @@ class TestCopy(base.BaseTestCase):
     def came(self, **about: Any) -> list[tuple[bool, ...]]:
         """The host's second CPU, to a VM that was pinned without it."""
         here = qemu_process.Identity('', 0, 0, self.domain.id)
-        record = store.JournalRecord('u', 'vm', here, ORIGINAL, **about)
+        record = JournalRecord('u', 'vm', here, ORIGINAL, **about)
         found: list[tuple[bool, ...]] = []
         for put in (
             self.journal.save,
@@ -113,24 +114,24 @@ class TestCopy(base.BaseTestCase):
         return found
 
     def test_a_cpu_that_came_while_no_agent_ran(self) -> None:
-        self.assertEqual([(True, True)] * 4, self.came(floats=True))
+        self.assertEqual([(True, True)] * 4, self.came(is_floating=True))
 
     def test_and_was_plugged_into_the_host(self) -> None:
         self.domain.online = (True,) * 3
-        self.assertEqual([(True,) * 3] * 4, self.came(floats=True))
+        self.assertEqual([(True,) * 3] * 4, self.came(is_floating=True))
 
     def test_but_is_not_for_whom_somebody_has_pinned(self) -> None:
         only = [(True, False)] * 4
         self.assertEqual(only, self.came())
         self.domain.vcpu = "<vcpu cpuset='0'>2</vcpu>"
-        self.assertEqual(only, self.came(floats=True))
+        self.assertEqual(only, self.came(is_floating=True))
 
     def test_not_what_another_run_was_started_with(self) -> None:
         """libvirt carries out on it what has waited for this one."""
         here = qemu_process.Identity('', 0, 0, self.domain.id)
         sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
         self.journal.save(
-            store.JournalRecord('u', 'vm', here, ORIGINAL, written=sevens)
+            JournalRecord('u', 'vm', here, ORIGINAL, written=sevens)
         )
         self.domain.pins = [(True, False)] * 2
         self.domain.values = dict.fromkeys(fake_libvirt.ORIGINAL, 7_000)
@@ -161,7 +162,7 @@ class TestCopy(base.BaseTestCase):
             self.domain.pins = [(True, False), online]
             here = qemu_process.Identity('', 0, 0, self.domain.id - 1)
             self.journal.save(
-                store.JournalRecord('u', 'vm', here, ORIGINAL, written=written)
+                JournalRecord('u', 'vm', here, ORIGINAL, written=written)
             )
             outcome = self.restorer.recover(self.domain)
             self.assertEqual(pin == BOTH, outcome == recovery.Outcome.RESTORED)
@@ -170,19 +171,19 @@ class TestCopy(base.BaseTestCase):
     def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
         self.domain.pins = [(True, False)] * 2
         self.domain.values[cputune.SHARES] = 100
-        self.clean(floats=True, settled=True)
+        self.clean(is_floating=True, restored=True)
         self.assertEqual(100, self.domain.values[cputune.SHARES])
         self.assertEqual([(True, True)] * 2, self.domain.pins)
         self.assertIsNone(self.domain.mark)
 
     def test_nothing_at_all_of_one_that_has_not_left(self) -> None:
         self.domain.values[cputune.SHARES] = 7
-        outcome = self.clean(self.domain.id, settled=True)
+        outcome = self.clean(self.domain.id, restored=True)
         self.assertIs(recovery.Outcome.NOTHING, outcome)
         self.assertEqual(['mark'], self.domain.written)
         self.assertIsNone(self.domain.mark)
 
     def test_nor_of_one_that_is_leaving(self) -> None:
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        self.clean(self.domain.id, settled=True)
+        self.clean(self.domain.id, restored=True)
         self.assertEqual([], self.domain.written)

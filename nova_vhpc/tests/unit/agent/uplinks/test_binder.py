@@ -209,7 +209,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         """libvirtd was started anew between them."""
         self.bind()
         self.domain.bridge = 'br-int'
-        self.made._context.guests.dismiss('u')
+        self.made._context.guests.remove_ended_run('u')
         self.look()
         self.bind()
 

@@ -60,7 +60,7 @@ class CrashedAgentTest(manager_case.ManagerTestCase):
             self.made.restore_one('u').result(manager_case.PATIENCE_S),
         )
         self.made.pause()
-        self.made.let_leave(frozenset({'u'}))
+        self.made.restore_before_migration(frozenset({'u'}))
         self.drain()
         self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
         self.assert_untouched()

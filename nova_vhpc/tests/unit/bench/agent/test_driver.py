@@ -21,67 +21,68 @@ from unittest import mock
 
 import fixtures
 
-from nova_vhpc.bench.agent import driver, measured
-from nova_vhpc.bench.agent import load as agent_load
+from nova_vhpc.bench.agent import driver, load, measured
 from nova_vhpc.cmd import bench
 from nova_vhpc.testbed import libvirtd
 from nova_vhpc.tests import base
 
 
 class AgentBenchTest(base.TestCase):
-    def test_a_machine_without_libvirtd_is_told_before_measuring(self):
+    def test_missing_libvirtd_is_reported_before_measuring(self):
         with (
             mock.patch.object(
                 driver,
                 'libvirt_us_per_vm',
                 side_effect=libvirtd.LibvirtdError('no libvirtd'),
             ),
-            mock.patch.object(driver, '_tick') as measured,
+            mock.patch.object(driver, '_tick') as measure_tick,
             contextlib.redirect_stderr(io.StringIO()) as err,
         ):
             self.assertEqual(1, bench.main(['agent']))
-        measured.assert_not_called()
+        measure_tick.assert_not_called()
         self.assertEqual(
             'nova-vhpc-bench agent: no libvirtd\n', err.getvalue()
         )
 
 
 class LoadTest(base.TestCase):
-    """Stand-ins of a bench that was ended while they started."""
+    """The stand-in processes, started by a bench that ends or fails."""
 
-    def test_none_stay_when_nobody_wants_their_pids(self):
-        load = subprocess.Popen(
-            (sys.executable, '-S', agent_load.__file__, '5', '2'),
+    def test_no_process_stays_if_the_reader_of_the_pids_has_ended(self):
+        process = subprocess.Popen(
+            (sys.executable, '-S', load.__file__, '5', '2'),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             process_group=0,
         )
-        self.addCleanup(self.end_all, load.pid)
-        # No reader: the pids cannot be told.
-        load.stdout.close()
-        _, err = load.communicate(timeout=60)
+        self.addCleanup(self.kill_group, process.pid)
+        # Without a reader, printing the pids raises BrokenPipeError.
+        process.stdout.close()
+        _, err = process.communicate(timeout=60)
         self.assertEqual(b'', err)
-        self.assertRaises(ProcessLookupError, os.killpg, load.pid, 0)
+        self.assertRaises(ProcessLookupError, os.killpg, process.pid, 0)
 
-    def test_no_more_threads(self):
-        # As where the control group's pids.max is reached.
-        script = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'load')
+    def test_bench_fails_if_threads_cannot_be_started(self):
+        # As if the control group's pids.max were reached.
+        script = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'load.py'
+        )
         script.write_text(
             'import runpy, threading\n'
             'def start(self):\n'
             '    raise RuntimeError("can\'t start new thread")\n'
             'threading.Thread.start = start\n'
-            f'runpy.run_path({agent_load.__file__!r}, run_name="__main__")\n'
+            f'runpy.run_path({load.__file__!r}, run_name="__main__")\n'
         )
-        load = subprocess.run(
+        process = subprocess.run(
             (sys.executable, '-S', script, '3', '2'),
             stdin=subprocess.DEVNULL,
             capture_output=True,
         )
-        self.assertEqual((0, b''), (load.returncode, load.stderr))
+        self.assertEqual((0, b''), (process.returncode, process.stderr))
         with (
-            mock.patch.object(agent_load, '__file__', str(script)),
+            mock.patch.object(load, '__file__', str(script)),
             contextlib.redirect_stderr(io.StringIO()) as err,
         ):
             self.assertEqual(
@@ -94,6 +95,6 @@ class LoadTest(base.TestCase):
         self.assertIn('take 9 processes and threads', err.getvalue())
 
     @staticmethod
-    def end_all(group):
+    def kill_group(group):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)

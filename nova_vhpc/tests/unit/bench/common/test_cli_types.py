@@ -17,9 +17,9 @@ from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
 
-class NumbersTest(base.TestCase):
-    def test_what_cannot_be_measured_with(self):
-        for words, complaint in (
+class CliTypesTest(base.TestCase):
+    def test_invalid_argument_is_refused_with_status_2(self):
+        for words, message in (
             ('scheduler --hosts 0', "--hosts: '0' is not a whole number"),
             ('scheduler --members x', "--members: 'x' is not a whole number"),
             ('scheduler --rounds 0', 'from 1'),
@@ -48,4 +48,4 @@ class NumbersTest(base.TestCase):
                     SystemExit, bench.main, words.split()
                 )
             self.assertEqual(2, error.code, words)
-            self.assertIn(complaint, err.getvalue())
+            self.assertIn(message, err.getvalue())

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Files that cannot be written: said at once, and nothing is lost."""
+"""Unwritable files are refused at once; printed figures are not lost."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
 FULL = pathlib.Path('/dev/full')
-"""Takes no byte, but can be opened."""
+"""Can be opened, but not written."""
 
 
 class OutputsTest(base.TestCase):
@@ -41,66 +41,66 @@ class OutputsTest(base.TestCase):
         for word in (f'{path} cannot be written', *words):
             self.assertIn(word, str(error))
 
-    def test_what_can_be_written(self):
-        there = self.directory / 'there.json'
-        there.write_text('old')
-        outputs.check(None, there, self.directory / 'new.json')
+    def test_writable_files_are_accepted_and_left_alone(self):
+        existing = self.directory / 'existing.json'
+        existing.write_text('old')
+        outputs.check(None, existing, self.directory / 'new.json')
         outputs.check(pathlib.Path(os.devnull), pathlib.Path('name-only'))
-        self.assertEqual('old', there.read_text())
-        self.assertEqual([there], list(self.directory.iterdir()))
+        self.assertEqual('old', existing.read_text())
+        self.assertEqual([existing], list(self.directory.iterdir()))
 
-    def test_no_directory(self):
+    def test_file_in_a_missing_directory_is_refused(self):
         path = self.directory / 'none' / 'out.json'
         self.assert_refused(path, f'no directory {path.parent}')
         file = self.directory / 'file'
         file.touch()
         self.assert_refused(file / 'out.json', f'no directory {file}')
 
-    def test_a_directory_is_no_file(self):
+    def test_directory_is_refused(self):
         self.assert_refused(self.directory, 'is a directory')
 
-    def test_the_second_is_looked_at_too(self):
+    def test_second_path_is_checked_too(self):
         self.assertRaises(
             outputs.OutputError, outputs.check, None, self.directory
         )
 
-    def test_no_permission(self):
-        # Root may write anywhere.
-        there = self.directory / 'there.json'
-        there.touch()
+    def test_file_without_write_permission_is_refused(self):
+        # Patched, because root may write anywhere.
+        existing = self.directory / 'existing.json'
+        existing.touch()
         with mock.patch.object(os, 'access', return_value=False):
-            self.assert_refused(there, 'no permission')
+            self.assert_refused(existing, 'no permission')
             self.assert_refused(
                 self.directory / 'new.json',
                 f'no permission to make a file in {self.directory}',
             )
 
-    def test_a_document(self):
+    def test_document_is_written_if_there_is_a_path(self):
         path = self.directory / 'out.json'
         outputs.write_json(path, {'a': [1]})
         self.assertEqual({'a': [1]}, json.loads(path.read_text()))
         outputs.write_json(None, {'a': [1]})
 
-    def test_a_disk_that_is_full(self):
+    def test_full_disk_raises_output_error(self):
         outputs.check(FULL)
         error = self.assertRaises(
             outputs.OutputError, outputs.write_json, FULL, {}
         )
         self.assertIn('/dev/full cannot be written: No space', str(error))
 
-    def test_a_reader_that_leaves(self):
+    def test_output_is_discarded_once_its_reader_has_ended(self):
         reading, writing = os.pipe()
         os.close(reading)
         with open(writing, 'w') as out, contextlib.redirect_stdout(out):
             with outputs.tables():
-                print('what fills the pipe ' * 10_000)
-                print('and more', flush=True)
+                print('more than a pipe holds ' * 10_000)
+                print('more', flush=True)
                 self.assertFalse(sys.stdout.isatty())
             self.assertIs(out, sys.stdout)
 
-    def test_standard_output_that_is_closed(self):
+    def test_closed_standard_output_is_ignored(self):
         with contextlib.redirect_stdout(None), outputs.tables():
-            print('nothing')
+            print('discarded')
 
 
 class SubcommandsTest(base.TestCase):
@@ -110,12 +110,12 @@ class SubcommandsTest(base.TestCase):
             status = bench.main([*words])
         return status, out.getvalue(), err.getvalue()
 
-    def test_all_complain_before_they_measure(self):
+    def test_every_bench_refuses_an_unwritable_file_before_measuring(self):
         path = '/nonexistent/out.json'
-        needed = {'predictors': ('--traces', '/tmp'), 'replay': ('x.csv',)}
+        arguments = {'predictors': ('--traces', '/tmp'), 'replay': ('x.csv',)}
         for name in bench.SUBCOMMANDS:
             status, out, err = self.run_bench(
-                name, *needed.get(name, ()), '--json', path
+                name, *arguments.get(name, ()), '--json', path
             )
             self.assertEqual((1, ''), (status, out), name)
             self.assertTrue(
@@ -124,14 +124,14 @@ class SubcommandsTest(base.TestCase):
             )
             self.assertEqual(1, err.count('\n'), err)
 
-    def test_the_picture_is_looked_at_before_the_replay(self):
+    def test_unwritable_picture_is_refused_before_the_replay(self):
         status, out, err = self.run_bench(
             'replay', 'x.csv', '--plot', '/nonexistent/out.png'
         )
         self.assertEqual((1, ''), (status, out))
         self.assertIn('/nonexistent/out.png cannot be written', err)
 
-    def test_tables_are_printed_when_writing_fails_in_the_end(self):
+    def test_tables_are_printed_if_writing_fails_at_the_end(self):
         with tempfile.TemporaryDirectory() as name:
             trace = pathlib.Path(name, 'a.csv')
             trace.write_text('vm0\n' + '1\n90\n' * 10)
@@ -152,7 +152,7 @@ class SubcommandsTest(base.TestCase):
                 status, out, err = self.run_bench(*words.split())
                 self.assertEqual(1, status, words)
                 self.assertIn(table, out)
-                # Matplotlib may have something to say before it.
+                # Matplotlib may print warnings before.
                 last = err.splitlines()[-1]
                 self.assertTrue(last.startswith('nova-vhpc-bench '), err)
                 self.assertIn('cannot be written: No space left', last)

@@ -28,7 +28,7 @@ class PluginsTest(base.TestCase):
         plugins.add_arguments(parser)
         return plugins.selected(parser.parse_args(words))
 
-    def test_as_shipped_but_for_what_is_named(self):
+    def test_plugins_not_given_are_the_defaults(self):
         self.assertEqual(
             plugins.PluginNames('gang', 'balance', 'adaptive'), self.selected()
         )
@@ -37,11 +37,11 @@ class PluginsTest(base.TestCase):
             self.selected('--pinning-policy', 'io_pool', '--predictor', 'rle'),
         )
 
-    def test_arguments_for_another_process(self):
+    def test_argv_selects_the_same_plugins(self):
         names = plugins.PluginNames('atc', 'none', 'markov')
         self.assertEqual(names, self.selected(*names.argv()))
 
-    def test_one_that_does_not_exist(self):
+    def test_unknown_plugin_is_refused(self):
         for words in (
             ('--slice-policy', 'nix'),
             ('--pinning-policy', 'nix'),
@@ -52,7 +52,7 @@ class PluginsTest(base.TestCase):
             )
             self.assertIn('nix: unknown; allowed: ', str(error))
 
-    def test_the_agent_bench_complains_before_it_measures(self):
+    def test_agent_bench_refuses_an_unknown_plugin_before_measuring(self):
         with (
             mock.patch.object(driver, 'measure') as measure,
             contextlib.redirect_stderr(io.StringIO()) as err,

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How far runs differ."""
+"""Tests of confidence ranges of runs."""
 
 import math
 import statistics
@@ -19,16 +19,14 @@ from nova_vhpc.bench.lab import confidence
 from nova_vhpc.tests import base
 
 
-class TestSpread(base.TestCase):
-    """Ranges, ratios and what may be said of them."""
-
-    def test_few_runs_are_all_in_the_range(self):
+class ConfidenceRangeTest(base.TestCase):
+    def test_range_of_few_runs_has_all_of_them(self):
         self.assertEqual(
             confidence.ConfidenceRange(3.0, 1.0, 5.0, 3),
             confidence.range_of([5.0, 1.0, 3.0]),
         )
 
-    def test_of_many_the_extremes_do_not_count(self):
+    def test_range_of_many_runs_leaves_out_the_extremes(self):
         # The interval of the sign test: of 10 the second to the ninth, of
         # 100 the 40th to the 61st.
         ten = confidence.range_of([float(n) for n in range(1, 11)])
@@ -36,25 +34,26 @@ class TestSpread(base.TestCase):
         hundred = confidence.range_of([float(n) for n in range(1, 101)])
         self.assertEqual((40.0, 61.0), (hundred.low, hundred.high))
 
-    def test_the_interval_has_the_median_in_95_of_100_cases(self):
+    def test_range_holds_the_median_with_95_percent_confidence(self):
         for count in range(6, 60):
-            found = confidence.range_of([float(n) for n in range(count)])
-            # The median is outside if it is on one side of so many runs.
+            runs = confidence.range_of([float(n) for n in range(count)])
+            # The median is outside of the range if at most this many runs
+            # are on one side of it.
             outside = [
-                2 * sum(math.comb(count, n) for n in range(aside)) / 2**count
-                for aside in (int(found.low) + 1, int(found.low) + 2)
+                2 * sum(math.comb(count, n) for n in range(fewest)) / 2**count
+                for fewest in (int(runs.low) + 1, int(runs.low) + 2)
             ]
             self.assertLessEqual(outside[0], 0.05)
             self.assertGreater(outside[1], 0.05)
 
-    def test_ratios_are_of_the_same_round(self):
-        # The machine was three times as fast in the second one.
+    def test_ratios_are_taken_within_a_round(self):
+        # In the second round the machine was three times as fast.
         self.assertEqual(
             confidence.ConfidenceRange(2.0, 2.0, 2.0, 2),
             confidence.range_of_ratios([2, 6], [1, 3]),
         )
 
-    def test_a_round_without_a_base_says_nothing(self):
+    def test_round_whose_base_is_0_is_left_out(self):
         self.assertEqual(
             confidence.ConfidenceRange(2.0, 2.0, 2.0, 1),
             confidence.range_of_ratios([2, 6], [1, 0, 4]),
@@ -66,7 +65,7 @@ class TestSpread(base.TestCase):
             [0.0],
         )
 
-    def test_of_other_rounds_the_widest_ratio(self):
+    def test_ratio_of_ranges_of_different_rounds_is_the_widest(self):
         self.assertEqual(
             confidence.ConfidenceRange(2.0, 2 / 3, 8.0, 2),
             confidence.range_of([2.0, 4.0, 8.0]).ratio_to(
@@ -78,20 +77,20 @@ class TestSpread(base.TestCase):
         )
         self.assertEqual(float('inf'), idle.high)
 
-    def test_a_verdict_needs_both_ends(self):
+    def test_decision_is_unknown_unless_both_ends_agree(self):
         def rule(value):
             return 'much' if value > 1 else 'little'
 
-        found = confidence.ConfidenceRange(2.0, 1.5, 3.0, 2)
-        self.assertEqual('much', found.decide(rule, 'unknown'))
+        ratio = confidence.ConfidenceRange(2.0, 1.5, 3.0, 2)
+        self.assertEqual('much', ratio.decide(rule, 'unknown'))
         self.assertEqual(
-            'unknown', found.relative_change().decide(rule, 'unknown')
+            'unknown', ratio.relative_change().decide(rule, 'unknown')
         )
 
-        alone = confidence.range_of([2.0])
-        self.assertEqual('unknown', alone.decide(rule, 'unknown'))
+        one_run = confidence.range_of([2.0])
+        self.assertEqual('unknown', one_run.decide(rule, 'unknown'))
 
-    def test_text(self):
+    def test_text_has_value_and_range(self):
         self.assertEqual(
             '+100% (-50% to +200%)',
             confidence.ConfidenceRange(1.0, -0.5, 2.0, 3).text('+.0%'),

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""When enough has been measured."""
+"""Tests of the K-best measurement scheme (NPC'09, section 3)."""
 
 from nova_vhpc.bench.lab import kbest
 from nova_vhpc.tests import base
@@ -19,22 +19,20 @@ from nova_vhpc.tests import base
 SCHEME = kbest.KBest(k=2, epsilon=0.02, m=4)
 
 
-class TestKBest(base.TestCase):
-    """NPC'09, section 3."""
-
-    def test_k_values_that_agree(self):
+class KBestTest(base.TestCase):
+    def test_converged_if_the_k_best_agree(self):
         self.assertTrue(SCHEME.converged([50.0, 99.0, 100.0]))
 
-    def test_the_best_ones_must_agree(self):
+    def test_not_converged_if_only_lower_values_agree(self):
         self.assertFalse(SCHEME.converged([50.0, 50.1, 100.0]))
 
-    def test_fewer_than_k(self):
+    def test_not_converged_with_fewer_than_k_values(self):
         self.assertFalse(SCHEME.converged([100.0]))
 
-    def test_gives_up_after_m(self):
+    def test_done_after_m_values_without_agreement(self):
         self.assertFalse(SCHEME.done([1.0, 2.0, 4.0]))
         self.assertTrue(SCHEME.done([1.0, 2.0, 4.0, 8.0]))
 
-    def test_reports_the_best(self):
+    def test_best_is_the_mean_of_the_k_best(self):
         self.assertEqual(99.5, SCHEME.best([10.0, 99.0, 100.0]))
         self.assertRaises(ValueError, SCHEME.best, [])

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The page of claims: verdicts follow the figures."""
+"""Tests of the papers' claims: verdicts and page."""
 
 import re
 
@@ -33,7 +33,7 @@ def entry(**values):
 
 
 def rounds(**by_setting):
-    """Three rounds that agree within a hundredth."""
+    """Return three rounds that agree within 1 percent, by setting."""
     return {
         key.removeprefix('at_'): [value * 0.995, value, value * 1.005]
         for key, value in by_setting.items()
@@ -86,25 +86,24 @@ def document(**slices):
     }
 
 
-class TestClaims(base.TestCase):
-    """One claim after the other."""
-
+class PaperClaimsTest(base.TestCase):
     def verdict(self, title, figures):
         (claim,) = (
             c for c in paper_claims.PAPER_CLAIMS if c.title.startswith(title)
         )
         return claim.assess(figures).outcome
 
-    def test_rounds_of_two_runs_are_not_compared(self):
-        # As --merge leaves them; of before there was a "when" they count.
+    def test_rounds_measured_at_different_times_are_not_compared(self):
+        # --merge leaves figures of several times. Without a "when", which
+        # older files lack, figures are compared.
         figures = document()
         for mix, title in (
             ('clusters', 'ATC beats'),
             ('hogs', 'Programs that are not parallel'),
         ):
             by_policy = figures['mixes'][mix]
-            for one in by_policy.values():
-                one['when'] = 'today'
+            for figures_of_policy in by_policy.values():
+                figures_of_policy['when'] = 'today'
             self.verdict(title, figures)
             by_policy['stock']['when'] = 'yesterday'
             self.assertRaises(ValueError, self.verdict, title, figures)
@@ -112,32 +111,32 @@ class TestClaims(base.TestCase):
         self.assertIn(' Clusters under stock, hogs under stock: yester', page)
         self.assertNotIn('under atc: ', page)
 
-    def test_latency_falls(self):
+    def test_shorter_slice_with_shorter_waits_holds(self):
         self.assertEqual(
             claim_verdicts.HOLDS,
             self.verdict('A shorter time slice means', document()),
         )
 
-    def test_no_gain_from_short_slices(self):
+    def test_shorter_slice_without_speedup_fails(self):
         self.assertEqual(
             claim_verdicts.FAILS,
             self.verdict('A shorter time slice makes', document()),
         )
 
-    def test_gain_from_short_slices(self):
+    def test_shorter_slice_with_speedup_holds(self):
         self.assertEqual(
             claim_verdicts.HOLDS,
             self.verdict('A shorter time slice makes', document(at_4=3.0)),
         )
 
-    def test_atc_does_not_help(self):
+    def test_atc_without_gain_over_stock_fails(self):
         self.assertEqual(
             claim_verdicts.FAILS, self.verdict('ATC beats', document())
         )
 
-    def test_atc_by_what_all_clusters_got(self):
+    def test_atc_is_judged_by_efficiency_and_not_by_speedup(self):
         figures = document()
-        # One cluster that stalls under stock makes any speedup.
+        # A cluster that stalls under stock makes the speedup arbitrary.
         figures['mixes']['clusters']['atc']['speedup'] = 7.0
         self.assertEqual(
             claim_verdicts.FAILS, self.verdict('ATC beats', figures)
@@ -147,7 +146,7 @@ class TestClaims(base.TestCase):
             claim_verdicts.HOLDS, self.verdict('ATC beats', figures)
         )
 
-    def test_runs_that_differ_decide_nothing(self):
+    def test_rounds_that_disagree_leave_every_claim_undecided(self):
         figures = document()
         figures['mixes']['clusters']['atc']['efficiencies'] = [0.3, 0.1]
         figures['mixes']['hogs']['atc']['others'] = [0.4, 0.6]
@@ -178,7 +177,7 @@ class TestClaims(base.TestCase):
                 claim.title,
             )
 
-    def test_the_shortest_slice_is_best_only_if_it_beats_each(self):
+    def test_shortest_slice_is_best_only_if_it_beats_each_other(self):
         title = '0.3 ms'
         self.assertEqual(claim_verdicts.FAILS, self.verdict(title, document()))
         shortest = document(at_2=2.0)
@@ -189,7 +188,7 @@ class TestClaims(base.TestCase):
             claim_verdicts.UNDECIDED, self.verdict(title, shortest)
         )
 
-    def test_one_round_decides_of_no_slice_that_it_is_best(self):
+    def test_best_slice_is_undecided_after_one_round(self):
         for figures in (document(), document(at_2=2.0)):
             by_slice = figures['claims']['rounds']['slices']['a']
             for values in by_slice.values():
@@ -198,10 +197,10 @@ class TestClaims(base.TestCase):
                 claim_verdicts.UNDECIDED, self.verdict('0.3 ms', figures)
             )
 
-    def test_messages_stand_it_better(self):
+    def test_smaller_loss_of_mpi_holds(self):
         self.assertEqual(claim_verdicts.HOLDS, self.verdict('MPI', document()))
 
-    def test_latency_and_time_go_together(self):
+    def test_correlation_of_latency_and_time_is_shown_if_times_differ(self):
         # Execution times 1, 1 and 2 at waits of 60, 8 and 9 ms.
         (claim,) = (
             c for c in paper_claims.PAPER_CLAIMS if 'spinlock' in c.title
@@ -210,11 +209,11 @@ class TestClaims(base.TestCase):
             'correlation with the execution time -0.49',
             claim.assess(document()).figure,
         )
-        # Times that are all alike go together with nothing.
-        alike = claim.assess(document(at_2=1.0)).figure
-        self.assertNotIn('correlation', alike)
+        # Equal times have no correlation.
+        figure = claim.assess(document(at_2=1.0)).figure
+        self.assertNotIn('correlation', figure)
 
-    def test_the_best_slice_by_the_distance_of_equation_1(self):
+    def test_distance_of_equation_1_is_shown_per_slice(self):
         # Times at 100 and 4 ms: 1 and 1, 1 and 0.5, 1 and 1.11.
         (claim,) = (
             c for c in paper_claims.PAPER_CLAIMS if '0.3 ms' in c.title
@@ -223,20 +222,20 @@ class TestClaims(base.TestCase):
             '0.50 at 100 ms, 0.11 at 4 ms', claim.assess(document()).figure
         )
 
-    def test_memory_loses_a_little(self):
+    def test_memory_bound_loss_holds_only_if_it_is_small(self):
         title = 'Short slices cost programs that are bound by memory'
         self.assertEqual(claim_verdicts.HOLDS, self.verdict(title, document()))
-        for much in (0.5, 1.2):
+        for speed in (0.5, 1.2):
             figures = document()
             figures['claims']['rounds']['memory']['stream'] |= rounds(
-                at_4=much
+                at_4=speed
             )
             self.assertEqual(
                 claim_verdicts.FAILS, self.verdict(title, figures)
             )
 
-    def test_a_large_loss_beside_a_large_gain_decides_nothing(self):
-        # Neither is a small loss, but that is between them.
+    def test_loss_and_gain_in_different_rounds_are_undecided(self):
+        # The range from the loss to the gain includes a small loss.
         figures = document()
         by_round = figures['claims']['rounds']
         for experiment, figure, title in (
@@ -253,7 +252,7 @@ class TestClaims(base.TestCase):
                 claim_verdicts.FAILS, self.verdict(title, figures)
             )
 
-    def test_pools_double_what_communicates(self):
+    def test_io_pool_holds_only_with_a_large_gain(self):
         self.assertEqual(
             claim_verdicts.HOLDS,
             self.verdict('An I/O pool nearly', document()),
@@ -264,21 +263,21 @@ class TestClaims(base.TestCase):
             claim_verdicts.FAILS, self.verdict('An I/O pool nearly', figures)
         )
 
-    def test_pools_cost_nothing_else(self):
+    def test_loss_of_others_by_an_io_pool_holds_only_if_small(self):
         title = 'Programs that do not communicate lose'
         self.assertEqual(claim_verdicts.HOLDS, self.verdict(title, document()))
         figures = document()
         figures['claims']['rounds']['pool']['ep'] |= rounds(pools=0.8)
         self.assertEqual(claim_verdicts.FAILS, self.verdict(title, figures))
 
-    def test_a_spare_cpu(self):
+    def test_spare_cpu_with_a_smaller_gain_holds_partly(self):
         title = 'Programs are a third faster'
         self.assertEqual(claim_verdicts.HOLDS, self.verdict(title, document()))
         figures = document()
         figures['claims']['rounds']['spare']['cg'] |= rounds(spare=1.12)
         self.assertEqual(claim_verdicts.PARTLY, self.verdict(title, figures))
 
-    def test_every_paper_has_claims(self):
+    def test_every_paper_has_a_claim(self):
         for paper in ('ATC', 'I/O perception', "NPC'09", "HPCVirt'09"):
             self.assertTrue(
                 [
@@ -289,7 +288,7 @@ class TestClaims(base.TestCase):
                 paper,
             )
 
-    def test_claims_of_another_day_are_said_to_be(self):
+    def test_page_has_the_dates_of_figures_measured_earlier(self):
         figures = document()
         figures['claims']['when'] = {
             'slices': '2026-11-21',
@@ -301,20 +300,20 @@ class TestClaims(base.TestCase):
             paper_claims.page(figures),
         )
 
-    def test_a_run_without_figures_claims_nothing(self):
+    def test_every_claim_is_unknown_without_figures(self):
         page = paper_claims.page({'mixes': {}})
         self.assertEqual(
             len(paper_claims.PAPER_CLAIMS),
             page.count(f'**{claim_verdicts.UNKNOWN.capitalize()}'),
         )
 
-    def test_the_page_shows_both_figures(self):
+    def test_page_has_the_papers_and_our_figures(self):
         page = paper_claims.page(document())
         self.assertIn('148 to 289', page)
         self.assertIn('allreduce +100% (+100% to +100%)', page)
         self.assertIn('0.90 at 0 ms, 0.70 at 5 ms', page)
 
-    def test_the_page_is_valid(self):
+    def test_page_is_valid_restructuredtext(self):
         page = re.sub(':doc:`.*?`', 'page', paper_claims.page(document()))
         docutils.core.publish_string(
             page,
@@ -322,12 +321,12 @@ class TestClaims(base.TestCase):
             settings_overrides={'halt_level': 2, 'report_level': 5},
         )
 
-    def test_without_stock_nothing_is_claimed(self):
+    def test_claims_against_stock_are_not_measured_without_stock(self):
         figures = document()
         for by_policy in figures['mixes'].values():
             by_policy.pop('stock', None)
-            for one in by_policy.values():
-                one.update(speedup=None, loss=None)
+            for figure in by_policy.values():
+                figure.update(speedup=None, loss=None)
         text = paper_claims.page(figures)
         for title in ('ATC beats the stock', 'Programs that are not parallel'):
             _, _, after = text.partition(title)

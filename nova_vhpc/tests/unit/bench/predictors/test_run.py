@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench predictors`` on traces whose figures are known."""
+"""Tests of ``nova-vhpc-bench predictors``, on traces of known figures."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ import pathlib
 import tempfile
 
 from nova_vhpc.bench.common import traces
-from nova_vhpc.bench.predictors import score as predictors_score
+from nova_vhpc.bench.predictors.score import run_trace, score
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
 
@@ -33,8 +33,8 @@ KEYS = {
 }
 
 
-class Told:
-    """Predicts what it was made with."""
+class ScriptedPredictor:
+    """Makes the predictions that it is given."""
 
     state_bytes = 0
 
@@ -49,51 +49,52 @@ class Told:
 
 
 class ScoreTest(base.TestCase):
-    def score(self, states, predictions):
+    def score_one_vm(self, states, predictions):
         events = tuple(50.0 * (state - 1) for state in states)
-        return predictors_score.score(
-            lambda: Told(predictions), traces.Trace('t', ('vm',), (events,))
+        return score(
+            lambda: ScriptedPredictor(predictions),
+            traces.Trace('t', ('vm',), (events,)),
         )
 
-    def test_definitions(self):
-        # Predictions are for the period after; the last is for none.
-        score = self.score(
+    def test_precisions_are_defined_as_in_the_paper(self):
+        # Each prediction is for the next period; the last one is not used.
+        result = self.score_one_vm(
             states=(1, 1, 2, 2, 3, 1),
             predictions=(1, 2, 3, 2, 1, 9),
         )
         # 1 right, 2 right (transition), 3 wrong, 2 wrong, 1 right.
-        self.assertEqual(3 / 5, score.overall)
-        self.assertEqual(2 / 3, score.transition)
-        self.assertEqual(2 / 3, score.change_precision)
-        self.assertEqual(3, score.transitions)
+        self.assertEqual(3 / 5, result.overall)
+        self.assertEqual(2 / 3, result.transition)
+        self.assertEqual(2 / 3, result.change_precision)
+        self.assertEqual(3, result.transitions)
 
-    def test_a_change_to_the_wrong_state_is_no_transition_seen(self):
-        score = self.score(states=(1, 3), predictions=(2, 1))
+    def test_predicted_change_to_the_wrong_state_does_not_count(self):
+        result = self.score_one_vm(states=(1, 3), predictions=(2, 1))
         self.assertEqual(
             (0, 0, 0),
-            (score.overall, score.transition, score.change_precision),
+            (result.overall, result.transition, result.change_precision),
         )
 
-    def test_nothing_to_be_precise_about(self):
-        score = self.score(states=(1, 1, 1), predictions=(1, 1, 1))
-        self.assertIsNone(score.transition)
-        self.assertIsNone(score.change_precision)
-        self.assertEqual(0.0, score.as_json()['transition'])
+    def test_precision_is_none_without_transition_or_predicted_change(self):
+        result = self.score_one_vm(states=(1, 1, 1), predictions=(1, 1, 1))
+        self.assertIsNone(result.transition)
+        self.assertIsNone(result.change_precision)
+        self.assertEqual(0.0, result.as_json()['transition'])
 
-    def test_mean_over_the_vms_that_have_transitions(self):
+    def test_precisions_are_means_over_the_vms_they_are_defined_for(self):
         trace = traces.Trace(
             't', ('a', 'b'), ((0.0, 0.0, 0.0), (0.0, 60.0, 0.0))
         )
-        score = predictors_score.score(lambda: Told((2, 1, 1)), trace)
+        result = score(lambda: ScriptedPredictor((2, 1, 1)), trace)
         # a: 1 of 2 right, no transition; b: all right, 2 transitions.
-        self.assertEqual(0.75, score.overall)
-        self.assertEqual(1.0, score.transition)
-        self.assertEqual(1.0, score.transitions)
-        self.assertEqual(0.5, score.change_precision)
+        self.assertEqual(0.75, result.overall)
+        self.assertEqual(1.0, result.transition)
+        self.assertEqual(1.0, result.transitions)
+        self.assertEqual(0.5, result.change_precision)
 
 
-class Sharing:
-    """Learns together with the others, and says who was asked when."""
+class LoggingPredictor:
+    """Logs its calls, and has a method ``for_peer``."""
 
     state_bytes = 0
 
@@ -102,7 +103,7 @@ class Sharing:
         self.name = name
 
     def for_peer(self):
-        return Sharing(self.log, 'peer of ' + self.name)
+        return LoggingPredictor(self.log, 'peer of ' + self.name)
 
     def observe(self, state, events):
         self.log.append((self.name, state))
@@ -113,22 +114,25 @@ class Sharing:
 
 
 class MembersTest(base.TestCase):
-    def test_the_vms_of_a_trace_are_members_of_one_cluster(self):
+    def test_all_vms_observe_a_period_before_any_predicts_the_next(self):
         log = []
-        predictors_score.run_trace(
-            lambda: Sharing(log),
+        run_trace(
+            lambda: LoggingPredictor(log),
             traces.Trace('t', ('a', 'b'), ((0.0, 60.0), (110.0, 160.0))),
         )
         first, peer = 'first', 'peer of first'
-        asked = [(first, 'predict'), (peer, 'predict')]
+        predictions = [(first, 'predict'), (peer, 'predict')]
         self.assertEqual(
-            [(first, 1), (peer, 3), *asked, (first, 2), (peer, 4), *asked],
+            [
+                *((first, 1), (peer, 3), *predictions),
+                *((first, 2), (peer, 4), *predictions),
+            ],
             log,
         )
 
-    def test_each_is_scored_by_its_own_states(self):
-        counts = predictors_score.run_trace(
-            lambda: Sharing([]),
+    def test_each_vm_is_scored_by_its_own_states(self):
+        counts = run_trace(
+            lambda: LoggingPredictor([]),
             traces.Trace(
                 't', ('a', 'b'), ((0.0, 0.0, 0.0), (110.0, 0.0, 110.0))
             ),
@@ -162,7 +166,7 @@ class BenchTest(base.TestCase):
             )
         return status, out.getvalue(), err.getvalue()
 
-    def test_tables_and_json(self):
+    def test_tables_are_printed_and_json_is_written(self):
         cycle = '0,60\n60,0\n' * 30
         (self.directory / 'bt-x.csv').write_text(f'vm0,vm1\n{cycle}')
         (self.directory / 'ep-x.csv').write_text('vm0\n' + '0\n' * 30)
@@ -182,13 +186,13 @@ class BenchTest(base.TestCase):
                 },
                 by_name.keys(),
             )
-            for score in by_name.values():
-                self.assertEqual(KEYS, score.keys())
+            for values in by_name.values():
+                self.assertEqual(KEYS, values.keys())
                 for key in ('overall', 'transition', 'change_precision'):
-                    self.assertGreaterEqual(score[key], 0)
-                    self.assertLessEqual(score[key], 1)
-                self.assertGreater(score['us_per_prediction'], 0)
-                self.assertGreater(score['state_bytes'], 0)
+                    self.assertGreaterEqual(values[key], 0)
+                    self.assertLessEqual(values[key], 1)
+                self.assertGreater(values['us_per_prediction'], 0)
+                self.assertGreater(values['state_bytes'], 0)
         self.assertEqual(0.0, figures['bt-x']['last_value']['overall'])
         self.assertEqual(59, figures['bt-x']['rle']['transitions'])
         self.assertGreater(figures['bt-x']['rle']['transition'], 0.9)
@@ -197,32 +201,32 @@ class BenchTest(base.TestCase):
         for words in ('table II)', 'table III)', 'N/A', 'Bytes of state'):
             self.assertIn(words, out)
 
-    def test_bad_traces_are_named(self):
+    def test_unreadable_trace_is_reported_and_the_others_are_scored(self):
         (self.directory / 'good.csv').write_text('vm0\n1\n2\n')
         (self.directory / 'worse.csv').write_text('vm0\n1\nx\n')
         status, out, err = self.run_bench()
         self.assertEqual(1, status)
-        self.assertIn('left out: ', err)
+        self.assertIn('ignored: ', err)
         self.assertIn('worse.csv, line 3', err)
         self.assertIn('good', out)
         self.assertEqual(
             {'good'}, json.loads(self.json.read_text())['traces'].keys()
         )
 
-    def test_bad_traces_alone(self):
+    def test_no_json_is_written_if_all_traces_are_unreadable(self):
         (self.directory / 'worse.csv').write_text('vm0\n1\nx\n')
         status, out, err = self.run_bench()
         self.assertEqual((1, ''), (status, out))
         self.assertIn('worse.csv, line 3', err)
         self.assertFalse(self.json.exists())
 
-    def test_no_traces(self):
+    def test_directory_without_traces_fails(self):
         status, _out, err = self.run_bench()
         self.assertEqual(1, status)
         self.assertTrue(err.startswith('nova-vhpc-bench predictors: '), err)
         self.assertIn('no *.csv', err)
 
-    def test_json_that_cannot_be_written(self):
+    def test_json_file_in_a_missing_directory_is_refused(self):
         (self.directory / 'good.csv').write_text('vm0\n1\n2\n')
         self.json = self.directory / 'none' / 'out.json'
         status, _out, err = self.run_bench()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``nova-vhpc-bench replay``, as a person runs it."""
+"""Tests of ``nova-vhpc-bench replay`` by its command line."""
 
 import contextlib
 import importlib.util
@@ -52,13 +52,13 @@ class ReplayTest(base.TestCase):
             )
         return status, out.getvalue(), err.getvalue()
 
-    def test_json_shows_both_rules(self):
+    def test_json_has_the_moves_of_both_leave_rules(self):
         path = self.dir / 'out.json'
         status, out, _ = self.run_bench(self.trace(), '--json', path)
         self.assertEqual(0, status)
         figures = json.loads(path.read_text())
         paper, ours = (figures['rules'][rule] for rule in ('paper', 'ours'))
-        # Figure 5 of the paper, and what became of it.
+        # Figure 5 of the paper, by its own rule and by ours.
         self.assertGreaterEqual(paper['moves'], 12)
         self.assertEqual(1, ours['moves'])
         self.assertEqual(len(CG_LIKE), len(ours['phases']))
@@ -67,7 +67,7 @@ class ReplayTest(base.TestCase):
         self.assertEqual(2 + 2 * paper['moves'], paper['writes'])
         self.assertIn('cg-like: 2 VMs, 300 periods', out)
 
-    def test_predictions_lie_beside_what_they_were_for(self):
+    def test_prediction_is_listed_with_the_period_it_is_for(self):
         trace = traces.read_gapped(self.trace())
         line = run.replay(trace, 'ours', 'last_value').vms['vm0']
         self.assertEqual(line.states[:-1], line.predicted_states[1:])
@@ -77,7 +77,7 @@ class ReplayTest(base.TestCase):
             1 - changes / (len(CG_LIKE) - 1), line.precision
         )
 
-    def test_moves_are_where_the_phase_changes(self):
+    def test_members_move_in_the_period_in_which_the_phase_changes(self):
         trace = traces.read_gapped(self.trace())
         result = run.replay(trace, 'paper', 'last_value')
         self.assertEqual(result.phase_changes, len(result.moves))
@@ -88,9 +88,9 @@ class ReplayTest(base.TestCase):
             self.assertEqual(move.to, result.phases[move.period])
             self.assertNotEqual(move.to, result.phases[move.period - 1])
 
-    def test_who_cannot_be_moved_is_not_moved(self):
+    def test_phase_without_room_in_the_pool_is_counted_as_not_followed(self):
         path = self.dir / 'out.json'
-        for cpus, why in (
+        for cpus, expected_reason in (
             (2, 'has 2 vCPUs, too many for the I/O pool'),
             (1, 'no pools: 1 CPU to pin to'),
         ):
@@ -99,22 +99,22 @@ class ReplayTest(base.TestCase):
             )
             self.assertEqual(0, status)
             self.assertIn('phase not followed', out)
-            self.assertIn(why, out)
+            self.assertIn(expected_reason, out)
             self.assertRegex(out, r'paper +0 +0\.0% ')
             paper = json.loads(path.read_text())['rules']['paper']
             self.assertEqual((0, []), (paper['moves'], paper['move_list']))
             self.assertEqual(0.0, paper['io_fraction'])
             self.assertEqual(0.0, paper['vms']['vm0']['io_fraction'])
-            # What was wanted is a thing of its own.
+            # The phase changes although no VM moves.
             self.assertGreaterEqual(paper['phase_changes'], 12)
             periods = paper['phases'].count('io')
             self.assertEqual(periods / 300, paper['io_phase_fraction'])
             ((reason, vm_periods),) = paper['not_followed']['reasons'].items()
-            self.assertIn(why, reason)
+            self.assertIn(expected_reason, reason)
             self.assertEqual(2 * periods, vm_periods)
             self.assertEqual(periods / 300, paper['not_followed']['fraction'])
 
-    def test_a_picture(self):
+    def test_picture_is_drawn_as_png_and_svg(self):
         self.assertIsNotNone(importlib.util.find_spec('matplotlib'))
         for suffix in ('.png', '.svg'):
             path = self.dir / f'out{suffix}'
@@ -125,7 +125,7 @@ class ReplayTest(base.TestCase):
             self.assertGreater(path.stat().st_size, 10_000)
         xml.etree.ElementTree.parse(path)
 
-    def test_a_name_is_no_formula(self):
+    def test_dollars_in_vm_names_are_not_drawn_as_formulas(self):
         trace = self.dir / 'dollars.csv'
         trace.write_text('$\\frac{$,$b$\n' + '10,90\n90,10\n' * 10)
         path = self.dir / 'dollars.svg'
@@ -133,7 +133,7 @@ class ReplayTest(base.TestCase):
         self.assertEqual(0, status)
         xml.etree.ElementTree.parse(path)
 
-    def test_the_picture_tells_the_phase_from_the_pool(self):
+    def test_picture_shows_the_phase_and_the_pool_apart(self):
         drawn = {}
         for cpus in (2, 4):
             path = self.dir / f'{cpus}.svg'
@@ -143,23 +143,23 @@ class ReplayTest(base.TestCase):
         def shapes(cpus, colour):
             return sum(colour in line for line in drawn[cpus])
 
-        # Once each in the legend.
+        # Each colour occurs once in the legend.
         self.assertEqual(1, shapes(2, plot.IN_IO_POOL))
         self.assertGreater(shapes(4, plot.IN_IO_POOL), 1)
         self.assertGreater(shapes(2, plot.IO_PHASE), 1)
         self.assertEqual(*(shapes(cpus, plot.IO_PHASE) for cpus in drawn))
 
-    def test_a_picture_of_another_kind(self):
+    def test_picture_of_an_unknown_type_is_refused(self):
         with contextlib.redirect_stderr(io.StringIO()) as err:
-            wrong = self.assertRaises(
+            error = self.assertRaises(
                 SystemExit,
                 bench.main,
                 ['replay', str(self.trace()), '--plot', 'out.jpg'],
             )
-        self.assertEqual(2, wrong.code)
+        self.assertEqual(2, error.code)
         self.assertIn("'out.jpg' must end in .svg or .png", err.getvalue())
 
-    def test_without_matplotlib_it_says_what_to_install(self):
+    def test_missing_matplotlib_is_reported_with_the_pip_command(self):
         for name in [*sys.modules]:
             if name.split('.')[0] == 'matplotlib':
                 self.addCleanup(
@@ -173,7 +173,7 @@ class ReplayTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn("pip install 'nova-vhpc[plot]'", err)
 
-    def test_garbage_in_a_trace_is_not_measured(self):
+    def test_cells_without_a_number_of_events_count_as_not_measured(self):
         path = self.trace('a,b\n5,x\n,7\nnan,inf\n-3,1e3\n1\n')
         trace = traces.read_gapped(path)
         self.assertEqual(
@@ -188,35 +188,35 @@ class ReplayTest(base.TestCase):
         )
         result = run.replay(trace, 'ours', 'last_value')
         self.assertEqual(0, result.ignored)
-        self.assertIn('6 cells are no number', self.run_bench(path)[1])
+        self.assertIn('6 cells are not a number', self.run_bench(path)[1])
         self.assertNotIn('cells', self.run_bench(self.trace())[1])
 
-    def test_a_file_without_any_number(self):
+    def test_file_without_any_number_is_refused(self):
         for text in ('a;b\n1;2\n3;4\n', 'a,b\nx,\nnan,y\n'):
             status, out, err = self.run_bench(self.trace(text))
             self.assertEqual((1, ''), (status, out))
-            self.assertIn('cg-like.csv: no number was found', err)
+            self.assertIn('cg-like.csv: there is no number in it', err)
             self.assertIn('separated by commas', err)
 
-    def test_more_values_than_vms(self):
-        # Numbers with a decimal comma fall apart into several.
+    def test_row_with_more_values_than_vms_is_refused(self):
+        # A number with a decimal comma is split into two values.
         status, out, err = self.run_bench(self.trace('a;b\n1,5;2,5\n'))
         self.assertEqual((1, ''), (status, out))
         self.assertIn('cg-like.csv, line 2: 3 values for 1 VMs', err)
         self.assertIn('separated by commas', err)
 
-    def test_a_period_without_any_measurement_is_one(self):
+    def test_row_of_empty_cells_is_a_period(self):
         path = self.trace('a,b\n1,2\n,\n3,4\n\n')
         self.assertEqual(
             ((1.0, 2.0), (None, None), (3.0, 4.0)),
             traces.read_gapped(path).rows,
         )
 
-    def test_a_byte_order_mark_is_no_part_of_a_name(self):
+    def test_byte_order_mark_is_not_part_of_a_name(self):
         path = self.trace('\ufeffa,b\n1,2\n')
         self.assertEqual(('a', 'b'), traces.read_gapped(path).vms)
 
-    def test_what_cannot_be_replayed(self):
+    def test_unreadable_trace_is_refused(self):
         for text in ('', 'vm0,vm1\n', 'a,a\n1,2\n'):
             status, _, err = self.run_bench(self.trace(text))
             self.assertEqual(1, status)
@@ -225,7 +225,7 @@ class ReplayTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn('cannot be read', err)
 
-    def test_an_unknown_policy(self):
+    def test_unknown_pinning_policy_is_refused_with_status_2(self):
         status, _, err = self.run_bench(
             self.trace(), '--pinning-policy', 'nosuch'
         )

@@ -10,9 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is counted is what plans do with each VM, not the phase."""
+"""Moves are counted by the pins in the plans, not by the phase."""
 
-from nova_vhpc.bench.replay import result as replay_result
+from nova_vhpc.bench.replay import result
 from nova_vhpc.control import model
 from nova_vhpc.tests import base
 
@@ -25,7 +25,7 @@ BOTH = (frozenset({1}), frozenset({2}))
 
 
 def plan(a, b=OUTSIDE, io=True, pools=POOLS, ignored=()):
-    """A plan that pins the VMs ``a`` and ``b`` so."""
+    """Return a plan with these pins for the VMs ``a`` and ``b``."""
     phase = model.Phase.IO if io else model.Phase.COMPUTING
     return model.Plan(
         vms={
@@ -35,60 +35,60 @@ def plan(a, b=OUTSIDE, io=True, pools=POOLS, ignored=()):
             for name, pins in (('a', a), ('b', b))
         },
         clusters={'c': model.ClusterPlan(phase)},
-        ignored=tuple(model.Diagnostic(*one) for one in ignored),
+        ignored=tuple(model.Diagnostic(*fields) for fields in ignored),
         pools=pools,
     )
 
 
 def summarise(*plans):
-    """Of a trace that is one period longer; the last plan does not count."""
+    """Summarise a trace with one more period, whose plan does not count."""
     plans = (*plans, plan(INSIDE, INSIDE))
     events = {name: (0.0,) * len(plans) for name in ('a', 'b')}
-    return replay_result.summarise('ours', 'c', events, plans, 0)
+    return result.summarise('ours', 'c', events, plans, 0)
 
 
 class ReplayResultTest(base.TestCase):
-    def test_members_may_be_in_different_pools(self):
-        result = summarise(plan(INSIDE), plan(INSIDE), plan(OUTSIDE, INSIDE))
+    def test_members_in_different_pools_are_counted_one_by_one(self):
+        replay = summarise(plan(INSIDE), plan(INSIDE), plan(OUTSIDE, INSIDE))
         self.assertEqual(
-            (False, True, True, False), result.vms['a'].in_io_pool
+            (False, True, True, False), replay.vms['a'].in_io_pool
         )
         self.assertEqual(
-            (False, False, False, True), result.vms['b'].in_io_pool
+            (False, False, False, True), replay.vms['b'].in_io_pool
         )
-        self.assertEqual([2, 1], [vm.moves for vm in result.vms.values()])
-        self.assertEqual(0.5, result.vms['a'].io_fraction)
-        self.assertEqual(0.375, result.io_fraction)
-        self.assertEqual(0.75, result.io_phase_fraction)
-        self.assertEqual(1, result.phase_changes)
+        self.assertEqual([2, 1], [vm.moves for vm in replay.vms.values()])
+        self.assertEqual(0.5, replay.vms['a'].io_fraction)
+        self.assertEqual(0.375, replay.io_fraction)
+        self.assertEqual(0.75, replay.io_phase_fraction)
+        self.assertEqual(1, replay.phase_changes)
 
-    def test_who_moves_together_moves_once(self):
-        result = summarise(
+    def test_vms_that_move_in_the_same_period_are_one_move(self):
+        replay = summarise(
             plan(INSIDE, INSIDE), plan(OUTSIDE, INSIDE), plan(INSIDE)
         )
         self.assertEqual(
             (
-                replay_result.Move(1, 'io', ('a', 'b')),
-                replay_result.Move(2, 'computing', ('a',)),
-                replay_result.Move(3, 'computing', ('b',)),
-                replay_result.Move(3, 'io', ('a',)),
+                result.Move(1, 'io', ('a', 'b')),
+                result.Move(2, 'computing', ('a',)),
+                result.Move(3, 'computing', ('b',)),
+                result.Move(3, 'io', ('a',)),
             ),
-            result.moves,
+            replay.moves,
         )
 
-    def test_every_vcpu_must_be_in_the_pool(self):
-        for one in (
+    def test_vm_is_not_in_the_pool_unless_all_vcpus_are(self):
+        for first_plan in (
             plan(BOTH),
             plan(None),
             plan(INSIDE, pools=None),
             plan(INSIDE, pools=LENT, io=False),
         ):
-            result = summarise(one)
-            self.assertEqual((), result.moves)
-            self.assertEqual(0.0, result.io_fraction)
+            replay = summarise(first_plan)
+            self.assertEqual((), replay.moves)
+            self.assertEqual(0.0, replay.io_fraction)
 
-    def test_a_phase_that_is_not_followed_has_a_reason(self):
-        result = summarise(
+    def test_periods_of_a_phase_not_followed_are_counted_by_reason(self):
+        replay = summarise(
             plan(
                 OUTSIDE,
                 INSIDE,
@@ -109,16 +109,16 @@ class ReplayResultTest(base.TestCase):
                 'too wide': 2,
                 'no pools': 2,
                 'pools are odd': 1,
-                replay_result.NO_REASON: 1,
+                result.NO_REASON: 1,
             },
-            result.not_followed,
+            replay.not_followed,
         )
-        figures = result.as_json()['not_followed']
+        figures = replay.as_json()['not_followed']
         self.assertEqual(6, figures['vm_periods'])
         self.assertEqual(6 / 14, figures['fraction'])
 
-    def test_a_phase_that_is_followed(self):
-        result = summarise(plan(INSIDE, INSIDE), plan(OUTSIDE, io=False))
-        self.assertEqual({}, result.not_followed)
-        self.assertEqual(('computing', 'io', 'computing'), result.phases)
-        self.assertEqual(2, result.phase_changes)
+    def test_no_reason_is_counted_if_the_phase_is_followed(self):
+        replay = summarise(plan(INSIDE, INSIDE), plan(OUTSIDE, io=False))
+        self.assertEqual({}, replay.not_followed)
+        self.assertEqual(('computing', 'io', 'computing'), replay.phases)
+        self.assertEqual(2, replay.phase_changes)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Both leave rules on the recorded NAS benchmarks."""
+"""Tests of both leave rules on recorded NAS benchmarks."""
 
 import itertools
 import pathlib
@@ -24,14 +24,14 @@ TRACES = pathlib.Path(tests.__file__).parent / 'traces'
 
 
 def replay(name, rule, predictor, repeat=1):
-    """The same program run so many times in a row."""
+    """Replay a program that is run several times in a row."""
     trace = traces.read_gapped(TRACES / f'{name}.csv')
     trace = traces.GappedTrace(trace.name, trace.vms, trace.rows * repeat)
     return run.replay(trace, rule, predictor)
 
 
-# Moves by the paper's rule and by ours, as the page on the control core has
-# them. A replay is deterministic.
+# Moves by the paper's rule and by ours, as documented on the page about the
+# control core. A replay is deterministic.
 RLE = {
     'bt-a': (57, 9),
     'lu-a': (66, 28),
@@ -49,13 +49,13 @@ ADAPTIVE = {
 
 
 def stays(phases):
-    """Lengths of the stays in the I/O phase that have ended, in periods."""
-    found = [
+    """Return the lengths of complete stays in the I/O phase, in periods."""
+    lengths = [
         len(list(stay))
         for phase, stay in itertools.groupby(phases)
         if phase == 'io'
     ]
-    return found[:-1] if phases[-1] == 'io' else found
+    return lengths[:-1] if phases[-1] == 'io' else lengths
 
 
 class LeaveRuleTest(base.TestCase):
@@ -65,13 +65,13 @@ class LeaveRuleTest(base.TestCase):
             for rule in ('paper', 'ours')
         )
 
-    def test_moves_are_those_of_the_page(self):
+    def test_moves_are_as_documented(self):
         for predictor, moves in (('rle', RLE), ('adaptive', ADAPTIVE)):
             self.assertEqual(
                 moves, {name: self.moves(name, predictor) for name in moves}
             )
 
-    def test_only_the_papers_rule_leaves_as_soon_as_it_has_come(self):
+    def test_shortest_stay_is_1_by_the_paper_and_3_or_more_by_ours(self):
         shortest = {
             rule: min(
                 min(stays(replay(name, rule, 'rle').phases), default=99)
@@ -82,7 +82,7 @@ class LeaveRuleTest(base.TestCase):
         self.assertEqual(1, shortest['paper'])
         self.assertGreaterEqual(shortest['ours'], 3)
 
-    def test_programs_that_pause_flap_by_the_papers_rule_only(self):
+    def test_regular_pauses_cause_many_moves_by_the_paper_only(self):
         # Multi-grid and block-tridiagonal: pauses of four periods and
         # more between exchanges, figure 5 of the paper.
         for name, repeat in (('bt-a', 1), ('mg-b', 6)):
@@ -91,15 +91,16 @@ class LeaveRuleTest(base.TestCase):
                 self.assertGreaterEqual(paper, 50, (name, predictor))
                 self.assertLessEqual(ours, paper // 4, (name, predictor))
 
-    def test_lu_pauses_as_often_but_not_as_regularly(self):
-        # Half of the moves out are not in vain: it computes for longer.
+    def test_irregular_pauses_of_lu_cause_fewer_moves_by_ours(self):
+        # After half of the moves out of the pool, LU computes for longer,
+        # and those moves are right.
         for predictor in ('last_value', 'rle', 'gpht'):
             paper, ours = self.moves('lu-a', predictor)
             self.assertGreaterEqual(paper, 40, predictor)
             self.assertLessEqual(ours, paper * 3 // 5, predictor)
 
-    def test_the_pool_is_held_for_longer_instead(self):
-        # What the moves are saved by: low periods spent in the I/O pool.
+    def test_ours_stays_longer_in_the_pool(self):
+        # The price of fewer moves: low periods are spent in the I/O pool.
         for name in ('bt-a', 'lu-a'):
             paper, ours = (
                 replay(name, rule, 'rle').io_fraction
@@ -107,9 +108,9 @@ class LeaveRuleTest(base.TestCase):
             )
             self.assertGreater(ours, paper, name)
 
-    def test_cg_as_it_was_recorded_here_stays_in_the_pool(self):
-        # Without a pause of three periods there is nothing to flap at but
-        # the program's own end, when it is run again and again.
+    def test_cg_without_pauses_stays_in_the_pool(self):
+        # The recorded run has no pause of three periods. Only the end of the
+        # program causes moves, if the program is repeated.
         self.assertEqual((1, 1), self.moves('cg-a', 'rle'))
         paper, ours = self.moves('cg-a', 'last_value', repeat=6)
         self.assertGreater(paper, 2 * ours)
@@ -119,5 +120,5 @@ class LeaveRuleTest(base.TestCase):
             paper, ours = self.moves(path.stem, 'rle')
             self.assertLessEqual(ours, paper, path.stem)
 
-    def test_a_program_without_io_is_never_moved(self):
+    def test_program_without_io_is_never_moved(self):
         self.assertEqual((0, 0), self.moves('ep-b', 'rle'))

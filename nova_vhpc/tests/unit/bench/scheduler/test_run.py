@@ -25,9 +25,9 @@ from nova_vhpc.cmd import bench
 
 
 class SchedulerBenchTest(base.BaseTestCase):
-    """The bench runs, whatever the figures."""
+    """Tests of ``nova-vhpc-bench scheduler``."""
 
-    def test_figures(self):
+    def test_all_figures_are_written_and_positive(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, 'figures.json')
             status = bench.main(
@@ -52,7 +52,7 @@ class SchedulerBenchTest(base.BaseTestCase):
         )
         self.assertEqual(96, figures['refresh']['uplinks'])
 
-    def test_members_that_the_hosts_cannot_hold(self):
+    def test_more_members_than_the_hosts_hold_are_refused(self):
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(
                 0,
@@ -70,7 +70,7 @@ class SchedulerBenchTest(base.BaseTestCase):
         self.assertEqual(2, status)
         self.assertIn('9 members need 3 hosts', err.getvalue())
 
-    def test_what_it_needs_is_asked_for_before_anything(self):
+    def test_missing_package_is_reported_before_measuring(self):
         for missing, more in (
             ('nova.conf', ()),
             ('placement.direct', ('--refresh',)),

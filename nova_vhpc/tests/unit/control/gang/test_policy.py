@@ -10,114 +10,39 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
-"""Gang windows: who is favoured when, and what is left for others."""
+"""Gang windows: which VMs are favoured when, what is left for others."""
 
 import dataclasses
 
 import hypothesis
 from hypothesis import strategies
 
-from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.gang import policy as gang
 from nova_vhpc.control.slices import base
-from nova_vhpc.tests import base as tests_base
-
-TICK_US = 100_000
-CONFIG = control_config.ControlConfig()
-V1 = model.ActuatorLimits(min_shares=2, max_shares=262_144)
-V2 = model.ActuatorLimits(min_shares=1, max_shares=10_000)
-TWO_CPUS = (model.Cpu(0), model.Cpu(1))
-APART = (frozenset({0}), frozenset({1}))
-
-
-def busy(vcpus=2, part=1.0):
-    """Half running, half waiting, for that part of the time."""
-    half = TICK_US * part / 2
-    return model.Sample(
-        vcpu_run_us=(half,) * vcpus,
-        vcpu_wait_us=(half,) * vcpus,
-        vcpu_runs=(10,) * vcpus,
-        elapsed_us=TICK_US,
-    )
+from nova_vhpc.tests.unit.control.gang.policy_case import (
+    APART,
+    CONFIG,
+    TICK_US,
+    V1,
+    V2,
+    GangTestCase,
+    busy,
+    hog,
+    vm,
+    weighing,
+)
 
 
-def vm(uuid, **changes):
-    fields = {
-        'vcpus': 2,
-        'workload': model.Workload.PARALLEL,
-        'original': model.CpuTune(100_000, -1, 1024),
-        'sample': busy(changes.get('vcpus', 2)),
-    }
-    return model.VmView(uuid, **{**fields, **changes})
+class TestParticipants(GangTestCase):
+    """Which VMs have windows, and under which conditions."""
 
-
-def weighing(shares):
-    return model.CpuTune(100_000, -1, shares)
-
-
-def hog(uuid, vcpus=2, shares=1024, part=1.0):
-    return model.OtherVm(uuid, vcpus, shares, busy(vcpus, part))
-
-
-class GangTestCase(tests_base.TestCase):
-    """Shows a policy the same host for four seconds, then looks."""
-
-    def decide(
-        self,
-        *vms,
-        others=(),
-        pins=None,
-        in_io_pool=(),
-        limits=V1,
-        cpus=TWO_CPUS,
-        ticks=40,
-        policy=None,
-        config=CONFIG,
-        late_us=0.0,
-    ):
-        policy = policy or gang.GangPolicy(config)
-        decision = None
-        for tick in range(ticks):
-            decision = policy.decide(
-                base.SliceContext(
-                    view=model.HostView(
-                        tick,
-                        tick * TICK_US,
-                        TICK_US,
-                        cpus,
-                        vms,
-                        limits=limits,
-                        others=others,
-                        window_late_us=late_us,
-                    ),
-                    phases={},
-                    pins={one.uuid: APART for one in vms}
-                    if pins is None
-                    else pins,
-                    in_io_pool=frozenset(in_io_pool),
-                )
-            )
-        return decision
-
-    def part_favoured(self, windows, uuid):
-        """Part of the rotation in which a VM is favoured."""
-        return (
-            sum(t.width_us for t in windows.turns if uuid in t.favoured)
-            / windows.cycle_us
-        )
-
-
-class TestWhoTakesPart(GangTestCase):
-    """No windows without need."""
-
-    def test_three_spinners_take_equal_turns(self):
+    def test_three_equal_vms_are_favoured_a_third_of_the_time_each(self):
         windows = self.decide(vm('a'), vm('b'), vm('c')).windows
         for uuid in 'abc':
             self.assertAlmostEqual(1 / 3, self.part_favoured(windows, uuid), 3)
 
-    def test_windows_are_wider_where_borders_cost_more(self):
+    def test_windows_are_wider_if_switches_are_late(self):
         for late_us, width_us in ((1_000, 50_000), (7_000, 200_000)):
             decision = self.decide(vm('a'), vm('b'), late_us=late_us)
             self.assertEqual(
@@ -125,19 +50,19 @@ class TestWhoTakesPart(GangTestCase):
                 {turn.width_us for turn in decision.windows.turns},
             )
             self.assertEqual(width_us, decision.vms['a'].slice_us)
-            # Period and quota are to stay as they were.
+            # Period and quota must stay at their original values.
             self.assertTrue(decision.vms['a'].by_windows)
 
-    def test_none_where_no_weight_can_be_written(self):
+    def test_no_windows_if_no_weight_is_writable(self):
         limits = model.ActuatorLimits(min_shares=2, max_shares=1)
         decision = self.decide(vm('a'), vm('b'), limits=limits)
         self.assertEqual(base.SliceDecision(), decision)
 
-    def test_nobody_is_favoured_beside_another(self):
+    def test_vms_on_the_same_cpus_are_favoured_one_at_a_time(self):
         windows = self.decide(vm('a'), vm('b'), vm('c')).windows
         self.assertEqual({1}, {len(turn.favoured) for turn in windows.turns})
 
-    def test_the_favoured_one_outweighs_all_the_rest(self):
+    def test_favoured_vm_outweighs_all_others(self):
         for limits in (V1, V2):
             windows = self.decide(
                 vm('a'), vm('b'), vm('c'), limits=limits
@@ -147,12 +72,12 @@ class TestWhoTakesPart(GangTestCase):
                 rest = sum(turn.shares.values()) - turn.shares[favoured]
                 self.assertGreater(turn.shares[favoured], 5 * rest)
 
-    def test_alone_on_the_host_there_are_no_windows(self):
+    def test_no_windows_for_the_only_vm_of_a_host(self):
         decision = self.decide(vm('a'))
         self.assertIsNone(decision.windows)
         self.assertEqual({}, decision.vms)
 
-    def test_on_cpus_of_their_own_there_are_no_windows(self):
+    def test_no_windows_for_vms_that_share_no_cpu(self):
         decision = self.decide(
             vm('a'),
             vm('b'),
@@ -161,21 +86,21 @@ class TestWhoTakesPart(GangTestCase):
         )
         self.assertIsNone(decision.windows)
 
-    def test_who_sleeps_takes_no_part(self):
+    def test_sleeping_vm_has_no_window(self):
         windows = self.decide(
             vm('a'), vm('b'), vm('c', sample=busy(part=0.4))
         ).windows
         self.assertEqual({'a', 'b'}, set(windows.shares_after))
 
-    def test_one_lazy_vcpu_is_enough_to_take_no_part(self):
+    def test_vm_with_one_idle_vcpu_has_no_window(self):
         lazy = dataclasses.replace(
             busy(), vcpu_run_us=(TICK_US / 2, 0.0), vcpu_wait_us=(5e4, 100.0)
         )
         windows = self.decide(vm('a'), vm('b', sample=lazy)).windows
         self.assertNotIn('b', windows.shares_after)
 
-    def test_who_starves_is_not_taken_for_a_sleeper(self):
-        """Its counters stand still; the wait is told when it is over."""
+    def test_starved_vm_keeps_its_window(self):
+        """Its counters stand still; the kernel adds a wait when it ends."""
         policy = gang.GangPolicy(CONFIG)
         starved = model.Sample(None, None, (0, 0), (0, 0), (0, 0), TICK_US)
         relieved = model.Sample(
@@ -187,7 +112,7 @@ class TestWhoTakesPart(GangTestCase):
         )
         self.assertEqual({'a', 'b'}, set(decision.windows.shares_after))
 
-    def test_a_short_sleep_does_not_end_the_windows(self):
+    def test_windows_continue_after_a_short_sleep(self):
         policy = gang.GangPolicy(CONFIG)
         self.decide(vm('a'), vm('b'), ticks=30, policy=policy)
         decision = self.decide(
@@ -195,7 +120,7 @@ class TestWhoTakesPart(GangTestCase):
         )
         self.assertIsNotNone(decision.windows)
 
-    def test_a_hog_that_dozes_keeps_its_pauses(self):
+    def test_pauses_continue_if_hog_sleeps_a_tenth_of_the_time(self):
         policy = gang.GangPolicy(CONFIG)
         self.decide(vm('a'), others=(hog('h'),), policy=policy)
         decision = self.decide(
@@ -205,8 +130,8 @@ class TestWhoTakesPart(GangTestCase):
             any(not turn.favoured for turn in decision.windows.turns)
         )
 
-    def test_who_does_nothing_for_long_sleeps(self):
-        """Standing still for a while might be starving."""
+    def test_vm_with_standing_counters_sleeps_only_after_a_while(self):
+        """Until then it might be starved, which looks the same."""
         policy = gang.GangPolicy(CONFIG)
         idle = model.Sample(None, None, (0, 0), (0, 0), (0, 0), TICK_US)
         self.decide(vm('a'), vm('b'), ticks=30, policy=policy)
@@ -216,7 +141,7 @@ class TestWhoTakesPart(GangTestCase):
             )
             self.assertEqual(taking_part, decision.windows is not None)
 
-    def test_a_long_sleep_does(self):
+    def test_windows_end_after_a_long_sleep(self):
         policy = gang.GangPolicy(CONFIG)
         self.decide(vm('a'), vm('b'), ticks=30, policy=policy)
         decision = self.decide(
@@ -224,31 +149,31 @@ class TestWhoTakesPart(GangTestCase):
         )
         self.assertIsNone(decision.windows)
 
-    def test_where_the_host_cannot_tell_the_word_parallel_counts(self):
+    def test_parallel_vms_without_measurements_have_windows(self):
         blind = model.Sample(elapsed_us=TICK_US)
         windows = self.decide(
             vm('a', sample=blind), vm('b', sample=blind)
         ).windows
         self.assertEqual({'a', 'b'}, set(windows.shares_after))
 
-    def test_the_io_pool_is_left_out(self):
+    def test_vm_in_io_pool_has_no_window(self):
         decision = self.decide(vm('a'), vm('b'), in_io_pool=('b',))
         names = (
             set(decision.windows.shares_after) if decision.windows else set()
         )
         self.assertNotIn('b', names)
 
-    def test_other_workloads_are_never_written(self):
+    def test_shares_of_a_latency_vm_are_not_written(self):
         windows = self.decide(
             vm('a'), vm('b'), vm('w', workload=model.Workload.LATENCY)
         ).windows
         self.assertNotIn('w', windows.shares_after)
 
-    def test_not_pinned_takes_no_part(self):
+    def test_vm_without_pins_has_no_window(self):
         windows = self.decide(vm('a'), vm('b'), pins={'a': APART}).windows
         self.assertNotIn('b', windows.shares_after)
 
-    def test_one_vcpu_alone_has_no_sibling_to_meet(self):
+    def test_no_windows_for_vms_of_one_vcpu_without_cluster(self):
         one = {'vcpus': 1, 'sample': busy(1)}
         self.assertIsNone(
             self.decide(
@@ -260,11 +185,11 @@ class TestWhoTakesPart(GangTestCase):
 
 
 class TestClusters(GangTestCase):
-    """Members of a cluster on this host."""
+    """Windows of the members of a cluster on one host."""
 
     ONE = {'vcpus': 1, 'sample': busy(1)}
 
-    def test_members_side_by_side_share_a_window(self):
+    def test_members_on_disjoint_cpus_share_a_window(self):
         windows = self.decide(
             vm('p', cluster='x', **self.ONE),
             vm('q', cluster='x', **self.ONE),
@@ -285,7 +210,7 @@ class TestClusters(GangTestCase):
             {turn.favoured for turn in windows.turns},
         )
 
-    def test_hosts_with_the_same_clusters_agree_without_a_word(self):
+    def test_hosts_with_the_same_clusters_favour_the_same_at_each_time(self):
         here = self.decide(
             vm('1', cluster='x'), vm('2', cluster='y'), vm('3', cluster='z')
         ).windows
@@ -300,7 +225,7 @@ class TestClusters(GangTestCase):
             ]
             self.assertEqual(favoured[0], favoured[1])
 
-    def test_disjoint_cpus_have_windows_at_the_same_time(self):
+    def test_vms_on_disjoint_cpus_have_windows_at_the_same_time(self):
         far = (frozenset({2}), frozenset({3}))
         windows = self.decide(
             *(vm(name) for name in 'abcd'),
@@ -312,7 +237,7 @@ class TestClusters(GangTestCase):
 
 
 class TestOthers(GangTestCase):
-    """VMs without windows keep their fair share, whatever their number."""
+    """VMs without windows keep their fair share."""
 
     def part_of_pauses(self, windows):
         return (
@@ -322,7 +247,10 @@ class TestOthers(GangTestCase):
         )
 
     def part_of_hogs(self, windows, weight):
-        """What weights give VMs that always run, on every CPU alike."""
+        """Return the CPU time, as a part, of VMs that run on every CPU.
+
+        :param weight: sum of the hogs' shares.
+        """
         return (
             sum(
                 turn.width_us * weight / (weight + sum(turn.shares.values()))
@@ -344,7 +272,7 @@ class TestOthers(GangTestCase):
                 part = self.part_of_hogs(windows, number * 1024)
                 self.assertAlmostEqual(fair, part, delta=0.03)
 
-    def test_strongly_favoured_gangs_leave_all_in_pauses(self):
+    def test_hogs_get_all_time_in_pauses_if_gang_favour_is_1000(self):
         windows = self.decide(
             vm('a'),
             vm('b'),
@@ -353,50 +281,50 @@ class TestOthers(GangTestCase):
         ).windows
         self.assertAlmostEqual(0.5, self.part_of_pauses(windows), delta=0.02)
 
-    def test_one_gang_beside_a_hog_has_windows(self):
+    def test_one_gang_beside_a_hog_has_windows_and_pauses(self):
         windows = self.decide(vm('a'), others=(hog('h'),)).windows
         self.assertEqual({'a'}, set(windows.shares_after))
         self.assertGreater(self.part_of_pauses(windows), 0.4)
 
-    def test_others_are_never_named(self):
+    def test_shares_of_unmanaged_vms_are_not_written(self):
         windows = self.decide(vm('a'), vm('b'), others=(hog('h'),)).windows
         self.assertEqual({'a', 'b'}, set(windows.shares_after))
 
-    def test_in_a_pause_no_parallel_vm_weighs_anything(self):
+    def test_parallel_vms_weigh_almost_nothing_in_a_pause(self):
         windows = self.decide(vm('a'), vm('b'), others=(hog('h'),)).windows
         pauses = [turn for turn in windows.turns if not turn.favoured]
         self.assertTrue(pauses)
         for turn in pauses:
             self.assertLess(sum(turn.shares.values()), 1024 / 10)
 
-    def test_who_sleeps_mostly_needs_no_pause(self):
+    def test_no_pause_for_a_vm_that_mostly_sleeps(self):
         windows = self.decide(
             vm('a'), vm('b'), others=(hog('w', part=0.02),)
         ).windows
         self.assertEqual(0, self.part_of_pauses(windows))
 
-    def test_a_new_hog_is_not_outweighed_before_it_is_known(self):
-        """Until then the gangs weigh together what they always weigh."""
+    def test_gangs_keep_their_total_weight_until_a_new_hog_is_known(self):
+        """That is the sum of their original shares."""
         windows = self.decide(
             vm('a'), vm('b'), others=(hog('h'),), ticks=10
         ).windows
         for turn in windows.turns:
             self.assertLessEqual(sum(turn.shares.values()), 2 * 1024 * 1.05)
 
-    def test_beside_sleepers_the_gangs_weigh_what_they_always_weigh(self):
+    def test_gangs_keep_their_total_weight_beside_a_sleeping_vm(self):
         windows = self.decide(
             vm('a'), vm('b'), others=(hog('w', part=0.5),)
         ).windows
         for turn in windows.turns:
             self.assertLessEqual(sum(turn.shares.values()), 2 * 1024 * 1.05)
 
-    def test_who_answers_requests_is_no_hog(self):
+    def test_no_pause_for_a_busy_latency_vm(self):
         windows = self.decide(
             vm('a'), vm('b'), vm('w', workload=model.Workload.LATENCY)
         ).windows
         self.assertEqual(0, self.part_of_pauses(windows))
 
-    def test_cpus_without_gangs_serve_the_others_first(self):
+    def test_no_pause_if_hogs_fit_on_cpus_without_gangs(self):
         windows = self.decide(
             vm('a'),
             vm('b'),
@@ -405,7 +333,7 @@ class TestOthers(GangTestCase):
         ).windows
         self.assertEqual(0, self.part_of_pauses(windows))
 
-    def test_who_asked_for_us_on_dedicated_cpus_needs_no_pause(self):
+    def test_no_pause_for_a_managed_vm_on_dedicated_cpus(self):
         away = vm(
             'd',
             workload=model.Workload.GENERAL,
@@ -420,7 +348,7 @@ class TestOthers(GangTestCase):
         windows = self.decide(vm('a'), vm('b'), here).windows
         self.assertFalse(all(turn.favoured for turn in windows.turns))
 
-    def test_who_asked_for_us_needs_none_for_its_dedicated_vcpus(self):
+    def test_no_pause_for_the_dedicated_vcpus_of_a_mixed_vm(self):
         """As with ``hw:cpu_policy=mixed``."""
         shared, own = (frozenset({0, 1}),), (frozenset({8}), frozenset({9}))
         mixed = vm(
@@ -434,7 +362,7 @@ class TestOthers(GangTestCase):
             (own + shared, (TICK_US, TICK_US, 0.0), False),
             (own + shared, (0.0, 0.0, TICK_US), True),
             (shared + own, (TICK_US, 0.0, 0.0), True),
-            # Where they run is not known.
+            # It is unknown where the vCPUs run.
             (None, (TICK_US, TICK_US, 0.0), True),
         ):
             sample = model.Sample(
@@ -448,8 +376,8 @@ class TestOthers(GangTestCase):
             windows = self.decide(vm('a'), vm('b'), busy_one).windows
             self.assertEqual(pauses, self.part_of_pauses(windows) > 0, pins)
 
-    def test_its_other_vcpus_are_where_they_are_bound_to(self):
-        """Nova binds these to NUMA nodes, too."""
+    def test_shared_vcpus_of_a_mixed_vm_count_on_their_numa_node(self):
+        """With a NUMA topology Nova pins shared vCPUs to one node."""
         one_node = frozenset({2, 3})
         pins = {
             'a': (frozenset({0}), frozenset({1})),
@@ -475,28 +403,28 @@ class TestOthers(GangTestCase):
         everywhere = self.decide(
             *gangs, others=(anywhere,), pins=pins, cpus=cpus
         )
-        found = self.decide(*gangs, mixed, pins=pins, cpus=cpus)
-        self.assertEqual(expected.windows, found.windows)
-        self.assertNotEqual(everywhere.windows, found.windows)
+        decision = self.decide(*gangs, mixed, pins=pins, cpus=cpus)
+        self.assertEqual(expected.windows, decision.windows)
+        self.assertNotEqual(everywhere.windows, decision.windows)
 
-    def test_who_would_get_next_to_nothing_is_served_within_the_windows(self):
+    def test_no_pause_for_a_hog_of_little_weight(self):
         for shares, pauses in ((100, False), (400, True)):
             windows = self.decide(
                 vm('a'), vm('b'), others=(hog('h', shares=shares),)
             ).windows
             self.assertEqual(pauses, self.part_of_pauses(windows) > 0)
 
-    def test_heavier_others_get_more(self):
+    def test_pauses_are_longer_for_a_heavier_hog(self):
         light = self.decide(vm('a'), others=(hog('h'),)).windows
         heavy = self.decide(vm('a'), others=(hog('h', shares=4096),)).windows
         self.assertGreater(
             self.part_of_pauses(heavy), self.part_of_pauses(light)
         )
 
-    def test_steady_demand_makes_a_steady_schedule(self):
-        """A new one each tick would lose the alignment between hosts."""
+    def test_schedule_stays_while_demand_varies_by_three_percent(self):
+        """A new one in each tick would end the alignment between hosts."""
         policy = gang.GangPolicy(CONFIG)
-        seen = set()
+        widths = set()
         for tick in range(90):
             part = 0.97 + 0.03 * (tick % 2)
             decision = self.decide(
@@ -507,11 +435,11 @@ class TestOthers(GangTestCase):
                 policy=policy,
             )
             if tick > 40:
-                seen.add(tuple(t.width_us for t in decision.windows.turns))
-        self.assertEqual(1, len(seen))
+                widths.add(tuple(t.width_us for t in decision.windows.turns))
+        self.assertEqual(1, len(widths))
 
-    def test_what_stays_is_not_made_anew(self):
-        """Turns times VMs can be many, and a tick comes every 100 ms."""
+    def test_decision_is_the_same_object_until_the_vms_change(self):
+        """A schedule can be large, and a tick comes every 100 ms."""
         policy = gang.GangPolicy(CONFIG)
         steady, again = (
             self.decide(
@@ -536,7 +464,7 @@ class TestOthers(GangTestCase):
                 ),
             )
 
-    def test_what_changes_is_made_anew(self):
+    def test_windows_follow_weight_cluster_and_pins(self):
         cpus = tuple(model.Cpu(number) for number in range(4))
         left, right = APART, (frozenset({2}), frozenset({3}))
         middle = (frozenset({1}), frozenset({2}))
@@ -554,22 +482,22 @@ class TestOthers(GangTestCase):
                 vm('c', original=weighing(heavy)),
             )
             pins = {'a': left, 'b': place, 'c': middle}
-            found, fresh = (
+            kept, fresh = (
                 self.decide(*vms, cpus=cpus, pins=pins, policy=one).windows
                 for one in (policy, None)
             )
-            self.assertEqual(fresh, found)
-            windows.add(repr(found))
+            self.assertEqual(fresh, kept)
+            windows.add(repr(kept))
         self.assertEqual(4, len(windows))
 
-    def test_who_sleeps_is_let_loose_with_windows_and_without(self):
+    def test_sleeping_vm_is_unpinned_with_and_without_windows(self):
         asleep = vm('z', sample=busy(part=0.3))
         for vms in ((vm('a'), asleep), (vm('a'), vm('b'), asleep)):
             decision = self.decide(*vms, ticks=60)
             self.assertEqual(len(vms) > 2, decision.windows is not None)
             self.assertEqual({'z'}, decision.loose)
 
-    def test_only_who_meets_a_hog_pauses(self):
+    def test_only_gangs_on_the_cpus_of_a_hog_pause(self):
         cpus = tuple(model.Cpu(number) for number in range(4))
         far = (frozenset({2}), frozenset({3}))
         windows = self.decide(
@@ -589,7 +517,7 @@ class TestOthers(GangTestCase):
             part = self.part_favoured(windows, uuid)
             self.assertTrue(least < part < most, (uuid, part))
 
-    def test_other_limits_make_other_weights(self):
+    def test_weights_follow_changed_limits(self):
         policy = gang.GangPolicy(CONFIG)
         for limits in (V1, V2, V1):
             windows = self.decide(
@@ -605,15 +533,15 @@ class TestOthers(GangTestCase):
 
 
 class TestShares(GangTestCase):
-    """What is written, and what is put back."""
+    """Weights in windows, and original shares."""
 
-    def test_original_shares_come_back(self):
+    def test_original_shares_are_restored_afterwards(self):
         windows = self.decide(
             vm('a', original=model.CpuTune(100_000, -1, 300)), vm('b')
         ).windows
         self.assertEqual({'a': 300, 'b': 1024}, windows.shares_after)
 
-    def test_unknown_shares_are_the_kernels_default(self):
+    def test_unknown_original_shares_are_the_cgroup_default(self):
         unknown = model.CpuTune()
         for limits, default in ((V1, 1024), (V2, 100)):
             windows = self.decide(
@@ -640,11 +568,11 @@ class TestShares(GangTestCase):
         window_us=strategies.integers(5_000, 1_000_000),
     )
     @hypothesis.settings(deadline=None)
-    def test_every_schedule_can_be_written_and_played(
+    def test_every_schedule_has_writable_weights_and_a_window_per_gang(
         self, names, apart, shares, hogs, hog_shares, v2, window_us
     ):
         """
-        :param apart: how many are on other CPUs than the rest.
+        :param apart: number of VMs on other CPUs than the rest.
         """
         limits = V2 if v2 else V1
         windows = self.decide(
@@ -661,12 +589,12 @@ class TestShares(GangTestCase):
                 name: (frozenset({2}), frozenset({3})) if n < apart else APART
                 for n, name in enumerate(names)
             },
-            # Until it is known who never sleeps.
+            # A VM counts as never sleeping only after 20 ticks or so.
             ticks=25,
             config=dataclasses.replace(CONFIG, gang_window_us=window_us),
         ).windows
         if windows is None:
-            # Two would share CPUs, and have to take turns.
+            # Two VMs on the same CPUs would have to take turns.
             self.assertLess(min(apart, len(names)), 2)
             self.assertLess(len(names) - apart, 2)
             return

@@ -19,8 +19,15 @@ import hypothesis
 from hypothesis import strategies
 
 from nova_vhpc.control import fair_share, model
-from nova_vhpc.tests.unit.control.gang import test_policy
-from nova_vhpc.tests.unit.control.gang.test_policy import hog, vm, weighing
+from nova_vhpc.control.gang import policy as gang_policy
+from nova_vhpc.tests.unit.control.gang.policy_case import (
+    APART,
+    CONFIG,
+    GangTestCase,
+    hog,
+    vm,
+    weighing,
+)
 
 SHARES = 1_024
 
@@ -30,10 +37,11 @@ def cpus(number):
 
 
 def places(areas, gangs, wide):
-    """Pins of VMs as wide as the area of the host that they share.
+    """Return pins of VMs, each on all CPUs of one area of the host.
 
-    :param areas: parts of the host that share no CPU.
-    :param gangs: VMs in each of them.
+    :param areas: number of parts of the host that share no CPU.
+    :param gangs: number of VMs in each area.
+    :param wide: CPUs of an area, and vCPUs of a VM.
     """
     return {
         f'{area}.{one}': tuple(
@@ -44,10 +52,11 @@ def places(areas, gangs, wide):
     }
 
 
-class NarrowTestCase(test_policy.GangTestCase):
+class NarrowTestCase(GangTestCase):
     def windows(self, areas, gangs, wide, hogs):
-        """
-        :param hogs: other VMs, of one vCPU each.
+        """Return the windows of such gangs beside hogs.
+
+        :param hogs: number of hogs, of one vCPU each.
         """
         pins = places(areas, gangs, wide)
         return self.decide(
@@ -58,7 +67,7 @@ class NarrowTestCase(test_policy.GangTestCase):
         ).windows
 
     def of_a_cpu(self, windows, wide):
-        """What a hog gets of a CPU of the first area, with weights alone."""
+        """Return the part of a CPU of the first area that a hog gets."""
         got = 0.0
         for turn in windows.turns:
             others = sum(
@@ -71,9 +80,9 @@ class NarrowTestCase(test_policy.GangTestCase):
 
 
 class TestAllGangsTouched(NarrowTestCase):
-    def test_one_vcpu_beside_gangs_on_all_cpus(self):
-        # Two thirds of a CPU are a third of the host. A pause for so long
-        # would give it a third of a CPU.
+    def test_hog_of_one_vcpu_gets_two_thirds_of_a_cpu_beside_two_gangs(self):
+        # Two thirds of a CPU are a third of the host. Pauses for a third of
+        # the time alone would give the hog only a third of a CPU.
         windows = self.windows(1, gangs=2, wide=2, hogs=1)
         self.assertAlmostEqual(2 / 3, self.of_a_cpu(windows, 2), delta=0.02)
 
@@ -83,7 +92,7 @@ class TestAllGangsTouched(NarrowTestCase):
         strategies.integers(1, 20),
     )
     @hypothesis.settings(deadline=None)
-    def test_they_lose_a_tenth_at_most_and_gangs_have_windows(
+    def test_hogs_lose_a_tenth_at_most_and_all_gangs_have_windows(
         self, wide, gangs, hogs
     ):
         windows = self.windows(1, gangs, wide, hogs)
@@ -91,24 +100,24 @@ class TestAllGangsTouched(NarrowTestCase):
         gang = fair_share.Demand(SHARES, float(wide))
         fair = fair_share.fair_cpus({hog: hogs, gang: gangs}, wide)
         on_cpus = min(hogs, wide)
-        theirs = hogs * fair[hog] / on_cpus
+        fair_part = hogs * fair[hog] / on_cpus
         got = 0.0
         for turn in windows.turns:
             others = sum(turn.shares.values()) / wide
             weight = SHARES * hogs / on_cpus
             got += turn.width_us * weight / (weight + others)
         got /= windows.cycle_us
-        self.assertGreater(got, 0.9 * theirs)
-        self.assertLess(got, theirs + 0.03)
+        self.assertGreater(got, 0.9 * fair_part)
+        self.assertLess(got, fair_part + 0.03)
         for one in range(gangs):
             self.assertGreater(self.part_favoured(windows, f'0.{one}'), 0)
 
 
 class TestBesideWide(NarrowTestCase):
-    """One vCPU, and as many as there are CPUs: all VMs weigh the same."""
+    """Hogs of one vCPU and of a vCPU per CPU; all VMs weigh the same."""
 
     def shares_of(self, others, areas=1, wide=8):
-        """Windows, and weights that a gang has in its own."""
+        """Return the part of pauses, and the weights of favoured gangs."""
         pins = places(areas, gangs=2, wide=wide)
         windows = self.decide(
             *(vm(uuid, vcpus=wide) for uuid in pins),
@@ -125,19 +134,19 @@ class TestBesideWide(NarrowTestCase):
             for uuid in turn.favoured
         }
 
-    def test_pauses_are_as_long_as_the_one_needs(self):
+    def test_pauses_are_as_long_as_the_neediest_hog_requires(self):
         wide = hog('w', vcpus=8)
         for others, pauses in (
             ((wide,), 1 / 3),
             ((hog('n', vcpus=1), wide), 0.92),
-            # A fifth of a CPU is fair for it.
+            # The fair share of this narrow hog is a fifth of a CPU.
             ((hog('n', vcpus=1, shares=80), wide), 1 / 3),
         ):
-            found, _ = self.shares_of(others)
-            self.assertAlmostEqual(pauses, found, delta=0.05)
+            part, _ = self.shares_of(others)
+            self.assertAlmostEqual(pauses, part, delta=0.05)
 
-    def test_gangs_yield_to_whoever_needs_most(self):
-        # One of four areas is touched by each of them.
+    def test_gangs_yield_to_the_hog_that_needs_most(self):
+        # Each hog runs in one of the four areas.
         light = hog('l', vcpus=1, shares=100)
         _, (alone,) = self.shares_of((hog('n', vcpus=1),), 4, 2)
         _, (both,) = self.shares_of((hog('n', vcpus=1), light), 4, 2)
@@ -146,7 +155,7 @@ class TestBesideWide(NarrowTestCase):
         self.assertLess(alone, 2 * SHARES)
         self.assertNotEqual(alone, little)
 
-    def test_a_gang_with_its_cpus_to_itself_yields_too(self):
+    def test_gang_alone_on_its_cpus_yields_to_a_hog(self):
         pins = places(areas=4, gangs=1, wide=2)
         windows = self.decide(
             *(vm(uuid) for uuid in pins),
@@ -165,7 +174,7 @@ class TestBesideWide(NarrowTestCase):
 
 
 class TestQuota(NarrowTestCase):
-    """The kernel counts as waiting what a quota holds back."""
+    """Time held back by a quota counts as waiting in the kernel."""
 
     def pauses(self, vms=(), others=()):
         pins = places(areas=1, gangs=2, wide=8)
@@ -180,14 +189,14 @@ class TestQuota(NarrowTestCase):
             turn.width_us for turn in windows.turns if not turn.favoured
         ) / (windows.cycle_us)
 
-    def test_no_more_pauses_than_it_may_use(self):
+    def test_pauses_are_no_longer_than_the_quota_allows(self):
         for share, pauses in ((None, 0.9), (0.5, 0.45), (0.05, 0.0)):
             one = dataclasses.replace(hog('h', vcpus=1), share=share)
             self.assertAlmostEqual(
                 pauses, self.pauses(others=(one,)), delta=0.05
             )
 
-    def test_whether_it_has_opted_in_or_not(self):
+    def test_no_pause_for_a_managed_vm_with_a_small_quota(self):
         one = vm(
             'h',
             vcpus=1,
@@ -201,14 +210,14 @@ class TestQuota(NarrowTestCase):
 class TestFewGangsTouched(NarrowTestCase):
     """Four areas of four CPUs, each with two gangs."""
 
-    def test_nobody_pauses_for_one_hog(self):
+    def test_no_gang_pauses_for_one_hog(self):
         windows = self.windows(4, gangs=2, wide=4, hogs=1)
         for turn in windows.turns:
             self.assertEqual(4, len(turn.favoured))
         got = self.of_a_cpu(windows, 4)
         self.assertGreater(got, 0.9)
 
-    def test_where_there_is_none_the_favoured_one_has_the_cpus(self):
+    def test_favoured_gang_outweighs_the_other_in_each_area(self):
         (turn, _) = self.windows(4, gangs=2, wide=4, hogs=1).turns
         for area in range(4):
             first, second = sorted(
@@ -226,7 +235,7 @@ class TestFewGangsTouched(NarrowTestCase):
             pins=pins,
         ).windows
 
-    def test_who_sleeps_gets_three_times_what_it_uses_as_ever(self):
+    def test_sleeping_vm_can_get_three_times_the_time_it_uses(self):
         windows = self.beside(
             hog('h', vcpus=1, shares=9_999), hog('w', part=0.4)
         )
@@ -237,9 +246,9 @@ class TestFewGangsTouched(NarrowTestCase):
                     turn.shares[uuid] / 2, SHARES * (1 / 0.6 - 1), delta=1
                 )
 
-    def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
-        # Its vCPUs run for 40% of the time: three times that is more than
-        # there is, and no reason to favour nobody.
+    def test_gangs_keep_their_weight_beside_a_busy_sleeper(self):
+        # Its vCPUs run for 40% of the time: three times that is more than all
+        # time, which is no reason to favour no gang.
         windows = self.beside(
             hog('h', vcpus=1, shares=9_999), hog('w', part=0.8)
         )
@@ -248,9 +257,9 @@ class TestFewGangsTouched(NarrowTestCase):
                 {SHARES}, {turn.shares[uuid] for uuid in turn.favoured}
             )
 
-    def test_a_window_is_one_whoever_else_there_is(self):
-        # Who says that its answers are urgent is no hog, though it runs all
-        # the time; and a hog of next to no weight asks for little.
+    def test_favoured_gangs_outweigh_waiting_ones_beside_an_urgent_vm(self):
+        # A latency VM is no hog, though it runs all the time; and the fair
+        # share of a hog of little weight is small.
         pins = places(areas=4, gangs=2, wide=2)
         urgent = vm('u', vcpus=1, workload=model.Workload.LATENCY)
         for hog_shares in (2, SHARES):
@@ -266,13 +275,13 @@ class TestFewGangsTouched(NarrowTestCase):
                 waiting = set(turn.shares.values()) - favoured
                 self.assertGreaterEqual(min(favoured), 10 * max(waiting))
 
-    def test_one_for_each_gang_and_all_pause(self):
+    def test_all_gangs_pause_if_each_area_has_a_hog(self):
         windows = self.windows(4, gangs=2, wide=4, hogs=4)
         self.assertTrue(any(not turn.favoured for turn in windows.turns))
         self.assertGreater(self.of_a_cpu(windows, 4), 0.9)
 
-    def test_cpus_without_gangs_serve_them_first(self):
-        pins = dict.fromkeys('ab', test_policy.APART)
+    def test_gangs_pause_only_if_hogs_exceed_the_cpus_without_gangs(self):
+        pins = dict.fromkeys('ab', APART)
         for hogs, pauses in ((2, False), (3, True)):
             windows = self.decide(
                 vm('a'),
@@ -285,16 +294,16 @@ class TestFewGangsTouched(NarrowTestCase):
                 pauses, any(not turn.favoured for turn in windows.turns)
             )
 
-    def test_a_steady_claim_makes_a_steady_schedule(self):
+    def test_weights_stay_while_demand_varies_slightly(self):
         pins = places(areas=4, gangs=2, wide=2)
-        policy = test_policy.gang.GangPolicy(test_policy.CONFIG)
-        seen = set()
+        policy = gang_policy.GangPolicy(CONFIG)
+        weights = set()
         for tick in range(40):
             windows = self.decide(
                 *(vm(uuid) for uuid in pins),
                 others=(
                     hog('h', vcpus=1, shares=100),
-                    # Wants a little more and a little less.
+                    # Its demand varies slightly.
                     hog('w', vcpus=1, part=0.2 + 0.01 * (tick % 2)),
                 ),
                 cpus=cpus(8),
@@ -302,21 +311,23 @@ class TestFewGangsTouched(NarrowTestCase):
                 policy=policy,
                 ticks=40 if not tick else 1,
             ).windows
-            seen.add(tuple(sorted(windows.turns[0].shares.items())))
-        self.assertEqual(1, len(seen))
+            weights.add(tuple(sorted(windows.turns[0].shares.items())))
+        self.assertEqual(1, len(weights))
 
 
 class TestSteady(NarrowTestCase):
     """Small changes of demand do not make a new schedule every period."""
 
     def schedules(self, sample_of_tick):
-        """
-        :param sample_of_tick: run and wait, as parts, of the other VM's vCPUs.
-        :returns: those of 80 ticks, once the VM is known.
+        """Return the schedules beside a VM whose demand varies.
+
+        :param sample_of_tick: returns run and wait of each vCPU of the
+            unmanaged VM in a tick, as parts of the control period.
+        :returns: schedules of the last 80 of 160 ticks.
         """
         pins = places(areas=4, gangs=2, wide=4)
-        policy = test_policy.gang.GangPolicy(test_policy.CONFIG)
-        seen = []
+        policy = gang_policy.GangPolicy(CONFIG)
+        schedules = []
         for tick in range(160):
             parts = sample_of_tick(tick)
             other = model.OtherVm(
@@ -337,18 +348,18 @@ class TestSteady(NarrowTestCase):
                 policy=policy,
                 ticks=1,
             )
-            seen.append(decision.windows)
-        return seen[80:]
+            schedules.append(decision.windows)
+        return schedules[80:]
 
-    def test_a_vcpu_that_sleeps_beside_one_that_does_not(self):
-        seen = self.schedules(
+    def test_schedule_stays_if_one_of_two_vcpus_sleeps_at_times(self):
+        schedules = self.schedules(
             lambda tick: ((0.2, 0.8), (0.1 + tick % 7 * 0.03, 0.02))
         )
-        self.assertEqual([], [one for one in seen if one != seen[0]])
+        self.assertEqual(schedules[:1] * 80, schedules)
 
-    def test_one_at_the_edge_of_sleeping(self):
-        # The fourth would make it one for each area.
-        seen = self.schedules(
+    def test_pauses_stay_if_one_vcpu_is_almost_cpu_bound(self):
+        # If the fourth vCPU counts as CPU-bound, there is one per area.
+        schedules = self.schedules(
             lambda tick: (
                 *((0.2, 0.8),) * 3,
                 (0.3, 0.58 if tick // 10 % 2 else 0.52),
@@ -356,13 +367,18 @@ class TestSteady(NarrowTestCase):
         )
         self.assertEqual(
             1,
-            len({any(not turn.favoured for turn in w.turns) for w in seen}),
+            len(
+                {
+                    any(not turn.favoured for turn in windows.turns)
+                    for windows in schedules
+                }
+            ),
         )
 
 
-class TestNobodyIsFavouredOutOfTurn(NarrowTestCase):
-    def test_however_little_a_heavy_one_is_to_weigh(self):
-        # What is fair is the same for all gangs, by the host as a whole.
+class TestWeightsOutsideOfWindows(NarrowTestCase):
+    def test_heavy_gang_weighs_more_in_its_window_than_outside(self):
+        # All gangs yield to the hog alike, by the demand of the whole host.
         windows = self.decide(
             vm('a', original=weighing(262_144)),
             vm('b', original=weighing(2)),

@@ -10,16 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Gang windows: how much everybody weighs, and for how long."""
+"""Gang windows: weights of the VMs, widths of the windows."""
 
 import functools
 import itertools
 
 from nova_vhpc.control import model
 from nova_vhpc.control.gang import policy as gang
-from nova_vhpc.tests.unit.control.gang import test_policy
-from nova_vhpc.tests.unit.control.gang.test_policy import (
+from nova_vhpc.tests.unit.control.gang.policy_case import (
+    APART,
     CONFIG,
+    GangTestCase,
     hog,
     vm,
     weighing,
@@ -29,11 +30,11 @@ FOUR_CPUS = tuple(model.Cpu(n) for n in range(4))
 FAR = (frozenset({2}), frozenset({3}))
 
 
-class TestBesideHogs(test_policy.GangTestCase):
-    """Others that never sleep have pauses, and are outweighed elsewhere."""
+class TestBesideHogs(GangTestCase):
+    """VMs that never sleep get pauses, and are outweighed in windows."""
 
     def weight(self, *others):
-        """Of the favoured one among two, of 300 and 1024 shares."""
+        """Return the weight of the favoured of two VMs (300, 1024 shares)."""
         windows = self.decide(
             vm('a', original=weighing(300)), vm('b'), others=others
         ).windows
@@ -44,18 +45,18 @@ class TestBesideHogs(test_policy.GangTestCase):
         }
         return weight
 
-    def test_as_many_times_the_heaviest_as_configured(self):
+    def test_favoured_gang_weighs_gang_favour_times_the_heaviest_hog(self):
         self.assertEqual(
             CONFIG.gang_favour * 4_096, self.weight(hog('h', shares=4_096))
         )
 
-    def test_who_sleeps_gets_three_times_what_it_uses(self):
+    def test_sleeping_vm_can_get_three_times_the_time_it_uses(self):
         # Its vCPUs run for 15% of the time; a gang has two CPUs.
         weight = self.weight(hog('h'), hog('w', part=0.3))
         self.assertAlmostEqual(3 * 0.15, 1_024 / (1_024 + weight / 2), 2)
 
-    def test_who_sleeps_a_little_more_or_less_changes_nothing(self):
-        # Else weights are written anew each tick, beside any busy server.
+    def test_schedule_stays_if_a_sleeping_vm_varies_slightly(self):
+        # Otherwise weights would be written in each tick beside any busy VM.
         policy = gang.GangPolicy(CONFIG)
         policy_decides = functools.partial(
             self.decide, vm('a'), vm('b'), policy=policy
@@ -69,9 +70,9 @@ class TestBesideHogs(test_policy.GangTestCase):
         ]
         self.assertEqual([schedules[0]] * 30, schedules)
 
-    def test_windows_do_not_follow_each_breath_of_who_sleeps(self):
-        # It runs for a quarter of the time, more or less: what it leaves may
-        # be half as much or twice, and pauses would follow it.
+    def test_schedule_seldom_changes_if_a_sleeping_vm_varies_much(self):
+        # It runs a quarter of the time on average; the CPU time that it leaves
+        # varies by a factor of two, and pauses would vary with it.
         policy = gang.GangPolicy(CONFIG)
         self.decide(
             vm('a'), vm('b'), policy=policy, others=(hog('h'),), ticks=40
@@ -94,14 +95,14 @@ class TestBesideHogs(test_policy.GangTestCase):
         ]
         self.assertLess(sum(changes[-160:]), 10)
 
-    def test_beside_who_uses_much_gangs_weigh_what_they_always_weigh(self):
+    def test_gangs_keep_their_total_weight_beside_a_busy_sleeper(self):
         self.assertEqual(
             300 + 1_024, self.weight(hog('h'), hog('w', part=0.8))
         )
 
-    def test_what_sleepers_leave_is_divided_fairly(self):
-        # A CPU for the hog and one for the gang, less what the sleeper
-        # uses, in pauses, too; whether it has opted in makes no difference.
+    def test_time_left_by_a_sleeping_vm_is_divided_fairly(self):
+        # The hog and the gang get a CPU each, less the time that the sleeping
+        # VM uses, also in pauses. Whether that VM is managed is irrelevant.
         sleeper = hog('w', part=0.3)
         opted_in = vm(
             'w',
@@ -123,13 +124,13 @@ class TestBesideHogs(test_policy.GangTestCase):
             )
 
 
-class TestSideBySide(test_policy.GangTestCase):
+class TestSideBySide(GangTestCase):
     """Two members of each of two clusters, on two of four CPUs each."""
 
     PLACES = {
-        'p': test_policy.APART,
+        'p': APART,
         'q': FAR,
-        'r': test_policy.APART,
+        'r': APART,
         's': FAR,
     }
 
@@ -151,10 +152,10 @@ class TestSideBySide(test_policy.GangTestCase):
             for uuid in turn.favoured
         }
 
-    def test_hogs_get_their_fair_part(self):
+    def test_hogs_get_their_fair_part_beside_two_gangs_per_cluster(self):
         windows = self.windows(*(hog(str(n), vcpus=1) for n in range(4)))
         hogs = sum(
-            # A hog on each CPU, and there one vCPU of p's and one of r's.
+            # On each CPU run a hog, one vCPU of p and one of r.
             turn.width_us
             * 1_024
             / (1_024 + (turn.shares['p'] + turn.shares['r']) / 2)
@@ -162,26 +163,26 @@ class TestSideBySide(test_policy.GangTestCase):
         )
         self.assertAlmostEqual(1 / 2, hogs / windows.cycle_us, delta=0.02)
 
-    def test_who_sleeps_gets_three_times_what_it_uses(self):
+    def test_sleeping_vm_can_get_three_times_the_time_it_uses(self):
         (weight,) = self.weights(
             self.windows(hog('h', vcpus=4), hog('w', part=0.1))
         )
         # Its vCPUs run for 5% of the time.
         self.assertAlmostEqual(3 * 0.05, 1_024 / (1_024 + weight / 2), 2)
 
-    def test_beside_sleepers_gangs_weigh_on_a_cpu_what_they_always_do(self):
+    def test_gangs_keep_their_weight_per_cpu_beside_a_sleeping_vm(self):
         self.assertEqual(
             {2 * 1_024}, self.weights(self.windows(hog('w', part=0.5)))
         )
 
-    def test_who_reaches_over_more_gangs_weighs_more(self):
+    def test_gang_that_shares_cpus_with_more_gangs_weighs_more(self):
         windows = self.decide(
             vm('a'),
             vm('b'),
             vm('c'),
             cpus=FOUR_CPUS,
             pins={
-                'a': test_policy.APART,
+                'a': APART,
                 'b': (frozenset({1}), frozenset({2})),
                 'c': FAR,
             },
@@ -196,58 +197,58 @@ class TestSideBySide(test_policy.GangTestCase):
         )
 
 
-class TestAmongThemselves(test_policy.GangTestCase):
-    """Gangs divide time by the weight of a vCPU."""
+class TestAmongThemselves(GangTestCase):
+    """Gangs share time in proportion to the weight of a vCPU."""
 
-    def test_who_weighs_next_to_nothing_does_not_end_the_windows(self):
+    def test_all_windows_have_a_width_beside_a_vm_of_two_shares(self):
         windows = self.decide(
             *(vm(name, original=weighing(262_144)) for name in 'abc'),
             vm('z', vcpus=8, original=weighing(2)),
             pins={
-                **dict.fromkeys('abc', test_policy.APART),
-                'z': test_policy.APART * 4,
+                **dict.fromkeys('abc', APART),
+                'z': APART * 4,
             },
         ).windows
         for turn in windows.turns:
             self.assertGreater(turn.width_us, 0)
 
-    def test_twice_the_shares_twice_the_time(self):
+    def test_twice_the_shares_give_twice_the_time(self):
         windows = self.decide(
             vm('a', original=weighing(2_048)), vm('b')
         ).windows
         self.assertAlmostEqual(2 / 3, self.part_favoured(windows, 'a'), 3)
 
-    def test_a_wider_one_needs_more_shares_for_as_much_time(self):
+    def test_wider_vm_needs_more_shares_for_the_same_time(self):
         wide = vm('w', vcpus=4, original=weighing(2_048))
         windows = self.decide(
             wide,
             vm('a'),
             cpus=FOUR_CPUS,
-            pins={'w': test_policy.APART + FAR, 'a': FAR},
+            pins={'w': APART + FAR, 'a': FAR},
         ).windows
         self.assertAlmostEqual(1 / 2, self.part_favoured(windows, 'a'), 3)
 
-    def test_members_side_by_side_weigh_what_one_of_them_weighs(self):
+    def test_two_members_in_one_window_get_the_time_of_one(self):
         one = {'vcpus': 1, 'cluster': 'x', 'original': weighing(512)}
         windows = self.decide(
             vm('p', **one),
             vm('q', **one),
             vm('b'),
             pins={
-                'p': test_policy.APART[:1],
-                'q': test_policy.APART[1:],
-                'b': test_policy.APART,
+                'p': APART[:1],
+                'q': APART[1:],
+                'b': APART,
             },
         ).windows
         self.assertAlmostEqual(1 / 2, self.part_favoured(windows, 'p'), 3)
 
-    def test_all_windows_at_a_time_weigh_what_gangs_always_weigh(self):
+    def test_simultaneous_windows_keep_the_total_weight_of_gangs(self):
         windows = self.decide(
             *(vm(name) for name in 'abcd'),
             others=(hog('w', part=0.5),),
             cpus=FOUR_CPUS,
             pins={
-                **dict.fromkeys('ab', test_policy.APART),
+                **dict.fromkeys('ab', APART),
                 **dict.fromkeys('cd', FAR),
             },
         ).windows

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""From gangs to windows: who takes turns, and who runs side by side."""
+"""From gangs to windows: which take turns, which run side by side."""
 
 import hypothesis
 from hypothesis import strategies
@@ -24,13 +24,13 @@ def one_gang(key, cpus, weight=512.0):
     return schedule.Gang(key, frozenset({key}), frozenset(cpus), weight)
 
 
-def one_above_another(number, cpu):
-    """Gangs that have to take turns on one CPU."""
+def gangs_on_one_cpu(number, cpu):
+    """Return gangs that must take turns on one CPU."""
     return [one_gang(f'{cpu}.{n}', {cpu}) for n in range(number)]
 
 
 class CountedCpus(frozenset):
-    """CPUs of a gang, which count how often they were compared."""
+    """Set of CPUs that counts comparisons with other sets."""
 
     compared = 0
 
@@ -40,7 +40,7 @@ class CountedCpus(frozenset):
 
 
 class TestIslands(tests_base.TestCase):
-    """Who shares CPUs with whom."""
+    """Gangs in one island share CPUs, directly or through others."""
 
     def gang(self, key, cpus):
         return schedule.Gang(key, frozenset({key}), CountedCpus(cpus), 1.0)
@@ -72,7 +72,7 @@ class TestIslands(tests_base.TestCase):
                 rest = [one for one in rest if one not in near]
             self.assertEqual([], rest)
 
-    def test_time_does_not_grow_with_pairs_of_gangs(self):
+    def test_comparisons_do_not_grow_with_the_square_of_gangs(self):
         gangs = [
             self.gang(str(n), {n % 256, 256 + n % 256}) for n in range(768)
         ]
@@ -82,7 +82,7 @@ class TestIslands(tests_base.TestCase):
 
 
 class TestRotation(tests_base.TestCase):
-    """The arithmetic of windows."""
+    """Widths of windows and pauses in a rotation."""
 
     def gangs(self, number):
         return [one_gang(str(n), {0, 1}) for n in range(number)]
@@ -92,7 +92,7 @@ class TestRotation(tests_base.TestCase):
         part=strategies.floats(0.05, 0.9),
         window_us=strategies.integers(5_000, 200_000),
     )
-    def test_pauses_have_just_their_part(self, number, part, window_us):
+    def test_pauses_have_the_requested_part(self, number, part, window_us):
         timeline = schedule.rotation(
             self.gangs(number), window_us, part, 20_000
         )
@@ -100,7 +100,7 @@ class TestRotation(tests_base.TestCase):
         whole = schedule.length_us(timeline)
         self.assertAlmostEqual(part, pauses / whole, 2)
 
-    def test_one_row_has_a_window_only_where_it_is_asked_for(self):
+    def test_single_gang_has_a_window_only_if_requested(self):
         self.assertEqual(
             [], schedule.rotation(self.gangs(1), 50_000, 0.0, 20_000)
         )
@@ -111,7 +111,7 @@ class TestRotation(tests_base.TestCase):
             ),
         )
 
-    def test_pauses_are_no_shorter_than_their_least_width(self):
+    def test_pauses_are_not_shorter_than_the_minimum_width(self):
         for part, number in ((0.05, 1), (0.1, 1), (0.2, 2), (0.5, 4)):
             pauses = [
                 window.width_us
@@ -124,7 +124,7 @@ class TestRotation(tests_base.TestCase):
             if number > 1:
                 self.assertGreaterEqual(min(pauses), 20_000)
 
-    def test_those_of_one_row_do_not_add_up(self):
+    def test_gangs_favoured_together_do_not_widen_their_window(self):
         a, b, c = (
             one_gang(key, cpus)
             for key, cpus in (('a', {0, 1}), ('b', {1, 2}), ('c', {2, 3}))
@@ -138,10 +138,10 @@ class TestRotation(tests_base.TestCase):
             timeline,
         )
 
-    def test_a_shorter_rotation_is_repeated_and_not_stretched(self):
+    def test_shorter_rotation_is_repeated_when_merged(self):
         short, long = (
             schedule.rotation(
-                one_above_another(size, cpu=size),
+                gangs_on_one_cpu(size, cpu=size),
                 50_000,
                 0.0,
                 1,
@@ -159,49 +159,49 @@ class TestRotation(tests_base.TestCase):
     @hypothesis.given(
         sizes=strategies.lists(strategies.integers(2, 5), max_size=4)
     )
-    def test_merged_islands_keep_everyones_part(self, sizes):
+    def test_merged_islands_keep_the_part_of_each_gang(self, sizes):
         rotations = []
         for island, size in enumerate(sizes):
-            gangs = one_above_another(size, cpu=island)
+            gangs = gangs_on_one_cpu(size, cpu=island)
             rotations.append(schedule.rotation(gangs, 50_000, 0.0, 1))
         merged = schedule.merge(rotations)
         whole = schedule.length_us(merged)
         for island, size in enumerate(sizes):
             for n in range(size):
-                mine = sum(
+                favoured_us = sum(
                     w.width_us for w in merged if f'{island}.{n}' in w.favoured
                 )
-                self.assertAlmostEqual(1 / size, mine / whole, 2)
+                self.assertAlmostEqual(1 / size, favoured_us / whole, 2)
 
 
 class TestTurns(tests_base.TestCase):
-    """Who has how many of them, and when."""
+    """Number and order of the turns of each gang."""
 
     def turns(self, *gangs):
         return [''.join(sorted(members)) for members in schedule.turns(gangs)]
 
-    def test_by_weight_and_apart_from_each_other(self):
+    def test_heavier_gang_has_more_turns_spread_over_the_rotation(self):
         self.assertEqual(
             ['a', 'a', 'b', 'a'],
             self.turns(one_gang('a', {0, 1}, 1536.0), one_gang('b', {0, 1})),
         )
 
-    def test_no_more_than_are_needed(self):
+    def test_equal_gangs_have_one_turn_each(self):
         for number in (2, 3, 5, 30):
             gangs = [one_gang(str(n), {0, 1}) for n in range(number)]
             self.assertEqual(number, len(schedule.turns(gangs)))
 
-    def test_hosts_with_the_same_gangs_have_them_at_the_same_time(self):
-        # Whose members here are wider is not the first here.
+    def test_hosts_with_the_same_gangs_have_the_same_order(self):
+        # The order must not depend on the width of the local members.
         narrow, wide = {0, 1}, {0, 1, 2, 3}
         for a, b in ((narrow, wide), (wide, narrow), (wide, wide)):
             self.assertEqual(
                 ['a', 'b'], self.turns(one_gang('a', a), one_gang('b', b))
             )
 
-    def test_of_equals_nobody_has_turns_at_the_cost_of_another(self):
-        # Two wide ones side by side, a third, and narrow ones that weigh
-        # more beside the first: wide ones share what is left.
+    def test_equal_wide_gangs_share_the_time_left_by_narrow_ones(self):
+        # Gangs a and b are wide and disjoint, c overlaps both; the narrow ones
+        # weigh more and overlap a. The wide ones share the time left.
         gangs = [
             one_gang('a', range(8), 128.0),
             one_gang('b', range(8, 16), 128.0),
@@ -209,14 +209,14 @@ class TestTurns(tests_base.TestCase):
             *(one_gang(f'n{n}', {2 * n, 2 * n + 1}) for n in range(2)),
         ]
         in_turn = schedule.turns(gangs)
-        had = {
+        parts = {
             gang.key: sum(gang.key in members for members in in_turn)
             / len(in_turn)
             for gang in gangs
         }
-        self.assertGreater(had['a'], 0.15)
-        self.assertGreater(had['c'], 0.4 * had['b'])
-        self.assertGreater(had['n0'], 3 * had['a'])
+        self.assertGreater(parts['a'], 0.15)
+        self.assertGreater(parts['c'], 0.4 * parts['b'])
+        self.assertGreater(parts['n0'], 3 * parts['a'])
 
     @hypothesis.given(
         places=strategies.lists(
@@ -230,7 +230,7 @@ class TestTurns(tests_base.TestCase):
             max_size=40,
         )
     )
-    def test_everybody_has_some_in_few(self, places):
+    def test_each_gang_has_a_turn_and_turns_are_few(self, places):
         gangs = [
             one_gang(f'g{n:02}', cpus, float(weight))
             for n, (cpus, weight) in enumerate(places)
@@ -244,7 +244,7 @@ class TestTurns(tests_base.TestCase):
 
 
 class TestGaps(tests_base.TestCase):
-    """What those whose turn it is leave free."""
+    """CPUs that the gangs of a turn leave free."""
 
     def favoured(self, *gangs):
         return [
@@ -252,8 +252,8 @@ class TestGaps(tests_base.TestCase):
             for window in schedule.rotation(gangs, 50_000, 0.0, 20_000)
         ]
 
-    def test_narrow_gangs_do_not_get_in_the_way_of_wide_ones(self):
-        # In order of their keys they would make three rows.
+    def test_wide_gangs_are_placed_before_narrow_ones(self):
+        # In the order of their keys they would need three rows.
         self.assertEqual(
             ['ad', 'bc'],
             self.favoured(
@@ -264,7 +264,7 @@ class TestGaps(tests_base.TestCase):
             ),
         )
 
-    def test_a_gap_is_for_whoever_fits(self):
+    def test_gap_is_filled_by_a_gang_that_fits(self):
         self.assertEqual(
             ['ac', 'bc', 'd'],
             self.favoured(
@@ -275,7 +275,7 @@ class TestGaps(tests_base.TestCase):
             ),
         )
 
-    def test_gaps_go_round(self):
+    def test_gaps_are_filled_in_rotation(self):
         self.assertEqual(
             ['ay', 'bz', 'cy', 'dz'],
             self.favoured(
@@ -284,7 +284,7 @@ class TestGaps(tests_base.TestCase):
             ),
         )
 
-    def test_who_weighs_more_gets_more_of_them(self):
+    def test_heavier_gang_fills_more_gaps(self):
         timeline = schedule.rotation(
             [
                 *(one_gang(f'{n:02}', {0, 1}) for n in range(40)),
@@ -311,7 +311,7 @@ class TestGaps(tests_base.TestCase):
         ),
         part=strategies.sampled_from((0.0, 0.3)),
     )
-    def test_nobody_waits_who_would_fit(self, places, part):
+    def test_no_gang_waits_that_would_fit(self, places, part):
         gangs = [
             one_gang(f'g{n}', cpus, 512.0 * (n + 1))
             for n, cpus in enumerate(places)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who takes part in no windows for long is let loose, or idle."""
+"""VMs that take part in no windows for long: unpinned, or idle."""
 
 from nova_vhpc.control import model
 from nova_vhpc.control.gang import unpinned
@@ -21,72 +21,92 @@ def vm(uuid, vcpus=2, cluster=None):
     return model.VmView(uuid, vcpus, cluster=cluster)
 
 
-class TestResting(base.TestCase):
-    def loose_after(self, periods, vms, spinning, resting=None, used=1.0):
-        """Who is loose after so many periods; vms by their uuids.
+class TestNonParticipants(base.TestCase):
+    def unpinned_after(
+        self, periods, vms, spinning, non_participants=None, used=1.0
+    ):
+        """Return the UUIDs of VMs that are unpinned after some periods.
 
-        :param used: CPUs, by each of them.
+        :param spinning: UUIDs of the VMs that spin.
+        :param used: CPUs that each VM uses.
         """
-        resting = resting or unpinned.NonParticipants(5)
+        non_participants = non_participants or unpinned.NonParticipants(5)
         for _ in range(periods):
-            resting.advance(
+            non_participants.advance(
                 vms,
                 [one for one in vms if one.uuid in spinning],
                 lambda uuid: used,
             )
-        return resting.unpinned
+        return non_participants.unpinned
 
-    def test_who_has_not_spun_for_long_is_loose(self):
+    def test_vm_that_has_not_spun_for_long_is_unpinned(self):
         vms = [vm('a'), vm('b')]
-        self.assertEqual(set(), self.loose_after(5, vms, 'a'))
-        self.assertEqual({'b'}, self.loose_after(6, vms, 'a'))
+        self.assertEqual(set(), self.unpinned_after(5, vms, 'a'))
+        self.assertEqual({'b'}, self.unpinned_after(6, vms, 'a'))
 
-    def test_who_spins_again_is_not_at_once(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
-        self.loose_after(6, vms, 'a', resting)
-        self.assertEqual(set(), self.loose_after(1, vms, 'ab', resting))
-        # Nor for a short pause.
-        self.assertEqual(set(), self.loose_after(5, vms, 'a', resting))
+    def test_vm_that_spins_again_is_pinned_at_once(self):
+        vms, non_participants = [vm('a'), vm('b')], unpinned.NonParticipants(5)
+        self.unpinned_after(6, vms, 'a', non_participants)
+        self.assertEqual(
+            set(), self.unpinned_after(1, vms, 'ab', non_participants)
+        )
+        # Nor after a short pause.
+        self.assertEqual(
+            set(), self.unpinned_after(5, vms, 'a', non_participants)
+        )
 
-    def test_who_comes_back_is_known_no_more(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
-        self.loose_after(6, vms, '', resting)
-        self.loose_after(1, vms[:1], '', resting)
-        self.assertEqual({'a'}, self.loose_after(1, vms, '', resting))
+    def test_vm_that_was_gone_starts_anew(self):
+        vms, non_participants = [vm('a'), vm('b')], unpinned.NonParticipants(5)
+        self.unpinned_after(6, vms, '', non_participants)
+        self.unpinned_after(1, vms[:1], '', non_participants)
+        self.assertEqual(
+            {'a'}, self.unpinned_after(1, vms, '', non_participants)
+        )
 
-    def test_one_vcpu_has_nobody_to_run_together_with(self):
-        for vms, loose in (
+    def test_vm_of_one_vcpu_is_unpinned_without_a_spinning_mate(self):
+        for vms, expected in (
             ([vm('a', 1), vm('b', 1)], {'a', 'b'}),
             ([vm('a', 1, 'x'), vm('b', 1, 'y')], {'a', 'b'}),
             ([vm('a', 1, 'x'), vm('b', 1, 'x')], set()),
             ([vm('a', 1, 'x'), vm('b', 4, 'x')], set()),
         ):
-            self.assertEqual(loose, self.loose_after(6, vms, 'ab'))
+            self.assertEqual(expected, self.unpinned_after(6, vms, 'ab'))
 
-    def test_a_mate_that_sleeps_does_not_count(self):
+    def test_vm_of_one_vcpu_is_unpinned_if_its_mate_sleeps(self):
         vms = [vm('a', 1, 'x'), vm('b', 1, 'x')]
-        self.assertEqual({'a', 'b'}, self.loose_after(6, vms, 'a'))
+        self.assertEqual({'a', 'b'}, self.unpinned_after(6, vms, 'a'))
 
-    def test_who_does_nothing_is_idle_instead(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
-        self.loose_after(6, vms, 'a', resting, used=0.05)
-        self.assertEqual((set(), {'b'}), (resting.unpinned, resting.idle))
-        # Not for a moment's work, nor for a moment's rest afterwards.
-        self.loose_after(1, vms, 'a', resting, used=0.7)
-        self.assertEqual({'b'}, resting.idle)
-        self.loose_after(5, vms, 'a', resting, used=9.0)
-        self.assertEqual(({'b'}, set()), (resting.unpinned, resting.idle))
-        self.loose_after(1, vms, 'a', resting, used=0.0)
-        self.assertEqual({'b'}, resting.unpinned)
-        self.loose_after(12, vms, 'a', resting, used=0.0)
-        self.assertEqual((set(), {'b'}), (resting.unpinned, resting.idle))
-        idle = resting.idle
-        self.loose_after(1, vms, 'a', resting, used=0.0)
-        self.assertIs(idle, resting.idle)
-        self.loose_after(1, vms, 'ab', resting, used=2.0)
-        self.assertEqual((set(), set()), (resting.unpinned, resting.idle))
+    def test_vm_that_does_nothing_is_idle_and_stays_pinned(self):
+        vms, non_participants = [vm('a'), vm('b')], unpinned.NonParticipants(5)
+        self.unpinned_after(6, vms, 'a', non_participants, used=0.05)
+        self.assertEqual(
+            (set(), {'b'}), (non_participants.unpinned, non_participants.idle)
+        )
+        # One busy period does not end this, nor does one idle period later
+        # begin it.
+        self.unpinned_after(1, vms, 'a', non_participants, used=0.7)
+        self.assertEqual({'b'}, non_participants.idle)
+        self.unpinned_after(5, vms, 'a', non_participants, used=9.0)
+        self.assertEqual(
+            ({'b'}, set()), (non_participants.unpinned, non_participants.idle)
+        )
+        self.unpinned_after(1, vms, 'a', non_participants, used=0.0)
+        self.assertEqual({'b'}, non_participants.unpinned)
+        self.unpinned_after(12, vms, 'a', non_participants, used=0.0)
+        self.assertEqual(
+            (set(), {'b'}), (non_participants.unpinned, non_participants.idle)
+        )
+        idle = non_participants.idle
+        self.unpinned_after(1, vms, 'a', non_participants, used=0.0)
+        self.assertIs(idle, non_participants.idle)
+        self.unpinned_after(1, vms, 'ab', non_participants, used=2.0)
+        self.assertEqual(
+            (set(), set()), (non_participants.unpinned, non_participants.idle)
+        )
 
-    def test_the_same_object_while_they_stay(self):
-        vms, resting = [vm('a'), vm('b')], unpinned.NonParticipants(5)
-        before = self.loose_after(6, vms, 'a', resting)
-        self.assertIs(before, self.loose_after(9, vms, 'a', resting))
+    def test_unpinned_is_the_same_object_until_it_changes(self):
+        vms, non_participants = [vm('a'), vm('b')], unpinned.NonParticipants(5)
+        before = self.unpinned_after(6, vms, 'a', non_participants)
+        self.assertIs(
+            before, self.unpinned_after(9, vms, 'a', non_participants)
+        )

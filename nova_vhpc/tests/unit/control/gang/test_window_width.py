@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How wide gang windows are."""
+"""Width of gang windows by how late switches are."""
 
 import math
 
@@ -25,35 +25,35 @@ class TestWindowWidth(base.TestCase):
     def width(self):
         return window_width.WindowWidth(50_000, 200_000)
 
-    def test_cheap_borders_leave_it_alone(self):
+    def test_short_lateness_keeps_the_width(self):
         self.assertEqual(50_000, self.width().advance(2_000))
 
-    def test_dear_borders_widen_it(self):
+    def test_long_lateness_doubles_the_width(self):
         self.assertEqual(100_000, self.width().advance(5_000))
         self.assertEqual(200_000, self.width().advance(11_000))
 
-    def test_never_wider_than_allowed(self):
+    def test_width_never_exceeds_the_maximum(self):
         self.assertEqual(200_000, self.width().advance(1e9))
         fixed = window_width.WindowWidth(50_000, 50_000)
         self.assertEqual(50_000, fixed.advance(40_000))
         fixed = window_width.WindowWidth(50_000, 20_000)
         self.assertEqual(50_000, fixed.advance(40_000))
 
-    def test_narrower_again_but_not_to_and_fro(self):
+    def test_width_is_halved_with_hysteresis(self):
         width = self.width()
         width.advance(5_000)
         self.assertEqual(100_000, width.advance(2_500))
         self.assertEqual(50_000, width.advance(2_000))
         self.assertEqual(50_000, width.advance(2_900))
 
-    def test_what_is_not_known_changes_nothing(self):
+    def test_invalid_lateness_keeps_the_width(self):
         width = self.width()
         width.advance(5_000)
         for late_us in (0.0, -1.0, math.nan, math.inf):
             self.assertEqual(100_000, width.advance(late_us))
 
     @hypothesis.given(strategies.floats(1, 1e7), strategies.floats(1, 1e7))
-    def test_settles_at_once(self, before, after):
+    def test_width_is_stable_at_constant_lateness(self, before, after):
         width = self.width()
         width.advance(before)
         settled = width.advance(after)

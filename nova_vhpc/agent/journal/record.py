@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A journal record: one domain's original settings, as JSON.
+
+The same text is a file in the journal and the copy in the domain's metadata.
+"""
+
+import dataclasses
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from nova_vhpc.agent.journal import written_values
+from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.linux import qemu_process
+
+VERSION = 1
+
+CHECKSUM_KEY = 'crc32'
+"""JSON key of the checksum over all other keys of a record.
+
+A disk fault or a manual edit may change a byte such that the file is still
+valid JSON, for example with another quota. Agents that do not know the
+checksum ignore the key.
+"""
+
+
+class JournalError(Exception):
+    """A record cannot be written or read; the text says why and what to do."""
+
+
+class NewerVersion(JournalError):
+    """A newer agent wrote the record, in a newer format."""
+
+
+class Unreadable(JournalError):
+    """The disk cannot be read: it is unknown whether there is a record."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JournalRecord:
+    """One domain's original settings.
+
+    :ivar identity: run of the domain that the settings belong to.
+    :ivar original: settings before the agent's first write.
+    :ivar repin: whether the agent may pin the guest's vCPUs.
+    :ivar unmanaged_fields: managed values, by name, that must not be written,
+        because they were changed externally; ``vcpupin`` stands for the pins
+        of all vCPUs.
+    :ivar may_have_kernel_slices: whether the agent may have set the vCPU
+        threads' kernel slices.
+    :ivar written: values that the agent may have written; None if that is
+        not known, as in an older agent's record.
+    :ivar is_floating: whether the guest could use all CPUs that Nova gives to
+        guests on the host.
+    :ivar restored: the original settings are restored; the metadata copy
+        stays only for the destination host of a migration, to which the pin
+        elements of the live XML travel along.
+    :ivar external: managed values that were changed externally, for which the
+        guest is handed back: not managed in this run.
+    """
+
+    uuid: str
+    name: str
+    identity: qemu_process.Identity
+    original: cputune.Cputune
+    repin: bool = True
+    unmanaged_fields: frozenset[str] = frozenset()
+    may_have_kernel_slices: bool = False
+    written: written_values.WrittenValues | None = None
+    is_floating: bool = False
+    restored: bool = False
+    external: frozenset[str] = frozenset()
+
+    @property
+    def is_handed_back(self) -> bool:
+        """Whether nothing of an agent is left in the guest.
+
+        The record only says that the guest must not be managed in this run.
+        """
+        return bool(self.external) and self.unmanaged_fields.issuperset(
+            cputune.MANAGED
+        )
+
+    def handed_back(self) -> 'JournalRecord':
+        """Return the record of a guest that was handed back and restored.
+
+        No agent, not even an older one, writes anything because of it.
+        """
+        return dataclasses.replace(
+            self, unmanaged_fields=frozenset(cputune.MANAGED), written={}
+        )
+
+    def to_json(self) -> str:
+        """Return the record as versioned JSON, one line."""
+        data = {
+            'version': VERSION,
+            'uuid': self.uuid,
+            'name': self.name,
+            'identity': dataclasses.asdict(self.identity),
+            'repin': self.repin,
+            'released': sorted(self.unmanaged_fields),
+            'sliced': self.may_have_kernel_slices,
+            'written': written_values.to_dict(self.written),
+            'floats': self.is_floating,
+            'settled': self.restored,
+            'external': sorted(self.external),
+            'original': self.original.to_dict(),
+        }
+        data[CHECKSUM_KEY] = _checksum(data)
+        return json.dumps(data, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, source: str) -> 'JournalRecord':
+        """Parse the output of :meth:`to_json`.
+
+        :param source: where the text was read, for the error message.
+        :raises NewerVersion: a newer agent wrote the record.
+        :raises JournalError: the text is damaged, altered or no record.
+        """
+        try:
+            data: Any = json.loads(text)
+            version = int(data['version'])
+            # Before the checksum: a newer agent may compute it differently.
+            if version > VERSION:
+                raise NewerVersion(
+                    f'{source}: version {version} of a newer agent; this '
+                    f'one reads up to {VERSION}. Run the newer '
+                    'nova-vhpc-agent --restore.'
+                )
+            # Agents before the checksum was introduced wrote none.
+            if CHECKSUM_KEY in data and data.pop(CHECKSUM_KEY) != _checksum(
+                data
+            ):
+                raise ValueError(f'its {CHECKSUM_KEY} does not match')
+            return cls(
+                str(data['uuid']),
+                str(data['name']),
+                qemu_process.Identity.from_dict(data['identity']),
+                cputune.Cputune.from_dict(data['original']),
+                bool(data['repin']),
+                frozenset(str(name) for name in data['released']),
+                bool(data['sliced']),
+                written_values.from_dict(data.get('written')),
+                bool(data.get('floats')),
+                bool(data.get('settled')),
+                # Older agents left single values alone, and wrote no key.
+                frozenset(
+                    str(name)
+                    for name in data.get('external', data['released'])
+                ),
+            )
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise JournalError(
+                f'{source}: damaged or not a record ({error!r})'
+            ) from None
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True)
+    return f'{zlib.crc32(text.encode()):08x}'

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the journal and the metadata say about a domain's original settings."""
+
+import dataclasses
+from typing import Any
+
+from nova_vhpc.agent.actuators import weights
+from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal.record import JournalError, JournalRecord
+from nova_vhpc.linux import qemu_process
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence:
+    """What tells how a domain was set before an agent wrote to it.
+
+    In order of trust: the record of this run, the copy in the domain's
+    metadata, the persistent definition.
+
+    :ivar identity: the present run of the domain.
+    :ivar record: journal record of this run, or None.
+    :ivar record_of_earlier_run: journal record of an earlier run, or None. The
+        restart reset the domain from its persistent definition, which no
+        agent writes.
+    :ivar record_error: why the journal record cannot be used, or None.
+    :ivar metadata_copy: copy in the live XML, or None; not read if there is
+        a record of this run.
+    :ivar metadata_error: why that copy cannot be used, or None.
+    """
+
+    identity: qemu_process.Identity
+    record: JournalRecord | None
+    record_of_earlier_run: JournalRecord | None
+    record_error: JournalError | None
+    metadata_copy: JournalRecord | None
+    metadata_error: JournalError | None
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the live XML has a copy, even a damaged one."""
+        return bool(self.metadata_copy or self.metadata_error)
+
+    @property
+    def needs_no_restore(self) -> bool:
+        """Whether the original settings are known to be in force.
+
+        A metadata copy is then for the destination host of a migration.
+        """
+        copy = self.metadata_copy
+        return (self.record is not None and self.record.is_handed_back) or (
+            copy is not None
+            and copy.restored
+            and copy.identity.same_run(self.identity)
+            and self.record_error is None
+        )
+
+
+def collect(
+    domain: Any,
+    identity: qemu_process.Identity,
+    journal: store.Journal,
+    processes: qemu_process.Processes,
+) -> Evidence:
+    """Read the journal and, without a record of this run, the metadata.
+
+    If there is such a record, its weight is restored at once by the control
+    group's file: libvirt accepts no writes while a domain is migrated away,
+    and waits for one that hangs, or that a gang window has starved.
+
+    :param identity: the present run of the domain.
+    :raises libvirt.libvirtError: libvirt refused a call.
+    """
+    record = earlier = metadata_copy = None
+    record_error = metadata_error = None
+    try:
+        record = journal.load(domain.UUIDString())
+    except JournalError as error:
+        record_error = error
+    if record is not None and not record.identity.same_run(identity):
+        earlier, record = record, None
+    if record is not None:
+        weights.restore_recorded_by_file(domain, record, processes)
+    else:
+        try:
+            metadata_copy = domain_metadata.get(domain)
+        except JournalError as error:
+            metadata_error = error
+    return Evidence(
+        identity, record, earlier, record_error, metadata_copy, metadata_error
+    )

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Tests of what the lab needs before it starts guests."""
+
+import os
+from pathlib import Path
+from unittest import mock
+
+import fixtures
+
+from nova_vhpc.bench.lab import guest_set, mixes
+from nova_vhpc.testbed import errors, libvirtd
+from nova_vhpc.tests import base
+
+
+class CheckTest(base.TestCase):
+    def test_missing_libvirtd_virsh_or_qemu_is_reported(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path)
+        for name in ('libvirtd', 'virsh', 'qemu-system-x86_64'):
+            with (
+                mock.patch.object(os, 'geteuid', return_value=0),
+                mock.patch.dict(os.environ, {'PATH': str(path)}),
+            ):
+                error = self.assertRaises(
+                    libvirtd.LibvirtdError, guest_set.check
+                )
+            self.assertIn(f'no {name} on this machine', str(error))
+            self.assertIn('bindep.txt', str(error))
+            (path / name).symlink_to('/bin/true')
+
+    def test_missing_ip_program_is_reported_for_mixes_with_a_network(self):
+        with (
+            mock.patch.object(os, 'geteuid', return_value=0),
+            mock.patch.object(libvirtd, 'check'),
+            mock.patch.object(guest_set.shutil, 'which', return_value=None),
+            mock.patch.object(guest_set.cpu_controller.CpuController, 'find'),
+        ):
+            guest_set.check([mixes.MIXES['hogs']])
+            error = self.assertRaises(
+                errors.LabError, guest_set.check, [mixes.MIXES['web']]
+            )
+        self.assertIn('iproute2', str(error))

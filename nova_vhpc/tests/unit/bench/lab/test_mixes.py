@@ -1,0 +1,33 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Tests of the mixes of guests."""
+
+from nova_vhpc.bench.lab import mixes
+from nova_vhpc.tests import base
+
+
+class MixesTest(base.TestCase):
+    def test_documented_mixes_exist(self):
+        for name in ('alone', 'clusters', 'hogs', 'web', 'phased'):
+            self.assertIn(name, mixes.MIXES)
+
+    def test_parallel_guests_alone_have_extra_specs(self):
+        for mix in mixes.MIXES.values():
+            for guest in mix.guests:
+                self.assertEqual(guest.parallel, guest.extra_specs is not None)
+
+    def test_overcommitted_mixes_have_more_vcpus_than_two_cpus(self):
+        for mix in mixes.MIXES.values():
+            vcpus = sum(guest.vcpus for guest in mix.guests)
+            self.assertEqual(mix.overcommitted, vcpus > 2, mix.name)

@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Tests of the domain XML of a guest."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from nova_vhpc.testbed import guest, image
+from nova_vhpc.tests import base
+
+IMAGE = image.GuestImage(Path('/kernel'), Path('/initrd'))
+
+
+class DomainXmlTest(base.TestCase):
+    def parse(self, **settings):
+        return ElementTree.fromstring(
+            guest.domain_xml('one', IMAGE, **settings)
+        )
+
+    def test_extra_specs_are_in_novas_metadata(self):
+        root = self.parse(extra_specs={'vhpc:workload': 'parallel'})
+        namespaces = {'nova': guest.NOVA_NS}
+        (spec,) = root.findall(
+            'metadata/nova:instance/nova:flavor/nova:extraSpecs/'
+            'nova:extraSpec',
+            namespaces,
+        )
+        self.assertEqual('vhpc:workload', spec.get('name'))
+        self.assertEqual('parallel', spec.text)
+
+    def test_metadata_is_left_out_without_extra_specs(self):
+        self.assertIsNone(self.parse().find('metadata'))
+
+    def test_memory_is_shared_for_the_progress_page(self):
+        root = self.parse()
+        self.assertEqual(
+            'memfd', root.find('memoryBacking/source').get('type')
+        )
+        self.assertEqual(
+            'shared', root.find('memoryBacking/access').get('mode')
+        )
+
+    def test_workload_and_arguments_are_on_the_kernel_command_line(self):
+        line = self.parse(
+            workload='allreduce', arguments={'rank': 1}
+        ).findtext('os/cmdline')
+        self.assertIn(' vhpc.workload=allreduce ', line)
+        self.assertIn(' vhpc.rank=1', line)
+
+    def test_unknown_workload_is_refused_with_the_known_ones(self):
+        error = self.assertRaises(ValueError, self.parse, workload='x')
+        self.assertIn('barrier', str(error))
+
+    def test_each_bridge_gets_a_nic(self):
+        root = self.parse(bridges=('br0', 'br1'))
+        self.assertEqual(
+            ['br0', 'br1'],
+            [
+                nic.find('source').get('bridge')
+                for nic in root.iter('interface')
+            ],
+        )
