@@ -37,7 +37,8 @@ from oslo_config import cfg
 
 from nova_vhpc.agent.clusters import bus as peer_bus
 from nova_vhpc.agent.clusters import protocol
-from nova_vhpc.agent.rpc.transport import get_transport, hush, messaging
+from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import get_transport, hush
 from nova_vhpc.bench.common import cli_types, outputs
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.testbed import rabbitmq
@@ -184,9 +185,7 @@ class Ears(threading.Thread):
         queue = kombu.Queue(
             f'{name}_{agent.host}',
             exchange,
-            durable=False,
-            auto_delete=True,
-            queue_arguments={'x-expires': 60_000},
+            exclusive=True,
         )
 
         def hear(received: Any) -> None:
