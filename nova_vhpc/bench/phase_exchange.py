@@ -38,7 +38,8 @@ from oslo_config import cfg
 
 from nova_vhpc.agent.clusters import protocol
 from nova_vhpc.agent.clusters.bus import BusError, PeerBus, decode, topic
-from nova_vhpc.agent.rpc.transport import get_transport, hush, messaging
+from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import get_transport, hush
 from nova_vhpc.bench.common import cli_types, outputs
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.testbed import rabbitmq
@@ -195,9 +196,7 @@ class Receiver(threading.Thread):
         queue = kombu.Queue(
             f'{name}_{agent.host}',
             exchange,
-            durable=False,
-            auto_delete=True,
-            queue_arguments={'x-expires': 60_000},
+            exclusive=True,
         )
 
         def receive(delivery: Any) -> None:

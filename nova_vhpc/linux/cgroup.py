@@ -16,7 +16,13 @@ A *hybrid* host has cgroup v2 at ``unified`` below the mounts of v1, mostly
 without any controller that matters here, but it may have some of them.
 """
 
+import glob
+import itertools
 from pathlib import Path
+
+_MAX_SHARED_PARENTS = 3
+"""Most groups above a group that it has in common with this process. A
+container of podman shares ``machine.slice`` with domains."""
 
 
 def controllers(root: Path) -> set[str]:
@@ -48,6 +54,33 @@ def cpu_is_v2(root: Path) -> bool:
     if (root / 'cgroup.controllers').exists():
         return True
     return 'cpu' in (_unified(root / 'unified') or ())
+
+
+def locate(mount: Path, path: str) -> Path:
+    """Return the directory of a control group.
+
+    In a process with a cgroup namespace of its own, the default of docker and
+    podman, the kernel names a group outside of that namespace by ``..`` for
+    each level above the namespace's root. The groups that both share are not
+    named, so they are looked for where the host's hierarchy is mounted.
+
+    :param mount: where the hierarchy is mounted.
+    :param path: the group as ``/proc/PID/cgroup`` names it.
+    :returns: the directory; one that does not exist if there is none, or if
+        several groups may be meant.
+    """
+    parts = [part for part in path.split('/') if part]
+    named = list(itertools.dropwhile('..'.__eq__, parts))
+    if named == parts or not named:
+        return mount / '/'.join(parts)
+    wanted = glob.escape('/'.join(named))
+    for parents in range(_MAX_SHARED_PARENTS + 1):
+        found = list(mount.glob('*/' * parents + wanted))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            break
+    return mount.joinpath(*named)
 
 
 def _unified(where: Path) -> set[str] | None:

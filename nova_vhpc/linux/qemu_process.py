@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc.linux import cpus
+from nova_vhpc.linux import cgroup, cpus
 
 VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
 """QEMU's thread names, set by libvirt's ``debug-threads=on``."""
@@ -259,14 +259,14 @@ class Processes:
         for line in text.splitlines():
             _, controllers, path = line.split(':', 2)
             # Threads sit in <domain>[/libvirt]/{emulator,vcpuN}.
-            relative = THREAD_GROUP.sub('', path.lstrip('/'))
+            group = THREAD_GROUP.sub('', path)
             if controllers == '':
-                bases += [self.cgroup / relative]
-                bases += [self.cgroup / relative / 'libvirt']
-                bases += [self.cgroup / 'unified' / relative]
+                unified = cgroup.locate(self.cgroup, group)
+                bases += [unified, unified / 'libvirt']
+                bases += [cgroup.locate(self.cgroup / 'unified', group)]
             elif controller in controllers.split(','):
                 for mount in (controllers, controller):
-                    bases.append(self.cgroup / mount / relative)
+                    bases.append(cgroup.locate(self.cgroup / mount, group))
         return tuple(bases)
 
     @staticmethod

@@ -14,8 +14,10 @@
 """Carries the phase exchange's messages over oslo.messaging.
 
 There is one fanout topic per virtual cluster, to which only hosts with
-members of that cluster listen. Declaring a queue waits for the broker, so a
-thread does that; the tick never calls into oslo.messaging.
+members of that cluster listen; a host listens to all of its topics over one
+connection, because tenants choose how many clusters there are. Declaring a
+queue waits for the broker, so a thread does that; the tick never calls into
+oslo.messaging.
 """
 
 import hashlib
@@ -25,7 +27,8 @@ from typing import Any
 
 from nova_vhpc.agent import errors, periodic
 from nova_vhpc.agent.clusters import protocol
-from nova_vhpc.agent.rpc.transport import messaging
+from nova_vhpc.agent.rpc import server
+from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.control.model import ClusterPlan, Phase
 
 LOG = logging.getLogger(__name__)
@@ -38,6 +41,9 @@ _TOPIC_PREFIX = 'vhpc.peers.'
 _MAX_CLUSTER_BYTES = 100
 _MAX_BACKOFF_S = 5.0
 _CHECK_INTERVAL_S = 60.0
+_MIN_INTERVAL_S = 1.0
+"""Shortest time between two new connections. A tenant can rename its clusters
+at any rate."""
 
 
 class BusError(Exception):
@@ -158,14 +164,16 @@ class PeerBus:
             retry=0,
         )
         self._wanted: frozenset[str] = frozenset()
-        self._servers: dict[str, Any] = {}
+        self._subscribed: frozenset[str] = frozenset()
+        self._server: Any = None
         self._problem_logged = False
         self._thread = periodic.PeriodicThread(
             'vhpc-peers-listen',
             self._update_subscriptions,
             lambda: _CHECK_INTERVAL_S,
             _MAX_BACKOFF_S,
-            on_stop=self._unsubscribe_all,
+            lambda: _MIN_INTERVAL_S,
+            on_stop=lambda: self._replace(None, frozenset()),
         )
 
     def start(self) -> None:
@@ -185,8 +193,8 @@ class PeerBus:
 
     @property
     def subscribed(self) -> frozenset[str]:
-        """Clusters whose queues the broker has declared."""
-        return frozenset(self._servers)
+        """Clusters whose messages the broker delivers to this host."""
+        return self._subscribed
 
     def send(self, message: protocol.Message) -> None:
         """Give a message to the broker.
@@ -212,48 +220,45 @@ class PeerBus:
     def _update_subscriptions(self) -> None:
         """Listen to the wanted clusters, and to no others.
 
-        :raises RetryLater: the broker refused one.
+        The new connection is made before the old one is ended, so that no
+        message is missed. One that arrives over both has the same number
+        twice, and counts once.
+
+        :raises RetryLater: the broker refused it.
         """
         wanted = self._wanted
-        for cluster in self._servers.keys() - wanted:
-            self._unsubscribe(cluster)
-        for cluster in sorted(wanted - self._servers.keys()):
-            if cluster not in self._wanted or self._thread.stopping:
-                # subscribe() or stop() was called meanwhile, and has woken
-                # the thread.
-                return
-            try:
-                self._servers[cluster] = self._listen(cluster)
-            except Exception as error:
-                # Logged once, since a refusal may last for hours.
-                if not self._problem_logged:
-                    self._problem_logged = True
-                    LOG.warning(
-                        'Cannot listen to virtual cluster %s; will retry: %s',
-                        cluster,
-                        errors.one_line(error),
-                    )
-                raise periodic.RetryLater from error
-            self._problem_logged = False
-
-    def _unsubscribe(self, cluster: str) -> None:
-        server = self._servers.pop(cluster)
+        if wanted == self._subscribed:
+            return
+        if not wanted:
+            self._replace(None, wanted)
+            return
         try:
-            server.stop()
-            server.wait()
+            new_server = self._listen(wanted)
         except Exception as error:
-            LOG.debug('Leaving the topic of %s: %s', cluster, error)
+            # Logged once, since a refusal may last for hours.
+            if not self._problem_logged:
+                self._problem_logged = True
+                LOG.warning(
+                    'Cannot listen to virtual clusters of other hosts; will '
+                    'retry: %s',
+                    errors.one_line(error),
+                )
+            raise periodic.RetryLater from error
+        self._problem_logged = False
+        self._replace(new_server, wanted)
 
-    def _unsubscribe_all(self) -> None:
-        for cluster in list(self._servers):
-            self._unsubscribe(cluster)
+    def _replace(self, new_server: Any, clusters: frozenset[str]) -> None:
+        old_server, self._server = self._server, new_server
+        self._subscribed = clusters
+        if old_server is not None:
+            server.end(old_server)
 
-    def _listen(self, cluster: str) -> Any:
-        server = messaging.get_rpc_server(
+    def _listen(self, clusters: Collection[str]) -> Any:
+        new_server = server.fanout_server(
             self._transport,
-            messaging.Target(topic=topic(cluster), server=self._host),
-            [self._endpoint],
-            access_policy=messaging.DefaultRPCAccessPolicy,
+            messaging.Target(topic=_TOPIC_PREFIX[:-1], server=self._host),
+            sorted(map(topic, clusters)),
+            self._endpoint,
         )
-        server.start()
-        return server
+        new_server.start()
+        return new_server

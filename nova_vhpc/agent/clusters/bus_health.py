@@ -28,7 +28,7 @@ from typing import Any
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters.bus import BusError
-from nova_vhpc.agent.rpc.transport import messaging
+from nova_vhpc.agent.rpc.native_threads import messaging
 
 LOG = logging.getLogger(__name__)
 

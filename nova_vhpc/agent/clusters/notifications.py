@@ -23,7 +23,8 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent.rpc import server
-from nova_vhpc.agent.rpc.transport import get_notification_transport, messaging
+from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import get_notification_transport
 
 TOPIC = 'versioned_notifications'
 EVENTS = (

@@ -27,7 +27,8 @@ from oslo_config import cfg
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import server
-from nova_vhpc.agent.rpc.transport import get_transport, hush, messaging
+from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import get_transport, hush
 
 LOG = logging.getLogger(__name__)
 

@@ -11,19 +11,25 @@
 # under the License.
 
 
-"""A server on the message bus that is started again until that succeeds.
+"""Servers on the message bus.
 
 oslo.messaging waits for a broker that is away, but gives up at once if the
 broker refuses the login or the virtual host. Both may be created after the
 agent was started, or change while the broker is restarted.
 """
 
+import functools
+import importlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova_vhpc.agent import errors, periodic
+from nova_vhpc.agent.rpc import exclusive_queue
+from nova_vhpc.agent.rpc.native_threads import messaging
+
+_rpc_server: Any = importlib.import_module('oslo_messaging.rpc.server')
 
 LOG = logging.getLogger(__name__)
 
@@ -31,8 +37,48 @@ MAX_BACKOFF_S = 5.0
 """Longest time between two attempts to start the server, in seconds."""
 
 
+class _FanoutServer(_rpc_server.RPCServer):
+    """RPC server that hears several fanout topics over one connection."""
+
+    def __init__(self, *args: Any, topics: Sequence[str]) -> None:
+        super().__init__(*args)
+        self._topics = topics
+
+    def _create_listener(self) -> Any:
+        prefix = f'{self._target.topic}.{self._target.server}'
+        return exclusive_queue.listen(self.transport, prefix, self._topics)
+
+
+def fanout_server(
+    transport: Any, target: Any, topics: Sequence[str], endpoint: Any
+) -> Any:
+    """Return an RPC server that hears several fanout topics.
+
+    :param target: topic and server that name the queue; nothing is received
+        under them.
+    :param topics: the fanout topics.
+    """
+    return messaging.get_rpc_server(
+        transport,
+        target,
+        [endpoint],
+        access_policy=messaging.DefaultRPCAccessPolicy,
+        server_cls=functools.partial(_FanoutServer, topics=topics),
+    )
+
+
+def end(server: Any) -> None:
+    """Stop a server of oslo.messaging in the background.
+
+    That takes seconds, and waits for the broker.
+    """
+    threading.Thread(target=_end, args=(server,), daemon=True).start()
+
+
 class BackgroundServer:
     """Starts one server of oslo.messaging in the background.
+
+    It is started again until that succeeds.
 
     :param name: name of the thread that waits for the broker.
     :param make: returns a server of oslo.messaging that is not started yet;
@@ -64,7 +110,7 @@ class BackgroundServer:
             self._thread.stop(0.0)
             server, self._server = self._server, None
         if server is not None:
-            threading.Thread(target=_end, args=(server,), daemon=True).start()
+            end(server)
 
     def _start_server(self) -> None:
         """Start the server once.

@@ -11,43 +11,18 @@
 # under the License.
 
 
-"""oslo.messaging with the threading backend, and less logging.
-
-Import oslo_messaging through this module only: otherwise it makes
-oslo.service choose eventlet, which this project never loads.
-"""
+"""Transports of oslo.messaging that declare little and log little."""
 
 import importlib
-import importlib.abc
 import logging
-import sys
 from collections.abc import Callable
-from typing import Any
 
 from oslo_config import cfg
 
-
-class _NoEventlet(importlib.abc.MetaPathFinder):
-    """Refuses to import eventlet.
-
-    Libraries would load it wherever it is installed, and Nova installs it.
-    """
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
-        if fullname.partition('.')[0] == 'eventlet':
-            raise ImportError('nova-vhpc runs native threads only')
-
-
-sys.meta_path.insert(0, _NoEventlet())
-
-from oslo_service import backend  # noqa: E402
-
-backend.init_backend(backend.BackendType.THREADING)
-
-import oslo_messaging as messaging  # noqa: E402
-
-from nova_vhpc import conf as conf_package  # noqa: E402
-from nova_vhpc.agent import errors  # noqa: E402
+from nova_vhpc import conf as conf_package
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.rpc import exclusive_queue
+from nova_vhpc.agent.rpc.native_threads import messaging
 
 __all__ = [
     'EXCHANGE',
@@ -56,7 +31,6 @@ __all__ = [
     'get_notification_transport',
     'get_transport',
     'hush',
-    'messaging',
     'register_unregistered_opts',
 ]
 
@@ -83,7 +57,7 @@ _PREFETCH = '64'
 
 _NOTIFICATIONS = 'oslo_messaging_notifications'
 
-_KEEPS_QUEUES = (
+_KEEPS_EXCHANGE = (
     'amqp_auto_delete',
     'amqp_durable_queues',
     'rabbit_quorum_queue',
@@ -150,15 +124,14 @@ def hush() -> None:
 def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
     """Return the RPC transport of ``transport_url``, not connected yet.
 
-    A topic per cluster comes and goes with the cluster. So the broker deletes
-    the agent's queues with their last listener, unless they are configured to
-    be durable. This is set in the URL and not in ``conf``, because the
-    exchange of Nova's notifications must stay as Nova declares it.
+    The broker deletes the agents' exchange with its last listener, unless
+    exchanges are configured to be durable. This is set in the URL and not in
+    ``conf``, because the exchange of Nova's notifications is Nova's.
 
     :raises ConfigError: oslo.messaging does not accept the URL.
     """
     messaging.set_transport_defaults(EXCHANGE)
-    return _bounded(conf, messaging.get_rpc_transport, deletes_queues=True)
+    return _bounded(conf, messaging.get_rpc_transport, deletes_exchange=True)
 
 
 def get_notification_transport(
@@ -169,7 +142,7 @@ def get_notification_transport(
     :raises ConfigError: oslo.messaging does not accept the URL.
     """
     return _bounded(
-        conf, messaging.get_notification_transport, deletes_queues=False
+        conf, messaging.get_notification_transport, deletes_exchange=False
     )
 
 
@@ -189,7 +162,7 @@ def _bounded(
     conf: cfg.ConfigOpts,
     make: Callable[..., messaging.Transport],
     *,
-    deletes_queues: bool,
+    deletes_exchange: bool,
 ) -> messaging.Transport:
     """Return a transport whose broker sends a limited number ahead.
 
@@ -197,8 +170,8 @@ def _bounded(
     A limit that is configured is kept.
 
     :param make: function of oslo.messaging that makes the transport.
-    :param deletes_queues: whether the broker deletes queues with their last
-        listener.
+    :param deletes_exchange: whether the broker deletes the exchange with
+        its last listener.
     :raises ConfigError: oslo.messaging does not accept the URL.
     :raises cfg.Error: an option's value is invalid.
     """
@@ -228,14 +201,16 @@ def _bounded(
     if url.transport != 'rabbit':
         return transport
     options = conf.oslo_messaging_rabbit
-    if deletes_queues and not any(
-        name in url.query or getattr(options, name) for name in _KEEPS_QUEUES
+    if deletes_exchange and not any(
+        name in url.query or getattr(options, name) for name in _KEEPS_EXCHANGE
     ):
         url.query['amqp_auto_delete'] = 'true'
     if not options.rabbit_qos_prefetch_count:
         url.query.setdefault('rabbit_qos_prefetch_count', _PREFETCH)
     transport.cleanup()
-    return make(conf, url=url)
+    transport = make(conf, url=url)
+    exclusive_queue.use(transport)
+    return transport
 
 
 def _read_url(conf: cfg.ConfigOpts, group: str) -> None:

@@ -12,6 +12,9 @@
 
 """Probes on real QEMU threads and cgroups."""
 
+import os
+import subprocess
+import sys
 import time
 
 import libvirt
@@ -20,6 +23,7 @@ from nova_vhpc.agent.libvirt import domain_xml
 from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import block, cpu_stat, libvirt_delay, schedstat
 from nova_vhpc.linux import qemu_process
+from nova_vhpc.testbed import cpu_controller
 from nova_vhpc.tests.functional.agent import base
 
 
@@ -54,6 +58,42 @@ class TestProbes(base.AgentTestCase):
                 )
             )
         )
+
+    def test_groups_are_found_from_another_cgroup_namespace(self) -> None:
+        """As in a container, which has a namespace of its own by default."""
+        domain = self.domain(None)
+        host = qemu_process.Processes()
+        pid = host.find(domain.UUIDString())
+        (thread, _) = host.vcpu_threads(pid, 2)
+        controller = cpu_controller.CpuController.find()
+        group = controller.make_group(f'nova-vhpc-test-{os.getpid()}')
+        self.addCleanup(controller.remove_group, group)
+        output = subprocess.run(
+            [
+                'sh',
+                '-c',
+                f'echo $$ >{group}/cgroup.procs && exec unshare -C "$@"',
+                'sh',
+                sys.executable,
+                '-c',
+                'import sys\n'
+                'from nova_vhpc.linux import qemu_process\n'
+                'pid, thread = map(int, sys.argv[1:])\n'
+                'print(open(f"/proc/{pid}/cgroup").read())\n'
+                'host = qemu_process.Processes()\n'
+                'print(host.vcpu_cgroups(pid, 2))\n'
+                'print(host.weight_file(pid, thread))\n',
+                str(pid),
+                str(thread),
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        self.assertIn('/../', output, 'not in a namespace of its own')
+        groups, weight_file = output.splitlines()[-2:]
+        self.assertEqual(str(host.vcpu_cgroups(pid, 2)), groups)
+        self.assertEqual(str(host.weight_file(pid, thread)), weight_file)
 
     def test_schedstat_wait_agrees_with_libvirt(self) -> None:
         domain = self.domain(None, busy=True)

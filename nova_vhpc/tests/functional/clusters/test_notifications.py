@@ -20,7 +20,8 @@ from oslo_config import cfg
 from oslotest import base
 
 from nova_vhpc.agent.clusters import notifications
-from nova_vhpc.agent.rpc.transport import messaging, register_unregistered_opts
+from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import register_unregistered_opts
 from nova_vhpc.conf import nova_api
 from nova_vhpc.tests.functional import rabbitmq
 

@@ -81,3 +81,47 @@ class CgroupTest(base.TestCase):
         self.assertFalse(cgroup.cpu_is_v2(absent))
         host = probe_base.Host(cgroup_root=str(absent))
         self.assertIn('no cpu controller', cpu_stat.CpuStatProbe(host).check())
+
+
+class LocateTest(base.TestCase):
+    """Groups as /proc/PID/cgroup names them in a cgroup namespace."""
+
+    DOMAIN = r'machine-qemu\x2d1\x2dvm.scope/libvirt'
+
+    def setUp(self):
+        super().setUp()
+        self.mount = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.group = self.mount / 'machine.slice' / self.DOMAIN
+        self.group.mkdir(parents=True)
+
+    def test_path_of_the_hosts_namespace_is_below_the_mount(self):
+        path = f'/machine.slice/{self.DOMAIN}'
+        self.assertEqual(self.group, cgroup.locate(self.mount, path))
+        self.assertEqual(self.mount, cgroup.locate(self.mount, '/'))
+
+    def test_group_that_shares_no_parent_is_found(self):
+        path = f'/../../machine.slice/{self.DOMAIN}'
+        self.assertEqual(self.group, cgroup.locate(self.mount, path))
+
+    def test_group_that_shares_its_slice_is_found(self):
+        """The agent's container of podman is in machine.slice, too."""
+        for levels in ('/..', '/../..'):
+            path = f'{levels}/{self.DOMAIN}'
+            self.assertEqual(self.group, cgroup.locate(self.mount, path))
+
+    def test_name_of_two_groups_means_neither(self):
+        """Two containers may each have a libvirt of their own."""
+        (self.mount / 'other.slice' / self.DOMAIN).mkdir(parents=True)
+        found = cgroup.locate(self.mount, f'/../{self.DOMAIN}')
+        self.assertFalse(found.exists())
+
+    def test_group_that_is_not_mounted_stays_below_the_mount(self):
+        found = cgroup.locate(self.mount, '/../../system.slice/gone')
+        self.assertFalse(found.exists())
+        self.assertIn(self.mount, found.parents)
+
+    def test_wildcards_in_a_name_are_literal(self):
+        (self.mount / 'a' / '[q]*').mkdir(parents=True)
+        found = cgroup.locate(self.mount, '/../[q]*')
+        self.assertEqual(self.mount / 'a' / '[q]*', found)
+        self.assertFalse(cgroup.locate(self.mount, '/../*').exists())

@@ -34,7 +34,7 @@ def make_conf(url: str, **options: object) -> cfg.ConfigOpts:
     peers_opts.register_opts(conf)
     conf([], project='nova-vhpc', default_config_files=[])
     # oslo.messaging registers its options on first use.
-    from nova_vhpc.agent.rpc.transport import messaging
+    from nova_vhpc.agent.rpc.native_threads import messaging
 
     messaging.get_rpc_transport(conf, url=url).cleanup()
     conf.set_override('transport_url', url)

@@ -43,18 +43,23 @@ class SubscriptionTest(base.BaseTestCase):
         with mock.patch.object(bus.messaging, 'get_rpc_client'):
             peer_bus = bus.PeerBus(None, 'h', lambda message: None)
         peer_bus.subscribe({'c'})
-        for refusals in (3, 2):
-            peer_bus._servers.clear()
-            answers = [RuntimeError('refused')] * refusals + [object()]
+        self.addCleanup(peer_bus.stop)
+        for refusals, clusters in ((3, {'c'}), (2, {'c', 'd'})):
+            peer_bus.subscribe(clusters)
+            answers = [RuntimeError('refused')] * refusals + [mock.Mock()]
             with mock.patch.object(peer_bus, '_listen', side_effect=answers):
                 for _ in range(refusals):
                     self.assertRaises(
                         periodic.RetryLater, peer_bus._update_subscriptions
                     )
                 peer_bus._update_subscriptions()
-            self.assertEqual(frozenset({'c'}), peer_bus.subscribed)
+            self.assertEqual(clusters, peer_bus.subscribed)
         self.assertEqual(
-            ['Cannot listen to virtual cluster c; will retry: refused'] * 2,
+            [
+                'Cannot listen to virtual clusters of other hosts; will '
+                'retry: refused'
+            ]
+            * 2,
             log.output.splitlines(),
         )
 

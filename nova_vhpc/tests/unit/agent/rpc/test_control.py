@@ -19,7 +19,7 @@ from typing import Any
 from oslotest import base
 
 from nova_vhpc.agent.rpc import control
-from nova_vhpc.agent.rpc.transport import messaging
+from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
 TOLD = {'restored': [], 'failed': {'s': 'busy'}, 'unknown': []}

@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What agents declare on a real RabbitMQ, and what they leave there."""
+
+import importlib
+from typing import Any
+
+from nova_vhpc.agent.clusters import bus, protocol
+from nova_vhpc.agent.rpc import control, transport
+from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.tests.functional.phase_exchange import test_rabbitmq
+from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+
+kombu: Any = importlib.import_module('kombu')
+
+IO, QUIET = agents.IO, agents.QUIET
+DEFAULT: dict[str, object] = {}
+DURABLE = {'amqp_durable_queues': True}
+QUORUM = {'rabbit_quorum_queue': True}
+KOLLA = {
+    'rabbit_quorum_queue': True,
+    'rabbit_transient_quorum_queue': True,
+    'rabbit_stream_fanout': True,
+    'rabbit_qos_prefetch_count': 1,
+}
+
+
+class OldAgent:
+    """Listens and sends as agents did before, with durable queues."""
+
+    def __init__(self, url: str, host: str) -> None:
+        self.heard: set[str] = set()
+        self._host = host
+        conf = agents.make_conf(url)
+        transport.register_unregistered_opts(conf)
+        conf.set_override('amqp_durable_queues', True, 'oslo_messaging_rabbit')
+        messaging.set_transport_defaults('nova_vhpc')
+        self._transport = messaging.get_rpc_transport(conf)
+        self._servers = [
+            messaging.get_rpc_server(
+                self._transport,
+                messaging.Target(topic=topic, server=host),
+                [endpoint],
+                access_policy=messaging.DefaultRPCAccessPolicy,
+            )
+            for topic, endpoint in (
+                (bus.topic('c1'), bus._Endpoint(self._hear)),
+                (control.TOPIC, control._Endpoint(agents.FakeControl())),
+            )
+        ]
+        self._seq = 0
+
+    def start(self) -> None:
+        for server in self._servers:
+            server.start()
+
+    def say_io(self, cluster: str) -> None:
+        self._seq += 1
+        client = messaging.get_rpc_client(
+            self._transport,
+            messaging.Target(namespace=bus.NAMESPACE, version='1.0'),
+        )
+        message = protocol.Message(
+            cluster, self._host, 1, self._seq, IO, 6_000_000
+        )
+        client.prepare(topic=bus.topic(cluster), fanout=True).cast(
+            {}, 'phase', **bus.encode(message)
+        )
+
+    def stop(self) -> None:
+        for server in self._servers:
+            server.stop()
+            server.wait()
+        self._transport.cleanup()
+
+    def _hear(self, message: protocol.Message) -> None:
+        self.heard.add(message.host)
+
+
+class QueueTest(test_rabbitmq.RabbitMQTestCase):
+    """Starting a broker takes most of the time, so one serves all."""
+
+    def agent_with(
+        self, host: str, rabbit: dict[str, object], **options: object
+    ) -> agents.Agent:
+        agent = self.agent(host, **options)
+        for name, value in rabbit.items():
+            agent.phase_exchange._conf.set_override(
+                name, value, 'oslo_messaging_rabbit'
+            )
+        return agent
+
+    def queues(self) -> list[list[str]]:
+        """Name, durable and exclusive of each queue."""
+        rows = self.broker.ctl(
+            'list_queues', 'name', 'durable', 'exclusive', '--no-table-headers'
+        )
+        return [row.split('\t') for row in rows.splitlines()]
+
+    def exchanges(self) -> set[str]:
+        """Names of the exchanges that are not RabbitMQ's own."""
+        names = self.broker.ctl('list_exchanges', 'name', '--no-table-headers')
+        return {
+            name
+            for name in names.splitlines()
+            if name and not name.startswith('amq.')
+        }
+
+    def test_settings(self) -> None:
+        for rabbit, left in (
+            (DEFAULT, set()),
+            (DURABLE, {'nova_vhpc'}),
+            (QUORUM, {'nova_vhpc'}),
+            (KOLLA, {'nova_vhpc'}),
+        ):
+            with self.subTest(rabbit=rabbit):
+                self.check_setting(rabbit, left)
+
+    def test_agent_of_the_version_before(self) -> None:
+        """It used oslo.messaging's own queues, on the same exchanges."""
+        old = OldAgent(self.broker.url, 'old')
+        old.start()
+        new = self.agent('new').start(c1=IO)
+        self.wait_for(lambda: 'new' in old.heard, 60)
+        self.assertFalse(new.io('none'))
+        new.say(c1=QUIET)
+        self.wait_for(lambda: new.listens('c1'))
+        self.wait_for(lambda: old.say_io('c1') or new.io('c1'))
+        client = control.ControlClient(agents.make_conf(self.broker.url))
+        self.addCleanup(client.close)
+        for host in ('old', 'new'):
+            self.assertEqual({'vms': ['x']}, client.call(host, 'status'))
+
+        # The same host after an upgrade: nothing may fill up.
+        old.stop()
+        self.assertIn('vhpc.control.old', str(self.queues()))
+        upgraded = self.agent('old').start()
+        self.wait_for_state('up', upgraded)
+        self.assertNotIn('vhpc.control.old', str(self.queues()))
+
+    def check_setting(self, rabbit: dict[str, object], left: set[str]) -> None:
+        """Phases and calls arrive over exclusive queues, which all vanish."""
+        a = self.agent_with('a', rabbit).start(c1=QUIET, c2=QUIET)
+        b = self.agent_with('b', rabbit).start(c1=QUIET)
+        for agent in (a, b):
+            self.wait_for(lambda agent=agent: agent.listens('c1'))
+            self.wait_for_state('up', agent)
+        a.say(c1=IO, c2=QUIET)
+        self.wait_for(lambda: b.io('c1'))
+        conf = agents.make_conf(self.broker.url)
+        for name, value in rabbit.items():
+            conf.set_override(name, value, 'oslo_messaging_rabbit')
+        client = control.ControlClient(conf)
+        self.addCleanup(client.close)
+        self.assertEqual({'vms': ['x']}, client.call('b', 'status'))
+        queues = self.queues()
+        # Of each host one for control calls and one for all clusters, and
+        # one for answers.
+        self.assertEqual(5, len(queues), queues)
+        self.assertEqual({'true'}, {exclusive for _, _, exclusive in queues})
+
+        # A cluster that is gone.
+        a.say(c1=IO)
+        self.wait_for(lambda: 'vhpc.peers.c2_fanout' not in self.exchanges())
+        # An agent that is gone, and the product.
+        a.stop()
+        self.wait_for(lambda: not b.io('c1'))
+        b.stop()
+        client.close()
+        self.wait_for(lambda: not self.queues())
+        self.wait_for(lambda: self.exchanges() <= left)
+        self.forget_exchange()
+
+    def forget_exchange(self) -> None:
+        """Delete the exchange, which has other properties the next time."""
+        with self.connection() as connection:
+            connection.channel().exchange_delete('nova_vhpc')
+
+    def connection(self) -> Any:
+        return kombu.Connection(
+            self.broker.url.replace('rabbit://', 'amqp://') + '/'
+        )
