@@ -119,6 +119,21 @@ class GroupsTest(cloud.CloudCase):
         self.wait_for(lambda: told.status()['state'] == 'fresh')
         self.assertEqual(group, told.cluster_of(server))
 
+    def test_another_name_of_this_host_is_reported(self) -> None:
+        server = self.boot(self.make_flavor(workload='parallel'), 'host1')
+        told = groups.Groups(
+            self.make_conf(poll_interval=1, min_interval=1), 'host1.local'
+        )
+        told.start()
+        self.addCleanup(told.stop)
+
+        def is_partial() -> bool:
+            told.cluster_of(server)
+            return bool(told.status()['state'] == 'partial')
+
+        self.wait_for(is_partial)
+        self.assertIn(f'it has {server} on host1;', told.status()['detail'])
+
     def test_an_unknown_server_is_asked_for(self) -> None:
         flavor = self.make_flavor(workload='parallel')
         group = self.make_group()
