@@ -15,10 +15,14 @@
 A host may lose CPUs while it runs, as by ``echo off`` into
 ``/sys/devices/system/cpu/smt/control``, or get them back. The kernel refuses
 a pin to an offline CPU, and all values that are written with it.
+
+The agent's own affinity does not count. systemd's ``CPUAffinity=`` and
+``AllowedCPUs=``, or a container's cpuset, keep services on a few CPUs; guests
+run elsewhere, where libvirt put them. What confines one guest (its ``cpuset``
+in the XML, its control group) is in :class:`~.guests.guest.Guest`.
 """
 
 import logging
-import os
 import pathlib
 import time
 from collections.abc import Iterable
@@ -32,33 +36,35 @@ LOG = logging.getLogger(__name__)
 OPTION = '[vhpc_agent]cpu_shared_set'
 
 LOOK_S = 1.0
-"""Time between two checks, in seconds. A check takes about 30 us."""
+"""Time between two checks, in seconds. A check takes about 60 us."""
 
 
 class SharedCpus:
-    """The CPUs of ``cpu_shared_set`` that are online and allowed.
+    """The CPUs of ``cpu_shared_set`` that are online and not isolated.
 
     :param shared_set: ``[vhpc_agent]cpu_shared_set``.
     :param sys_root: mount point of sysfs.
+    :param cgroup_root: mount point of the cgroup file systems.
     :raises ConfigError: the option is wrong, or no CPU is left.
     """
 
-    def __init__(self, shared_set: str | None, sys_root: str = '/sys') -> None:
+    def __init__(
+        self,
+        shared_set: str | None,
+        sys_root: str = '/sys',
+        cgroup_root: str = '/sys/fs/cgroup',
+    ) -> None:
         self._sys_root = sys_root
-        self._usable = usable_cpus(shared_set, sys_root)
+        self._cgroup_root = cgroup_root
+        self._usable = usable_cpus(shared_set, sys_root, cgroup_root)
         self._wanted = cpus.parse_cpu_set(shared_set) if shared_set else None
         self._described = host_cpus(self._usable, sys_root)
         self._looked_s = time.monotonic()
         self._off = cpus.switched_off_cpus(sys_root)
-        if shared_set and self.missing():
-            LOG.warning(
-                "%s = '%s': CPUs %s are switched off; VMs may be pinned to %s "
-                'until they are on',
-                OPTION,
-                shared_set,
-                cpus.format_cpu_set(self.missing()),
-                cpus.format_cpu_set(self._usable),
-            )
+        self._isolated = cpus.isolated_cpus(sys_root, cgroup_root)
+        if shared_set:
+            self._log_unusable(shared_set)
+        self._log_nohz_full()
 
     def off(self) -> frozenset[int]:
         """Return the numbers of all offline CPUs of the host."""
@@ -66,7 +72,8 @@ class SharedCpus:
 
     def missing(self) -> frozenset[int]:
         """Return the offline CPUs that may be used once they are online."""
-        return self._off if self._wanted is None else self._off & self._wanted
+        wanted = self._off if self._wanted is None else self._wanted
+        return self._off & wanted - self._isolated
 
     def usable(self) -> frozenset[int]:
         """Return the numbers of the CPUs that guests may be pinned to."""
@@ -83,7 +90,12 @@ class SharedCpus:
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             self._off = cpus.switched_off_cpus(self._sys_root)
-            found = cpus.present_cpus(self._wanted, self._sys_root)
+            self._isolated = cpus.isolated_cpus(
+                self._sys_root, self._cgroup_root
+            )
+            found = cpus.online_cpus(self._sys_root) - self._isolated
+            if self._wanted is not None:
+                found &= self._wanted
             if found and found != self._usable:
                 self._take(found)
         return self._described
@@ -97,21 +109,56 @@ class SharedCpus:
         self._described = host_cpus(found, self._sys_root)
         self._usable = found
 
+    def _log_unusable(self, shared_set: str) -> None:
+        """Log the CPUs of the option to which no VM is pinned now."""
+        if self.missing():
+            LOG.warning(
+                "%s = '%s': CPUs %s are switched off; VMs may be pinned to %s "
+                'until they are on',
+                OPTION,
+                shared_set,
+                cpus.format_cpu_set(self.missing()),
+                cpus.format_cpu_set(self._usable),
+            )
+        isolated = self._isolated & (self._wanted or frozenset())
+        if isolated:
+            LOG.warning(
+                "%s = '%s': CPUs %s are isolated (isolcpus, or a cpuset "
+                'partition); VMs are pinned to %s only. Isolated CPUs are for '
+                'dedicated CPUs ([compute]cpu_dedicated_set)',
+                OPTION,
+                shared_set,
+                cpus.format_cpu_set(isolated),
+                cpus.format_cpu_set(self._usable),
+            )
+
+    def _log_nohz_full(self) -> None:
+        """Log the usable CPUs whose kernel option suits dedicated CPUs."""
+        tickless = self._usable & cpus.nohz_full_cpus(self._sys_root)
+        if tickless:
+            LOG.warning(
+                'CPUs %s have nohz_full, which makes CPUs that several VMs '
+                'share slower; VMs may be pinned to them. To keep VMs off '
+                'them, leave them out of %s',
+                cpus.format_cpu_set(tickless),
+                OPTION,
+            )
+
 
 def usable_cpus(
     shared_set: str | None,
     sys_root: str = '/sys',
-    affinity: frozenset[int] | None = None,
+    cgroup_root: str = '/sys/fs/cgroup',
 ) -> frozenset[int]:
-    """Return the CPUs of ``cpu_shared_set`` that are online and allowed.
+    """Return the CPUs of ``cpu_shared_set`` that are online, not isolated.
 
     :raises ConfigError: the option is wrong, or no CPU is left.
     """
-    if affinity is None:
-        affinity = frozenset(os.sched_getaffinity(0))
     online = cpus.online_cpus(sys_root)
+    # Where all CPUs are isolated, isolation keeps nothing apart.
+    balanced = online - cpus.isolated_cpus(sys_root, cgroup_root) or online
     if not shared_set:
-        return affinity & online or affinity
+        return balanced
     try:
         wanted = cpus.parse_cpu_set(shared_set)
     except ValueError as error:
@@ -133,11 +180,13 @@ def usable_cpus(
             'allowed: CPUs of which at least one is on, as of '
             f'{cpus.format_cpu_set(online)}'
         )
-    usable = wanted & affinity & online
+    usable = wanted & balanced
     if not usable:
         raise errors.ConfigError(
-            f"{OPTION} = '{shared_set}': the agent itself may use none of "
-            f'these CPUs; allowed: CPUs within {cpus.format_cpu_set(affinity)}'
+            f"{OPTION} = '{shared_set}': all of these CPUs are isolated "
+            '(isolcpus, or a cpuset partition); allowed: CPUs of which at '
+            'least one is not, as of '
+            f'{cpus.format_cpu_set(balanced)}'
         )
     return usable
 

@@ -37,7 +37,7 @@ from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import output
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, model
-from nova_vhpc.explain.cloud import pci_devices
+from nova_vhpc.explain.cloud import nova_options
 from nova_vhpc.explain.request_file import (
     ExplainRequest,
     Options,
@@ -135,16 +135,20 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
         overrides['devices'] = args.devices
     request = dataclasses.replace(request, **overrides)
     keys = ('vhpc:switch', 'vhpc:rack')
-    classes: dict[str, str] = {}
+    options = nova_options.NovaOptions()
     if args.request is None or args.config_file:
-        request, keys, classes = _configured(request, args.config_file)
+        request, keys, options = _configured(request, args.config_file)
     if hosts is None or request.flavor_name or request.group_name:
         if connection is None:
             connection = openstack.connect(args)
         request = cloud.look_up(connection, request)
-    if hosts is None:
-        hosts = cloud.hosts(connection, request, *keys, classes)
-    return explain.explain(request.question(hosts))
+    if hosts is not None:
+        return explain.explain(request.question(hosts))
+    hosts = cloud.hosts(connection, request, *keys, options)
+    question = request.question(hosts)
+    assert request.flavor is not None
+    notes = options.notes(request.flavor.extra_specs)
+    return explain.explain(dataclasses.replace(question, notes=notes))
 
 
 def _load(path: str) -> Any:
@@ -164,15 +168,15 @@ def _load(path: str) -> Any:
 
 def _configured(
     request: ExplainRequest, config_file: str | None
-) -> tuple[ExplainRequest, tuple[str, str], dict[str, str]]:
+) -> tuple[ExplainRequest, tuple[str, str], nova_options.NovaOptions]:
     """Read nova-scheduler's options for a request.
 
-    :returns: the request with the options, the keys of aggregate metadata for
-        switch and rack, and the resource class of PCI devices by alias.
+    :returns: the request with the options of ``[vhpc_scheduler]``, the keys
+        of aggregate metadata for switch and rack, and Nova's own options.
     """
     conf = cfg.ConfigOpts()
     scheduler_conf.register_opts(conf)
-    conf.register_opt(cfg.MultiStrOpt('alias', default=[]), 'pci')
+    nova_options.register_opts(conf)
     files: Sequence[str] = []
     if config_file:
         files = [config_file]
@@ -194,7 +198,7 @@ def _configured(
     return (
         dataclasses.replace(request, options=options),
         (group.switch_key, group.rack_key),
-        pci_devices.resource_classes(conf.pci.alias),
+        nova_options.read(conf, known=bool(files)),
     )
 
 

@@ -74,8 +74,10 @@ OPTS: list[Any] = [
         'cpu_shared_set',
         help='Host CPUs to which VMs may be pinned, in the syntax of '
         "nova-compute's [compute]cpu_shared_set, such as '2-15,^8'. Set "
-        'both options to the same value. Unset, all CPUs that the agent '
-        'itself may use. VMs are never pinned to other CPUs.',
+        'both options to the same value. Unset, all CPUs of the host that '
+        'are online and not isolated (isolcpus). VMs are never pinned to '
+        'other CPUs. The affinity of the agent itself, such as '
+        "systemd's CPUAffinity=, does not matter.",
     ),
     cfg.Opt(
         'period_ms',

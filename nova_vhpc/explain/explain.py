@@ -151,7 +151,7 @@ def _notes(
     question: Question, answers: Sequence[HostAnswer]
 ) -> tuple[str, ...]:
     """Return what an operator must know about the answers."""
-    notes: list[str] = []
+    notes = list(question.notes)
     if not question.requirements.specs.requested:
         notes.append(
             'The flavor has no vhpc: extra specs: filter and weigher leave '

@@ -63,6 +63,7 @@ class Question:
     :ivar weight_of_unknown: raw weight of hosts of unknown topology.
     :ivar multiplier: weight multiplier of hosts whose aggregates have none.
     :ivar flaws: sentences that say what is wrong with the flavor.
+    :ivar notes: sentences on what the hosts' values do not cover.
     """
 
     requirements: Requirements
@@ -76,6 +77,7 @@ class Question:
     weight_of_unknown: float = -1.0
     multiplier: float = 1.0
     flaws: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def multiplier_of(self, host: Host) -> float:
         """Return the weight multiplier of one host."""

@@ -28,12 +28,20 @@ def devices(specs: Mapping[str, str]) -> int:
 
     :param specs: all extra specs of the flavor.
     """
-    total = 0
-    for item in _items(specs):
-        count = item.partition(':')[2]
-        if _COUNT.fullmatch(count):
-            total += int(count)
-    return total
+    return sum(count for _, count in counts(specs))
+
+
+def counts(specs: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Return alias and number of devices of each item that can be read.
+
+    :param specs: all extra specs of the flavor.
+    """
+    items = (item.partition(':') for item in _items(specs))
+    return [
+        (name.strip(), int(count))
+        for name, _, count in items
+        if _COUNT.fullmatch(count)
+    ]
 
 
 def problems(specs: Mapping[str, str]) -> list[str]:

@@ -93,12 +93,30 @@ def switched_off_cpus(sys_root: str = '/sys') -> frozenset[int]:
         return frozenset()
 
 
-def present_cpus(
-    wanted: frozenset[int] | None, sys_root: str = '/sys'
+def isolated_cpus(
+    sys_root: str = '/sys', cgroup_root: str = '/sys/fs/cgroup'
 ) -> frozenset[int]:
-    """Return the CPUs that are online and allowed for this process.
+    """Return the CPUs that are isolated, at boot or by a cpuset partition.
 
-    :param wanted: CPUs to choose from; None for all.
+    ``isolcpus`` takes a CPU out of the kernel's load balancing: threads stay
+    where they are, however long the queue is.
     """
-    found = frozenset(os.sched_getaffinity(0)) & online_cpus(sys_root)
-    return found if wanted is None else found & wanted
+    return _cpus_in(
+        pathlib.Path(sys_root, 'devices/system/cpu/isolated')
+    ) | _cpus_in(pathlib.Path(cgroup_root, 'cpuset.cpus.isolated'))
+
+
+def nohz_full_cpus(sys_root: str = '/sys') -> frozenset[int]:
+    """Return the CPUs on which the kernel stops its tick (``nohz_full``)."""
+    return _cpus_in(pathlib.Path(sys_root, 'devices/system/cpu/nohz_full'))
+
+
+def _cpus_in(path: pathlib.Path) -> frozenset[int]:
+    """Return the CPUs in a file of the kernel; none if it names none.
+
+    Empty is a line without text, or ``(null)`` for ``nohz_full``.
+    """
+    try:
+        return parse_cpu_set(path.read_text())
+    except (OSError, ValueError):
+        return frozenset()

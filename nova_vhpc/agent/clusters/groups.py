@@ -29,7 +29,7 @@ import yaml
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors, periodic
-from nova_vhpc.agent.clusters import membership, notifications, nova
+from nova_vhpc.agent.clusters import membership, notifications, nova, unlisted
 from nova_vhpc.clients import credentials
 
 LOG = logging.getLogger(__name__)
@@ -85,10 +85,12 @@ class Groups:
         # must not wait for a lock.
         self._answer = nova.Answer()
         self._missing: frozenset[str] = frozenset()
+        self._unlisted: frozenset[str] = frozenset()
         self._queries: dict[str, int] = {}
         self._looked_up_s: dict[str, float] = {}
         self._file_clusters: Mapping[str, str] = {}
         self._file_stamp: tuple[float, int] | None = None
+        self._file_problem = ''
         self._state = 'off'
         self._detail = ''
         self._answered_s: float | None = None
@@ -140,8 +142,7 @@ class Groups:
         """
         answer = self._answer
         is_known = server_uuid in answer.servers
-        if is_known:
-            self._looked_up_s[server_uuid] = time.monotonic()
+        self._looked_up_s[server_uuid] = time.monotonic()
         file_cluster = self._file_clusters.get(server_uuid)
         if file_cluster is not None:
             return file_cluster
@@ -157,7 +158,11 @@ class Groups:
         return self._answer.migrating
 
     def status(self) -> dict[str, Any]:
-        """Return what is known and how old it is, for the status socket."""
+        """Return what is known and how old it is, for the status socket.
+
+        ``file_problem`` says why the groups file cannot be used.
+        """
+        running = self._running_here()
         with self._lock:
             answered_s = self._answered_s
             merged = {**self._answer.clusters, **self._file_clusters}
@@ -172,7 +177,9 @@ class Groups:
             if answered_s is None
             else round(time.monotonic() - answered_s, 1),
             'servers': len(merged),
+            'running': len(running),
             'clusters': counts,
+            'file_problem': self._file_problem,
         }
 
     def _query_soon(self, server_uuid: str) -> None:
@@ -187,9 +194,11 @@ class Groups:
 
         :raises NovaError: Nova is away or refuses the query.
         """
+        running = self._running_here()
         answer, self._missing = self._nova.fetch().keep_missing(
-            self._answer, self._running_here()
+            self._answer, running
         )
+        self._unlisted = running - answer.listed
         with self._lock:
             self._answer = answer
             if not self._missing:
@@ -223,7 +232,7 @@ class Groups:
 
         :raises RetryLater: Nova is away or refuses the query.
         """
-        missing_before = self._missing
+        unlisted_before = self._unlisted
         try:
             self.refresh()
         except nova.NovaError as error:
@@ -239,15 +248,18 @@ class Groups:
             self._enter('failed', repr(error))
             raise
         # A server that is missing only once may just have been deleted.
-        missing = missing_before & self._missing
-        if missing:
-            detail = (
-                f'Nova does not list {len(missing)} servers that run here; '
-                "is their cell's database away?"
-            )
+        servers = unlisted_before & self._unlisted
+        if servers:
+            detail = unlisted.Unlisted(
+                self._host,
+                servers,
+                len(self._running_here() | servers),
+                bool(servers & self._missing),
+            ).reason(self._nova.host_of)
             if self._enter('partial', detail):
                 LOG.warning(
-                    'The last known groups of some servers stay in force: %s',
+                    'The groups of some servers are unknown, or the last '
+                    'known ones: %s',
                     detail,
                 )
         elif self._enter('fresh', ''):
@@ -272,16 +284,16 @@ class Groups:
                 yaml.safe_load(Path(name).read_text('utf-8'))
             )
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+            self._file_problem = (
+                f'[vhpc_nova] groups_file {name} cannot be used; the last '
+                f'known groups stay in force: {errors.one_line(error)}'
+            )
             if self._file_stamp != (0.0, 0):
-                LOG.warning(
-                    '[vhpc_nova] groups_file %s cannot be used; the last '
-                    'known groups stay in force: %s',
-                    name,
-                    errors.one_line(error),
-                )
+                LOG.warning('%s', self._file_problem)
             self._file_stamp = (0.0, 0)
             return
         self._file_stamp = stamp
+        self._file_problem = ''
         LOG.info('Read %d servers from %s', len(file_clusters), name)
         with self._lock:
             self._file_clusters = file_clusters

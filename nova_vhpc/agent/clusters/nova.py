@@ -110,6 +110,16 @@ class NovaServers:
             frozenset(servers),
         )
 
+    def host_of(self, server: str) -> str | None:
+        """Return the host on which Nova has a server; None if unknown."""
+        try:
+            with _translated():
+                body = self._nova().get(f'/servers/{server}').json()
+                host = body['server'].get('OS-EXT-SRV-ATTR:host')
+        except (NovaError, AttributeError):
+            return None
+        return host if isinstance(host, str) else None
+
     def disconnect(self) -> None:
         """Drop the session; the next query logs in again."""
         self._adapter = None

@@ -58,7 +58,7 @@ class Service:
         options = conf.vhpc_agent
         self.host_name = options.host or socket.gethostname()
         self.host_cpus = host_cpus.SharedCpus(
-            options.cpu_shared_set, options.sys_root
+            options.cpu_shared_set, options.sys_root, options.cgroup_root
         )
         self.controller = controller_factory.make_controller(
             conf, self.host_cpus.described(), self.host_cpus.missing()

@@ -17,18 +17,24 @@ The uplinks are read with the same request to Placement as the filter's.
 """
 
 import dataclasses
-import math
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import model as explain_model
-from nova_vhpc.explain.cloud import pci_devices, placement, server_groups
+from nova_vhpc.explain.cloud import (
+    host_aggregates,
+    nova_options,
+    pci_devices,
+    placement,
+    server_groups,
+)
 from nova_vhpc.explain.request_file import ExplainRequest, Flavor
+from nova_vhpc.flavor import pci_aliases
+from nova_vhpc.flavor.request_groups import GROUP_POLICY
 from nova_vhpc.scheduler.hosts.requirements import HostView
-from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.planner.model import HostFacts, one_of
+from nova_vhpc.scheduler.planner.model import HostFacts
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
 
@@ -60,7 +66,7 @@ def hosts(
     request: ExplainRequest,
     switch_key: str = 'vhpc:switch',
     rack_key: str = 'vhpc:rack',
-    classes: Mapping[str, str] | None = None,
+    options: nova_options.NovaOptions = nova_options.DEFAULTS,
 ) -> tuple[explain_model.Host, ...]:
     """Return all compute hosts, with the values for filter and planner.
 
@@ -68,26 +74,35 @@ def hosts(
     :param request: request with its flavor.
     :param switch_key: key of aggregate metadata that names the switch.
     :param rack_key: key of aggregate metadata that names the rack.
-    :param classes: resource class of PCI devices by alias.
+    :param options: options of nova-scheduler.
     :raises CloudError: there is no host, or the cloud does not answer.
     """
     assert request.flavor is not None
+    specs = request.flavor.extra_specs
     topology = _snapshot(connection).hosts
-    offers = placement.read(connection.placement, request.flavor)
-    devices: Mapping[str, int] = {}
+    offers = placement.read(
+        connection.placement,
+        request.flavor,
+        options,
+        in_group=request.policy is not None,
+    )
+    free_devices: Mapping[str, tuple[int, ...]] = {}
     if not request.devices:
-        devices = pci_devices.free(
-            connection.placement, request.flavor.extra_specs, classes or {}
+        free_devices = pci_devices.free(
+            connection.placement, specs, options.aliases
         )
+    devices = pci_aliases.devices(specs)
+    isolated = (
+        options.pci_in_placement and specs.get(GROUP_POLICY) == 'isolate'
+    )
     aggregates = openstack.get(
         connection.compute, '/os-aggregates', AGGREGATES_VERSION
     )['aggregates']
-    places = _places(aggregates, switch_key, rack_key)
-    multipliers = _multipliers(aggregates)
+    places = host_aggregates.places(aggregates, switch_key, rack_key)
+    multipliers = host_aggregates.multipliers(aggregates)
     vcpus, _ = request.flavor.checked_vcpus
-    requests_uplinks = any(
-        model.UPLINK in key for key in request.flavor.extra_specs
-    )
+    rejections = host_aggregates.Rejections(aggregates, specs, options)
+    requests_uplinks = any(model.UPLINK in key for key in specs)
     compute_hosts = []
     for hypervisor in _hypervisors(connection):
         uuid = hypervisor['id']
@@ -98,6 +113,10 @@ def hosts(
         switch, rack = places.get(name, (None, None))
         free_cpus, free_ram_mb = offers.free(uuid)
         offered = offers.uplinks.get(uuid)
+        slots = offers.members(uuid, vcpus, request.flavor.ram_mb)
+        free = free_devices.get(uuid)
+        if free is not None and devices:
+            slots = min(slots, pci_devices.members(free, devices, isolated))
         compute_hosts.append(
             explain_model.Host(
                 facts=HostFacts(
@@ -106,7 +125,7 @@ def hosts(
                     used,
                     free_cpus,
                     free_ram_mb,
-                    offers.members(uuid, vcpus, request.flavor.ram_mb),
+                    slots,
                     switch=switch,
                     rack=rack,
                 ),
@@ -118,8 +137,13 @@ def hosts(
                     if requests_uplinks and offered
                     else None,
                 ),
-                nova_reason=_nova_reason(hypervisor, offered is not None),
-                devices=devices.get(uuid),
+                nova_reason=_nova_reason(
+                    hypervisor,
+                    offered is not None,
+                    options.max_placement_results if offers.truncated else 0,
+                )
+                or rejections.reason(name),
+                devices=None if free is None else sum(free),
                 multiplier=multipliers.get(name),
             )
         )
@@ -128,17 +152,32 @@ def hosts(
     return tuple(compute_hosts)
 
 
-def _nova_reason(hypervisor: Mapping[str, Any], offered: bool) -> str | None:
+def _nova_reason(
+    hypervisor: Mapping[str, Any], offered: bool, limit: int
+) -> str | None:
+    """Return why Nova leaves a host out, None if it does not.
+
+    :param offered: whether Placement offers a candidate on it.
+    :param limit: number of candidates after which Placement stopped, 0 if it
+        did not.
+    """
     if hypervisor['state'] != 'up':
         return 'its nova-compute is down'
     if hypervisor['status'] != 'enabled':
         why = hypervisor['service'].get('disabled_reason')
         return 'its nova-compute is disabled' + (f': {why}' if why else '')
     if not offered:
-        return (
+        reason = (
             'Placement offers no allocation candidate on it: CPUs, RAM, disk, '
-            'traits or uplinks are missing'
+            'traits, uplinks or devices are missing'
         )
+        if limit:
+            reason += (
+                f', or it is not among the first {limit} candidates: without '
+                'a server group Nova asks for no more ([scheduler] '
+                'max_placement_results)'
+            )
+        return reason
     return None
 
 
@@ -174,48 +213,6 @@ def _snapshot(connection: Any) -> snapshot.Snapshot:
         )
         names = snapshot.parse_names(answer['resource_providers'])
     return snapshot.parse(body, names)
-
-
-def _places(
-    aggregates: Iterable[Mapping[str, Any]], switch_key: str, rack_key: str
-) -> dict[str, tuple[str | None, str | None]]:
-    """Return switch and rack by host, from the metadata of aggregates."""
-    places: dict[str, tuple[str | None, str | None]] = {}
-    for aggregate in aggregates:
-        metadata = aggregate['metadata']
-        for host in aggregate['hosts']:
-            switch, rack = places.get(host, (None, None))
-            places[host] = (
-                one_of(switch, metadata.get(switch_key)),
-                one_of(rack, metadata.get(rack_key)),
-            )
-    return places
-
-
-def _multipliers(
-    aggregates: Iterable[Mapping[str, Any]],
-) -> dict[str, float]:
-    """Return the weight multipliers by host, from metadata of aggregates.
-
-    As in the weigher, the least of several counts, and none of them if one is
-    no finite number.
-    """
-    numbers_by_host: dict[str, list[float]] = {}
-    for aggregate in aggregates:
-        text = aggregate['metadata'].get(host_weights.MULTIPLIER_KEY)
-        if text is None:
-            continue
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        for host in aggregate['hosts']:
-            numbers_by_host.setdefault(host, []).append(number)
-    return {
-        host: min(numbers)
-        for host, numbers in numbers_by_host.items()
-        if not any(map(math.isnan, numbers)) and math.isfinite(min(numbers))
-    }
 
 
 def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:

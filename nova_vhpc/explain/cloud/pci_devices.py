@@ -18,12 +18,14 @@ under the resource class of their alias. Only nova-scheduler knows the free
 devices for SR-IOV ports.
 """
 
+import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.clients import openstack
+from nova_vhpc.flavor import pci_aliases
 from nova_vhpc.flavor.request_groups import ALIAS
 
 MANAGED = 'COMPUTE_MANAGED_PCI_DEVICE'
@@ -31,83 +33,156 @@ MANAGED = 'COMPUTE_MANAGED_PCI_DEVICE'
 
 VERSION = '1.36'
 
+_CUSTOM = 'CUSTOM_'
 
-def resource_classes(aliases: Iterable[str]) -> dict[str, str]:
-    """Return the resource class of each PCI alias.
 
-    :param aliases: values of nova.conf's ``[pci] alias``. A value that is no
-        alias is ignored.
-    :returns: resource class by alias, without aliases for several classes.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Alias:
+    """The devices of a PCI alias.
+
+    :ivar resource_class: their resource class in Placement.
+    :ivar traits: traits that they must have, as in nova.conf.
     """
-    classes_by_alias: dict[str, set[str]] = {}
-    for text in aliases:
+
+    resource_class: str
+    traits: tuple[str, ...] = ()
+
+
+def aliases(texts: Iterable[str]) -> dict[str, Alias]:
+    """Return the devices of each PCI alias.
+
+    :param texts: values of nova.conf's ``[pci] alias``. A value that is no
+        alias is ignored.
+    :returns: devices by alias, without aliases for several kinds of devices.
+    """
+    kinds: dict[str, set[Alias]] = {}
+    for text in texts:
         try:
             alias = json.loads(text)
-            name = str(alias['name'])
+            name = str(alias['name']).strip()
             resource_class = alias.get('resource_class') or (
                 f'CUSTOM_PCI_{alias["vendor_id"]}_{alias["product_id"]}'
             )
+            traits = str(alias.get('traits') or '').upper().split(',')
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        classes_by_alias.setdefault(name, set()).add(
-            str(resource_class).upper()
+        kinds.setdefault(name, set()).add(
+            Alias(str(resource_class).upper(), tuple(filter(None, traits)))
         )
     return {
-        name: classes.pop()
-        for name, classes in classes_by_alias.items()
-        if len(classes) == 1
+        name: alias.pop() for name, alias in kinds.items() if len(alias) == 1
     }
+
+
+def requested(
+    placement: Any, specs: Mapping[str, str], known: Mapping[str, Alias]
+) -> list[Alias]:
+    """Return the devices of a flavor, one for each request group of Nova.
+
+    With ``[filter_scheduler] pci_in_placement``, Nova asks Placement for each
+    device by a request group of its own.
+
+    :param placement: adapter of an openstacksdk connection.
+    :param specs: extra specs of the flavor.
+    :param known: devices by alias (:func:`aliases`). Others are left out.
+    :returns: devices with the names that Placement knows.
+    :raises CloudError: Placement does not answer.
+    """
+    groups: list[Alias] = []
+    for name, count in pci_aliases.counts(specs):
+        if name in known and count:
+            alias = known[name]
+            names = (alias.resource_class, *alias.traits)
+            if not all(name.startswith(_CUSTOM) for name in names):
+                alias = _normalized(placement, alias)
+            groups += [alias] * count
+    return groups
 
 
 def free(
-    placement: Any, specs: Mapping[str, str], classes: Mapping[str, str]
-) -> dict[str, int]:
-    """Return the number of free devices of the flavor's alias on each host.
+    placement: Any, specs: Mapping[str, str], known: Mapping[str, Alias]
+) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of free devices of the flavor's alias on each host.
 
     :param specs: extra specs of the flavor.
-    :param classes: resource class by alias (:func:`resource_classes`).
-    :returns: number by the uuid of the host's root provider, without hosts
-        that report no devices to Placement; empty if the flavor has no alias,
-        several, or one of unknown class.
+    :param known: devices by alias (:func:`aliases`).
+    :returns: one number for each physical function, by the uuid of the host's
+        root provider, without hosts that report no devices to Placement;
+        empty if the flavor has no alias, several, or an unknown one.
     :raises CloudError: Placement does not answer.
     """
     name = specs.get(ALIAS, '').partition(':')[0].strip()
-    if name not in classes or ',' in specs[ALIAS]:
+    if name not in known or ',' in specs[ALIAS]:
         return {}
     providers = _get(placement, f'/resource_providers?required={MANAGED}')
-    free_by_root = {
-        provider['root_provider_uuid']: 0
+    free_by_root: dict[str, tuple[int, ...]] = {
+        provider['root_provider_uuid']: ()
         for provider in providers.get('resource_providers', ())
     }
-    for resource_class in _spellings(classes[name]):
-        body = _get(
-            placement, f'/allocation_candidates?resources={resource_class}:1'
-        )
-        if body:
-            for summary in body['provider_summaries'].values():
-                devices = summary['resources'].get(resource_class)
-                root = summary['root_provider_uuid']
-                if devices and root in free_by_root:
-                    free_by_root[root] += devices['capacity'] - devices['used']
-            return free_by_root
-    # No host has ever reported a device of that class.
-    return {}
+    alias = _normalized(placement, known[name])
+    query = f'resources={alias.resource_class}:1'
+    if alias.traits:
+        query += '&required=' + ','.join(alias.traits)
+    body = _get(placement, f'/allocation_candidates?{query}')
+    if not body:
+        # No host has ever reported such a device.
+        return {}
+    offered = {
+        uuid
+        for candidate in body['allocation_requests']
+        for uuid in candidate['allocations']
+    }
+    for uuid, summary in body['provider_summaries'].items():
+        devices = summary['resources'].get(alias.resource_class)
+        root = summary['root_provider_uuid']
+        # Summaries also contain providers without the traits.
+        if devices and root in free_by_root and uuid in offered:
+            free_by_root[root] += (devices['capacity'] - devices['used'],)
+    return free_by_root
 
 
-def _spellings(resource_class: str) -> tuple[str, ...]:
-    """Return the standard and the custom class that an alias may mean.
+def members(free: Sequence[int], devices: int, isolated: bool) -> int:
+    """Return how many members the free devices of a host serve.
 
-    Nova turns a class that is no standard one into a custom class.
+    :param free: number of free devices of each physical function.
+    :param devices: number of devices of one member, at least 1.
+    :param isolated: whether those of one member must be of different physical
+        functions, as with ``group_policy=isolate`` where Placement allocates
+        them.
     """
-    if resource_class.startswith('CUSTOM_'):
-        return (resource_class,)
-    custom = 'CUSTOM_' + re.sub('[^0-9A-Z]+', '_', resource_class)
-    return (resource_class, custom)
+    count = sum(free) // devices
+    while isolated and sum(min(n, count) for n in free) < devices * count:
+        count -= 1
+    return count
+
+
+def _normalized(placement: Any, alias: Alias) -> Alias:
+    """Return an alias with the names that Placement knows.
+
+    Nova turns a resource class or trait that is no standard one into a custom
+    one.
+    """
+    resource_class = alias.resource_class
+    if not resource_class.startswith(_CUSTOM) and not _get(
+        placement, f'/resource_classes/{resource_class}'
+    ):
+        resource_class = _custom(resource_class)
+    traits = []
+    for trait in alias.traits:
+        known = trait.startswith(_CUSTOM) or _get(
+            placement, f'/traits?name=in:{trait}'
+        ).get('traits')
+        traits.append(trait if known else _custom(trait))
+    return Alias(resource_class, tuple(traits))
+
+
+def _custom(name: str) -> str:
+    return _CUSTOM + re.sub('[^0-9A-Z]+', '_', name)
 
 
 def _get(placement: Any, path: str) -> Any:
     """Return an answer; empty if a trait or class in the path is unknown."""
     try:
         return openstack.get(placement, path, VERSION)
-    except openstack.UnknownNameError:
+    except (openstack.UnknownNameError, openstack.GoneError):
         return {}

@@ -18,10 +18,12 @@ The query to Placement is the same as nova-scheduler's.
 
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.clients import openstack
+from nova_vhpc.explain.cloud import pci_devices
+from nova_vhpc.explain.cloud.nova_options import NovaOptions
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import cpu_policy
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
@@ -35,25 +37,44 @@ _HYPERTHREADING = 'HW_CPU_HYPERTHREADING'
 _THREAD_POLICIES = {'isolate': 'forbidden', 'require': 'required'}
 
 
-def read(placement: Any, flavor: Flavor) -> 'Offers':
+def read(
+    placement: Any, flavor: Flavor, options: NovaOptions, in_group: bool
+) -> 'Offers':
     """Return what Placement offers for one member on each host.
 
     :param placement: adapter of an openstacksdk connection.
+    :param options: options of nova-scheduler.
+    :param in_group: whether the member is in a server group.
     :raises CloudError: Placement does not answer or refuses the query.
     """
-    offers = Offers(flavor.pinned)
-    offers.add(openstack.get(placement, query(flavor), VERSION))
-    if cpu_policy.falls_back(flavor.extra_specs):
-        fallback = query(flavor, translated=False)
-        offers.add(openstack.get(placement, fallback, VERSION), fallback=True)
+    # Nova asks for all candidates if there is a hint for a server group.
+    limit = None if in_group else options.max_placement_results
+    devices: Sequence[pci_devices.Alias] = ()
+    if options.pci_in_placement:
+        devices = pci_devices.requested(
+            placement, flavor.extra_specs, options.aliases
+        )
+    offers = Offers(flavor.pinned, limit)
+    path = query(flavor, devices=devices, limit=limit)
+    offers.add(openstack.get(placement, path, VERSION))
+    if options.falls_back and cpu_policy.falls_back(flavor.extra_specs):
+        path = query(flavor, translated=False, devices=devices, limit=limit)
+        offers.add(openstack.get(placement, path, VERSION), fallback=True)
     return offers
 
 
-def query(flavor: Flavor, translated: bool = True) -> str:
+def query(
+    flavor: Flavor,
+    translated: bool = True,
+    devices: Sequence[pci_devices.Alias] = (),
+    limit: int | None = None,
+) -> str:
     """Return the path of Nova's query to Placement for one member.
 
     :param translated: whether to translate ``hw:cpu_policy`` to resources and
         traits; if not, all vCPUs are requested as shared ones (VCPU).
+    :param devices: PCI devices that Placement allocates.
+    :param limit: most candidates to ask for.
     """
     specs = dict(flavor.extra_specs)
     traits = {}
@@ -78,6 +99,18 @@ def query(flavor: Flavor, translated: bool = True) -> str:
         elif value in ('required', 'forbidden'):
             mark = '!' if value == 'forbidden' else ''
             required.setdefault(suffix, []).append(mark + name)
+    group_policy = specs.get('group_policy')
+    if group_policy not in ('none', 'isolate'):
+        # Nova ignores another value, and has a default for groups that are
+        # not the flavor's.
+        own = len((resources.keys() | required.keys()) - {''})
+        defaults = own < 2 <= own + len(devices)
+        group_policy = 'none' if defaults else None
+    for number, device in enumerate(devices):
+        suffix = f'_pci-{number}'
+        resources[suffix] = {device.resource_class: 1}
+        if device.traits:
+            required[suffix] = sorted(device.traits)
     amounts = {
         **cpus,
         'MEMORY_MB': flavor.ram_mb,
@@ -93,8 +126,10 @@ def query(flavor: Flavor, translated: bool = True) -> str:
     }
     parameters = [('resources' + s, text) for s, text in texts.items() if text]
     parameters += [('required' + s, ','.join(t)) for s, t in required.items()]
-    if specs.get('group_policy') in ('none', 'isolate'):
-        parameters.append(('group_policy', specs['group_policy']))
+    if group_policy:
+        parameters.append(('group_policy', group_policy))
+    if limit is not None:
+        parameters.append(('limit', str(limit)))
     return '/allocation_candidates?' + urllib.parse.urlencode(parameters)
 
 
@@ -102,16 +137,20 @@ class Offers:
     """What Placement offers for one member, by the host's root provider.
 
     :param pinned: whether all vCPUs get a dedicated CPU each.
+    :param limit: most candidates that Placement was asked for.
+    :ivar truncated: whether Placement may have more candidates.
     :ivar uplinks: uuids of the uplinks in the candidates of each host that
         has candidates.
     :ivar host_resources: amounts that one member takes of each of these hosts
         itself, by resource class.
     """
 
-    def __init__(self, pinned: bool) -> None:
+    def __init__(self, pinned: bool, limit: int | None = None) -> None:
+        self.truncated = False
         self.uplinks: dict[str, set[str]] = {}
         self.host_resources: dict[str, Mapping[str, int]] = {}
         self._pinned = pinned
+        self._limit = limit
         self._summaries: dict[str, Any] = {}
 
     def add(self, body: Mapping[str, Any], fallback: bool = False) -> None:
@@ -122,6 +161,9 @@ class Offers:
             members, which is for hosts that report no dedicated CPUs.
         """
         self._summaries.update(body['provider_summaries'])
+        if self._limit is not None:
+            found = len(body['allocation_requests'])
+            self.truncated = self.truncated or found >= self._limit
         for candidate in body['allocation_requests']:
             uplinks = set()
             root = ''

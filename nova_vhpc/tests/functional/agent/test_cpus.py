@@ -16,6 +16,7 @@ The machine's own stay on: libvirtd and the agent are shown a file that says
 otherwise, and the kernel takes pins to all of them.
 """
 
+import os
 import pathlib
 import subprocess
 
@@ -199,3 +200,28 @@ class TestCpus(base.AgentTestCase):
                 'pins to the CPU that came',
             )
         self.assertEqual(before, base.everything(domain))
+
+
+class TestAffinity(base.AgentTestCase):
+    """The agent runs on fewer CPUs than guests may."""
+
+    def test_agent_confined_at_start_and_later_pins_to_all_cpus(self) -> None:
+        """As by systemd's CPUAffinity= and AllowedCPUs=."""
+        domain = self.domain(PARALLEL, busy=True)
+        with self.running(cpu_shared_set='0-1') as process:
+            for task in os.listdir(f'/proc/{process.pid}/task'):
+                os.sched_setaffinity(int(task), {0})
+            looked = self.status()['agent']['ticks'] + 15
+            self.wait_for(
+                lambda: self.status()['agent']['ticks'] > looked,
+                'the agent to look at the CPUs again',
+            )
+            self.assertEqual('0-1', self.status()['agent']['cpus'])
+            self.wait_for(
+                lambda: (
+                    sorted(domain.vcpuPinInfo(base.LIVE))
+                    == [(False, True), (True, False)]
+                ),
+                'a CPU for each vCPU',
+            )
+        self.assertEqual([], self.log_lines('may be pinned to:'))

@@ -122,6 +122,23 @@ class GroupsTest(cloud.CloudCase):
         self.wait_for(lambda: known_groups.status()['state'] == 'fresh')
         self.assertEqual(group, known_groups.cluster_of(server))
 
+    def test_another_name_of_this_host_is_reported(self) -> None:
+        server = self.boot(self.make_flavor(workload='parallel'), 'host1')
+        known_groups = groups.Groups(
+            self.make_conf(poll_interval=1, min_interval=1), 'host1.local'
+        )
+        known_groups.start()
+        self.addCleanup(known_groups.stop)
+
+        def is_partial() -> bool:
+            known_groups.cluster_of(server)
+            return bool(known_groups.status()['state'] == 'partial')
+
+        self.wait_for(is_partial)
+        self.assertIn(
+            f'it has {server} on host1;', known_groups.status()['detail']
+        )
+
     def test_cluster_of_an_unknown_server_is_read_before_the_next_poll(
         self,
     ) -> None:

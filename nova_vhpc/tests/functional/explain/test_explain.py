@@ -203,7 +203,11 @@ class DevicesTest(base.SchedulerTestCase):
         self.flags(group='filter_scheduler', pci_in_placement=True)
         self.conf_file = self.useFixture(fixtures.TempDir()).join('nova.conf')
         with open(self.conf_file, 'w') as file:
-            file.write(f'[pci]\nalias = {alias}\n')
+            file.write(
+                f'[pci]\nalias = {alias}\n'
+                '[filter_scheduler]\npci_in_placement = True\n'
+                'enabled_filters = ' + ','.join(self.enabled_filters)
+            )
         self.cloud = sdk.connect(
             self.api_fixture, self.placement.fixture.endpoint
         )
@@ -234,7 +238,9 @@ class DevicesTest(base.SchedulerTestCase):
             {name: host['devices'] for name, host in hosts.items()},
         )
         self.assertEqual(3, hosts['some3']['slots'])
-        (note,) = document['notes']
+        self.assertIn('Placement offers no', hosts['mute2']['reason'])
+        filters, note = document['notes']
+        self.assertIn('(PciPassthroughFilter)', filters)
         self.assertIn('unknown for 1 of 3 host(s)', note)
 
         # A server takes a device. The flag is set for all hosts, which share
@@ -246,9 +252,91 @@ class DevicesTest(base.SchedulerTestCase):
         self.assertEqual('ACTIVE', server['status'])
         _, hosts = self.explain('--config-file', self.conf_file)
         self.assertEqual(0, hosts['one1']['devices'])
-        self.assertIn('0 free PCI device(s)', hosts['one1']['reason'])
+        self.assertIn(
+            'uplinks or devices are missing', hosts['one1']['reason']
+        )
 
         # Without the alias of nova.conf, devices are unknown everywhere.
         document, hosts = self.explain()
-        self.assertIn('unknown for 3 of 3 host(s)', document['notes'][0])
+        self.assertIn('unknown for 3 of 3 host(s)', document['notes'][-1])
         self.assertIsNone(hosts['some3']['reason'])
+
+    def test_server_boots_exactly_where_it_is_said_to_fit(self):
+        for host in ('one1', 'some3'):
+            self.publish(
+                host, base.shared('br1', 'eth1'), base.shared('br2', 'eth2')
+            )
+        for network in ('shared', 'multiple-shared'):
+            for policy in ('none', 'isolate'):
+                for devices_ in (1, 2, 4):
+                    with self.subTest(network, policy=policy, count=devices_):
+                        self.check(network, policy, devices_)
+
+    def check(self, network, policy, count):
+        """Explain a server with devices of one physical function; boot it."""
+        recipe = recipes.recipe({'workload': 'parallel', 'network': network})
+        self.flavor_id = self.flavor(
+            {
+                **recipe,
+                'group_policy': policy,
+                'pci_passthrough:alias': f'hpc-nic:{count}',
+            }
+        )
+        found, hosts = self.explain('--config-file', self.conf_file)
+        fits = [name for name in hosts if hosts[name]['reason'] is None]
+        self.assertEqual(bool(fits), bool(found['plan']['assignments']))
+        # All hosts share one configuration here.
+        self.flags(group='pci', report_in_placement=True)
+        (server,) = self.boot_cluster(
+            self.flavor_id, 1, expected_state='ACTIVE' if fits else 'ERROR'
+        )
+        if fits:
+            self.assertIn(server['OS-EXT-SRV-ATTR:host'], fits)
+        self._delete_server(server)
+
+
+class CandidateLimitTest(base.SchedulerTestCase):
+    """Nova asks Placement for a few candidates only."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = sdk.connect(
+            self.api_fixture, self.placement.fixture.endpoint
+        )
+        hosts = ('one', 'two', 'three')
+        self.start_hosts(*hosts)
+        for host in hosts:
+            self.publish(host, base.separate('br1', 'eth1'))
+        self.flags(group='scheduler', max_placement_results=2)
+        self.conf_file = self.useFixture(fixtures.TempDir()).join('nova.conf')
+        with open(self.conf_file, 'w') as file:
+            file.write('[scheduler]\nmax_placement_results = 2\n')
+        self.flavor_id = self.flavor(base.SEPARATE)
+
+    def explain(self, *argv):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            command.main(
+                [
+                    *('--flavor', self.flavor_id, '--json', '--members', '3'),
+                    *('--config-file', self.conf_file, *argv),
+                ],
+                self.cloud,
+            )
+        return json.loads(out.getvalue())
+
+    def test_hosts_beyond_the_limit_are_not_said_to_fit(self):
+        found = self.explain()
+        self.assertEqual({}, found['plan']['assignments'])
+        (rejected,) = (host for host in found['hosts'] if host['reason'])
+        self.assertIn('max_placement_results', rejected['reason'])
+        for server in self.boot_cluster(
+            self.flavor_id, 3, expected_state='ERROR'
+        ):
+            self._delete_server(server)
+
+    def test_limit_does_not_apply_to_members_of_a_server_group(self):
+        group = self.group()
+        found = self.explain('--group', group)
+        self.assertEqual(3, len(found['plan']['assignments']))
+        self.boot_cluster(self.flavor_id, 3, group)

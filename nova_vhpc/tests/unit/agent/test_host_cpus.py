@@ -32,11 +32,6 @@ class TestSharedCpus(base.BaseTestCase):
         self.present = self.file.with_name('present')
         self.present.write_text('0-7\n')
         self.switch('0-7')
-        self.useFixture(
-            fixtures.MockPatchObject(
-                os, 'sched_getaffinity', lambda pid: set(range(8))
-            )
-        )
         self.now_s = 0.0
         self.useFixture(
             fixtures.MockPatchObject(
@@ -120,6 +115,76 @@ class TestSharedCpus(base.BaseTestCase):
         )
         self.assertIn('switched off', str(error))
 
+    def test_affinity_of_the_agent_is_ignored_at_start_and_later(self) -> None:
+        """As with systemd's CPUAffinity=, or AllowedCPUs= set meanwhile."""
+        affinity = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, affinity)
+        for shared_set, expected in ((None, range(8)), ('2-5', range(2, 6))):
+            os.sched_setaffinity(0, affinity)
+            made = host_cpus.SharedCpus(shared_set, self.root)
+            os.sched_setaffinity(0, {min(affinity)})
+            self.assertEqual(list(expected), self.ids(made))
+            made = host_cpus.SharedCpus(shared_set, self.root)
+            self.assertEqual(list(expected), self.ids(made))
+
+    def test_isolated_cpus_are_left_out(self) -> None:
+        self.file.with_name('isolated').write_text('4-7\n')
+        made = host_cpus.SharedCpus(None, self.root)
+        self.assertEqual([0, 1, 2, 3], self.ids(made))
+
+    def test_no_isolated_cpus(self) -> None:
+        """Both files of a kernel that has neither option."""
+        self.file.with_name('isolated').write_text('\n')
+        self.file.with_name('nohz_full').write_text(' (null)\n')
+        with self.assertNoLogs(host_cpus.LOG, 'WARNING'):
+            made = host_cpus.SharedCpus(None, self.root)
+        self.assertEqual(list(range(8)), self.ids(made))
+
+    def test_isolated_cpus_of_the_option_are_left_out_and_logged(self) -> None:
+        self.file.with_name('isolated').write_text('5-7\n')
+        with self.assertLogs(host_cpus.LOG, 'WARNING') as logs:
+            made = host_cpus.SharedCpus('2-6', self.root)
+        (line,) = logs.output
+        self.assertIn('CPUs 5-6 are isolated', line)
+        self.assertIn('VMs are pinned to 2-4 only', line)
+        self.assertEqual([2, 3, 4], self.ids(made))
+
+    def test_option_with_isolated_cpus_only_is_refused(self) -> None:
+        self.file.with_name('isolated').write_text('4-7\n')
+        error = self.assertRaises(
+            errors.ConfigError, host_cpus.SharedCpus, '4-5', self.root
+        )
+        self.assertIn("cpu_shared_set = '4-5'", str(error))
+        self.assertIn('isolated', str(error))
+        self.assertIn('0-3', str(error))
+
+    def test_isolated_cpu_that_is_off_is_not_waited_for(self) -> None:
+        self.switch('0-3')
+        self.file.with_name('isolated').write_text('7\n')
+        made = host_cpus.SharedCpus(None, self.root)
+        self.assertEqual({4, 5, 6}, made.missing())
+
+    def test_cpus_of_an_isolated_partition_go_and_come_back(self) -> None:
+        isolated = pathlib.Path(self.root, 'cpuset.cpus.isolated')
+        isolated.write_text('\n')
+        made = host_cpus.SharedCpus(None, self.root, self.root)
+        self.assertEqual(list(range(8)), self.ids(made))
+        isolated.write_text('6-7\n')
+        with self.assertLogs(host_cpus.LOG, 'WARNING'):
+            self.assertEqual([0, 1, 2, 3, 4, 5], self.ids(made))
+        isolated.write_text('\n')
+        self.assertEqual(list(range(8)), self.ids(made))
+
+    def test_nohz_full_cpus_stay_and_are_logged(self) -> None:
+        self.file.with_name('nohz_full').write_text('6-7\n')
+        with self.assertLogs(host_cpus.LOG, 'WARNING') as logs:
+            made = host_cpus.SharedCpus(None, self.root)
+        (line,) = logs.output
+        self.assertIn('CPUs 6-7 have nohz_full', line)
+        self.assertEqual(list(range(8)), self.ids(made))
+        with self.assertNoLogs(host_cpus.LOG, 'WARNING'):
+            host_cpus.SharedCpus('0-5', self.root)
+
     def test_at_start_all_must_be_in_the_host(self) -> None:
         for _ in range(2):
             self.assertRaises(
@@ -130,28 +195,18 @@ class TestSharedCpus(base.BaseTestCase):
 
 
 class TestUsableCpus(base.BaseTestCase):
-    def test_usable_cpus_are_shared_set_within_affinity(self) -> None:
+    def test_usable_cpus_are_those_of_the_option_or_all(self) -> None:
         root = self.sysfs('0-7')
+        self.assertEqual({2, 3, 5}, host_cpus.usable_cpus('2-5,^4', root))
         self.assertEqual(
-            {2, 3}, host_cpus.usable_cpus('2-5', root, frozenset({0, 1, 2, 3}))
-        )
-        self.assertEqual(
-            {1, 2}, host_cpus.usable_cpus(None, root, frozenset({1, 2}))
+            frozenset(range(8)), host_cpus.usable_cpus(None, root)
         )
 
     def test_wrong_option_error_names_option_value_and_allowed(self) -> None:
         root = self.sysfs('0-3')
-        for text, affinity in (
-            ('9', {0}),
-            ('0-x', {0}),
-            ('3', {0, 1}),
-        ):
+        for text in ('9', '0-x'):
             error = self.assertRaises(
-                errors.ConfigError,
-                host_cpus.usable_cpus,
-                text,
-                root,
-                frozenset(affinity),
+                errors.ConfigError, host_cpus.usable_cpus, text, root
             )
             self.assertIn('cpu_shared_set', str(error))
             self.assertIn(f"'{text}'", str(error))

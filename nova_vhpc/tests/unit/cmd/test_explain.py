@@ -14,6 +14,7 @@
 import contextlib
 import io
 import json
+import re
 import subprocess
 import sys
 import urllib.parse
@@ -25,7 +26,7 @@ import nova_vhpc
 from nova_vhpc.cmd import explain
 from nova_vhpc.explain import explain as scheduler_explain
 from nova_vhpc.explain import request_file
-from nova_vhpc.explain.cloud import placement
+from nova_vhpc.explain.cloud import pci_devices, placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes, request_groups
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
@@ -183,23 +184,29 @@ class QueryTest(base.TestCase):
 
     def nova_query(self, flavor):
         from nova import objects
+        from nova.pci import request
         from nova.scheduler import utils
 
         objects.register_all()
-        asked = utils.ResourceRequest.from_request_spec(
-            objects.RequestSpec(
-                flavor=objects.Flavor(
-                    vcpus=flavor.vcpus,
-                    memory_mb=flavor.ram_mb,
-                    root_gb=flavor.disk_gb,
-                    ephemeral_gb=0,
-                    swap=0,
-                    extra_specs=dict(flavor.extra_specs),
-                ),
-                image=objects.ImageMeta.from_dict({'properties': {}}),
-                requested_resources=[],
-            )
+        nova_flavor = objects.Flavor(
+            vcpus=flavor.vcpus,
+            memory_mb=flavor.ram_mb,
+            root_gb=flavor.disk_gb,
+            ephemeral_gb=0,
+            swap=0,
+            extra_specs=dict(flavor.extra_specs),
         )
+        spec = objects.RequestSpec(
+            flavor=nova_flavor,
+            image=objects.ImageMeta.from_dict({'properties': {}}),
+            requested_resources=[],
+        )
+        if 'pci_passthrough:alias' in flavor.extra_specs:
+            spec.pci_requests = request.get_pci_requests_from_flavor(
+                nova_flavor
+            )
+            spec.generate_request_groups_from_pci_requests()
+        asked = utils.resources_from_request_spec(None, spec, None)
         query = dict(urllib.parse.parse_qsl(asked.to_querystring()))
         query.pop('limit', None)
         return query
@@ -222,6 +229,62 @@ class QueryTest(base.TestCase):
                     {'network': network}, physnet='physnet0'
                 )
                 self.check(**recipe)
+
+    def test_query_equals_that_of_nova_for_devices_in_placement(self):
+        self.pci_in_placement()
+        known = pci_devices.aliases(self.ALIASES)
+        for network in ('exported', 'shared', 'multiple-shared'):
+            for policy in ({}, {'group_policy': 'isolate'}):
+                specs = {
+                    **request_groups.recipe(network),
+                    'pci_passthrough:alias': 'vf:2, gpu:1',
+                    **policy,
+                }
+                flavor = Flavor(4, 2048, specs, disk_gb=10)
+                ours = placement.query(
+                    flavor, devices=pci_devices.requested(None, specs, known)
+                )
+                self.assertEqual(
+                    self.without_names(self.nova_query(flavor).items()),
+                    self.without_names(
+                        urllib.parse.parse_qsl(ours.partition('?')[2])
+                    ),
+                )
+
+    ALIASES = (
+        '{"name": "vf", "vendor_id": "8086", "product_id": "154c",'
+        ' "device_type": "type-VF"}',
+        '{"name": "gpu", "resource_class": "custom_gpu",'
+        ' "traits": "CUSTOM_FAST,CUSTOM_NEW"}',
+    )
+
+    def pci_in_placement(self):
+        """Have Nova ask Placement for the devices of two aliases."""
+        from nova import conf
+        from nova.pci import request
+
+        for name, value, group in (
+            ('pci_in_placement', True, 'filter_scheduler'),
+            ('alias', list(self.ALIASES), 'pci'),
+        ):
+            conf.CONF.set_override(name, value, group)
+            self.addCleanup(conf.CONF.clear_override, name, group)
+        request.get_alias_from_config.cache_clear()
+        self.addCleanup(request.get_alias_from_config.cache_clear)
+
+    @staticmethod
+    def without_names(query):
+        """Return the groups of a query, whatever those of devices are named.
+
+        Nova names them by random UUIDs.
+        """
+        return sorted(
+            (re.sub('(resources|required).*-.*', r'\1_device', key), value)
+            for key, value in (
+                (key, ','.join(sorted(value.split(','))))
+                for key, value in query
+            )
+        )
 
     def test_query_equals_that_of_nova_for_other_extra_specs(self):
         self.check()

@@ -88,7 +88,7 @@ class GroupsFileTest(base.BaseTestCase):
             self.assertEqual({'here'}, made.migrating)
             self.assertEqual(state, made.status()['state'])
             ages.add(made._answered_s)
-        self.assertEqual(1, self.log.output.count('list 1 servers'))
+        self.assertEqual(1, self.log.output.count('list 1 of 1 servers'))
         self.assertEqual(1, len(ages), 'kept servers must not renew the age')
         # The last server has gone.
         made._looked_up_s['here'] -= groups._MAX_PERIOD_S + groups._TICK_S * 2
@@ -101,6 +101,38 @@ class GroupsFileTest(base.BaseTestCase):
         # A server that Nova lists counts as known.
         query(nova.Answer(listed=both))
         self.assertIsNone(made.cluster_of('here'))
+        self.assertEqual('fresh', made.status()['state'])
+
+    def test_host_that_nova_knows_by_another_name_is_reported(self) -> None:
+        """Nova answers with an empty list for a host that it does not know."""
+        made = groups.Groups(self.conf, 'cn1')
+        for server in ('s1', 's2'):
+            made.cluster_of(server)
+        with (
+            mock.patch.object(made._nova, 'fetch', nova.Answer),
+            mock.patch.object(
+                made._nova, 'host_of', return_value='cn1.example.org'
+            ),
+        ):
+            made._query()
+            self.assertEqual('fresh', made.status()['state'])
+            for _ in range(2):
+                made._query()
+                self.assertEqual('partial', made.status()['state'])
+        detail = made.status()['detail']
+        self.assertIn('none of the 2 servers that run here', detail)
+        self.assertIn('it has s1 on cn1.example.org', detail)
+        self.assertIn('set [vhpc_agent]host', detail)
+        self.assertEqual(1, self.log.output.count(detail))
+        self.assertEqual(2, made.status()['running'])
+
+    def test_server_that_does_not_run_any_more_is_not_missed(self) -> None:
+        made = groups.Groups(self.conf, 'cn1')
+        made.cluster_of('s1')
+        with mock.patch.object(made._nova, 'fetch', nova.Answer):
+            made._query()
+            made._looked_up_s['s1'] -= groups._MAX_PERIOD_S + 1
+            made._query()
         self.assertEqual('fresh', made.status()['state'])
 
     def test_servers_of_a_tick_under_way_count_as_running(self) -> None:
@@ -140,6 +172,17 @@ class GroupsFileTest(base.BaseTestCase):
         self.path.write_text('weather: [s1]\n')
         made._read_file()
         self.assertEqual('weather', made.cluster_of('s1'))
+
+    def test_status_says_why_the_file_cannot_be_used(self) -> None:
+        self.path.write_text('cfd: [s1]\n')
+        made = self.make()
+        self.assertEqual('', made.status()['file_problem'])
+        self.path.unlink()
+        made._read_file()
+        self.assertIn(str(self.path), made.status()['file_problem'])
+        self.path.write_text('cfd: [s1, s2]\n')
+        made._read_file()
+        self.assertEqual('', made.status()['file_problem'])
 
     def test_invalid_file_changes_nothing_and_is_logged_once(self) -> None:
         self.path.write_text('cfd: [s1]\n')

@@ -34,6 +34,7 @@ class _Nova:
         self.asked: list[dict[str, str]] = []
         self.pages: dict[str | None, dict[str, Any]] = {}
         self.groups: dict[str, int] = {}
+        self.servers: dict[str, Any] = {}
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -44,6 +45,8 @@ class _Nova:
             query = dict(urllib.parse.parse_qsl(environ['QUERY_STRING']))
             self.asked.append(query)
             body = self.pages[query.get('marker')]
+        elif path.startswith('/servers/'):
+            body = self.servers[path.rpartition('/')[2]]
         else:
             status = self.groups[path.rpartition('/')[2]]
         start_response(
@@ -99,6 +102,18 @@ class NovaServersTest(base.BaseTestCase):
         self.nova.pages[None] = {'surprise': 1}
         error = self.assertRaises(nova.NovaError, self.servers.fetch)
         self.assertIn('the answer is invalid', str(error))
+
+    def test_host_of_a_server(self) -> None:
+        name = 'cn1.example.org'
+        self.nova.servers = {
+            'a': {'server': {'OS-EXT-SRV-ATTR:host': name}},
+            'stub': {'server': {'status': 'UNKNOWN'}},
+            'odd': [],
+            'odder': {'server': 7},
+        }
+        self.assertEqual(name, self.servers.host_of('a'))
+        for server in ('stub', 'odd', 'odder', 'unknown'):
+            self.assertIsNone(self.servers.host_of(server))
 
     def test_nova_refuses(self) -> None:
         self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
