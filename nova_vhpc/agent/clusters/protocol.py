@@ -32,9 +32,10 @@ from nova_vhpc.control.model import ClusterPlan, PeerView, Phase
 QUIET = ClusterPlan(Phase.COMPUTING)
 """The statement assumed of a host from which no valid one was received."""
 
-MAX_LEASE_US = 600_000_000
-"""Longest lease that is accepted, ten minutes: a message with a huge lease
-must not hold a cluster in a phase."""
+MAX_LEASES = 4
+"""Longest lease that is accepted, in leases of this host. A message with a
+huge lease must hold no cluster in a phase, and mute no host whose name it
+uses; but leases may differ while the option is changed host by host."""
 
 MAX_NAME = 512
 """Longest accepted name of a cluster or host, in characters. Names are kept
@@ -42,7 +43,8 @@ as long as the statement holds, so they must not fill the memory."""
 
 MAX_HOSTS = 4096
 """Most hosts whose statements are kept per cluster, far more than any cluster
-has: a flood of invented host names must not fill the memory."""
+has: a flood of invented host names must not fill the memory. Hosts that are
+computing give their place to those in the I/O phase."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -226,20 +228,29 @@ class Protocol:
             last.seq,
         ):
             return state
-        if last is None and len(state.received) >= MAX_HOSTS:
-            return state
-        lease_us = min(max(message.lease_us, 0), MAX_LEASE_US)
+        others = dict(state.received)
+        if last is None and len(others) >= MAX_HOSTS:
+            quiet = (
+                host
+                for host, received in others.items()
+                if received.statement.phase is not Phase.IO
+            )
+            dropped = next(quiet, None)
+            if dropped is None or message.statement.phase is not Phase.IO:
+                return state
+            del others[dropped]
+        lease_us = min(
+            max(message.lease_us, 0), MAX_LEASES * self.timers.lease_us
+        )
         until_us = now_us + lease_us
-        received = ReceivedStatement(
+        others[message.host] = ReceivedStatement(
             message.boot,
             message.seq,
             message.statement,
             until_us,
-            until_us + max(lease_us, self.timers.lease_us),
+            until_us + self.timers.lease_us,
         )
-        return dataclasses.replace(
-            state, received={**state.received, message.host: received}
-        )
+        return dataclasses.replace(state, received=others)
 
     def view(self, state: State, now_us: int) -> PeerView:
         """Return what the other hosts' statements in force amount to."""

@@ -242,9 +242,21 @@ class RulesTest(base.BaseTestCase):
         state, _ = self.rules.tick(state, C, 2 * self.LEASE)
         self.assertEqual({}, state.received)
 
-    def test_too_long_lease_is_shortened(self) -> None:
+    def test_too_long_lease_is_cut_to_a_few_of_this_hosts(self) -> None:
         state = self.receive(self.message(1, IO, lease=10**15))
-        self.assertFalse(self.rules.view(state, protocol.MAX_LEASE_US).io)
+        cut = protocol.MAX_LEASES * self.LEASE
+        self.assertTrue(self.rules.view(state, cut - 1).io)
+        self.assertFalse(self.rules.view(state, cut).io)
+
+    def test_forged_message_mutes_a_host_for_seconds_only(self) -> None:
+        greatest = 2**63 - 1
+        state = self.receive(
+            self.message(greatest, QUIET, boot=greatest, lease=600_000_000)
+        )
+        muted = (protocol.MAX_LEASES + 1) * self.LEASE
+        state, _ = self.rules.tick(state, C, muted)
+        state = self.rules.receive(state, self.message(1, IO), muted)
+        self.assertTrue(self.rules.view(state, muted).io)
 
     def test_invented_hosts_do_not_fill_the_memory(self) -> None:
         invented = (
@@ -253,8 +265,28 @@ class RulesTest(base.BaseTestCase):
         )
         state = self.receive(self.message(1, QUIET), *invented)
         self.assertEqual(protocol.MAX_HOSTS, len(state.received))
-        # Who is known already is received as before.
-        state = self.rules.receive(state, self.message(2, IO), 0)
+
+    def test_host_in_io_phase_is_heard_beside_any_number_of_quiet(
+        self,
+    ) -> None:
+        for statement in (QUIET, ClusterPlan(Phase.COMPUTING, 1000)):
+            invented = (
+                self.message(1, statement, host=f'x{n}')
+                for n in range(protocol.MAX_HOSTS + 9)
+            )
+            state = self.receive(*invented)
+            self.assertEqual(protocol.MAX_HOSTS, len(state.received))
+            state = self.rules.receive(state, self.message(1, IO), 0)
+            self.assertEqual(protocol.MAX_HOSTS, len(state.received))
+            self.assertTrue(self.rules.view(state, 1).io)
+
+    def test_known_host_is_heard_beside_any_number_in_io_phase(self) -> None:
+        invented = (
+            self.message(1, IO, host=f'x{n}')
+            for n in range(protocol.MAX_HOSTS)
+        )
+        state = self.receive(self.message(1, IO), *invented)
+        state = self.rules.receive(state, self.message(2, QUIET), 0)
         self.assertEqual(2, state.received['b'].seq)
 
     def test_own_message_is_ignored(self) -> None:
