@@ -159,7 +159,10 @@ def describe(host: str, answer: dict[str, Any]) -> str:
         + (', dry run' if agent.get('dry_run') else '')
         + ('' if agent.get('libvirt_up', True) else ', libvirt is away')
     ]
-    for part in ('publishing', 'groups', 'peers'):
+    for part in ('publishing', 'groups', 'peers', 'metrics'):
+        if part == 'metrics' and part not in answer:
+            # Agents of earlier versions do not tell.
+            continue
         state = answer.get(part) or {}
         words = [str(state.get('state', 'off'))]
         if state.get('age_s') is not None:

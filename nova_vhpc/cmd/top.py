@@ -214,6 +214,9 @@ def render(document: dict[str, Any]) -> panel.Panel:
     below += agent.get('remarks', ())
     if uplinks.get('detail'):
         below.append(f'uplinks: {state}: {uplinks["detail"]}')
+    metrics = document.get('metrics') or {}
+    if metrics.get('detail'):
+        below.append(f'metrics: {metrics["state"]}: {metrics["detail"]}')
     below += [f'uplinks: {problem}' for problem in uplinks.get('problems', ())]
     return panel.Panel(
         console.Group(rows, *map(text.Text, below)),

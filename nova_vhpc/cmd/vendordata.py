@@ -12,7 +12,6 @@
 
 """``nova-vhpc-vendordata``: the vendordata service for virtual clusters."""
 
-import ipaddress
 import socket
 import socketserver
 import sys
@@ -26,17 +25,13 @@ from oslo_log import log as logging
 from oslo_utils import netutils
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import version
+from nova_vhpc import http_limits, version
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.vendordata import nova, wsgi
 
 LOG = logging.getLogger(__name__)
-
-CLIENT_TIMEOUT_S = 30
-"""Silence in seconds after which a client is disconnected; it keeps
-a thread."""
 
 
 class ListenError(OSError):
@@ -45,6 +40,10 @@ class ListenError(OSError):
 
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
+
+    def service_actions(self) -> None:
+        """Disconnect slow clients; called at least every half second."""
+        _Handler.clients.expire()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log the error at DEBUG: a closed connection needs no traceback."""
@@ -55,8 +54,9 @@ class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
-class _Handler(wsgiref.simple_server.WSGIRequestHandler):
-    timeout = CLIENT_TIMEOUT_S
+class _Handler(http_limits.LimitedHandler):
+    # A rack of members boots at the same time, and Nova answers in seconds.
+    clients = http_limits.Clients(most=128, receive_s=10.0)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log a request at DEBUG instead of writing it to stderr."""
@@ -87,7 +87,10 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
 
 
 def make(conf: cfg.ConfigOpts) -> Any:
-    """Return the application, with Nova's client from ``[vhpc_nova]``."""
+    """Return the application, with Nova's client from ``[vhpc_nova]``.
+
+    :raises ValueError: the configuration is unsafe or incomplete.
+    """
     group = nova_conf.GROUP
     session = loading.load_session_from_conf_options(
         conf, group, auth=credentials.load(conf, group)
@@ -96,7 +99,14 @@ def make(conf: cfg.ConfigOpts) -> Any:
         conf, group, session=session
     )
     source = nova.NovaClusterSource(client, conf.vhpc_vendordata.cache_seconds)
-    return wsgi.make_application(conf, source)
+    application = wsgi.make_application(conf, source)
+    if not credentials.given(conf, group):
+        LOG.error(
+            'All requests will fail: [%s] has no auth_type, so Nova cannot '
+            'be asked',
+            group,
+        )
+    return application
 
 
 def application() -> Any:
@@ -147,27 +157,7 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
     """
     options = conf.vhpc_vendordata
     host, port = str(options.listen_host), options.listen_port
-    if options.auth_strategy == 'noauth' and not _loopback(host):
-        raise ValueError(
-            '[vhpc_vendordata]auth_strategy = noauth with listen_host = '
-            f'{host}: without authentication only a loopback address such '
-            'as 127.0.0.1 is allowed'
-        )
     application = make(conf)
-    if options.auth_strategy == 'keystone' and not credentials.given(
-        conf, 'keystone_authtoken'
-    ):
-        raise ValueError(
-            '[vhpc_vendordata]auth_strategy = keystone: no token can be '
-            "checked without auth_type, auth_url and the service's user in "
-            '[keystone_authtoken]'
-        )
-    if not credentials.given(conf, nova_conf.GROUP):
-        LOG.error(
-            'All requests will fail: [%s] has no auth_type, so Nova cannot '
-            'be asked',
-            nova_conf.GROUP,
-        )
     server_class = _Server6 if ':' in host else _Server
     try:
         return wsgiref.simple_server.make_server(
@@ -178,13 +168,6 @@ def _server(conf: cfg.ConfigOpts) -> _Server:
             f'[vhpc_vendordata]listen_host = {host}, listen_port = {port}: '
             f'cannot listen there: {error}'
         ) from None
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return str(host) == 'localhost'
 
 
 if __name__ == '__main__':

@@ -16,6 +16,7 @@ Nova posts ``project-id``, ``instance-id`` and more, with the service token of
 its ``[vendordata_dynamic_auth]``, which keystonemiddleware validates.
 """
 
+import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -27,15 +28,12 @@ from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_utils import uuidutils
 
+from nova_vhpc import http_limits
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.vendordata import answer, model, nova
 
 LOG = logging.getLogger(__name__)
-
-MAX_BODY_BYTES = 1 << 20
-"""Largest accepted body. Nova's includes the user data, up to 64 KiB in
-base64."""
 
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
 
@@ -80,6 +78,13 @@ class Application:
         return [data]
 
     def _serve(self, environ: Environ) -> tuple[str, dict[str, Any]]:
+        if self._roles is None and not _is_local(environ):
+            # Whatever server runs the application, and wherever it listens.
+            return _error(
+                '403 Forbidden',
+                '[vhpc_vendordata]auth_strategy = noauth answers only clients '
+                'of the same host',
+            )
         if environ['REQUEST_METHOD'] == 'GET':
             return '200 OK', {'service': 'nova-vhpc-vendordata'}
         if environ['REQUEST_METHOD'] != 'POST':
@@ -95,10 +100,10 @@ class Application:
             size = int(environ.get('CONTENT_LENGTH') or 0)
         except ValueError:
             size = -1
-        if not 0 < size <= MAX_BODY_BYTES:
+        if not 0 < size <= http_limits.MAX_BODY_BYTES:
             return _error(
                 '400 Bad Request',
-                f'Content-Length must be 1 to {MAX_BODY_BYTES}',
+                f'Content-Length must be 1 to {http_limits.MAX_BODY_BYTES}',
             )
         try:
             request = json.loads(environ['wsgi.input'].read(size))
@@ -141,12 +146,52 @@ def _error(status: str, message: str) -> tuple[str, dict[str, Any]]:
     return status, {'error': message}
 
 
+def _is_local(environ: Environ) -> bool:
+    """Return whether the request comes from this host, as far as is told."""
+    addresses = [
+        environ.get('REMOTE_ADDR', ''),
+        *environ.get('HTTP_X_FORWARDED_FOR', '').split(','),
+    ]
+    # A local socket has no address.
+    return all(
+        _is_loopback(address.strip()) for address in addresses if address
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether an address, or a host name, is of the loopback."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == 'localhost'
+    mapped = getattr(address, 'ipv4_mapped', None)
+    return bool((mapped or address).is_loopback)
+
+
 def make_application(conf: cfg.ConfigOpts, source: ClusterSource) -> Any:
-    """Return the application with the configured authentication."""
+    """Return the application with the configured authentication.
+
+    :raises ValueError: the configuration is unsafe or incomplete.
+    """
     options = conf.vhpc_vendordata
+    host = str(options.listen_host)
     if options.auth_strategy == 'noauth':
+        if not _is_loopback(host):
+            raise ValueError(
+                '[vhpc_vendordata]auth_strategy = noauth with listen_host = '
+                f'{host}: without authentication only a loopback address '
+                'such as 127.0.0.1 is allowed'
+            )
         return Application(source, roles=None)
-    return auth_token.AuthProtocol(
+    application = auth_token.AuthProtocol(
         Application(source, roles=set(options.allowed_roles)),
         {'oslo_config_config': conf, 'delay_auth_decision': False},
     )
+    # Not before: keystonemiddleware registers the options.
+    if not credentials.given(conf, 'keystone_authtoken'):
+        raise ValueError(
+            '[vhpc_vendordata]auth_strategy = keystone: no token can be '
+            "checked without auth_type, auth_url and the service's user in "
+            '[keystone_authtoken]'
+        )
+    return application

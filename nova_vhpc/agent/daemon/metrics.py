@@ -12,20 +12,22 @@
 
 """Prometheus metrics, made from the status document at each scrape."""
 
-import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
-from wsgiref import simple_server
 
 import prometheus_client
 from prometheus_client import core, registry
 
+from nova_vhpc import http_limits
+from nova_vhpc.agent import periodic
 from nova_vhpc.agent.daemon import tick
 from nova_vhpc.agent.uplinks import dry_run, publish_worker
 
 LOG = logging.getLogger(__name__)
+
+MAX_BACKOFF_S = 10.0
+"""Longest time between two attempts to take the port, in seconds."""
 
 PREFIX = 'nova_vhpc_'
 TICK_BUCKETS_S = (
@@ -185,36 +187,10 @@ def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
         yield counter
 
 
-class Handler(simple_server.WSGIRequestHandler):
-    """Answers one client, in a thread of its own.
+class Handler(http_limits.LimitedHandler):
+    """Answers one scraper. Few hosts have more than one."""
 
-    Limits time and number, because silent clients could otherwise keep any
-    number of threads.
-
-    :cvar timeout: time to wait for a silent client, in seconds.
-    """
-
-    timeout = 10
-    MAX_CLIENTS = 16
-    """Most clients at a time; others are disconnected. Few hosts have more
-    than one scraper."""
-
-    _free = threading.BoundedSemaphore(MAX_CLIENTS)
-
-    def handle(self) -> None:
-        """Answer, unless there are too many clients."""
-        free = self._free
-        if not free.acquire(blocking=False):
-            return
-        try:
-            # A client that is silent or gone is not worth a log line.
-            with contextlib.suppress(OSError):
-                super().handle()
-        finally:
-            free.release()
-
-    def log_message(self, *args: Any) -> None:
-        """Log nothing: requests are frequent."""
+    clients = http_limits.Clients(most=16, receive_s=10.0)
 
 
 class Metrics:
@@ -233,28 +209,67 @@ class Metrics:
             registry=self.registry,
         )
         self._server: Any = None
+        self._address = ('', 0)
+        self._state = 'off'
+        self._detail = ''
+        self._thread = periodic.PeriodicThread(
+            'metrics', self._listen, lambda: MAX_BACKOFF_S, MAX_BACKOFF_S
+        )
 
     def observe(self, result: tick.TickResult) -> None:
         """Add the duration of a tick to the histogram."""
         self._ticks.observe(result.took_us / 1e6)
 
-    def start(self, host: str, port: int) -> int:
-        """Serve the metrics, in a thread.
+    def start(self, host: str, port: int) -> None:
+        """Serve the metrics, in a thread, as soon as the port can be had.
+
+        Any local user may take the port first, so this must not keep the
+        agent from running.
 
         :param host: address to listen on.
-        :param port: TCP port; 0 for any free one (tests).
-        :returns: the port.
-        :raises OSError: the address or the port cannot be used.
+        :param port: TCP port.
         """
-        self._server, _ = prometheus_client.start_http_server(
-            port, host, registry=self.registry
-        )
-        self._server.RequestHandlerClass = Handler
-        return int(self._server.server_port)
+        self._address = host, port
+        self._thread.start()
 
     def stop(self) -> None:
         """Close the port."""
+        self._thread.stop(1.0)
+        self._state = 'off'
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+
+    def status(self) -> dict[str, Any]:
+        """Return whether the metrics are served, for the status document."""
+        return {'state': self._state, 'detail': self._detail}
+
+    def _listen(self) -> None:
+        """Take the port.
+
+        :raises RetryLater: it cannot be had.
+        """
+        host, port = self._address
+        try:
+            self._server, _ = prometheus_client.start_http_server(
+                port, host, registry=self.registry
+            )
+        except OSError as error:
+            self._detail = (
+                f'[vhpc_agent]metrics_host = {host}, metrics_port = {port}: '
+                f"{error.strerror or error}; allowed: this host's own "
+                'address and a free port, or port 0 for none'
+            )
+            if self._state != 'down':
+                self._state = 'down'
+                LOG.warning(
+                    'No metrics are served, will retry: %s', self._detail
+                )
+            raise periodic.RetryLater from error
+        self._server.RequestHandlerClass = Handler
+        self._server.service_actions = Handler.clients.expire
+        if self._state == 'down':
+            LOG.info('Metrics are served')
+        self._state, self._detail = 'up', ''
+        self._thread.stop(0.0)

@@ -163,6 +163,7 @@ class Service:
             'publishing': self.publish_worker.status(),
             'peers': self.phase_exchange.status(),
             'binding': self.binder.status() if self.binder else None,
+            'metrics': self.metrics.status(),
         }
 
     def pause(self, wait_s: float) -> dict[str, Any]:
@@ -239,15 +240,7 @@ class Service:
                 'write, and no longer than a path of a socket may be'
             ) from None
         if options.metrics_port:
-            try:
-                self.metrics.start(options.metrics_host, options.metrics_port)
-            except OSError as error:
-                raise errors.AgentError(
-                    f'[vhpc_agent]metrics_host = {options.metrics_host}, '
-                    f'metrics_port = {options.metrics_port}: '
-                    f"{error.strerror or error}; allowed: this host's own "
-                    'address and a free port, or port 0 for none'
-                ) from None
+            self.metrics.start(options.metrics_host, options.metrics_port)
         self.guest_manager.start()
         self.groups.start()
         self.publish_worker.start()

@@ -75,6 +75,40 @@ class ClientsTest(base.TestCase):
         )
         self.assertIn(b' 400 ', answer.splitlines()[0])
 
+    def test_slow_clients_keep_nobody_out(self):
+        slow = []
+        for _ in range(300):
+            client = socket.create_connection(self.address, PATIENCE_S)
+            self.addCleanup(client.close)
+            client.sendall(b'POST / HTTP/1.1\r\nContent-Length: 200\r\n\r\n')
+            slow.append(client)
+        answer = self.ask(b'GET / HTTP/1.1\r\n\r\n')
+        self.assertIn(b' 200 ', answer.splitlines()[0])
+        self.assertLessEqual(len(vendordata._Handler.clients._served), 128)
+
+
+class ContainerTest(base.TestCase):
+    """A server such as uWSGI refuses what the command refuses."""
+
+    def test_unsafe_configuration_is_refused(self):
+        self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        self.useFixture(
+            fixtures.MockPatch(
+                'oslo_config.cfg.find_config_files', return_value=[str(path)]
+            )
+        )
+        for text, reason in (
+            ('', 'no token can be checked without auth_type'),
+            (
+                'auth_strategy = noauth\nlisten_host = 192.0.2.1\n',
+                'only a loopback address',
+            ),
+        ):
+            path.write_text(f'[vhpc_vendordata]\n{text}')
+            error = self.assertRaises(ValueError, vendordata.application)
+            self.assertIn(reason, str(error))
+
 
 class LogTest(base.TestCase):
     def test_a_log_that_cannot_be_written(self):

@@ -24,6 +24,7 @@ from nova.api.metadata import vendordata_dynamic
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
+from nova_vhpc import http_limits
 from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.tests import base, served
 from nova_vhpc.tests.unit.vendordata import fakes
@@ -99,7 +100,7 @@ class ApplicationTest(base.TestCase):
             {**REQUEST, 'instance-id': '../x'},
             {**REQUEST, 'project-id': 'a&all_tenants=1'},
             {**REQUEST, 'project-id': ['a']},
-            b'x' * (wsgi.MAX_BODY_BYTES + 1),
+            b'x' * (http_limits.MAX_BODY_BYTES + 1),
         ):
             status, answer = self.call(_environ(body))
             self.assertEqual(400, status, repr(body)[:40])
@@ -109,6 +110,27 @@ class ApplicationTest(base.TestCase):
         status, answer = self.call(_environ(REQUEST, roles='member,reader'))
         self.assertEqual(403, status)
         self.assertIn('service', answer['error'])
+
+    def test_noauth_answers_only_clients_of_the_same_host(self):
+        """Other servers than our own may listen anywhere."""
+        self.app = wsgi.Application(self.source, roles=None)
+        for client, forwarded, expected in (
+            ('', '', 200),
+            ('127.0.0.1', '', 200),
+            ('::1', '', 200),
+            ('::ffff:127.0.0.1', '', 200),
+            ('10.0.0.7', '', 403),
+            ('::ffff:10.0.0.7', '', 403),
+            ('127.0.0.1', '10.0.0.7', 403),
+            ('127.0.0.1', '127.0.0.1, 10.0.0.7', 403),
+            ('unknown', '', 403),
+        ):
+            for method in ('GET', 'POST'):
+                environ = _environ(REQUEST, method=method)
+                environ['REMOTE_ADDR'] = client
+                environ['HTTP_X_FORWARDED_FOR'] = forwarded
+                status, _ = self.call(environ)
+                self.assertEqual(expected, status, (client, forwarded))
 
     def test_nova_away_is_a_503(self):
         self.source.error = RuntimeError('no route')
@@ -157,6 +179,24 @@ class NovaClientTest(base.TestCase):
         self.assertEqual(fakes.GROUP, answer['cluster']['id'])
         self.assertIn('10.1.0.2 slots=2', answer['hostfile']['openmpi'])
 
+    def test_unsafe_configuration_is_refused_by_the_library(self):
+        for options, reason in (
+            ({}, 'no token can be checked without auth_type'),
+            (
+                {'auth_strategy': 'noauth', 'listen_host': '0.0.0.0'},
+                'only a loopback address',
+            ),
+        ):
+            conf = cfg.ConfigOpts()
+            vendordata_conf.register_opts(conf)
+            conf([], default_config_files=[])
+            for name, value in options.items():
+                conf.set_override(name, value, 'vhpc_vendordata')
+            error = self.assertRaises(
+                ValueError, wsgi.make_application, conf, Source()
+            )
+            self.assertIn(reason, str(error))
+
     def test_keystone(self):
         conf = cfg.ConfigOpts()
         vendordata_conf.register_opts(conf)
@@ -164,6 +204,8 @@ class NovaClientTest(base.TestCase):
         file.write_text(
             '[keystone_authtoken]\n'
             'www_authenticate_uri = http://127.0.0.1:9/identity\n'
+            'auth_type = password\nauth_url = http://127.0.0.1:9/identity\n'
+            'username = nova-vhpc\npassword = x\n'
         )
         conf(['--config-file', str(file)])
         tokens = self.useFixture(ks_fixture.AuthTokenFixture())

@@ -16,10 +16,9 @@
 import pathlib
 import re
 import socket
-import threading
-from typing import Any
-from unittest import mock
+import time
 
+import fixtures
 import prometheus_client
 import yaml
 from oslotest import base
@@ -29,44 +28,62 @@ from nova_vhpc.tests.unit.agent.daemon import status_document
 
 
 class MetricsTest(base.BaseTestCase):
-    def serve(self) -> int:
+    def start(self, port: int = 0, host: str = '127.0.0.1') -> metrics.Metrics:
+        self.useFixture(
+            fixtures.MockPatchObject(metrics, 'MAX_BACKOFF_S', 0.01)
+        )
         made = metrics.Metrics(status_document.document)
-        port = made.start('127.0.0.1', 0)
+        made.start(host, port)
         self.addCleanup(made.stop)
-        return port
+        return made
 
-    def connect(self, port: int, words: bytes) -> socket.socket:
-        client = socket.create_connection(('127.0.0.1', port), 60.0)
-        self.addCleanup(client.close)
-        client.sendall(words)
-        return client
+    def wait_for_state(self, made: metrics.Metrics, state: str) -> None:
+        end_s = time.monotonic() + 60
+        while made.status()['state'] != state:
+            self.assertLess(time.monotonic(), end_s, made.status())
+            time.sleep(0.01)
 
-    def test_silent_client_keeps_no_thread(self) -> None:
-        port = self.serve()
-        with mock.patch.object(metrics.Handler, 'timeout', 0.1):
-            for words in (b'', b'GET /metrics HTTP/1.1\r\n'):
-                self.assertEqual(b'', self.connect(port, words).recv(64))
+    def scrape(self, port: int) -> bytes:
+        with socket.create_connection(('127.0.0.1', port), 60.0) as client:
+            client.sendall(b'GET /metrics HTTP/1.0\r\n\r\n')
+            return client.makefile('rb').read()
 
-    def test_number_of_threads_is_limited(self) -> None:
-        asked = threading.Semaphore(0)
+    def test_port_that_is_taken_is_served_once_it_is_free(self) -> None:
+        """Any local user may take a port above 1024 first."""
+        log = self.useFixture(fixtures.FakeLogger(metrics.__name__))
+        with socket.create_server(('127.0.0.1', 0)) as squatter:
+            port = squatter.getsockname()[1]
+            made = self.start(port)
+            self.wait_for_state(made, 'down')
+            self.assertIn(
+                f'metrics_port = {port}: Address already in use',
+                made.status()['detail'],
+            )
+        self.wait_for_state(made, 'up')
+        self.assertEqual('', made.status()['detail'])
+        self.assertIn(b' 200 OK', self.scrape(port))
+        self.assertEqual(2, len(log.output.splitlines()), log.output)
+        made.stop()
+        self.assertEqual('off', made.status()['state'])
 
-        class Places(threading.BoundedSemaphore):
-            def acquire(self, *args: Any, **kwargs: Any) -> bool:
-                got = super().acquire(*args, **kwargs)
-                asked.release()
-                return got
+    def test_address_of_another_host_is_reported(self) -> None:
+        # Of a block that is for documentation.
+        made = self.start(9, '192.0.2.1')
+        self.wait_for_state(made, 'down')
+        self.assertIn(
+            'metrics_host = 192.0.2.1, metrics_port = 9: ',
+            made.status()['detail'],
+        )
 
-        port = self.serve()
-        with mock.patch.object(metrics.Handler, '_free', Places(2)):
-            clients = []
-            for _ in range(2):
-                clients.append(self.connect(port, b'GET '))
-                # Otherwise the third client's thread may be first.
-                self.assertTrue(asked.acquire(timeout=60.0))
-            self.assertEqual(b'', self.connect(port, b'').recv(64))
-            for client in clients:
-                client.sendall(b'/metrics HTTP/1.0\r\n\r\n')
-                self.assertIn(b' 200 OK', client.recv(64))
+    def test_slow_clients_keep_no_scraper_out(self) -> None:
+        made = self.start()
+        self.wait_for_state(made, 'up')
+        port = made._server.server_port
+        for _ in range(100):
+            client = socket.create_connection(('127.0.0.1', port), 60.0)
+            self.addCleanup(client.close)
+            client.sendall(b'GET ')
+        self.assertIn(b' 200 OK', self.scrape(port))
 
     def test_guest_and_tick_have_metrics(self) -> None:
         made = metrics.Metrics(status_document.document)

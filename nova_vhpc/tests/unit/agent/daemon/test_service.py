@@ -148,13 +148,6 @@ class StartTest(ServiceCase):
         text = self.start()
         self.assertIn('too long; [vhpc_agent]run_path', text)
 
-    def test_address_of_another_host_is_reported(self) -> None:
-        # Of a block that is for documentation.
-        self.made.conf.set_override('metrics_host', '192.0.2.1', 'vhpc_agent')
-        self.made.conf.set_override('metrics_port', 9, 'vhpc_agent')
-        text = self.start()
-        self.assertIn('metrics_host = 192.0.2.1, metrics_port = 9: ', text)
-
 
 class ShutdownTest(ServiceCase):
     """Guests are restored in time, whatever else hangs."""
