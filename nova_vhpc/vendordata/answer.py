@@ -12,13 +12,34 @@
 
 """The vendordata of one member: hostfiles, MPI flags and routes. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from nova_vhpc.vendordata import model
 
 VERSION = 1
 """Version of the layout of the answer. A new key does not change it."""
+
+_WRAPPER = """\
+#!/bin/sh
+# Runs a program with the interfaces for MPI: mpiexec ... ./vhpc-run ./program
+devices=
+for subnet in SUBNETS; do
+    for nic in $(ip -o address show to "$subnet" | awk '{print $2}'); do
+        case ",$devices," in *",$nic,"*) continue ;; esac
+        devices=${devices:+$devices,}$nic
+        for hca in "/sys/class/net/$nic/device/infiniband"/*; do
+            if [ -e "$hca" ]; then
+                devices=$devices,${hca##*/}:1
+            fi
+        done
+    done
+done
+if [ -n "$devices" ]; then
+    export UCX_NET_DEVICES="$devices" FI_TCP_IFACE="${devices%%,*}"
+fi
+exec "$@"
+"""
 
 
 def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
@@ -32,7 +53,7 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
     if rank is None:
         raise KeyError(uuid)
     me = cluster.members[rank]
-    addressed = [m for m in cluster.members if _address(m)]
+    listed = [m for m in cluster.members if m.running and _address(m)]
     return {
         'version': VERSION,
         'cluster': {
@@ -40,8 +61,8 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
             'name': cluster.name,
             'network': me.network,
             'paradigm': me.paradigm,
-            # False until every member has an address: ask again then.
-            'complete': len(addressed) == len(cluster.members),
+            # False until every member runs and has an address: ask again then.
+            'complete': len(listed) == len(cluster.members),
         },
         'rank': rank,
         'members': [
@@ -54,22 +75,22 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
                 'addresses': [
                     str(a) for nic in member.nics for a in nic.addresses
                 ],
+                'running': member.running,
                 'distance': str(model.distance(me, member)),
             }
             for number, member in enumerate(cluster.members)
         ],
         'hostfile': {
-            'openmpi': _lines(
-                f'{_host(m)} slots={_slots(m)}' for m in addressed
-            ),
-            'mpich': _lines(f'{_host(m)}:{_slots(m)}' for m in addressed),
+            'openmpi': _lines(f'{_host(m)} slots={_slots(m)}' for m in listed),
+            'mpich': _lines(f'{_host(m)}:{_slots(m)}' for m in listed),
         },
         'hosts': _lines(
-            f'{_address(m)} {_host(m)}' for m in addressed if _is_named(m)
+            f'{_address(m)} {_host(m)}' for m in listed if _is_named(m)
         ),
         'mpi': {
             'openmpi': openmpi_flags(cluster),
-            'mpich': ['-bind-to', _binding(cluster)],
+            'mpich': ['-bind-to', 'core' if _binds(cluster) else 'none'],
+            'wrapper': wrapper(cluster),
             'environment': _environment(me),
         },
         'routes': routes(cluster, me),
@@ -83,7 +104,13 @@ def openmpi_flags(cluster: model.Cluster) -> list[str]:
     (HPCVirt'09 section 5), so the flags select the subnets to use. Otherwise
     a slower management network would slow it down.
     """
-    flags = ['--bind-to', _binding(cluster)]
+    if _binds(cluster):
+        # There are as many slots as vCPUs. In a guest that shows two threads
+        # per core, neither version starts as many ranks with "--bind-to
+        # core", nor 5.0 with "--bind-to hwthread" alone.
+        flags = ['--use-hwthread-cpus', '--bind-to', 'hwthread']
+    else:
+        flags = ['--bind-to', 'none']
     first, second = (_subnets(cluster, position) for position in range(2))
     if first or second:
         names = ','.join([*first, *second])
@@ -92,15 +119,35 @@ def openmpi_flags(cluster: model.Cluster) -> list[str]:
     return flags
 
 
-def _subnets(cluster: model.Cluster, position: int) -> list[str]:
+def wrapper(cluster: model.Cluster) -> str:
+    """Return a shell script that runs a program on the right interfaces.
+
+    MPICH and other libraries that use UCX or libfabric choose interfaces by
+    themselves, whatever addresses the hostfile has: MPICH 4.0 and 5.0 with UCX
+    stripe over two, a management network included. They are told names of
+    interfaces, which differ from image to image; the script finds the names.
+    """
+    subnets = ' '.join(
+        dict.fromkeys(
+            subnet
+            for position in range(2)
+            for subnet in _subnets(cluster, position, (4, 6))
+        )
+    )
+    return _WRAPPER.replace('SUBNETS', subnets)
+
+
+def _subnets(
+    cluster: model.Cluster, position: int, versions: Container[int] = (4,)
+) -> list[str]:
     """Return the subnets of the members' first or second NICs for MPI.
 
     There is one subnet for each network configuration, because one that
-    covers the NICs of several could include a management network. IPv6 is
-    left out, because OpenMPI reads no IPv6 subnets (4.1: "Unknown interface
-    name", "inet_pton() failed").
+    covers the NICs of several could include a management network.
 
     :param position: 0 for the first NICs, 1 for the second ones.
+    :param versions: IP versions to return. OpenMPI reads no IPv6 subnets
+        (4.1: "Unknown interface name", "inet_pton() failed").
     """
     subnets = []
     for network in dict.fromkeys(m.network for m in cluster.members):
@@ -111,7 +158,7 @@ def _subnets(cluster: model.Cluster, position: int) -> list[str]:
             for nic in model.mpi_nics(member)[position:][:1]
             if nic.address is not None
         )
-        if subnet is not None and subnet.version == 4:
+        if subnet is not None and subnet.version in versions:
             subnets.append(str(subnet))
     return subnets
 
@@ -191,8 +238,8 @@ def _slots(member: model.Member) -> int:
     return member.vcpus if member.paradigm == 'mpi' else 1
 
 
-def _binding(cluster: model.Cluster) -> str:
-    """Return what ranks are bound to.
+def _binds(cluster: model.Cluster) -> bool:
+    """Return whether ranks are bound to CPUs.
 
     A rank with threads is the only one of its guest and may use all vCPUs.
     Binding it to as many cores (OpenMPI's ``slot:PE=n``, Hydra's ``core:n``)
@@ -200,9 +247,7 @@ def _binding(cluster: model.Cluster) -> str:
     flavor. An mpirun has a single binding for all ranks, so one such member
     turns binding off for all.
     """
-    if all(member.paradigm == 'mpi' for member in cluster.members):
-        return 'core'
-    return 'none'
+    return all(member.paradigm == 'mpi' for member in cluster.members)
 
 
 def _environment(me: model.Member) -> dict[str, str]:

@@ -67,6 +67,7 @@ class Member:
     :ivar network: network configuration, or None.
     :ivar paradigm: ``mpi``, ``openmp`` or ``hybrid``.
     :ivar uplink_nic: index of the NIC on the own uplink; None for the last.
+    :ivar running: whether it runs, as far as Nova knows.
     """
 
     uuid: str
@@ -80,6 +81,7 @@ class Member:
     network: str | None = None
     paradigm: str = 'mpi'
     uplink_nic: int | None = None
+    running: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

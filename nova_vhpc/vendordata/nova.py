@@ -33,6 +33,20 @@ MICROVERSION = '2.100'
 servers."""
 
 
+_RUNNING = (
+    'ACTIVE',
+    'ERROR',
+    'MIGRATING',
+    'PASSWORD',
+    'REBOOT',
+    'VERIFY_RESIZE',
+)
+"""Statuses of servers that may run; a failed action leaves one running."""
+
+_POWERED_ON = 1
+"""Nova's power state of a VM that runs."""
+
+
 class NotMember(Exception):
     """The server is in no virtual cluster, or belongs to another project."""
 
@@ -208,6 +222,19 @@ def _opted_in(server: Mapping[str, Any]) -> bool:
     return specs is None or extra_specs.requested(specs)
 
 
+def _is_running(server: Mapping[str, Any]) -> bool:
+    """Return whether a server runs its own system, as far as Nova knows.
+
+    One that is rescued runs the rescue image. One on a host that was forced
+    down does not run: operators force down what they have fenced.
+    """
+    return (
+        server.get('status') in _RUNNING
+        and server.get('OS-EXT-STS:power_state', _POWERED_ON) == _POWERED_ON
+        and server.get('host_status') != 'DOWN'
+    )
+
+
 def member_of(
     server: Mapping[str, Any],
     tiers: Mapping[str, tuple[str | None, str | None]],
@@ -251,4 +278,5 @@ def member_of(
         network=specs.network,
         paradigm=specs.paradigm,
         uplink_nic=specs.uplink_nic,
+        running=_is_running(server),
     )

@@ -37,6 +37,43 @@ def _server(number, **specs):
     }
 
 
+class RunningTest(base.TestCase):
+    def test_member_runs_if_nova_says_so_of_its_own_system(self):
+        for status, power, host, running in (
+            ('ACTIVE', 1, 'UP', True),
+            ('ACTIVE', 1, 'UNKNOWN', True),
+            # Its host was forced down.
+            ('ACTIVE', 1, 'DOWN', False),
+            # Nova has not yet noticed that it has shut itself down.
+            ('ACTIVE', 4, 'UP', False),
+            ('MIGRATING', 1, 'UP', True),
+            ('VERIFY_RESIZE', 1, 'UP', True),
+            ('BUILD', 0, '', False),
+            ('SHUTOFF', 4, 'UP', False),
+            ('PAUSED', 3, 'UP', False),
+            ('SUSPENDED', 4, 'UP', False),
+            ('RESCUE', 1, 'UP', False),
+            ('RESIZE', 1, 'UP', False),
+            ('SHELVED_OFFLOADED', 4, '', False),
+            # The boot failed; and an action on a server that runs.
+            ('ERROR', 0, '', False),
+            ('ERROR', 1, 'UP', True),
+        ):
+            server = _server(1) | {
+                'status': status,
+                'OS-EXT-STS:power_state': power,
+                'host_status': host,
+            }
+            member = nova_api.member_of(server, {})
+            self.assertEqual(running, member.running, (status, power, host))
+
+    def test_member_of_a_cell_that_is_down_does_not_count_as_running(self):
+        member = nova_api.member_of(
+            {'id': fakes.uuid(1), 'status': 'UNKNOWN'}, {}
+        )
+        self.assertFalse(member.running)
+
+
 class _Client:
     """Nova's API with one server group."""
 
